@@ -1,0 +1,155 @@
+"""Compilation: cached kernels, and family functions called through typed pointers.
+
+Solvers are compiled once and reach a family's functions by address, so a new
+family (also a user's own, outside this package) runs in every solver at full
+speed and nothing is recompiled for it.  A pointer call costs a few nanoseconds
+and is made per *block* of clusters, never per cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite.ir as ir
+import numba
+from numba import types
+from numba.core import cgutils
+from numba.core.ccallback import CFunc
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Reassociation and fused multiply-add let LLVM vectorise sums.  NaN and infinity keep their
+# meaning: -inf is a legitimate log density.
+FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+
+
+def _source_stamp() -> str:
+    """Fingerprint of every source file of this package.
+
+    Numba checks only the file that defines a kernel, so a kernel would be served stale after a
+    helper that it calls in another file has changed.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        text = path.read_bytes()
+        if b"@kernel" in text or b"@pointer" in text or path.name == "_jit.py":
+            digest.update(text)
+    return digest.hexdigest()
+
+
+_STAMP = _source_stamp()
+
+
+def _stamp_cache(compiled: Any) -> None:
+    """Make the on-disk cache of a kernel of this package depend on the whole package."""
+    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
+    if file is not None and hasattr(file, "_source_stamp"):
+        file._source_stamp = (file._source_stamp, _STAMP)
+
+
+def kernel(function: F) -> F:
+    """Compile a solver's inner loop: no GIL, cached on disk."""
+    compiled = numba.njit(cache=True, nogil=True, fastmath=FASTMATH)(function)
+    _stamp_cache(compiled)
+    return compiled  # type: ignore[no-any-return]
+
+
+_f8 = types.float64
+_vector = types.Array(_f8, 1, "C")
+_ints = types.Array(types.int64, 1, "C")
+_ids = types.Array(types.int32, 1, "C")
+_void = types.none
+
+# The signatures of a family's functions.  `params` is its flat parameter vector, `row` one
+# cluster's statistics, `pool` all rows end to end with `starts` the first element of those
+# meant, and (`ids`, `values`) one data row: `ids` is empty for dense data and holds the column
+# numbers of `values` for sparse data.
+INIT = _void(_vector, _vector)  # (params, row)
+UPDATE = _void(_vector, _vector, _ids, _vector, _f8)  # (params, row, ids, values, weight)
+MERGE = _void(_vector, _vector, _vector, _f8)  # (params, row, other, sign)
+SCORE_ROWS = _void(_vector, _vector, _ints, _ids, _vector, _vector)  # (…, ids, values, out)
+LOG_MARGINAL = _f8(_vector, _vector)  # (params, row)
+SCORE_DOTS = _void(_vector, _vector, _ints, _vector, _f8, _vector)  # (…, dots, square, out)
+FEATURES = _void(_vector, _ids, _vector, _vector)  # (params, ids, values, out)
+# (params, row, helpers, low, high, ids, values)
+BOUND = _f8(_vector, _vector, types.int64, _vector, _vector, _ids, _vector)
+
+
+class Pointer:
+    """A function compiled to a fixed signature when its address is first asked for."""
+
+    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+        self.function = function
+        self.signature = signature
+        self._compiled: Any = None
+
+    @property
+    def address(self) -> int:
+        if self._compiled is None:
+            # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
+            compiled = CFunc(
+                self.function,
+                (self.signature.args, self.signature.return_type),
+                locals={},
+                options={"fastmath": FASTMATH},
+            )
+            with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
+                compiled.enable_caching()
+            _stamp_cache(compiled)
+            compiled.compile()
+            self._compiled = compiled
+        return int(self._compiled.address)
+
+    def __call__(self, *args: Any) -> Any:
+        """Run the plain Python function: for reading, debugging and oracles."""
+        return self.function(*args)
+
+
+def pointer(signature: Any) -> Callable[[Callable[..., Any]], Pointer]:
+    """Mark a family function to be called by address with `signature` (one of those above)."""
+
+    def mark(function: Callable[..., Any]) -> Pointer:
+        return Pointer(function, signature)
+
+    return mark
+
+
+def _caller(signature: Any) -> Any:
+    """An intrinsic `call(address, (arguments…))` for functions of one signature."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def call(typing_context: Any, address: Any, arguments: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+            target, packed = values
+            unpacked = cgutils.unpack_tuple(builder, packed)
+            cast = [
+                context.cast(builder, value, given, wanted)
+                for value, given, wanted in zip(
+                    unpacked, sig.args[1], signature.args, strict=True
+                )
+            ]
+            kind = ir.FunctionType(
+                context.get_value_type(signature.return_type),
+                [context.get_value_type(argument) for argument in signature.args],
+            )
+            result = builder.call(builder.inttoptr(target, kind.as_pointer()), cast)
+            return context.get_dummy_value() if signature.return_type == types.none else result
+
+        return signature.return_type(types.intp, arguments), codegen
+
+    return call
+
+
+call_init = _caller(INIT)
+call_update = _caller(UPDATE)
+call_merge = _caller(MERGE)
+call_score_rows = _caller(SCORE_ROWS)
+call_log_marginal = _caller(LOG_MARGINAL)
+call_score_dots = _caller(SCORE_DOTS)
+call_features = _caller(FEATURES)
+call_bound = _caller(BOUND)

@@ -1,0 +1,16 @@
+"""Names for the array types that appear throughout the package."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector: TypeAlias = NDArray[np.float64]
+Matrix: TypeAlias = NDArray[np.float64]
+Labels: TypeAlias = NDArray[np.int64]
+Ints: TypeAlias = NDArray[np.int64]
+Rng: TypeAlias = np.random.Generator
+# What users hand over: arrays, nested lists, pandas or polars frames, SciPy sparse matrices.
+ArrayLike: TypeAlias = Any

@@ -1,0 +1,174 @@
+"""Turning what users hand over into checked matrices."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._types import ArrayLike, Matrix, Vector
+from dpsearch.errors import DataError, ParameterError
+
+# Squares of larger values, summed over a data set, leave the range of double precision.
+LARGEST = 1e150
+
+
+def column_names(X: ArrayLike) -> list[str] | None:
+    """Return the column names of a pandas or polars frame, None for anything else."""
+    columns = getattr(X, "columns", None)
+    if columns is None or isinstance(X, np.ndarray) or not hasattr(X, "shape"):
+        return None
+    return [str(name) for name in columns]
+
+
+def name_column(names: list[str] | None, j: int) -> str:
+    return f"column {j}" if names is None else f"column {names[j]!r}"
+
+
+def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> Any:
+    """Return X as a C-contiguous float64 array or a canonical CSR matrix of finite values."""
+    names = column_names(X)
+    if sp.issparse(X):
+        if not accept_sparse:
+            raise DataError(f"{name} is sparse, which this family does not take: use {name}.toarray()")
+        matrix = sp.csr_matrix(X)
+        if matrix is X or np.shares_memory(matrix.data, X.data):
+            matrix = matrix.copy() if not matrix.has_canonical_format else matrix
+        matrix.sum_duplicates()
+        if np.iscomplexobj(matrix.data):
+            raise DataError(f"Complex data not supported: {name} has type {matrix.dtype}")
+        matrix = matrix.astype(np.float64, copy=False)
+        if matrix.shape[0] == 0 or matrix.shape[1] == 0:
+            raise DataError(_empty(name, matrix.shape))
+        _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names), name)
+        return matrix
+    if hasattr(X, "to_numpy") and not isinstance(X, np.ndarray):
+        X = X.to_numpy()
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"{name} is not a table: its rows differ in length") from error
+    if np.iscomplexobj(array):
+        raise DataError(f"Complex data not supported: {name} has type {array.dtype}")
+    if array.ndim != 2:
+        raise DataError(
+            f"Expected 2D array, got {array.ndim}D array instead: {name} must have rows and columns."
+            " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
+            " array.reshape(1, -1) if it contains a single sample."
+        )
+    if array.shape[0] == 0 or array.shape[1] == 0:
+        raise DataError(_empty(name, array.shape))
+    try:
+        dense = np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(_not_a_number(array, names, name)) from error
+    width = dense.shape[1]
+    _check_finite(
+        dense.reshape(-1),
+        lambda at: f"row {at // width}, {name_column(names, at % width)}",
+        name,
+    )
+    return dense
+
+
+def _empty(name: str, shape: tuple[int, ...]) -> str:
+    what = "sample(s)" if shape[0] == 0 else "feature(s)"
+    return f"0 {what} (shape={tuple(shape)}) while a minimum of 1 is required: {name} is empty"
+
+
+def _not_a_number(array: Any, names: list[str] | None, name: str) -> str:
+    for i, j in np.ndindex(*array.shape):
+        try:
+            float(array[i, j])
+        except (TypeError, ValueError):
+            value = array[i, j]
+            hint = "argument must be a string or a number" if not isinstance(value, str) else ""
+            place = f"row {i}, {name_column(names, j)}"
+            return f"{name} at {place} is {value!r}, not a number. {hint}".strip()
+    return f"{name} has type {array.dtype}, not numbers"
+
+
+def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> str:
+    row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+    return f"row {row}, {name_column(names, int(matrix.indices[at]))}"
+
+
+def _check_finite(values: Any, place: Any, name: str) -> None:
+    # One pass without a temporary array: a sum is finite only if every term is, and overflow
+    # is caught by the range check.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if values.size == 0 or max(abs(values.max()), abs(values.min())) <= LARGEST:
+            return
+    at = int(np.flatnonzero(~(np.abs(values) <= LARGEST))[0])
+    value = values[at]
+    if np.isnan(value):
+        raise DataError(f"Input {name} contains NaN: {name} at {place(at)} is missing")
+    if np.isinf(value):
+        raise DataError(f"Input {name} contains infinity: {name} at {place(at)} is {value}")
+    raise DataError(
+        f"{name} at {place(at)} is {value:.3g}: magnitudes above {LARGEST:.0e} cannot be squared"
+        " in double precision; rescale the column"
+    )
+
+
+def positive(value: Any, name: str) -> float:
+    """Return a finite number above zero."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise ParameterError(f"{name} must be a number above 0, got {value!r}")
+    number = float(value)
+    if not (np.isfinite(number) and number > 0.0):
+        raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
+    return number
+
+
+def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> Vector:
+    """Broadcast a scalar or a vector of hyperparameters over the columns."""
+    try:
+        vector = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be a number or one number per column") from error
+    if vector.ndim > 1 or (vector.ndim == 1 and len(vector) not in (1, n_features)):
+        raise ParameterError(
+            f"{name} has shape {vector.shape}, but the data have {n_features} columns"
+        )
+    vector = np.ascontiguousarray(np.broadcast_to(vector, (n_features,)))
+    bad = ~np.isfinite(vector) | (vector <= 0.0 if above_zero else False)
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        wanted = "finite and above 0" if above_zero else "finite"
+        raise ParameterError(f"{name} must be {wanted}, got {vector[at]} for column {at}")
+    return vector
+
+
+def check_counts(X: Any, family: str, *, largest: float = 2.0**53) -> None:
+    """Raise unless every value is a whole number ≥ 0."""
+    values = X.data if sp.issparse(X) else X.reshape(-1)
+    bad = (values < 0.0) | (values != np.floor(values)) | (values > largest)
+    if not bad.any():
+        return
+    at = int(np.flatnonzero(bad)[0])
+    place = _sparse_place(X, at, None) if sp.issparse(X) else _dense_place(X, at)
+    kind = (
+        "negative" if values[at] < 0 else "too large" if values[at] > largest else "not a whole number"
+    )
+    hint = " Negative values in data passed to" if values[at] < 0 else ""
+    raise DataError(
+        f"the {family} family takes counts, but X at {place} is {values[at]:g}, which is {kind}."
+        + (f"{hint} DPMixture with counts cannot be used." if hint else "")
+    )
+
+
+def _dense_place(X: Matrix, at: int) -> str:
+    return f"row {at // X.shape[1]}, column {at % X.shape[1]}"
+
+
+def as_rng(rng: Any) -> np.random.Generator:
+    """Follow SPEC 7: None, a seed or a Generator."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"rng must be None, a whole number or a numpy Generator, got {rng!r}"
+        ) from error

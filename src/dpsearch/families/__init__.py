@@ -1,0 +1,3 @@
+"""Families."""
+from dpsearch.families.gaussian import Gaussian
+from dpsearch.families.multinomial import Multinomial

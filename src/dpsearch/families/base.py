@@ -1,0 +1,247 @@
+"""What a family is: a conjugate likelihood with its prior, and nothing about partitions.
+
+A family is a frozen dataclass of hyperparameters.  `compile` checks a data set against it and
+returns a `Model`: flat parameters, row width, and the addresses of the family's functions.  The
+functions (see `dpsearch._jit` for their signatures) act on *rows*: one flat float64 vector per
+cluster with its sufficient statistics and whatever constants make scoring cheap.
+
+To write one, see ``docs/add_a_family.md``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._jit import Pointer
+from dpsearch._types import ArrayLike, Ints, Rng, Vector
+from dpsearch._validate import as_matrix
+from dpsearch.errors import CapabilityError, DataError
+from dpsearch.items import Core, Items, clear_row, rows_of_labels
+
+
+@dataclasses.dataclass(frozen=True)
+class Functions:
+    """A family's functions.  The first five are required, the others are capabilities.
+
+    score_dots, dots_offset
+        Scoring needs only the inner product of the point with a linear statistic that starts at
+        ``row[dots_offset]``: solvers then take points in blocks.
+    features, bound
+        The exact methods' upper bound on a predictive probability (see `heuristics.py`).
+    """
+
+    init: Pointer
+    update: Pointer
+    merge: Pointer
+    score_rows: Pointer
+    log_marginal: Pointer
+    score_dots: Pointer | None = None
+    dots_offset: int = 0
+    features: Pointer | None = None
+    bound: Pointer | None = None
+
+
+class Dots(NamedTuple):
+    """The block capability, as kernels see it."""
+
+    score_dots: int
+    offset: int
+    n_features: int
+
+
+class Bounds(NamedTuple):
+    """The bound capability, as kernels see it."""
+
+    features: int
+    n_features: int
+    bound: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """Hyperparameters and data on which the tests exercise a family."""
+
+    family: Family
+    X: Any
+
+
+class Family(ABC):
+    """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
+
+    name: ClassVar[str]
+    accepts_sparse: ClassVar[bool] = False
+    functions: ClassVar[Functions]
+
+    # -- what a family must say -------------------------------------------------------------
+
+    @abstractmethod
+    def width(self, n_features: int) -> int:
+        """Length of one row of statistics."""
+
+    @abstractmethod
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        """Flat vector of hyperparameters and tables.  Tables may be sized to the data."""
+
+    @abstractmethod
+    def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
+        """The cluster's posterior parameters, for people to read."""
+
+    @abstractmethod
+    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+        """Draw `size` new data rows, independent given the cluster, from the posterior predictive.
+
+        Each is a draw with its own parameter, so the rows are exchangeable but not one sample
+        from a single parameter.
+        """
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> list[Example]:
+        """Data sets small and varied enough to test the family with."""
+
+    # -- what a family may say --------------------------------------------------------------
+
+    def check(self, X: Any) -> None:
+        """Raise `DataError` if the values cannot come from this family."""
+
+    def resolve(self, X: Any) -> Self:
+        """Return the family with everything filled in that it takes from the data."""
+        return self
+
+    def encode(self, X: Any) -> Any:
+        """Return the data as the functions want them, for example centred and scaled."""
+        return X
+
+    def log_base(self, X: Any) -> Vector:
+        """Log of each row's factor that no cluster changes: multinomial coefficients, Jacobians."""
+        return np.zeros(X.shape[0])
+
+    def log_ceiling(self, X: Any) -> Vector:
+        """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
+        raise CapabilityError(f"the {self.name} family has no density ceiling")
+
+    def bound_width(self, n_features: int) -> int:
+        """Number of features that `features` writes."""
+        return n_features
+
+    def variant(self) -> Functions:
+        """The functions to use with these hyperparameters."""
+        return self.functions
+
+    # -- what every family then has ---------------------------------------------------------
+
+    def compile(self, X: ArrayLike) -> Model:
+        """Check X against the family and make it ready for solvers."""
+        matrix = as_matrix(X, accept_sparse=self.accepts_sparse)
+        family = self.resolve(matrix)
+        return Model(family, matrix)
+
+    def with_parameters(self, **changes: Any) -> Self:
+        """Return a copy with some hyperparameters changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and hyperparameters, as plain values that JSON can hold."""
+        out: dict[str, Any] = {"name": self.name}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            out[field.name] = np.asarray(value).tolist() if isinstance(value, (np.ndarray, tuple)) else value
+        return out
+
+
+class Model:
+    """A family compiled for data of one width, and the means to read its rows."""
+
+    def __init__(self, family: Family, X: Any) -> None:
+        self.family = family
+        self.n_features = int(X.shape[1])
+        functions = family.variant()
+        self.core = Core(
+            params=np.ascontiguousarray(family.parameters(self.n_features, X), dtype=np.float64),
+            width=family.width(self.n_features),
+            init=functions.init.address,
+            update=functions.update.address,
+            merge=functions.merge.address,
+            score_rows=functions.score_rows.address,
+            log_marginal=functions.log_marginal.address,
+        )
+        self._functions = functions
+        self._matrix = X
+
+    @property
+    def matrix(self) -> Any:
+        """The checked data that the model was compiled for."""
+        return self._matrix
+
+    def items(self, X: ArrayLike | None = None) -> tuple[Items, Vector]:
+        """Return the rows of X (default: the compiled data) as items, and their `log_base`."""
+        if X is None:
+            matrix = self._matrix
+        else:
+            matrix = as_matrix(X, accept_sparse=self.family.accepts_sparse)
+            if matrix.shape[1] != self.n_features:
+                raise DataError(
+                    f"X has {matrix.shape[1]} features, but the model was fitted with"
+                    f" {self.n_features} features"
+                )
+        self.family.check(matrix)
+        base = self.family.log_base(matrix)
+        return pack(self.family.encode(matrix)), base
+
+    def empty_row(self) -> Vector:
+        row = np.empty(self.core.width)
+        clear_row(self.core, row)
+        return row
+
+    def rows(self, items: Items, labels: Ints, n_clusters: int) -> tuple[Vector, Ints]:
+        """Return (flat pool, sizes) of the clusters that labels name."""
+        pool, sizes = rows_of_labels(self.core, items, labels, n_clusters)
+        return pool, sizes
+
+    def blocks(self, pool: Vector, sizes: Ints) -> Items:
+        """Return rows of statistics as items: one item per row."""
+        indptr = np.arange(len(sizes) + 1, dtype=np.int64) * self.core.width
+        return Items(pool, np.empty(0, np.int32), indptr, sizes, True)
+
+    def dots(self) -> Dots | None:
+        """The block capability, if the family has it and the data are dense."""
+        if self._functions.score_dots is None or sp.issparse(self._matrix):
+            return None
+        return Dots(
+            self._functions.score_dots.address, self._functions.dots_offset, self.n_features
+        )
+
+    def bounds(self, solver: str) -> Bounds:
+        """The bound capability; `solver` is named in the error when there is none."""
+        functions = self._functions
+        if functions.features is None or functions.bound is None:
+            raise CapabilityError(
+                f"{solver} needs the functions 'features' and 'bound', which the"
+                f" {self.family.name} family does not have"
+            )
+        return Bounds(
+            functions.features.address,
+            self.family.bound_width(self.n_features),
+            functions.bound.address,
+        )
+
+
+def pack(X: Any) -> Items:
+    """Lay dense or CSR rows end to end."""
+    sizes = np.ones(X.shape[0], np.int64)
+    if sp.issparse(X):
+        return Items(
+            np.ascontiguousarray(X.data, dtype=np.float64),
+            np.ascontiguousarray(X.indices, dtype=np.int32),
+            np.ascontiguousarray(X.indptr, dtype=np.int64),
+            sizes,
+            False,
+        )
+    indptr = np.arange(X.shape[0] + 1, dtype=np.int64) * X.shape[1]
+    values = np.ascontiguousarray(X, dtype=np.float64).reshape(-1)
+    return Items(values, np.empty(0, np.int32), indptr, sizes, False)

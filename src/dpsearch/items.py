@@ -1,0 +1,147 @@
+"""Items: what solvers place into clusters.
+
+An item is a block of one or more data points that stay together.  It is stored either as a data
+row (a single point) or as a row of sufficient statistics (a block: duplicated points with their
+count, or a sub-cluster that a shard hands up).  Solvers call the functions below and need not
+know which.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import (
+    call_init,
+    call_log_marginal,
+    call_merge,
+    call_score_rows,
+    call_update,
+    kernel,
+)
+from dpsearch._types import Ints, Vector
+
+
+class Core(NamedTuple):
+    """A family as kernels see it: its parameters and the addresses of its functions."""
+
+    params: Vector
+    width: int  # of one row of statistics
+    init: int
+    update: int
+    merge: int
+    score_rows: int
+    log_marginal: int
+
+
+class Items(NamedTuple):
+    """Rows end to end; row i is ``values[indptr[i]:indptr[i + 1]]``.
+
+    ``ids`` holds the column numbers of sparse data and is empty otherwise.
+    """
+
+    values: Vector
+    ids: Any  # int32 vector
+    indptr: Ints
+    sizes: Ints  # number of data points in each item
+    blocks: bool  # rows are sufficient statistics, not data
+
+    @property
+    def n_items(self) -> int:
+        return len(self.indptr) - 1
+
+
+@kernel
+def item_ids(items: Items, i: int) -> Any:
+    if items.ids.shape[0] == 0:
+        return items.ids
+    return items.ids[items.indptr[i] : items.indptr[i + 1]]
+
+
+@kernel
+def item_values(items: Items, i: int) -> Any:
+    return items.values[items.indptr[i] : items.indptr[i + 1]]
+
+
+@kernel
+def add_item(core: Core, items: Items, i: int, row: Any, sign: float) -> None:
+    """Add item i to a row of statistics (sign 1.0) or remove it (sign -1.0)."""
+    if items.blocks:
+        call_merge(core.merge, (core.params, row, item_values(items, i), sign))
+    else:
+        call_update(
+            core.update, (core.params, row, item_ids(items, i), item_values(items, i), sign)
+        )
+
+
+@kernel
+def score_item(
+    core: Core, items: Items, i: int, pool: Any, starts: Any, out: Any, scratch: Any
+) -> None:
+    """Set out[k] to log H(item i | row at starts[k]), the log predictive probability."""
+    if not items.blocks:
+        call_score_rows(
+            core.score_rows,
+            (core.params, pool, starts, item_ids(items, i), item_values(items, i), out),
+        )
+        return
+    for k in range(starts.shape[0]):
+        row = pool[starts[k] : starts[k] + core.width]
+        scratch[:] = row
+        call_merge(core.merge, (core.params, scratch, item_values(items, i), 1.0))
+        out[k] = log_marginal(core, scratch) - log_marginal(core, row)
+
+
+@kernel
+def log_marginal(core: Core, row: Any) -> float:
+    """Return log H of the data that a row summarises."""
+    return call_log_marginal(core.log_marginal, (core.params, row))  # type: ignore[no-any-return]
+
+
+@kernel
+def clear_row(core: Core, row: Any) -> None:
+    """Make a row the statistics of no data."""
+    call_init(core.init, (core.params, row))
+
+
+@kernel
+def log_alone(core: Core, items: Items) -> Any:
+    """Return log H(x_i) of every item on its own."""
+    n = items.indptr.shape[0] - 1
+    out = np.empty(n)
+    scratch = np.empty(core.width)
+    if items.blocks:
+        for i in range(n):
+            out[i] = log_marginal(core, item_values(items, i))
+        return out
+    empty = np.empty(core.width)
+    clear_row(core, empty)
+    start = np.zeros(1, np.int64)
+    for i in range(n):
+        score_item(core, items, i, empty, start, out[i : i + 1], scratch)
+    return out
+
+
+@kernel
+def rows_of_labels(core: Core, items: Items, labels: Any, n_clusters: int) -> Any:
+    """Return (flat pool, sizes): one row of statistics per cluster."""
+    width = core.width
+    pool = np.empty(n_clusters * width)
+    sizes = np.zeros(n_clusters, np.int64)
+    for k in range(n_clusters):
+        clear_row(core, pool[k * width : (k + 1) * width])
+    for i in range(labels.shape[0]):
+        k = labels[i]
+        sizes[k] += items.sizes[i]
+        add_item(core, items, i, pool[k * width : (k + 1) * width], 1.0)
+    return pool, sizes
+
+
+@kernel
+def log_marginals(core: Core, pool: Any, n_rows: int) -> Any:
+    """Return log H of each of the first rows of a pool."""
+    out = np.empty(n_rows)
+    for k in range(n_rows):
+        out[k] = log_marginal(core, pool[k * core.width : (k + 1) * core.width])
+    return out

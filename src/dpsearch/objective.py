@@ -1,0 +1,157 @@
+"""The one objective, and what a solver returns.
+
+    log_joint(c) = log V(K, N) + Σ_k [ log W(n_k) + log H(x_k) ]
+
+with every constant included, so that figures compare across solvers, models and papers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import ArrayLike, Ints, Labels, Vector
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families.base import Family, Model
+from dpsearch.items import Items, log_alone, log_marginals
+from dpsearch.partition import by_size, check_labels
+from dpsearch.priors.base import Prior, log_prior
+
+
+class TracePoint(NamedTuple):
+    """One line of a solver's history."""
+
+    seconds: float
+    log_joint: float
+    n_clusters: int
+    move: str
+
+
+class Progress(NamedTuple):
+    """What a solver tells a callback while it runs."""
+
+    done: int
+    total: int
+    n_clusters: int
+    log_joint: float  # of what has been placed so far
+
+
+Callback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Clustering:
+    """A partition with its value and how it was found.
+
+    Attributes
+    ----------
+    labels
+        Cluster of each row, numbered from the largest cluster (0) to the smallest.
+    log_joint
+        log p(labels, data), with every constant.
+    upper_bound
+        A proved upper bound on the log joint of every partition; infinity if none is known.
+    optimal
+        Whether `labels` is proved to be a best partition.
+    n_dequeued, n_enqueued
+        Search states expanded and created.
+    seconds
+        Wall time of the solver.
+    trace
+        The history: seconds, log joint, number of clusters, move.
+    """
+
+    labels: Labels
+    log_joint: float
+    upper_bound: float = math.inf
+    optimal: bool = False
+    n_dequeued: int = 0
+    n_enqueued: int = 0
+    seconds: float = 0.0
+    trace: list[TracePoint] = field(default_factory=list, repr=False)
+
+    @property
+    def n_clusters(self) -> int:
+        return int(self.labels.max()) + 1
+
+    @property
+    def sizes(self) -> Ints:
+        """Number of points in each cluster."""
+        return np.bincount(self.labels)
+
+    def __repr__(self) -> str:
+        proof = ", optimal" if self.optimal else ""
+        return (
+            f"Clustering({len(self.labels)} points in {self.n_clusters} clusters,"
+            f" log joint {self.log_joint:.6g}{proof}, {self.seconds:.3g} s)"
+        )
+
+
+class Problem:
+    """One data set under one family and one prior: what every solver works on."""
+
+    def __init__(self, model: Model, items: Items, log_base: float, prior: Prior) -> None:
+        if not isinstance(prior, Prior):
+            raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
+        self.model = model
+        self.items = items
+        self.log_base = log_base
+        self.prior = prior
+        self.n_points = int(items.sizes.sum())
+        self.tables = prior.tables(self.n_points)
+        self.alone: Vector = log_alone(model.core, items)
+        if not np.isfinite(self.alone).all():
+            row = int(np.flatnonzero(~np.isfinite(self.alone))[0])
+            raise DataError(
+                f"the {model.family.name} family gives row {row} of X the log probability"
+                f" {self.alone[row]}: its values are out of range for these hyperparameters"
+            )
+
+    @classmethod
+    def of(cls, X: ArrayLike, family: Family, prior: Prior) -> Problem:
+        """Compile the family for X and take each row as an item."""
+        if not isinstance(family, Family):
+            raise ParameterError(f"family must be one of dpsearch.families, got {family!r}")
+        model = family.compile(X)
+        items, base = model.items()
+        return cls(model, items, float(base.sum()), prior)
+
+    @property
+    def n_items(self) -> int:
+        return self.items.n_items
+
+    def rows(self, labels: Labels) -> tuple[Vector, Ints]:
+        """Return the flat pool of cluster statistics, and the sizes."""
+        return self.model.rows(self.items, labels, int(labels.max()) + 1)
+
+    def log_joint(self, labels: Labels) -> float:
+        """Compute the objective from nothing."""
+        pool, sizes = self.rows(labels)
+        marginals = log_marginals(self.model.core, pool, len(sizes))
+        return float(log_prior(self.tables, sizes)) + float(marginals.sum()) + self.log_base
+
+    def clustering(self, labels: Labels, **about: Any) -> Clustering:
+        """Wrap labels (in item order) with their value."""
+        labels = by_size(labels)
+        return Clustering(labels=labels, log_joint=self.log_joint(labels), **about)
+
+
+def log_joint(X: ArrayLike, labels: ArrayLike, family: Family, prior: Prior) -> float:
+    """Return log p(labels, X) with every constant included.
+
+    Examples
+    --------
+    >>> from dpsearch import families, log_joint, priors
+    >>> X = [[0.0], [0.1], [5.0]]
+    >>> family = families.Gaussian(prior_variance=10.0, noise_variance=1.0)
+    >>> together = log_joint(X, [0, 0, 0], family, priors.DirichletProcess(1.0))
+    >>> apart = log_joint(X, [0, 0, 1], family, priors.DirichletProcess(1.0))
+    >>> apart > together
+    True
+    """
+    problem = Problem.of(X, family, prior)
+    return problem.log_joint(check_labels(labels, problem.n_items))

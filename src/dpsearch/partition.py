@@ -1,0 +1,72 @@
+"""Partitions: canonical labels, checks, and the enumeration of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpsearch._types import ArrayLike, Labels
+from dpsearch.errors import DataError
+
+
+def by_size(labels: Labels) -> Labels:
+    """Renumber clusters from the largest (0) to the smallest, ties by first appearance.
+
+    >>> by_size(np.array([7, 3, 3, 9]))
+    array([1, 0, 0, 2])
+    """
+    _, first, inverse, sizes = np.unique(
+        labels, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.lexsort((first, -sizes))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    out: Labels = rank[inverse.reshape(-1)]
+    return out
+
+
+def by_appearance(labels: ArrayLike) -> Labels:
+    """Renumber clusters by first appearance: the restricted growth string of the partition.
+
+    >>> by_appearance([5, 2, 5, 9])
+    array([0, 1, 0, 2])
+    """
+    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    out: Labels = rank[inverse.reshape(-1)]
+    return out
+
+
+def check_labels(labels: ArrayLike, n_items: int) -> Labels:
+    """Return labels as whole numbers numbered by first appearance, or raise."""
+    array = np.asarray(labels)
+    if array.ndim != 1 or len(array) != n_items:
+        raise DataError(f"labels have shape {array.shape}, but there are {n_items} rows of data")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise DataError(f"labels[{int(np.flatnonzero(~np.isfinite(array))[0])}] is not finite")
+    return by_appearance(array)
+
+
+def all_partitions(n: int) -> Iterator[Labels]:
+    """Yield every partition of n points as a restricted growth string.
+
+    >>> sum(1 for _ in all_partitions(5))
+    52
+    """
+    labels = np.zeros(n, np.int64)
+    largest = np.zeros(n, np.int64)  # largest label among the points before each one, plus 1
+    if n == 0:
+        return
+    largest[1:] = 1
+    while True:
+        yield labels.copy()
+        i = n - 1
+        while i > 0 and labels[i] == largest[i]:
+            i -= 1
+        if i == 0:
+            return
+        labels[i] += 1
+        labels[i + 1 :] = 0
+        largest[i + 1 :] = max(largest[i], labels[i] + 1)

@@ -1,0 +1,172 @@
+"""Greedy search, a beam of one: each item goes where the log joint grows most, at once.
+
+Two loops with the same decisions.  The general one scores an item against all clusters by one
+call of the family.  The block one is for families whose score needs only inner products of the
+point with a linear statistic of each cluster: it takes four points at a time, so that the
+cluster rows are read once for four points, and corrects the products by the points' inner
+products with each other as the clusters change.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import call_score_dots, call_update, kernel
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.dots import BLOCK, block_products, gather, gather_size
+from dpsearch.items import add_item, clear_row, score_item
+from dpsearch.objective import Callback, Problem, Progress
+
+_CHUNK = 8192  # items between two looks at the clock, the callback and Ctrl-C
+
+
+class _State(NamedTuple):
+    """Clusters are the first rows of the pool, in order of creation."""
+
+    pool: Vector
+    sizes: Ints
+    steps: Vector  # log W(n + 1) − log W(n) for each cluster's size n
+    starts: Ints
+    labels: Labels
+
+
+def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> Labels:
+    """Return the labels that one greedy pass in this order gives."""
+    core = problem.model.core
+    dots = problem.model.dots()
+    n = len(order)
+    points = np.empty((gather_size(problem.model.n_features), problem.model.n_features))
+    state = _grown(None, core.width, 64, n)
+    placed, n_clusters, log_joint = 0, 0, 0.0
+    while placed < n:
+        stop = min(n, placed + _CHUNK)
+        if dots is not None and not problem.items.blocks:
+            placed, n_clusters, log_joint = _advance_blocks(
+                core, dots, problem.items, problem.alone, problem.tables, state, order,
+                placed, stop, n_clusters, log_joint, points,
+            )  # fmt: skip
+        else:
+            placed, n_clusters, log_joint = _advance(
+                core, problem.items, problem.alone, problem.tables, state, order,
+                placed, stop, n_clusters, log_joint,
+            )  # fmt: skip
+        if placed < stop:
+            state = _grown(state, core.width, 2 * len(state.sizes), n)
+        if callback is not None:
+            callback(Progress(placed, n, n_clusters, log_joint))
+    return state.labels
+
+
+def _grown(state: _State | None, width: int, capacity: int, n: int) -> _State:
+    """Return the state with room for `capacity` clusters."""
+    pool = np.empty(capacity * width)
+    sizes = np.zeros(capacity, np.int64)
+    steps = np.zeros(capacity)
+    labels = np.zeros(n, np.int64)
+    if state is not None:
+        pool[: len(state.pool)] = state.pool
+        sizes[: len(state.sizes)] = state.sizes
+        steps[: len(state.steps)] = state.steps
+        labels = state.labels
+    return _State(pool, sizes, steps, np.arange(capacity, dtype=np.int64) * width, labels)
+
+
+@kernel
+def _choose(tables, state, n_clusters, size, alone, out):  # type: ignore[no-untyped-def]
+    """Return (cluster, gain): the best place for an item whose predictive scores are in `out`.
+
+    Ties go to the older cluster, and to an existing one before a new one.
+    """
+    best = -1
+    best_gain = -np.inf
+    if size == 1:
+        for k in range(n_clusters):
+            gain = out[k] + state.steps[k]
+            if gain > best_gain:
+                best_gain = gain
+                best = k
+    else:
+        for k in range(n_clusters):
+            n = state.sizes[k]
+            gain = out[k] + tables.log_w[n + size] - tables.log_w[n]
+            if gain > best_gain:
+                best_gain = gain
+                best = k
+    fresh = alone + tables.log_w[size] + tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+    if fresh > best_gain:
+        return n_clusters, fresh
+    return best, best_gain
+
+
+@kernel
+def _record(tables, state, i, k, size):  # type: ignore[no-untyped-def]
+    """Note that item i has gone to cluster k."""
+    n = state.sizes[k] + size
+    state.sizes[k] = n
+    if n + 1 < tables.log_w.shape[0]:
+        state.steps[k] = tables.log_w[n + 1] - tables.log_w[n]
+    state.labels[i] = k
+
+
+@kernel
+def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, log_joint):  # type: ignore[no-untyped-def]
+    """Place order[begin:end]; stop early when the pool is full.  Return where it stopped."""
+    capacity = state.sizes.shape[0]
+    out = np.empty(capacity)
+    scratch = np.empty(core.width)
+    for t in range(begin, end):
+        if n_clusters == capacity:
+            return t, n_clusters, log_joint
+        i = order[t]
+        score_item(core, items, i, state.pool, state.starts[:n_clusters], out, scratch)
+        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[i], out)
+        row = state.pool[k * core.width : (k + 1) * core.width]
+        if k == n_clusters:
+            clear_row(core, row)
+            n_clusters += 1
+        add_item(core, items, i, row, 1.0)
+        _record(tables, state, i, k, items.sizes[i])
+        log_joint += gain
+    return end, n_clusters, log_joint
+
+
+@kernel
+def _advance_blocks(  # type: ignore[no-untyped-def]
+    core, dots, items, alone, tables, state, order, begin, end, n_clusters, log_joint, points
+):
+    """The same as `_advance`, four points at a time."""
+    capacity = state.sizes.shape[0]
+    out = np.empty(capacity)
+    products = np.empty((BLOCK, capacity))
+    gram = np.empty((BLOCK, BLOCK))
+    at = begin
+    while at < end:
+        stop = min(end, at + points.shape[0])
+        gather(items, order[at:stop], points)
+        for t in range(at, stop, BLOCK):
+            if n_clusters + BLOCK > capacity:
+                return t, n_clusters, log_joint
+            block = points[t - at : t - at + BLOCK]
+            starts = state.starts[:n_clusters]
+            block_products(dots, block, state.pool, starts, products, gram)
+            for b in range(min(BLOCK, stop - t)):
+                i = order[t + b]
+                call_score_dots(
+                    dots.score_dots,
+                    (core.params, state.pool, state.starts[:n_clusters], products[b], gram[b, b], out),
+                )
+                k, gain = _choose(tables, state, n_clusters, 1, alone[i], out)
+                row = state.pool[k * core.width : (k + 1) * core.width]
+                if k == n_clusters:
+                    clear_row(core, row)
+                    n_clusters += 1
+                    products[:, k] = 0.0
+                call_update(core.update, (core.params, row, items.ids, block[b], 1.0))
+                _record(tables, state, i, k, 1)
+                for later in range(b + 1, BLOCK):
+                    products[later, k] += gram[b, later]
+                log_joint += gain
+        at = stop
+    return end, n_clusters, log_joint

@@ -1,0 +1,40 @@
+"""The order in which search places the items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Ints, Rng
+from dpsearch.errors import ParameterError
+from dpsearch.objective import Problem
+
+ORDERS = ("ascending", "descending", "random", "given")
+
+
+def placing_order(problem: Problem, order: Any, rng: Rng) -> Ints:
+    """Return a permutation of the items.
+
+    ``ascending``: by increasing marginal probability H(x_n), the paper's default: what fits the
+    prior least is placed first.  ``descending``, ``random``, ``given`` (as in the data), or a
+    permutation of the row numbers.
+    """
+    n = problem.n_items
+    if isinstance(order, str):
+        if order == "ascending":
+            return np.argsort(problem.alone, kind="stable")
+        if order == "descending":
+            return np.argsort(-problem.alone, kind="stable")
+        if order == "random":
+            return rng.permutation(n)
+        if order == "given":
+            return np.arange(n)
+        raise ParameterError(f"unknown order {order!r}: known are {', '.join(ORDERS)}")
+    try:
+        given = np.asarray(order, dtype=np.int64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"order must be a name or a permutation, got {order!r}") from error
+    if given.shape != (n,) or not np.array_equal(np.sort(given), np.arange(n)):
+        raise ParameterError(f"order must be a permutation of 0 … {n - 1}")
+    return given

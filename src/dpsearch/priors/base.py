@@ -1,0 +1,128 @@
+"""What a prior on partitions is: two tables, and nothing about data.
+
+A Gibbs-type prior (Gnedin & Pitman 2006; De Blasi et al. 2015) gives a partition of N points into
+K clusters of sizes n_1 … n_K the probability
+
+    p(c) = V(K, N) · W(n_1) · … · W(n_K).
+
+Solvers see `Tables`: log V by number of clusters, log W by size.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import kernel
+from dpsearch._types import Ints, Vector
+from dpsearch.errors import ParameterError
+
+
+class Tables(NamedTuple):
+    """A prior as kernels see it."""
+
+    log_v: Vector  # [K] for K = 0 … N; entry 0 is 0 (no data)
+    log_w: Vector  # [n] for n = 0 … N; entry 0 is 0
+    open_cost: float  # log prior factor of one more cluster of one point, next to a single one
+    multiplicity: bool  # p(c) has a further factor Π_i 1/m_i!, m_i = number of clusters of size i
+
+
+class Prior(ABC):
+    """Base of all priors; a subclass is a frozen dataclass of hyperparameters."""
+
+    name: ClassVar[str]
+    # Whether p(c) is V(K, N) Π W(n_k); AntoniakCounts alone is not.
+    product_form: ClassVar[bool] = True
+
+    @abstractmethod
+    def log_v(self, n_points: int) -> Vector:
+        """Return log V(K, n_points) for K = 0 … n_points, with 0 at K = 0."""
+
+    @abstractmethod
+    def log_w(self, n_points: int) -> Vector:
+        """Return log W(n) for n = 0 … n_points, with 0 at n = 0."""
+
+    def tables(self, n_points: int) -> Tables:
+        """Everything that solvers need for partitions of n_points points."""
+        log_v, log_w = self.log_v(n_points), self.log_w(n_points)
+        ratio = log_v[2] - log_v[1] if n_points > 1 else 0.0
+        return Tables(log_v, log_w, float(ratio + log_w[1]), not self.product_form)
+
+    def log_probability(self, sizes: Sequence[int] | Ints) -> float:
+        """Return log p(c) of a partition with these cluster sizes."""
+        sizes = check_sizes(sizes)
+        return float(log_prior(self.tables(int(sizes.sum())), sizes))
+
+    def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
+        """Return the largest log p(c) over all ways to place `remaining` further points.
+
+        >>> from dpsearch.priors import DirichletProcess
+        >>> prior = DirichletProcess(1.0)
+        >>> prior.best_completion([3, 1], 2) == prior.log_probability([5, 1])
+        True
+        """
+        sizes = check_sizes(sizes, empty=True)
+        if remaining < 0:
+            raise ParameterError(f"remaining must be 0 or more, got {remaining}")
+        tables = self.tables(int(sizes.sum()) + remaining)
+        largest = int(sizes.max(initial=0))
+        placed = float(tables.log_w[sizes].sum())
+        return placed + float(log_completion(tables, len(sizes), largest, remaining))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Name and hyperparameters, as plain values that JSON can hold."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {"name": self.name} | {
+            name: value.to_dict() if hasattr(value, "to_dict") else value
+            for name, value in values.items()
+        }
+
+
+def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
+    out = np.asarray(sizes, dtype=np.int64).reshape(-1)
+    if (out < 1).any() or (len(out) == 0 and not empty):
+        raise ParameterError(f"sizes must be one or more whole numbers ≥ 1, got {list(sizes)}")
+    return out
+
+
+@kernel
+def log_prior(tables, sizes):  # type: ignore[no-untyped-def]
+    """Return log p(c) of a partition by its cluster sizes."""
+    out = tables.log_v[sizes.shape[0]]
+    for k in range(sizes.shape[0]):
+        out += tables.log_w[sizes[k]]
+    if tables.multiplicity:
+        ordered = np.sort(sizes)
+        run = 1
+        for k in range(1, ordered.shape[0]):
+            run = run + 1 if ordered[k] == ordered[k - 1] else 1
+            out -= np.log(run)
+    return out
+
+
+@kernel
+def log_completion(tables, n_clusters, largest, remaining):  # type: ignore[no-untyped-def]
+    """Return the largest log [V(K', N) · added W] over completions of a product-form prior.
+
+    W(n + 1)/W(n) increases in n for every prior here, so with t new clusters it is best to make
+    them single points and to give all others to the largest cluster; nothing placed yet means
+    that one of the new clusters takes them.  The best t is found by trying each.
+    """
+    if remaining == 0:
+        return tables.log_v[n_clusters]
+    best = -np.inf
+    for opened in range(remaining + 1):
+        if n_clusters + opened == 0:
+            continue
+        value = tables.log_v[n_clusters + opened]
+        if n_clusters > 0:
+            grown = tables.log_w[largest + remaining - opened] - tables.log_w[largest]
+            value += opened * tables.log_w[1] + grown
+        else:
+            value += (opened - 1) * tables.log_w[1] + tables.log_w[remaining - opened + 1]
+        best = max(best, value)
+    return best

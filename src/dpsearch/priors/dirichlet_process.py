@@ -1,0 +1,154 @@
+"""The Dirichlet process, with its concentration α fixed or integrated out.
+
+    p(c | α) = α^K Π Γ(n_k) / α^(N)        (Antoniak 1974; the Chinese restaurant process)
+
+so V(K, N) = α^K / α^(N), with α^(N) = Γ(α + N)/Γ(α), and W(n) = Γ(n).  With a Gamma prior on α
+(Escobar & West 1995) W is the same and V(K, N) = ∫ α^K / α^(N) p(α) dα, one-dimensional.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.interpolate import CubicSpline
+from scipy.special import digamma, gammaln
+
+from dpsearch._types import Ints, Vector
+from dpsearch._validate import positive
+from dpsearch.priors.base import Prior, check_sizes
+
+
+@dataclass(frozen=True)
+class Gamma:
+    """A Gamma distribution with mean shape / rate, as a prior on α."""
+
+    shape: float = 1.0
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive(self.shape, "shape")
+        positive(self.rate, "rate")
+
+    def to_dict(self) -> dict[str, float]:
+        return {"shape": float(self.shape), "rate": float(self.rate)}
+
+
+@dataclass(frozen=True)
+class DirichletProcess(Prior):
+    """Dirichlet process with concentration `alpha`.
+
+    Parameters
+    ----------
+    alpha
+        A number above 0, or a `Gamma` prior under which α is integrated out.
+
+    Examples
+    --------
+    >>> from dpsearch.priors import DirichletProcess, Gamma
+    >>> round(DirichletProcess(1.0).log_probability([50, 50]), 1)
+    -75.1
+    >>> DirichletProcess(Gamma(1.0, 1.0)).log_probability([1])
+    0.0
+    """
+
+    alpha: float | Gamma = 1.0
+
+    name: ClassVar[str] = "dirichlet_process"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.alpha, Gamma):
+            positive(self.alpha, "alpha")
+
+    def log_w(self, n_points: int) -> Vector:
+        out = np.asarray(gammaln(np.maximum(np.arange(n_points + 1), 1)), dtype=np.float64)
+        return out
+
+    def log_v(self, n_points: int) -> Vector:
+        if isinstance(self.alpha, Gamma):
+            return _integrated_log_v(self.alpha, n_points)
+        clusters = np.arange(n_points + 1, dtype=np.float64)
+        rising = math.lgamma(self.alpha + n_points) - math.lgamma(self.alpha)
+        out = clusters * math.log(self.alpha) - rising
+        out[0] = 0.0
+        return out
+
+    def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
+        """Closed form for fixed α: all to the largest cluster, or all alone, whichever is more.
+
+        log Γ is convex, so a mixture of the two is never better than both.
+        """
+        if isinstance(self.alpha, Gamma) or len(sizes) == 0 or remaining < 0:
+            return super().best_completion(sizes, remaining)
+        sizes = check_sizes(sizes)
+        n_points = int(sizes.sum()) + remaining
+        largest = float(sizes.max())
+        log_alpha = math.log(self.alpha)
+        rising = math.lgamma(self.alpha + n_points) - math.lgamma(self.alpha)
+        placed = len(sizes) * log_alpha + float(gammaln(sizes).sum()) - rising
+        grown = math.lgamma(largest + remaining) - math.lgamma(largest)
+        return placed + max(grown, remaining * log_alpha)
+
+
+def _integrated_log_v(gamma: Gamma, n_points: int) -> Vector:
+    """Return log ∫ α^K Γ(α)/Γ(α + N) Gamma(α; shape, rate) dα for K = 0 … N.
+
+    Quadrature for every K up to 512 and on a geometric grid beyond, a cubic spline between: the
+    function is smooth in K.
+    """
+    if n_points <= 512:
+        knots = np.arange(1, n_points + 1, dtype=np.float64)
+        values = _log_integral(gamma, n_points, knots)
+    else:
+        grid = np.geomspace(512, n_points, 600).round()
+        knots = np.unique(np.concatenate([np.arange(1.0, 513.0), grid]))
+        values = _log_integral(gamma, n_points, knots)
+        values = CubicSpline(knots, values)(np.arange(1.0, n_points + 1))
+    return np.concatenate([[0.0], values])
+
+
+def _log_integral(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
+    """Trapezoidal rule in u = log α around the mode of each integrand.
+
+    The integrand is analytic and falls off at least exponentially on both sides, so the rule
+    converges faster than any power of its step.
+    """
+    shape, rate = float(gamma.shape), float(gamma.rate)
+    constant = shape * math.log(rate) - math.lgamma(shape)
+    power = (clusters + shape)[:, None]
+
+    def log_integrand(u: Vector) -> Vector:
+        alpha = np.exp(u)
+        return np.asarray(power * u + gammaln(alpha) - gammaln(alpha + n_points) - rate * alpha)
+
+    def slope(u: Vector) -> Vector:
+        alpha = np.exp(u)
+        inner = digamma(alpha) - digamma(alpha + n_points) - rate
+        return np.asarray(power * 1.0 + alpha * inner)
+
+    # The integrand is log-concave in u, so its slope has one zero: bisect for the mode, then for
+    # the places on both sides where the integrand has fallen by e^-60.
+    low = np.full(power.shape, -300.0 / min(1.0, shape))
+    high = np.full(power.shape, math.log(n_points + 1.0) + math.log1p(1.0 / rate) + 60.0)
+    high = np.minimum(high, 300.0)
+    mode = _bisect(lambda u: slope(u) > 0.0, low, high)
+    peak = log_integrand(mode)
+    left = _bisect(lambda u: log_integrand(u) < peak - 60.0, low, mode)
+    right = _bisect(lambda u: log_integrand(u) >= peak - 60.0, mode, high)
+    nodes = np.linspace(0.0, 1.0, 401)[None, :]
+    u = left + (right - left) * nodes
+    total = np.exp(log_integrand(u) - peak).sum(axis=1, keepdims=True) * (right - left) / 400.0
+    return np.asarray(constant + peak + np.log(total))[:, 0]
+
+
+def _bisect(below, low: Vector, high: Vector) -> Vector:  # type: ignore[no-untyped-def]
+    """Return where `below` turns from true to false, between low and high."""
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        is_below = below(middle)
+        low = np.where(is_below, middle, low)
+        high = np.where(is_below, high, middle)
+    return 0.5 * (low + high)
