@@ -19,6 +19,7 @@ import numba
 from numba import types
 from numba.core import cgutils
 from numba.core.ccallback import CFunc
+from numba.core.errors import NumbaError
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +38,7 @@ def _source_stamp() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_bytes()
-        if b"@kernel" in text or b"@pointer" in text or path.name == "_jit.py":
+        if b"@kernel" in text or b"@inner" in text or b"@pointer" in text or path.name == "_jit.py":
             digest.update(text)
     return digest.hexdigest()
 
@@ -53,8 +54,26 @@ def _stamp_cache(compiled: Any) -> None:
 
 
 def kernel(function: F) -> F:
-    """Compile a solver's inner loop: no GIL, cached on disk."""
-    compiled = numba.njit(cache=True, nogil=True, fastmath=FASTMATH)(function)
+    """Compile a solver's loop: no GIL, cached on disk."""
+    return _compile(function)
+
+
+def inner(function: F) -> F:
+    """Compile a function that allocates no arrays.
+
+    Without Numba's memory manager, slices cost nothing: in a loop of a few nanoseconds the
+    counting of references to them would take half the time.
+    """
+    return _compile(function, _nrt=False)
+
+
+def inline(function: F) -> F:
+    """Compile a one-line function into its callers, so that it may return a slice to `inner`."""
+    return _compile(function, inline="always")
+
+
+def _compile(function: F, **options: Any) -> F:
+    compiled = numba.njit(cache=True, nogil=True, fastmath=FASTMATH, **options)(function)
     _stamp_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
@@ -91,19 +110,26 @@ class Pointer:
     @property
     def address(self) -> int:
         if self._compiled is None:
-            # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
-            compiled = CFunc(
-                self.function,
-                (self.signature.args, self.signature.return_type),
-                locals={},
-                options={"fastmath": FASTMATH},
-            )
-            with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
-                compiled.enable_caching()
-            _stamp_cache(compiled)
-            compiled.compile()
-            self._compiled = compiled
+            try:
+                self._compiled = self._compile(_nrt=False)
+            except NumbaError:
+                # It allocates, which is allowed but slower; or it is wrong, which shows again.
+                self._compiled = self._compile()
         return int(self._compiled.address)
+
+    def _compile(self, **options: Any) -> CFunc:
+        # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
+        compiled = CFunc(
+            self.function,
+            (self.signature.args, self.signature.return_type),
+            locals={},
+            options={"fastmath": FASTMATH} | options,
+        )
+        with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
+            compiled.enable_caching()
+        _stamp_cache(compiled)
+        compiled.compile()
+        return compiled
 
     def __call__(self, *args: Any) -> Any:
         """Run the plain Python function: for reading, debugging and oracles."""

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.special import gammaln
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner
 from dpsearch._types import Vector
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -18,7 +18,7 @@ def log_gamma_table(offset: float, size: int) -> Vector:
     return np.asarray(gammaln(offset + np.arange(size)), dtype=np.float64)
 
 
-@kernel
+@inner
 def log_rising(a: float, n: float) -> float:
     """Return log Γ(a + n) − log Γ(a) for a whole number n ≥ 0, without log-gamma when n is small.
 

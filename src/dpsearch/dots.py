@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner
 
 # Points taken at a time.  Two clusters by four points make eight independent sums, as many as
 # keep both multiply-add units of a present-day core busy.
 BLOCK = 4
 
 
-@kernel
+@inner
 def gather(items, chosen, points):  # type: ignore[no-untyped-def]
     """Copy the chosen points' rows end to end, with zeros up to a whole block.
 
@@ -28,7 +28,7 @@ def gather(items, chosen, points):  # type: ignore[no-untyped-def]
         points[b, :] = 0.0
 
 
-@kernel
+@inner
 def block_products(dots, points, pool, starts, products, gram):  # type: ignore[no-untyped-def]
     """Fill products[b, k] = ⟨x_b, S_k⟩ and gram[a, b] = ⟨x_a, x_b⟩ for four points."""
     n_features = dots.n_features

@@ -18,6 +18,8 @@ from dpsearch._jit import (
     call_merge,
     call_score_rows,
     call_update,
+    inline,
+    inner,
     kernel,
 )
 from dpsearch._types import Ints, Vector
@@ -52,19 +54,27 @@ class Items(NamedTuple):
         return len(self.indptr) - 1
 
 
-@kernel
+@inline
 def item_ids(items: Items, i: int) -> Any:
-    if items.ids.shape[0] == 0:
-        return items.ids
-    return items.ids[items.indptr[i] : items.indptr[i + 1]]
+    # `ids` of dense data has length 0, to which both ends are cut.
+    return items.ids[
+        min(items.indptr[i], items.ids.shape[0]) : min(items.indptr[i + 1], items.ids.shape[0])
+    ]
 
 
-@kernel
+@inline
 def item_values(items: Items, i: int) -> Any:
     return items.values[items.indptr[i] : items.indptr[i + 1]]
 
 
-@kernel
+@inner
+def copy_row(source: Any, target: Any) -> None:
+    # An array assignment would first look whether the two overlap, and allocate if so.
+    for d in range(source.shape[0]):
+        target[d] = source[d]
+
+
+@inner
 def add_item(core: Core, items: Items, i: int, row: Any, sign: float) -> None:
     """Add item i to a row of statistics (sign 1.0) or remove it (sign -1.0)."""
     if items.blocks:
@@ -75,7 +85,7 @@ def add_item(core: Core, items: Items, i: int, row: Any, sign: float) -> None:
         )
 
 
-@kernel
+@inner
 def score_item(
     core: Core, items: Items, i: int, pool: Any, starts: Any, out: Any, scratch: Any
 ) -> None:
@@ -88,18 +98,18 @@ def score_item(
         return
     for k in range(starts.shape[0]):
         row = pool[starts[k] : starts[k] + core.width]
-        scratch[:] = row
+        copy_row(row, scratch)
         call_merge(core.merge, (core.params, scratch, item_values(items, i), 1.0))
         out[k] = log_marginal(core, scratch) - log_marginal(core, row)
 
 
-@kernel
+@inner
 def log_marginal(core: Core, row: Any) -> float:
     """Return log H of the data that a row summarises."""
     return call_log_marginal(core.log_marginal, (core.params, row))  # type: ignore[no-any-return]
 
 
-@kernel
+@inner
 def clear_row(core: Core, row: Any) -> None:
     """Make a row the statistics of no data."""
     call_init(core.init, (core.params, row))

@@ -75,6 +75,8 @@ class Family(ABC):
 
     name: ClassVar[str]
     accepts_sparse: ClassVar[bool] = False
+    # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
+    scale_replicas: ClassVar[bool] = False
     functions: ClassVar[Functions]
 
     # -- what a family must say -------------------------------------------------------------

@@ -32,7 +32,7 @@ from dpsearch._jit import (
     SCORE_DOTS,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._special import LOG_2PI
@@ -40,6 +40,7 @@ from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.items import copy_row
 
 # params: D, then τ for each column.
 # row: n, c₀, c₁, c₂, |S|², Σ|z|², unused, unused, S[D]; in the columns form c₁, c₂ and |S|² are
@@ -55,7 +56,7 @@ def _init(params, row):  # type: ignore[no-untyped-def]
     _isotropic_constants(params, row)
 
 
-@kernel
+@inner
 def _isotropic_constants(params, row):  # type: ignore[no-untyped-def]
     n_features = params[0]
     precision = row[0] + params[1]
@@ -98,7 +99,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _isotropic_constants(params, row)
 
 
-@kernel
+@inner
 def _merge_sums(params, row, other, sign):  # type: ignore[no-untyped-def]
     row[0] += sign * other[0]
     if row[0] <= 0.0:
@@ -165,7 +166,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@kernel
+@inner
 def _columns_constants(params, row):  # type: ignore[no-untyped-def]
     n_features = int(params[0])
     n = row[0]
@@ -219,7 +220,7 @@ def _columns_score_rows(params, pool, starts, ids, values, out):  # type: ignore
 
 @pointer(FEATURES)
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    out[:] = values
+    copy_row(values, out)
 
 
 @pointer(BOUND)
@@ -285,6 +286,7 @@ class Gaussian(Family):
     form: str = "auto"
 
     name: ClassVar[str] = "gaussian"
+    scale_replicas: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.form not in ("auto", "isotropic", "columns"):

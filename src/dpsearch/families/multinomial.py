@@ -30,7 +30,7 @@ from dpsearch._jit import (
     MERGE,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
@@ -46,7 +46,7 @@ _HEAD = 2
 _LARGEST_TABLE = 1 << 22
 
 
-@kernel
+@inner
 def _log_rising_total(params, total, n):  # type: ignore[no-untyped-def]
     """Return log Γ(A + total + n)/Γ(A + total)."""
     size = int(params[3])

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import call_score_dots, call_update, kernel
-from dpsearch._types import Ints, Labels, Vector
+from dpsearch._jit import call_score_dots, call_update, inner
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
 from dpsearch.items import add_item, clear_row, score_item
 from dpsearch.objective import Callback, Problem, Progress
@@ -32,12 +32,33 @@ class _State(NamedTuple):
     labels: Labels
 
 
+class _Room(NamedTuple):
+    """Working space."""
+
+    out: Vector
+    row: Vector
+    points: Matrix
+    products: Matrix
+    gram: Matrix
+
+
+def _new_room(problem: Problem, capacity: int) -> _Room:
+    n_features = problem.model.n_features
+    return _Room(
+        out=np.empty(capacity),
+        row=np.empty(problem.model.core.width),
+        points=np.empty((gather_size(n_features), n_features)),
+        products=np.empty((BLOCK, capacity)),
+        gram=np.empty((BLOCK, BLOCK)),
+    )
+
+
 def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> Labels:
     """Return the labels that one greedy pass in this order gives."""
     core = problem.model.core
     dots = problem.model.dots()
     n = len(order)
-    points = np.empty((gather_size(problem.model.n_features), problem.model.n_features))
+    room = _new_room(problem, 64)
     state = _grown(None, core.width, 64, n)
     placed, n_clusters, log_joint = 0, 0, 0.0
     while placed < n:
@@ -45,15 +66,16 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
         if dots is not None and not problem.items.blocks:
             placed, n_clusters, log_joint = _advance_blocks(
                 core, dots, problem.items, problem.alone, problem.tables, state, order,
-                placed, stop, n_clusters, log_joint, points,
+                placed, stop, n_clusters, log_joint, room,
             )  # fmt: skip
         else:
             placed, n_clusters, log_joint = _advance(
                 core, problem.items, problem.alone, problem.tables, state, order,
-                placed, stop, n_clusters, log_joint,
+                placed, stop, n_clusters, log_joint, room,
             )  # fmt: skip
         if placed < stop:
             state = _grown(state, core.width, 2 * len(state.sizes), n)
+            room = _new_room(problem, len(state.sizes))
         if callback is not None:
             callback(Progress(placed, n, n_clusters, log_joint))
     return state.labels
@@ -73,7 +95,7 @@ def _grown(state: _State | None, width: int, capacity: int, n: int) -> _State:
     return _State(pool, sizes, steps, np.arange(capacity, dtype=np.int64) * width, labels)
 
 
-@kernel
+@inner
 def _choose(tables, state, n_clusters, size, alone, out):  # type: ignore[no-untyped-def]
     """Return (cluster, gain): the best place for an item whose predictive scores are in `out`.
 
@@ -100,7 +122,7 @@ def _choose(tables, state, n_clusters, size, alone, out):  # type: ignore[no-unt
     return best, best_gain
 
 
-@kernel
+@inner
 def _record(tables, state, i, k, size):  # type: ignore[no-untyped-def]
     """Note that item i has gone to cluster k."""
     n = state.sizes[k] + size
@@ -110,18 +132,16 @@ def _record(tables, state, i, k, size):  # type: ignore[no-untyped-def]
     state.labels[i] = k
 
 
-@kernel
-def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, log_joint):  # type: ignore[no-untyped-def]
+@inner
+def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, log_joint, room):  # type: ignore[no-untyped-def]
     """Place order[begin:end]; stop early when the pool is full.  Return where it stopped."""
     capacity = state.sizes.shape[0]
-    out = np.empty(capacity)
-    scratch = np.empty(core.width)
     for t in range(begin, end):
         if n_clusters == capacity:
             return t, n_clusters, log_joint
         i = order[t]
-        score_item(core, items, i, state.pool, state.starts[:n_clusters], out, scratch)
-        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[i], out)
+        score_item(core, items, i, state.pool, state.starts[:n_clusters], room.out, room.row)
+        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[i], room.out)
         row = state.pool[k * core.width : (k + 1) * core.width]
         if k == n_clusters:
             clear_row(core, row)
@@ -132,15 +152,13 @@ def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, l
     return end, n_clusters, log_joint
 
 
-@kernel
+@inner
 def _advance_blocks(  # type: ignore[no-untyped-def]
-    core, dots, items, alone, tables, state, order, begin, end, n_clusters, log_joint, points
+    core, dots, items, alone, tables, state, order, begin, end, n_clusters, log_joint, room
 ):
     """The same as `_advance`, four points at a time."""
     capacity = state.sizes.shape[0]
-    out = np.empty(capacity)
-    products = np.empty((BLOCK, capacity))
-    gram = np.empty((BLOCK, BLOCK))
+    points, products, gram, out = room.points, room.products, room.gram, room.out
     at = begin
     while at < end:
         stop = min(end, at + points.shape[0])
@@ -162,7 +180,8 @@ def _advance_blocks(  # type: ignore[no-untyped-def]
                 if k == n_clusters:
                     clear_row(core, row)
                     n_clusters += 1
-                    products[:, k] = 0.0
+                    for later in range(BLOCK):
+                        products[later, k] = 0.0
                 call_update(core.update, (core.params, row, items.ids, block[b], 1.0))
                 _record(tables, state, i, k, 1)
                 for later in range(b + 1, BLOCK):

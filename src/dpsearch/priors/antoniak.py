@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
 from dpsearch.priors.base import Prior, Tables, check_sizes
@@ -78,8 +78,9 @@ class AntoniakCounts(Prior):
         key = (tuple(sorted(int(size) for size in sizes)), remaining)
         if key not in self._cache:
             tables = self.tables(int(sizes.sum()) + remaining)
+            room = completion_room(int(sizes.sum()) + remaining)
             self._cache[key] = float(
-                greedy_completion(tables, sizes, remaining, self.early_stop)
+                greedy_completion(tables, sizes, remaining, self.early_stop, room)
             )
         return self._cache[key]
 
@@ -87,26 +88,26 @@ class AntoniakCounts(Prior):
         return {"name": self.name, "alpha": self.alpha, "early_stop": self.early_stop}
 
 
-@kernel
-def greedy_completion(tables: Tables, sizes: Ints, remaining: int, early_stop: bool) -> float:
+def completion_room(n_points: int) -> Ints:
+    """Working space for `greedy_completion`: n points have at most √(2n) distinct cluster sizes."""
+    return np.zeros((2, math.isqrt(2 * n_points) + 4), np.int64)
+
+
+@inner
+def greedy_completion(
+    tables: Tables, sizes: Ints, remaining: int, early_stop: bool, room: Ints
+) -> float:
     """Return log P(m) after placing the remaining points one by one where P(m) grows most.
 
     The change of log P(m) for a new cluster is log α − log(m_1 + 1), and for a cluster of size i
     it is log W(i + 1) − log W(i) + log m_i − log(m_{i+1} + 1)   (the paper's Eq. 3).
     """
     # Clusters of equal size are one entry: shape[j] is a size, count[j] how many have it.
-    capacity = sizes.shape[0] + remaining + 1
-    shape = np.empty(capacity, np.int64)
-    count = np.zeros(capacity, np.int64)
+    shape = room[0]
+    count = room[1]
     used = 0
-    ordered = np.sort(sizes)
-    for k in range(ordered.shape[0]):
-        if k > 0 and ordered[k] == ordered[k - 1]:
-            count[used - 1] += 1
-        else:
-            shape[used] = ordered[k]
-            count[used] = 1
-            used += 1
+    for k in range(sizes.shape[0]):
+        used = _shift(shape, count, used, sizes[k], 1)
     n_clusters = sizes.shape[0]
     while remaining > 0:
         singles = _count_of(shape, count, used, 1)
@@ -149,7 +150,7 @@ def greedy_completion(tables: Tables, sizes: Ints, remaining: int, early_stop: b
     return out
 
 
-@kernel
+@inner
 def _count_of(shape, count, used, size):  # type: ignore[no-untyped-def]
     for j in range(used):
         if shape[j] == size:
@@ -157,7 +158,7 @@ def _count_of(shape, count, used, size):  # type: ignore[no-untyped-def]
     return 0
 
 
-@kernel
+@inner
 def _shift(shape, count, used, size, by):  # type: ignore[no-untyped-def]
     """Add `by` to the number of clusters of a size; return the number of entries in use."""
     for j in range(used):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
 
@@ -104,7 +104,7 @@ def log_prior(tables, sizes):  # type: ignore[no-untyped-def]
     return out
 
 
-@kernel
+@inner
 def log_completion(tables, n_clusters, largest, remaining):  # type: ignore[no-untyped-def]
     """Return the largest log [V(K', N) · added W] over completions of a product-form prior.
 

@@ -1,0 +1,394 @@
+"""Gaussian data with unknown mean and covariance matrix: Normal–inverse-Wishart prior.
+
+    x | μ, Σ ~ N(μ, Σ),   μ | Σ ~ N(μ₀, Σ/κ₀),   Σ ~ InverseWishart(ν₀, Ψ₀)
+
+Data are encoded as z = L₀⁻¹(x − μ₀) with L₀L₀ᵀ = Ψ₀, so that the prior mean is 0 and the prior
+scale matrix the identity.  With n points of a cluster, their mean z̄ and their scatter
+S = Σ (z − z̄)(z − z̄)ᵀ (Murphy 2007, "Conjugate Bayesian analysis of the Gaussian distribution",
+eqs 250–258 and 266):
+
+    posterior    κ = κ₀ + n,  ν = ν₀ + n,  m = n z̄/κ,  Ψ = I + S + κ₀ n/κ z̄z̄ᵀ
+    predictive   log p(z | C) = log Γ((ν + 1)/2)/Γ((ν + 1 − D)/2) − D/2 log π(κ + 1)/κ − ½ log|Ψ|
+                 − (ν + 1)/2 log(1 + κ/(κ + 1) (z − m)ᵀΨ⁻¹(z − m))
+    marginal     log H = log Γ_D(ν/2)/Γ_D(ν₀/2) − ν/2 log|Ψ| − D/2 log κ/κ₀ − nD/2 log π
+
+w copies of a point take Ψ to Ψ + κw/(κ + w) (z − m)(z − m)ᵀ: a rank-one change of its Cholesky
+factor, by which the quadratic form is computed.  The scatter is kept beside the factor, to build
+it anew after a merge or where taking a point out would cost digits.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import gammaln
+
+from dpsearch._jit import (
+    BOUND,
+    FEATURES,
+    INIT,
+    LOG_MARGINAL,
+    MERGE,
+    SCORE_ROWS,
+    UPDATE,
+    kernel,
+    pointer,
+)
+from dpsearch._types import Rng, Vector
+from dpsearch._validate import per_column, positive
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families._cholesky import (
+    add_outer,
+    downdate,
+    factorise_above_identity,
+    squared_distance,
+    update,
+)
+from dpsearch.families.base import Example, Family, Functions
+
+# params: D, κ₀, ν₀, size of each table, steps, totals.  Entry n of `steps` is the predictive's
+# constant without |Ψ|, of `totals` the marginal's.
+# row: n, the predictive's constant, log|Ψ|, κ/(κ + 1), m[D], 1/diagonal of L [D], L, S.  Of L, the
+# lower Cholesky factor of Ψ, and of S the lower triangle is stored, column after column.
+_PARAMS = 4
+_HEAD = 4
+_LARGEST_TABLE = 1 << 22
+_LOG_PI = math.log(math.pi)
+# Taking a point out multiplies |Ψ| by this fraction or more, or the factor is built anew: the
+# rounding errors of a downdate grow with the reciprocal.
+_SAFE = 1e-3
+
+
+@kernel
+def _step(params, n):  # type: ignore[no-untyped-def]
+    """Return the predictive's constant for n points, without |Ψ|."""
+    if n < params[3]:
+        return params[_PARAMS + int(n)]
+    half = 0.5 * (params[2] + n + 1.0)
+    out = math.lgamma(half) - math.lgamma(half - 0.5 * params[0])
+    return out - 0.5 * params[0] * (_LOG_PI + math.log1p(1.0 / (params[1] + n)))
+
+
+@kernel
+def _total(params, n):  # type: ignore[no-untyped-def]
+    """Return the marginal's constant for n points, without |Ψ|."""
+    if n < params[3]:
+        return params[_PARAMS + int(params[3]) + int(n)]
+    out = -0.5 * params[0] * (n * _LOG_PI + math.log1p(n / params[1]))
+    for i in range(int(params[0])):
+        half = 0.5 * (params[2] - i)
+        out += math.lgamma(half + 0.5 * n) - math.lgamma(half)
+    return out
+
+
+@kernel
+def _constants(params, row):  # type: ignore[no-untyped-def]
+    """Derive everything that scoring needs from n and the factor."""
+    n_features = int(params[0])
+    kappa = params[1] + row[0]
+    at = _HEAD + 2 * n_features
+    row[2] = 0.0
+    for j in range(n_features):
+        row[_HEAD + n_features + j] = 1.0 / row[at]
+        row[2] += 2.0 * math.log(row[at])
+        at += n_features - j
+    row[1] = _step(params, row[0]) - 0.5 * row[2]
+    row[3] = kappa / (kappa + 1.0)
+
+
+@kernel
+def _clear(params, row):  # type: ignore[no-untyped-def]
+    row[:] = 0.0
+    n_features = int(params[0])
+    at = _HEAD + 2 * n_features
+    for j in range(n_features):
+        row[at] = 1.0
+        at += n_features - j
+    _constants(params, row)
+
+
+@kernel
+def _build_factor(params, row):  # type: ignore[no-untyped-def]
+    """Compute the factor from n, m and S: first of I + S, then with the mean's share of Ψ."""
+    n_features = int(params[0])
+    size = n_features * (n_features + 1) // 2
+    begin = _HEAD + 2 * n_features
+    factor = row[begin : begin + size]
+    factor[:] = row[begin + size : begin + 2 * size]
+    factorise_above_identity(factor, n_features)
+    v = np.empty(n_features)
+    for d in range(n_features):
+        v[d] = row[_HEAD + d] * math.sqrt(params[1] * (params[1] + row[0]) / row[0])
+    update(factor, v)
+
+
+@pointer(INIT)
+def _init(params, row):  # type: ignore[no-untyped-def]
+    _clear(params, row)
+
+
+@pointer(UPDATE)
+def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
+    n_features = values.shape[0]
+    size = n_features * (n_features + 1) // 2
+    n, kappa = row[0], params[1] + row[0]
+    total = n + weight
+    if total <= 0.0:
+        _clear(params, row)
+        return
+    begin = _HEAD + 2 * n_features
+    factor, scatter = row[begin : begin + size], row[begin + size : begin + 2 * size]
+    v = np.empty(n_features)
+    if n > 0.0:
+        for d in range(n_features):
+            v[d] = values[d] - row[_HEAD + d] * kappa / n
+        add_outer(scatter, v, weight * n / total)
+    if total <= 1.0:
+        scatter[:] = 0.0  # exactly, for a single point
+    for d in range(n_features):
+        v[d] = values[d] - row[_HEAD + d]
+        row[_HEAD + d] += weight / (kappa + weight) * v[d]
+        v[d] *= math.sqrt(kappa * abs(weight) / (kappa + weight))
+    row[0] = total
+    if weight > 0.0:
+        update(factor, v)
+    else:
+        reciprocal = row[_HEAD + n_features : begin]
+        # Rounding could cost positive definiteness only where next to nothing is left.
+        if total > 1.0 and squared_distance(factor, reciprocal, v.copy()) <= 1.0 - _SAFE:
+            downdate(factor, v)
+        else:
+            _build_factor(params, row)
+    _constants(params, row)
+
+
+@pointer(MERGE)
+def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
+    n_features = int(params[0])
+    size = n_features * (n_features + 1) // 2
+    begin = _HEAD + 2 * n_features + size
+    n, added = row[0], sign * other[0]
+    total = n + added
+    if total <= 0.0:
+        _clear(params, row)
+        return
+    if added == 0.0:
+        return
+    scatter = row[begin : begin + size]
+    v = np.empty(n_features)
+    for d in range(n_features):
+        mean = row[_HEAD + d] * (params[1] + n) / n if n > 0.0 else 0.0
+        v[d] = other[_HEAD + d] * (params[1] + other[0]) / other[0] - mean
+        row[_HEAD + d] = (mean + added / total * v[d]) * total / (params[1] + total)
+    for i in range(size):
+        scatter[i] += sign * other[begin + i]
+    add_outer(scatter, v, added * n / total)
+    if total <= 1.0:
+        scatter[:] = 0.0
+    row[0] = total
+    _build_factor(params, row)
+    _constants(params, row)
+
+
+@pointer(SCORE_ROWS)
+def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
+    n_features = values.shape[0]
+    size = n_features * (n_features + 1) // 2
+    v = np.empty(n_features)
+    for k in range(starts.shape[0]):
+        s = starts[k]
+        begin = s + _HEAD + 2 * n_features
+        for d in range(n_features):
+            v[d] = values[d] - pool[s + _HEAD + d]
+        distance = squared_distance(
+            pool[begin : begin + size], pool[s + _HEAD + n_features : begin], v
+        )
+        exponent = 0.5 * (params[2] + pool[s] + 1.0)
+        out[k] = pool[s + 1] - exponent * math.log1p(pool[s + 3] * distance)
+
+
+@pointer(LOG_MARGINAL)
+def _log_marginal(params, row):  # type: ignore[no-untyped-def]
+    return _total(params, row[0]) - 0.5 * (params[2] + row[0]) * row[2]
+
+
+@pointer(FEATURES)
+def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
+    out[:] = values
+
+
+@pointer(BOUND)
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    """With helpers, let |Ψ| be as small as it can be and the point at their mean.
+
+    With Ψ⁺ for Ψ once the point is in too, the predictive is, but for constants,
+    ν/2 log|Ψ| − (ν + 1)/2 log|Ψ⁺| ≤ −½ log|Ψ⁺|, and |Ψ⁺| is least without helpers.
+    """
+    n_features = values.shape[0]
+    begin = _HEAD + 2 * n_features
+    v = np.empty(n_features)
+    for d in range(n_features):
+        v[d] = values[d] - row[_HEAD + d]
+    distance = squared_distance(row[begin:], row[_HEAD + n_features : begin], v)
+    exponent = 0.5 * (params[2] + row[0] + 1.0) if helpers == 0 else 0.5
+    after = math.log1p(row[3] * distance)
+    return _step(params, row[0] + helpers) - 0.5 * row[2] - exponent * after
+
+
+@dataclass(frozen=True)
+class FullGaussian(Family):
+    """Gaussian with unknown mean and covariance matrix.
+
+    Parameters
+    ----------
+    prior_mean
+        Where cluster means are expected: a scalar, or one number per column.
+    prior_strength
+        How many points the prior on the mean counts for.
+    degrees
+        Degrees of freedom of the inverse-Wishart prior, above the number of columns less one;
+        None for the number of columns plus two, with which the mean covariance is `scale`.
+    scale
+        Scale matrix of the inverse-Wishart prior: a number for its diagonal, one number per
+        column, or a whole matrix.
+
+    Examples
+    --------
+    >>> from dpsearch import families
+    >>> families.FullGaussian(prior_strength=0.1).name
+    'full_gaussian'
+    """
+
+    prior_mean: Any = 0.0
+    prior_strength: float = 1.0
+    degrees: float | None = None
+    scale: Any = 1.0
+
+    name: ClassVar[str] = "full_gaussian"
+    functions: ClassVar[Functions] = Functions(
+        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
+    )
+
+    def _degrees(self, n_features: int) -> float:
+        if self.degrees is None:
+            return n_features + 2.0
+        degrees = positive(self.degrees, "degrees")
+        if degrees <= n_features - 1:
+            raise ParameterError(
+                f"degrees must be above {n_features - 1}, the number of columns less one,"
+                f" got {self.degrees!r}"
+            )
+        return degrees
+
+    def _location_factor(self, n_features: int) -> tuple[Vector, Any]:
+        """The prior mean, and the lower Cholesky factor of the scale matrix."""
+        mean = per_column(self.prior_mean, n_features, "prior_mean", above_zero=False)
+        if np.ndim(self.scale) < 2:
+            diagonal = per_column(self.scale, n_features, "scale", above_zero=True)
+            return mean, np.diag(np.sqrt(diagonal))
+        try:
+            scale = np.asarray(self.scale, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ParameterError("scale must be a number, a vector or a matrix") from error
+        if scale.shape != (n_features, n_features):
+            raise ParameterError(
+                f"scale has shape {scale.shape}, but the data have {n_features} columns"
+            )
+        if not np.isfinite(scale).all() or not np.allclose(scale, scale.T, rtol=1e-10, atol=0.0):
+            raise ParameterError("scale must be a symmetric matrix of finite numbers")
+        try:
+            return mean, np.linalg.cholesky(scale)
+        except np.linalg.LinAlgError as error:
+            raise ParameterError("scale must be positive definite") from error
+
+    def resolve(self, X: Any) -> FullGaussian:
+        return self.with_parameters(degrees=self._degrees(X.shape[1]))
+
+    def width(self, n_features: int) -> int:
+        return _HEAD + 2 * n_features + n_features * (n_features + 1)
+
+    def _steps(self, n_features: int, size: int) -> Vector:
+        """The predictive's constant without |Ψ|, for n = 0 … size − 1."""
+        n = np.arange(size, dtype=np.float64)
+        half = 0.5 * (self._degrees(n_features) + n + 1.0)
+        strength = positive(self.prior_strength, "prior_strength")
+        gammas = gammaln(half) - gammaln(half - 0.5 * n_features)
+        return np.asarray(gammas - 0.5 * n_features * (_LOG_PI + np.log1p(1.0 / (strength + n))))
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        self._location_factor(n_features)
+        strength = positive(self.prior_strength, "prior_strength")
+        degrees = self._degrees(n_features)
+        size = min(X.shape[0] + 2, _LARGEST_TABLE // n_features)
+        n = np.arange(size, dtype=np.float64)
+        totals = -0.5 * n_features * (n * _LOG_PI + np.log1p(n / strength))
+        for i in range(n_features):
+            totals += gammaln(0.5 * (degrees - i + n)) - gammaln(0.5 * (degrees - i))
+        head = [n_features, strength, degrees, size]
+        return np.concatenate([head, self._steps(n_features, size), totals])
+
+    def encode(self, X: Any) -> Any:
+        mean, factor = self._location_factor(X.shape[1])
+        diagonal = factor.diagonal()
+        if (factor == np.diag(diagonal)).all():
+            encoded = (X - mean) / diagonal
+        else:
+            encoded = solve_triangular(factor, (X - mean).T, lower=True).T
+        limit = math.sqrt(1e300 / X.size)
+        if not max(encoded.max(), -encoded.min()) <= limit:
+            raise DataError(
+                f"X lies more than {limit:.1e} prior scales from the prior mean: rescale it, or"
+                " give a larger scale"
+            )
+        return encoded
+
+    def log_base(self, X: Any) -> Vector:
+        _, factor = self._location_factor(X.shape[1])
+        return np.full(X.shape[0], -float(np.log(factor.diagonal()).sum()))
+
+    def log_ceiling(self, X: Any) -> Vector:
+        # As in `_bound`: the constants grow with n, and |Ψ⁺| is least with the point alone.
+        strength = positive(self.prior_strength, "prior_strength")
+        squares = (self.encode(X) ** 2).sum(axis=1)
+        largest = self._steps(X.shape[1], X.shape[0] + 1)[-1]
+        return np.asarray(largest - 0.5 * np.log1p(strength / (strength + 1.0) * squares))
+
+    def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
+        mean, prior_factor = self._location_factor(n_features)
+        begin = _HEAD + 2 * n_features
+        stored = row[begin : begin + n_features * (n_features + 1) // 2]
+        factor = np.zeros((n_features, n_features))
+        factor.T[np.triu_indices(n_features)] = stored  # columns, as the rows of the transpose
+        factor = prior_factor @ factor
+        scale = factor @ factor.T
+        degrees = self._degrees(n_features) + row[0]
+        spare = degrees - n_features - 1.0
+        return {
+            "mean": mean + prior_factor @ row[_HEAD : _HEAD + n_features],
+            "covariance": scale / spare if spare > 0.0 else np.full_like(scale, math.nan),
+            "strength": self.prior_strength + row[0],
+            "degrees": degrees,
+            "scale": scale,
+        }
+
+    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+        posterior = self.posterior(row, n_features)
+        degrees = posterior["degrees"] - n_features + 1.0
+        strength = posterior["strength"]
+        factor = np.linalg.cholesky(posterior["scale"] * (strength + 1.0) / (strength * degrees))
+        normal = rng.standard_normal((size, n_features)) @ factor.T
+        return posterior["mean"] + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        rng = np.random.default_rng(0)
+        scale = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, -0.3], [0.0, -0.3, 0.5]])
+        return [
+            Example(cls(0.0, 0.5), 2.0 * rng.normal(size=(12, 2))),
+            Example(cls([1.0, 0.0, -2.0], 1.5, 2.5, scale), rng.normal(size=(12, 3))),
+            Example(cls(0.0, 0.1, 9.0, [0.5, 1.0, 2.0, 4.0]), 50.0 + rng.normal(size=(12, 4))),
+        ]

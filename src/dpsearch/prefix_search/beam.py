@@ -1,0 +1,494 @@
+"""Level-synchronous beam search: the best `beam_size` clusterings of each prefix of the data.
+
+Hypotheses share cluster rows.  A row of statistics that many hypotheses contain is scored once
+per item and, when several of them add the item to it, changed once; so a beam of 100 costs little
+more than a beam of one.  Labels are not stored per hypothesis: a row knows its members through a
+linked list that it shares with the rows it was copied from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner, kernel
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.items import add_item, clear_row, copy_row, score_item
+from dpsearch.objective import Callback, Problem, Progress
+from dpsearch.priors.antoniak import AntoniakCounts, completion_room, greedy_completion
+
+_CHUNK = 1024  # items between two looks at the callback and Ctrl-C
+
+
+class _Hypotheses(NamedTuple):
+    """The beam.  Entry h has `counts[h]` clusters, whose rows are `rows[h, :counts[h]]`."""
+
+    rows: Any  # [beam, capacity]; unsigned, which spares the test for indices from the end
+    counts: Ints
+    scores: Vector  # by which hypotheses are ranked
+    placed: Vector  # the same without the prior's completion; kept for AntoniakCounts only
+
+
+class _Rows(NamedTuple):
+    """Cluster statistics, shared between hypotheses and counted by their users."""
+
+    pool: Vector
+    sizes: Ints
+    users: Ints
+    members: Ints  # last node of the list of members
+    live: Ints  # the rows in use, in no order
+    free: Ints  # a stack of the others
+    gains: Vector  # score of the current item in this row
+    wanted: Ints  # number of new hypotheses that add the current item to this row
+    successor: Ints  # the row with the current item added
+
+
+class _Nodes(NamedTuple):
+    """Linked lists of items, with common beginnings shared and counted by their users."""
+
+    before: Any  # int32, as all of these
+    item: Any
+    users: Any
+    free: Any
+
+
+class _Room(NamedTuple):
+    """Working space: of one item's scores, and of the successors that it gives rise to."""
+
+    starts: Ints
+    out: Vector
+    row: Vector
+    parents: Any  # int32
+    choices: Any  # int32
+    scores: Vector
+    children: Ints
+    slots: Ints
+    sizes: Ints
+    completion: Ints  # for AntoniakCounts
+
+
+class _Counts(NamedTuple):
+    """How much of each structure is in use."""
+
+    hypotheses: int
+    live: int
+    free_rows: int
+    free_nodes: int
+
+
+def beam(
+    problem: Problem, order: Ints, beam_size: int, callback: Callback | None = None
+) -> tuple[Labels, int]:
+    """Return the labels of the best hypothesis, and the number of states created."""
+    n = len(order)
+    width = problem.model.core.width
+    rows = _new_rows(width, 4 * beam_size + 64)
+    nodes = _new_nodes(4 * beam_size + 1024)
+    hypotheses = _new_hypotheses(beam_size, 32)
+    room = _new_room(hypotheses, rows, width, problem.n_points)
+    # One hypothesis to begin with: nothing placed.
+    counts = _Counts(1, 0, len(rows.sizes), len(nodes.item))
+    early_stop = isinstance(problem.prior, AntoniakCounts) and problem.prior.early_stop
+    placed, n_enqueued = 0, 0
+    while placed < n:
+        stop = min(n, placed + _CHUNK)
+        placed, made, counts = _advance(
+            problem.model.core, problem.items, problem.alone, problem.tables, early_stop,
+            hypotheses, rows, nodes, counts, room, order, placed, stop, beam_size,
+        )  # fmt: skip
+        n_enqueued += made
+        if placed < stop:  # something is full
+            rows, counts = _more_rows(rows, counts, width, beam_size)
+            nodes, counts = _more_nodes(nodes, counts, beam_size)
+            hypotheses = _wider(hypotheses)
+            room = _new_room(hypotheses, rows, width, problem.n_points)
+        best = int(np.argmax(hypotheses.scores[: counts.hypotheses]))
+        if callback is not None:
+            score = float(hypotheses.scores[best])
+            callback(Progress(placed, n, int(hypotheses.counts[best]), score))
+    members = rows.members[hypotheses.rows[best, : hypotheses.counts[best]]]
+    return _labels(nodes, members, n), n_enqueued
+
+
+def _new_rows(width: int, capacity: int) -> _Rows:
+    return _Rows(
+        pool=np.empty(capacity * width),
+        sizes=np.zeros(capacity, np.int64),
+        users=np.zeros(capacity, np.int64),
+        members=np.zeros(capacity, np.int64),
+        live=np.zeros(capacity, np.int64),
+        free=np.arange(capacity, dtype=np.int64)[::-1].copy(),
+        gains=np.zeros(capacity),
+        wanted=np.zeros(capacity, np.int64),
+        successor=np.zeros(capacity, np.int64),
+    )
+
+
+def _new_nodes(capacity: int) -> _Nodes:
+    return _Nodes(
+        before=np.zeros(capacity, np.int32),
+        item=np.zeros(capacity, np.int32),
+        users=np.zeros(capacity, np.int32),
+        free=np.arange(capacity, dtype=np.int32)[::-1].copy(),
+    )
+
+
+def _new_hypotheses(beam_size: int, capacity: int) -> _Hypotheses:
+    return _Hypotheses(
+        rows=np.zeros((beam_size, capacity), np.uint32),
+        counts=np.zeros(beam_size, np.int64),
+        scores=np.zeros(beam_size),
+        placed=np.zeros(beam_size),
+    )
+
+
+def _new_room(hypotheses: _Hypotheses, rows: _Rows, width: int, n_points: int) -> _Room:
+    beam_size = len(hypotheses.counts)
+    return _Room(
+        starts=np.empty(len(rows.sizes), np.int64),
+        out=np.empty(len(rows.sizes)),
+        row=np.empty(width),
+        parents=np.empty(hypotheses.rows.size, np.int32),
+        choices=np.empty(hypotheses.rows.size, np.int32),
+        scores=np.empty(hypotheses.rows.size),
+        children=np.zeros(beam_size, np.int64),
+        slots=np.zeros(beam_size, np.int64),
+        sizes=np.zeros(hypotheses.rows.shape[1], np.int64),
+        completion=completion_room(n_points),
+    )
+
+
+def _more_rows(rows: _Rows, counts: _Counts, width: int, beam_size: int) -> tuple[_Rows, _Counts]:
+    if counts.free_rows > beam_size:
+        return rows, counts
+    old = len(rows.sizes)
+    grown = _new_rows(width, 2 * old)
+    grown.pool[: len(rows.pool)] = rows.pool
+    for name in ("sizes", "users", "members", "live"):
+        getattr(grown, name)[:old] = getattr(rows, name)
+    grown.free[: counts.free_rows] = rows.free[: counts.free_rows]
+    grown.free[counts.free_rows : counts.free_rows + old] = np.arange(old, 2 * old)
+    return grown, counts._replace(free_rows=counts.free_rows + old)
+
+
+def _more_nodes(nodes: _Nodes, counts: _Counts, beam_size: int) -> tuple[_Nodes, _Counts]:
+    if counts.free_nodes > beam_size:
+        return nodes, counts
+    old = len(nodes.item)
+    grown = _new_nodes(2 * old)
+    for name in ("before", "item", "users"):
+        getattr(grown, name)[:old] = getattr(nodes, name)
+    grown.free[: counts.free_nodes] = nodes.free[: counts.free_nodes]
+    grown.free[counts.free_nodes : counts.free_nodes + old] = np.arange(old, 2 * old)
+    return grown, counts._replace(free_nodes=counts.free_nodes + old)
+
+
+def _wider(hypotheses: _Hypotheses) -> _Hypotheses:
+    if hypotheses.counts.max() + 1 < hypotheses.rows.shape[1]:
+        return hypotheses
+    return hypotheses._replace(rows=np.hstack([hypotheses.rows, np.zeros_like(hypotheses.rows)]))
+
+
+@kernel
+def _labels(nodes, members, n):  # type: ignore[no-untyped-def]
+    """Read the partition off the clusters' member lists."""
+    labels = np.empty(n, np.int64)
+    for k in range(members.shape[0]):
+        node = members[k]
+        while node >= 0:
+            labels[nodes.item[node]] = k
+            node = nodes.before[node]
+    return labels
+
+
+@inner
+def _advance(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, early_stop, beam, rows, nodes, counts,
+    room, order, begin, end, beam_size,
+):  # fmt: skip
+    """Place order[begin:end]; stop early when a structure may not suffice for one more item.
+
+    Return (where it stopped, states created, counts).
+    """
+    n_hypotheses, n_live = counts.hypotheses, counts.live
+    free_rows, free_nodes = counts.free_rows, counts.free_nodes
+    made = 0
+    t = begin
+    while t < end:
+        widest = 0
+        for h in range(n_hypotheses):
+            widest = max(widest, beam.counts[h])
+        if widest + 1 >= beam.rows.shape[1] or free_rows <= beam_size or free_nodes <= beam_size:
+            break
+        i = order[t]
+        size = items.sizes[i]
+        for j in range(n_live):
+            room.starts[j] = rows.live[j] * core.width
+        score_item(core, items, i, rows.pool, room.starts[:n_live], room.out, room.row)
+        for j in range(n_live):
+            row = rows.live[j]
+            n = rows.sizes[row]
+            rows.gains[row] = room.out[j]
+            if not tables.multiplicity:
+                rows.gains[row] += tables.log_w[n + size] - tables.log_w[n]
+
+        if tables.multiplicity:
+            found, created = _count_candidates(
+                tables, early_stop, beam, rows, n_hypotheses, alone[i], order.shape[0] - t - 1, room
+            )
+        else:
+            found, created = _candidates(
+                tables, beam, rows, n_hypotheses, size, alone[i], beam_size,
+                room.parents, room.choices, room.scores,
+            )  # fmt: skip
+        made += created
+        kept = min(found, beam_size)
+        if found > beam_size:
+            _select(room.scores, room.parents, room.choices, found, beam_size)
+
+        n_live, free_rows, free_nodes = _step(
+            core, items, i, alone[i], tables, beam, rows, nodes, n_hypotheses, n_live,
+            free_rows, free_nodes, room.parents, room.choices, room.scores, kept,
+            room.children, room.slots,
+        )  # fmt: skip
+        n_hypotheses = kept
+        t += 1
+    return t, made, _Counts(n_hypotheses, n_live, free_rows, free_nodes)
+
+
+@inner
+def _log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
+    """Return the gain of an item as a cluster of its own."""
+    if tables.multiplicity:
+        return alone
+    return alone + tables.log_w[size] + tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+
+
+@inner
+def _candidates(  # type: ignore[no-untyped-def]
+    tables, beam, rows, n_hypotheses, size, alone, beam_size, parents, choices, scores
+):
+    """List (hypothesis, cluster, score) of all successors that may be among the best.
+
+    With a full beam, each hypothesis's best successor is as good as the worst of these bests:
+    whatever is below that cannot stay.
+    """
+    threshold = np.inf
+    created = 0
+    for h in range(n_hypotheses):
+        n_clusters = beam.counts[h]
+        shared = beam.rows[h]
+        score = beam.scores[h]
+        fresh = score + _log_fresh(tables, n_clusters, size, alone)
+        best = fresh
+        for k in range(n_clusters):
+            value = score + rows.gains[shared[k]]
+            scores[created + k] = value
+            if value > best:
+                best = value
+        scores[created + n_clusters] = fresh
+        if best < threshold:
+            threshold = best
+        created += n_clusters + 1
+    if n_hypotheses < beam_size:
+        threshold = -np.inf
+    found = 0
+    at = 0
+    for h in range(n_hypotheses):
+        for k in range(beam.counts[h] + 1):
+            value = scores[at + k]
+            if value >= threshold:
+                parents[found] = h
+                choices[found] = k
+                scores[found] = value  # never past `at`: the list shrinks in place
+                found += 1
+        at += beam.counts[h] + 1
+    return found, created
+
+
+@inner
+def _count_candidates(  # type: ignore[no-untyped-def]
+    tables, early_stop, beam, rows, n_hypotheses, alone, remaining, room
+):
+    """The same under AntoniakCounts: the paper's score, with p(c) greedily completed."""
+    found = 0
+    for h in range(n_hypotheses):
+        n_clusters = beam.counts[h]
+        for k in range(n_clusters):
+            room.sizes[k] = rows.sizes[beam.rows[h, k]]
+        room.sizes[n_clusters] = 0
+        for k in range(n_clusters + 1):
+            room.sizes[k] += 1
+            sizes = room.sizes[: max(n_clusters, k + 1)]
+            prior = greedy_completion(tables, sizes, remaining, early_stop, room.completion)
+            room.sizes[k] -= 1
+            gain = alone if k == n_clusters else rows.gains[beam.rows[h, k]]
+            room.parents[found] = h
+            room.choices[found] = k
+            room.scores[found] = beam.placed[h] + gain + prior
+            found += 1
+    return found, found
+
+
+@inner
+def _select(scores, parents, choices, found, wanted):  # type: ignore[no-untyped-def]
+    """Move the `wanted` best candidates to the front, in no order (Hoare's selection)."""
+    low = 0
+    high = found - 1
+    while low < high:
+        pivot = scores[(low + high) // 2]
+        a = low
+        b = high
+        while a <= b:
+            while scores[a] > pivot:
+                a += 1
+            while scores[b] < pivot:
+                b -= 1
+            if a <= b:
+                scores[a], scores[b] = scores[b], scores[a]
+                parents[a], parents[b] = parents[b], parents[a]
+                choices[a], choices[b] = choices[b], choices[a]
+                a += 1
+                b -= 1
+        if wanted - 1 <= b:
+            high = b
+        elif wanted - 1 >= a:
+            low = a
+        else:
+            return
+
+
+@inner
+def _step(  # type: ignore[no-untyped-def]
+    core, items, i, alone, tables, beam, rows, nodes, n_hypotheses, n_live,
+    free_rows, free_nodes, parents, choices, scores, kept, children, slots,
+):  # fmt: skip
+    """Make the kept candidates the new beam.  Return (live rows, free rows, free nodes).
+
+    A hypothesis with one successor stays where it is and keeps its share in its rows; only
+    further successors copy its list, into the slots of hypotheses that end here and behind them.
+    """
+    size = items.sizes[i]
+    children[:n_hypotheses] = 0
+    for c in range(kept):
+        children[parents[c]] += 1
+    n_ended = 0
+    for h in range(n_hypotheses):
+        if children[h] == 0:
+            for k in range(beam.counts[h]):
+                rows.users[beam.rows[h, k]] -= 1
+            slots[n_ended] = h
+            n_ended += 1
+    next_slot = n_hypotheses
+    n_fresh = 0
+    for c in range(kept):
+        h = parents[c]
+        k = choices[c]
+        n_clusters = beam.counts[h]
+        slot = h
+        children[h] -= 1
+        if children[h] > 0:
+            if n_ended > 0:
+                n_ended -= 1
+                slot = slots[n_ended]
+            else:
+                slot = next_slot
+                next_slot += 1
+            for j in range(n_clusters):
+                row = beam.rows[h, j]
+                beam.rows[slot, j] = row
+                rows.users[row] += 1
+        parents[c] = slot
+        beam.counts[slot] = n_clusters
+        beam.scores[slot] = scores[c]
+        if k < n_clusters:
+            old = beam.rows[slot, k]
+            rows.users[old] -= 1
+            rows.wanted[old] += 1
+            beam.placed[slot] = beam.placed[h] + rows.gains[old]
+        else:
+            n_fresh += 1
+            beam.placed[slot] = beam.placed[h] + alone
+
+    # Change each wanted row once: in place if nobody keeps the old one, else in a copy.
+    width = core.width
+    for j in range(n_live):
+        old = rows.live[j]
+        if rows.wanted[old] == 0:
+            continue
+        row = old
+        if rows.users[old] > 0:
+            free_rows -= 1
+            row = rows.free[free_rows]
+            copy_row(
+                rows.pool[old * width : (old + 1) * width],
+                rows.pool[row * width : (row + 1) * width],
+            )
+            rows.sizes[row] = rows.sizes[old]
+            rows.users[row] = 0
+            nodes.users[rows.members[old]] += 1
+            rows.live[n_live] = row
+            n_live += 1
+        free_nodes = _append(core, items, i, rows, nodes, row, rows.members[old], free_nodes)
+        rows.sizes[row] += size
+        rows.users[row] += rows.wanted[old]
+        rows.wanted[old] = 0
+        rows.successor[old] = row
+    fresh = -1
+    if n_fresh > 0:
+        free_rows -= 1
+        fresh = rows.free[free_rows]
+        clear_row(core, rows.pool[fresh * width : (fresh + 1) * width])
+        free_nodes = _append(core, items, i, rows, nodes, fresh, -1, free_nodes)
+        rows.sizes[fresh] = size
+        rows.users[fresh] = n_fresh
+        rows.live[n_live] = fresh
+        n_live += 1
+    for c in range(kept):
+        slot = parents[c]
+        k = choices[c]
+        if k < beam.counts[slot]:
+            beam.rows[slot, k] = rows.successor[beam.rows[slot, k]]
+        else:
+            beam.rows[slot, k] = fresh
+            beam.counts[slot] += 1
+
+    j = 0
+    while j < n_live:
+        row = rows.live[j]
+        if rows.users[row] == 0:
+            free_nodes = _release(nodes, rows.members[row], free_nodes)
+            rows.free[free_rows] = row
+            free_rows += 1
+            n_live -= 1
+            rows.live[j] = rows.live[n_live]
+        else:
+            j += 1
+    return n_live, free_rows, free_nodes
+
+
+@inner
+def _append(core, items, i, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
+    """Add item i to a row and to its list of members; return the number of free nodes."""
+    add_item(core, items, i, rows.pool[row * core.width : (row + 1) * core.width], 1.0)
+    free_nodes -= 1
+    node = nodes.free[free_nodes]
+    nodes.before[node] = before
+    nodes.item[node] = i
+    nodes.users[node] = 1
+    rows.members[row] = node
+    return free_nodes
+
+
+@inner
+def _release(nodes, node, free_nodes):  # type: ignore[no-untyped-def]
+    """Let go of a list, back to where another one shares it."""
+    while node >= 0:
+        nodes.users[node] -= 1
+        if nodes.users[node] > 0:
+            break
+        nodes.free[free_nodes] = node
+        free_nodes += 1
+        node = nodes.before[node]
+    return free_nodes

@@ -1,0 +1,466 @@
+"""Best-first search over clusterings of prefixes: the paper's Figure 1.
+
+A max-queue of states; the best is taken off, and expanded by putting the next item into each of
+its clusters and into a new one.  With an admissible score and no cap on the queue the first
+complete state is a best partition (A*).  With a cap, the lowest-scoring states are dropped.
+
+A state on the queue is a few numbers: its parent, the cluster that its last item went to, its
+scores.  Only when it is taken off are its clusters written down, one new row of statistics and a
+list of row numbers, which its children refer to.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.items import add_item, clear_row, copy_row, score_item
+from dpsearch.objective import Callback, Problem, Progress
+from dpsearch.prefix_search.heuristics import (
+    ADMISSIBLE,
+    INADMISSIBLE,
+    REPLICA,
+    Heuristic,
+    fresh_value,
+    rest_of_row,
+)
+from dpsearch.priors.antoniak import AntoniakCounts, completion_room, greedy_completion
+from dpsearch.priors.base import log_completion
+
+_CHUNK = 512  # expansions between two looks at the callback and Ctrl-C
+
+
+class _States(NamedTuple):
+    parent: Any  # int32
+    choice: Any  # int32: cluster of the last item
+    level: Any  # int32: number of items placed
+    count: Any  # int32: number of clusters
+    placed: Vector  # Σ log H, and Σ log W for a prior of product form
+    first: Ints  # where its list of rows begins once expanded
+
+
+class _Store(NamedTuple):
+    """What expanded states own: statistics of clusters, and lists of them."""
+
+    pool: Vector
+    sizes: Ints
+    lists: Any  # int32
+
+
+class _Queue(NamedTuple):
+    """A binary heap with the best score on top."""
+
+    score: Vector
+    state: Any  # int32
+
+
+class _Used(NamedTuple):
+    states: int
+    queue: int
+    rows: int
+    lists: int
+
+
+class _Room(NamedTuple):
+    """Working space."""
+
+    out: Vector
+    starts: Ints
+    row: Vector
+    scratch: Vector
+    first: Vector  # per unplaced item: best over the clusters,
+    second: Vector  # second best,
+    holder: Ints  # and which cluster has the best
+    rest: Vector
+    sizes: Ints
+    completion: Ints
+    start: Ints
+    score: Vector
+
+
+class Outcome(NamedTuple):
+    """How a best-first search ended."""
+
+    labels: Labels
+    complete: bool  # a complete state came off the queue; else the limit was reached
+    score: float  # of the last state taken off
+    n_dequeued: int
+    n_enqueued: int
+
+
+def best_first(
+    problem: Problem,
+    order: Ints,
+    heuristic: Heuristic,
+    *,
+    queue_size: int | None = None,
+    max_states: int | None = None,
+    callback: Callback | None = None,
+) -> Outcome:
+    """Run the search; at `max_states` states enqueued, complete the best one greedily."""
+    n, width = problem.n_items, problem.model.core.width
+    states, store, queue = _new_states(4096), _new_store(256, width), _new_queue(4096)
+    states.parent[0] = -1
+    states.first[0] = 0
+    used = _Used(1, 1, 0, 0)
+    room = _new_room(problem)
+    early_stop = isinstance(problem.prior, AntoniakCounts) and problem.prior.early_stop
+    cap = np.iinfo(np.int64).max if queue_size is None else queue_size
+    limit = np.iinfo(np.int64).max if max_states is None else max_states
+    dequeued, enqueued = 0, 0
+    while True:
+        goal, top, used, more_out, more_in = _run(
+            problem.model.core, problem.items, problem.alone, problem.tables, early_stop, heuristic,
+            order, states, store, queue, used, room, cap, _CHUNK, limit - enqueued,
+        )  # fmt: skip
+        dequeued += more_out
+        enqueued += more_in
+        if callback is not None:
+            level, count = int(states.level[goal]), int(states.count[goal])
+            callback(Progress(level, n, count, float(top)))
+        if states.level[goal] == n:
+            return Outcome(_labels(states, goal, order), True, float(top), dequeued, enqueued)
+        if enqueued >= limit:
+            labels = _completed(problem, states, int(goal), order)
+            return Outcome(labels, False, float(top), dequeued, enqueued)
+        if more_out < _CHUNK:  # something is full
+            states, store, queue = _grown(states, store, queue, used, n, width)
+
+
+def _labels(states: _States, state: int, order: Ints) -> Labels:
+    """Read the labels of a state's prefix; -1 for what is not placed."""
+    labels = np.full(len(order), -1, np.int64)
+    while states.level[state] > 0:
+        labels[order[states.level[state] - 1]] = states.choice[state]
+        state = int(states.parent[state])
+    return labels
+
+
+def _completed(problem: Problem, states: _States, state: int, order: Ints) -> Labels:
+    """Place what a state leaves open where the log joint grows most, item by item."""
+    labels = _labels(states, state, order)
+    placed = int(states.level[state])
+    core, tables = problem.model.core, problem.tables
+    row, scratch, out = np.empty(core.width), np.empty(core.width), np.empty(1)
+    rows: list[Vector] = []
+    sizes: list[int] = []
+    for position, i in enumerate(order):
+        size = int(problem.items.sizes[i])
+        k = int(labels[i])
+        if position >= placed:
+            fresh = problem.alone[i] + tables.log_w[size]
+            gains = [fresh + tables.log_v[len(rows) + 1] - tables.log_v[len(rows)]]
+            for other, n in zip(rows, sizes, strict=True):
+                score_item(core, problem.items, i, other, np.zeros(1, np.int64), out, scratch)
+                gains.append(out[0] + tables.log_w[n + size] - tables.log_w[n])
+            best = int(np.argmax(gains))
+            k = len(rows) if best == 0 else best - 1
+            labels[i] = k
+        if k == len(rows):
+            clear_row(core, row)
+            rows.append(row.copy())
+            sizes.append(0)
+        add_item(core, problem.items, i, rows[k], 1.0)
+        sizes[k] += size
+    return labels
+
+
+def _new_states(capacity: int) -> _States:
+    return _States(
+        parent=np.zeros(capacity, np.int32),
+        choice=np.zeros(capacity, np.int32),
+        level=np.zeros(capacity, np.int32),
+        count=np.zeros(capacity, np.int32),
+        placed=np.zeros(capacity),
+        first=np.full(capacity, -1, np.int64),
+    )
+
+
+def _new_store(capacity: int, width: int) -> _Store:
+    return _Store(
+        pool=np.empty(capacity * width),
+        sizes=np.zeros(capacity, np.int64),
+        lists=np.zeros(16 * capacity, np.int32),
+    )
+
+
+def _new_queue(capacity: int) -> _Queue:
+    return _Queue(np.zeros(capacity), np.zeros(capacity, np.int32))
+
+
+def _grown(
+    states: _States, store: _Store, queue: _Queue, used: _Used, n: int, width: int
+) -> tuple[_States, _Store, _Queue]:
+    """Double whatever may not hold one more expansion."""
+    if used.states + n + 1 > len(states.level):
+        larger = _new_states(max(2 * len(states.level), used.states + 2 * n + 2))
+        states = _States(*(_copied(a, b) for a, b in zip(states, larger, strict=True)))
+    if used.queue + n + 1 > len(queue.score):
+        bigger = _new_queue(max(2 * len(queue.score), used.queue + 2 * n + 2))
+        queue = _Queue(*(_copied(a, b) for a, b in zip(queue, bigger, strict=True)))
+    if used.rows + 1 > len(store.sizes) or used.lists + n > len(store.lists):
+        wider = _new_store(max(2 * len(store.sizes), n), width)
+        store = _Store(*(_copied(a, b) for a, b in zip(store, wider, strict=True)))
+    return states, store, queue
+
+
+def _copied(source: Any, target: Any) -> Any:
+    target[: len(source)] = source
+    return target
+
+
+def _new_room(problem: Problem) -> _Room:
+    n, width = problem.n_items, problem.model.core.width
+    return _Room(
+        out=np.empty(n + 1),
+        starts=np.empty(n + 1, np.int64),
+        row=np.empty(width),
+        scratch=np.empty(width),
+        first=np.empty(n + 1),
+        second=np.empty(n + 1),
+        holder=np.empty(n + 1, np.int64),
+        rest=np.empty(n + 1),
+        sizes=np.empty(n + 1, np.int64),
+        completion=completion_room(problem.n_points),
+        start=np.zeros(1, np.int64),
+        score=np.empty(1),
+    )
+
+
+@inner
+def _run(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, early_stop, heuristic, order, states, store, queue, used, room,
+    cap, most_out, most_in,
+):  # fmt: skip
+    """Expand states until one is complete, a limit is reached or a structure may be too small.
+
+    Return (the last state looked at, its score, what is used, states taken off, states put on).
+    """
+    n = order.shape[0]
+    n_states, n_queue, n_rows, n_lists = used.states, used.queue, used.rows, used.lists
+    n_out = 0
+    n_in = 0
+    while True:
+        state = queue.state[0]
+        score = queue.score[0]
+        full = (
+            n_states + n + 1 > states.level.shape[0]
+            or n_queue + n + 1 > queue.score.shape[0]
+            or n_rows + 1 > store.sizes.shape[0]
+            or n_lists + n > store.lists.shape[0]
+        )
+        if full or n_out >= most_out or n_in >= most_in:
+            return state, score, _Used(n_states, n_queue, n_rows, n_lists), n_out, n_in
+        n_queue = _pop(queue, n_queue)
+        n_out += 1
+        if states.level[state] == n:
+            return state, score, _Used(n_states, n_queue, n_rows, n_lists), n_out, n_in
+        if states.level[state] > 0:
+            _write_down(core, items, order, states, store, state, n_rows, n_lists)
+            n_rows += 1
+            n_lists += states.count[state]
+        made = _expand(
+            core, items, alone, tables, early_stop, heuristic, order, states, store, room, state,
+            n_states,
+        )  # fmt: skip
+        for child in range(n_states, n_states + made):
+            n_queue = _push(queue, n_queue, room.out[child - n_states], child)
+        n_states += made
+        n_in += made
+        if n_queue > cap:
+            n_queue = _shrink(queue, n_queue, cap)
+
+
+@inner
+def _write_down(core, items, order, states, store, state, row, first):  # type: ignore[no-untyped-def]
+    """Make the state's list of rows: its parent's, with the row that its last item changed."""
+    parent = states.parent[state]
+    choice = states.choice[state]
+    i = order[states.level[state] - 1]
+    width = core.width
+    new = store.pool[row * width : (row + 1) * width]
+    begin = states.first[parent]
+    for k in range(states.count[parent]):
+        store.lists[first + k] = store.lists[begin + k]
+    if choice < states.count[parent]:
+        old = store.lists[begin + choice]
+        copy_row(store.pool[old * width : (old + 1) * width], new)
+        store.sizes[row] = store.sizes[old] + items.sizes[i]
+    else:
+        clear_row(core, new)
+        store.sizes[row] = items.sizes[i]
+    add_item(core, items, i, new, 1.0)
+    store.lists[first + choice] = row
+    states.first[state] = first
+
+
+@inner
+def _expand(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, early_stop, heuristic, order, states, store, room, state, at
+):
+    """Write the state's children from position `at` on, their scores into room.out."""
+    n = order.shape[0]
+    level = states.level[state]
+    n_clusters = states.count[state]
+    begin = states.first[state]
+    i = order[level]
+    size = items.sizes[i]
+    for k in range(n_clusters):
+        room.starts[k] = store.lists[begin + k] * core.width
+        room.sizes[k] = store.sizes[store.lists[begin + k]]
+    score_item(core, items, i, store.pool, room.starts[:n_clusters], room.out, room.scratch)
+    for k in range(n_clusters + 1):
+        gain = alone[i] if k == n_clusters else room.out[k]
+        if not tables.multiplicity:
+            before = 0 if k == n_clusters else room.sizes[k]
+            gain += tables.log_w[before + size] - tables.log_w[before]
+        states.parent[at + k] = state
+        states.choice[at + k] = k
+        states.level[at + k] = level + 1
+        states.count[at + k] = n_clusters + (1 if k == n_clusters else 0)
+        states.placed[at + k] = states.placed[state] + gain
+    by_rows = heuristic.code == ADMISSIBLE or heuristic.code == REPLICA
+    if by_rows:
+        _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n_clusters, level)
+    for k in range(n_clusters + 1):
+        score = states.placed[at + k]
+        room.sizes[n_clusters] = 0
+        room.sizes[k] += size
+        count = states.count[at + k]
+        # p(c): completed as the heuristic says.
+        if tables.multiplicity:
+            score += greedy_completion(
+                tables, room.sizes[:count], n - level - 1, early_stop, room.completion
+            )
+        elif heuristic.code == INADMISSIBLE or heuristic.code == ADMISSIBLE:
+            score += tables.log_v[count]
+        else:
+            largest = 0
+            for j in range(count):
+                largest = max(largest, room.sizes[j])
+            score += log_completion(tables, count, largest, n - level - 1)
+        # p(x | c) of the rest.
+        score += heuristic.tail[level + 1]
+        if by_rows:
+            score += _rest_of_child(
+                core, items, alone, tables, heuristic, order, store, room, begin, k, count, level
+            )
+        room.sizes[k] -= size
+        room.out[k] = score
+    return n_clusters + 1
+
+
+@inner
+def _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n_clusters, level):  # type: ignore[no-untyped-def]
+    """Best and second best case of every unplaced item over the clusters as they are now."""
+    left = order.shape[0] - level - 1
+    for m in range(left):
+        room.first[m] = -np.inf
+        room.second[m] = -np.inf
+        room.holder[m] = -1
+    for k in range(n_clusters):
+        start = store.lists[begin + k] * core.width
+        rest_of_row(
+            heuristic, core, items, tables, order, store.pool[start : start + core.width],
+            room.sizes[k], level + 1, room.rest, room.scratch, room.start, room.score,
+        )  # fmt: skip
+        for m in range(left):
+            if room.rest[m] > room.first[m]:
+                room.second[m] = room.first[m]
+                room.first[m] = room.rest[m]
+                room.holder[m] = k
+            elif room.rest[m] > room.second[m]:
+                room.second[m] = room.rest[m]
+
+
+@inner
+def _rest_of_child(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, heuristic, order, store, room, begin, k, count, level
+):
+    """Sum of the best cases after the next item has gone to cluster k."""
+    left = order.shape[0] - level - 1
+    if left == 0:
+        return 0.0
+    if room.sizes[k] > items.sizes[order[level]]:
+        start = store.lists[begin + k] * core.width
+        copy_row(store.pool[start : start + core.width], room.row)
+    else:
+        clear_row(core, room.row)
+    add_item(core, items, order[level], room.row, 1.0)
+    rest_of_row(
+        heuristic, core, items, tables, order, room.row, room.sizes[k], level + 1, room.rest,
+        room.scratch, room.start, room.score,
+    )  # fmt: skip
+    total = 0.0
+    for m in range(left):
+        best = room.second[m] if room.holder[m] == k else room.first[m]
+        best = max(best, room.rest[m])
+        total += max(best, fresh_value(heuristic, tables, alone, order, count, level + 1, m))
+    return total
+
+
+@inner
+def _before(queue, a, b):  # type: ignore[no-untyped-def]
+    """Whether entry a comes off before entry b; of equals the newer, which is deeper."""
+    if queue.score[a] != queue.score[b]:
+        return queue.score[a] > queue.score[b]
+    return queue.state[a] > queue.state[b]
+
+
+@inner
+def _swap(queue, a, b):  # type: ignore[no-untyped-def]
+    queue.score[a], queue.score[b] = queue.score[b], queue.score[a]
+    queue.state[a], queue.state[b] = queue.state[b], queue.state[a]
+
+
+@inner
+def _push(queue, size, score, state):  # type: ignore[no-untyped-def]
+    queue.score[size] = score
+    queue.state[size] = state
+    at = size
+    while at > 0 and _before(queue, at, (at - 1) // 2):
+        _swap(queue, at, (at - 1) // 2)
+        at = (at - 1) // 2
+    return size + 1
+
+
+@inner
+def _pop(queue, size):  # type: ignore[no-untyped-def]
+    size -= 1
+    _swap(queue, 0, size)
+    _sift_down(queue, 0, size)
+    return size
+
+
+@inner
+def _sift_down(queue, at, size):  # type: ignore[no-untyped-def]
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and _before(queue, child + 1, child):
+            child += 1
+        if not _before(queue, child, at):
+            break
+        _swap(queue, child, at)
+        at = child
+
+
+@inner
+def _shrink(queue, size, cap):  # type: ignore[no-untyped-def]
+    """Keep the `cap` best entries.  The queue is barely larger, so drop the worst one by one."""
+    while size > cap:
+        worst = size // 2  # the worst entry of a heap has no children
+        for at in range(size // 2 + 1, size):
+            if _before(queue, worst, at):
+                worst = at
+        size -= 1
+        if worst < size:
+            _swap(queue, worst, size)
+            at = worst
+            while at > 0 and _before(queue, at, (at - 1) // 2):
+                _swap(queue, at, (at - 1) // 2)
+                at = (at - 1) // 2
+    return size
+

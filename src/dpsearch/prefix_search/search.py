@@ -1,0 +1,180 @@
+"""`dpsearch.search`: choose an order and a score, run best-first or beam search."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import time
+from typing import Any
+
+from dpsearch._types import ArrayLike
+from dpsearch._validate import as_rng
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.families.base import Family
+from dpsearch.objective import Callback, Clustering, Problem, TracePoint
+from dpsearch.prefix_search.beam import beam
+from dpsearch.prefix_search.best_first import best_first
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.prefix_search.heuristics import HEURISTICS, prepare
+from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.priors.base import Prior
+
+METHODS = ("auto", "beam", "best-first")
+
+
+def search(
+    X: ArrayLike,
+    family: Family,
+    prior: Prior,
+    *,
+    heuristic: str = "inadmissible",
+    beam_size: int | None = 10,
+    order: Any = "ascending",
+    method: str = "auto",
+    max_states: int | None = None,
+    rng: Any = None,
+    callback: Callback | None = None,
+) -> Clustering:
+    """Find a partition of high log joint by search over clusterings of prefixes of the data.
+
+    Parameters
+    ----------
+    X
+        Data: an array, a pandas or polars frame, or a sparse matrix where the family takes one.
+    family, prior
+        One of `dpsearch.families`, one of `dpsearch.priors`.
+    heuristic
+        ``"inadmissible"`` (default), ``"admissible"``, ``"trivial"`` or ``"replica"``; see
+        `dpsearch.prefix_search.heuristics`.
+    beam_size
+        Number of hypotheses kept, or the cap on the queue of a best-first search.  None: no cap,
+        which with ``"admissible"`` or ``"trivial"`` proves the result optimal, in a time that
+        grows exponentially with the number of points.
+    order
+        ``"ascending"`` marginal likelihood (default), ``"descending"``, ``"random"``,
+        ``"given"``, or a permutation of the rows.
+    method
+        ``"beam"``: all hypotheses place the same item at the same time; fast, for the
+        inadmissible score.  ``"best-first"``: the paper's Figure 1.  ``"auto"``: beam where it
+        applies.
+    max_states
+        A best-first search stops after this many states and completes the best one greedily.
+    rng
+        Seed or Generator for the random order.
+    callback
+        Called now and then with a `Progress`.
+
+    Returns
+    -------
+    Clustering
+
+    Examples
+    --------
+    >>> from dpsearch import families, priors, search
+    >>> X = [[0.0], [0.2], [9.0], [9.1]]
+    >>> family = families.Gaussian(prior_variance=25.0, noise_variance=1.0)
+    >>> result = search(X, family, priors.DirichletProcess(1.0))
+    >>> result.labels
+    array([0, 0, 1, 1])
+    """
+    begun = time.perf_counter()
+    _check(heuristic, beam_size, method, max_states)
+    problem = Problem.of(X, family, prior)
+    return search_problem(
+        problem,
+        heuristic=heuristic,
+        beam_size=beam_size,
+        order=order,
+        method=method,
+        max_states=max_states,
+        rng=rng,
+        callback=callback,
+        begun=begun,
+    )
+
+
+def search_problem(
+    problem: Problem,
+    *,
+    heuristic: str = "inadmissible",
+    beam_size: int | None = 10,
+    order: Any = "ascending",
+    method: str = "auto",
+    max_states: int | None = None,
+    rng: Any = None,
+    callback: Callback | None = None,
+    begun: float | None = None,
+) -> Clustering:
+    """The same for a problem that is compiled already, over points or blocks of them."""
+    begun = time.perf_counter() if begun is None else begun
+    _check(heuristic, beam_size, method, max_states)
+    if problem.items.blocks and problem.tables.multiplicity:
+        raise CapabilityError("AntoniakCounts takes single points, not blocks of them")
+    placing = placing_order(problem, order, as_rng(rng))
+    if method == "auto":
+        simple = heuristic == "inadmissible" and beam_size is not None and max_states is None
+        method = "beam" if simple else "best-first"
+    bound, optimal = math.inf, False
+    if method == "beam":
+        if heuristic != "inadmissible" or beam_size is None or max_states is not None:
+            raise ParameterError(
+                "method 'beam' takes the heuristic 'inadmissible', a finite beam_size and no"
+                " max_states; use method 'best-first'"
+            )
+        if beam_size == 1 and not problem.tables.multiplicity:
+            labels = greedy(problem, placing, callback)
+            dequeued, enqueued = problem.n_items, 0
+            count = 0
+            seen: set[int] = set()
+            for label in labels[placing].tolist():
+                enqueued += count + 1
+                if label not in seen:
+                    seen.add(label)
+                    count += 1
+        else:
+            labels, enqueued = beam(problem, placing, beam_size, callback)
+            dequeued = problem.n_items * beam_size
+    else:
+        outcome = best_first(
+            problem,
+            placing,
+            prepare(problem, heuristic, placing),
+            queue_size=beam_size,
+            max_states=max_states,
+            callback=callback,
+        )
+        labels, dequeued, enqueued = outcome.labels, outcome.n_dequeued, outcome.n_enqueued
+        proves = heuristic in ("admissible", "trivial") and beam_size is None
+        if proves and problem.prior.product_form:
+            bound = outcome.score + problem.log_base
+            optimal = outcome.complete
+    seconds = time.perf_counter() - begun
+    result = problem.clustering(
+        labels,
+        optimal=optimal,
+        n_dequeued=dequeued,
+        n_enqueued=enqueued,
+        seconds=seconds,
+    )
+    upper = max(bound, result.log_joint)  # equal up to rounding when optimal
+    trace = [TracePoint(seconds, result.log_joint, result.n_clusters, "search")]
+    return _with(result, upper_bound=upper, trace=trace)
+
+
+def _with(result: Clustering, **changes: Any) -> Clustering:
+    from dataclasses import replace
+
+    return replace(result, **changes)
+
+
+def _check(heuristic: str, beam_size: int | None, method: str, max_states: int | None) -> None:
+    if heuristic not in HEURISTICS:
+        raise ParameterError(
+            f"unknown heuristic {heuristic!r}: known are {', '.join(HEURISTICS)}"
+        )
+    if method not in METHODS:
+        raise ParameterError(f"unknown method {method!r}: known are {', '.join(METHODS)}")
+    for name, value in (("beam_size", beam_size), ("max_states", max_states)):
+        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if value is not None and (not whole or value < 1):
+            raise ParameterError(f"{name} must be a whole number ≥ 1 or None, got {value!r}")

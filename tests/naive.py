@@ -1,0 +1,222 @@
+"""Obvious oracles: each fast routine's answer, computed slowly and in another way.
+
+Nothing here may use the package's kernels.  Families are read through their public
+hyperparameters alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy import stats
+from scipy.special import betaln, gammaln
+
+# -- families: log H of a block of data, with every constant ---------------------------------
+
+
+def log_marginal(family, X):
+    """Return log H(X) of all rows of X in one cluster."""
+    X = dense(X)
+    return 0.0 if len(X) == 0 else float(_MARGINALS[family.name](family, X))
+
+
+def log_predictive(family, X, x):
+    """Return log H(x | X) for one more row."""
+    X = dense(X)
+    return log_marginal(family, np.vstack([X, x])) - log_marginal(family, X)
+
+
+def dense(X):
+    return X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+
+
+def _columns(value, X):
+    return np.broadcast_to(np.asarray(value, dtype=np.float64), X.shape[1])
+
+
+def _gaussian(family, X):
+    """A column is jointly normal, its covariance the noise plus what the shared mean adds."""
+    n, out = len(X), 0.0
+    for x, mean, prior, noise in zip(
+        X.T,
+        _columns(family.prior_mean, X),
+        _columns(family.prior_variance, X),
+        _columns(family.noise_variance, X),
+        strict=True,
+    ):
+        covariance = noise * np.eye(n) + prior * np.ones((n, n))
+        out += stats.multivariate_normal(np.full(n, mean), covariance).logpdf(x)
+    return out
+
+
+def _diagonal_gaussian(family, X):
+    """A column is jointly Student t: a normal whose variance has an inverse-gamma prior."""
+    n, out = len(X), 0.0
+    for x, mean, strength, shape, scale in zip(
+        X.T,
+        _columns(family.prior_mean, X),
+        _columns(family.prior_strength, X),
+        _columns(family.shape, X),
+        _columns(family.scale, X),
+        strict=True,
+    ):
+        matrix = scale / shape * (np.eye(n) + np.ones((n, n)) / strength)
+        out += stats.multivariate_t(np.full(n, mean), matrix, df=2.0 * shape).logpdf(x)
+    return out
+
+
+def full_gaussian_posterior(family, X):
+    """Return (mean, strength, degrees, scale matrix) of the Normal–inverse-Wishart posterior."""
+    n, n_features = X.shape
+    mean = _columns(family.prior_mean, X)
+    degrees = n_features + 2.0 if family.degrees is None else family.degrees
+    scale = np.asarray(family.scale, dtype=np.float64)
+    scale = scale if scale.ndim == 2 else np.diag(_columns(scale, X))
+    if n == 0:
+        return mean, family.prior_strength, degrees, scale
+    strength = family.prior_strength + n
+    centre = X.mean(axis=0)
+    scatter = (X - centre).T @ (X - centre)
+    off = np.outer(centre - mean, centre - mean) * family.prior_strength * n / strength
+    return (
+        (family.prior_strength * mean + n * centre) / strength,
+        strength,
+        degrees + n,
+        scale + scatter + off,
+    )
+
+
+def _full_gaussian(family, X):
+    """The chain rule, with the posterior computed anew for every row."""
+    out = 0.0
+    for i, x in enumerate(X):
+        mean, strength, degrees, scale = full_gaussian_posterior(family, X[:i])
+        freedom = degrees - X.shape[1] + 1.0
+        matrix = scale * (strength + 1.0) / (strength * freedom)
+        out += stats.multivariate_t(mean, matrix, df=freedom).logpdf(x)
+    return out
+
+
+def _multinomial(family, X):
+    """The chain rule over Dirichlet–multinomial documents."""
+    out = 0.0
+    concentration = _columns(family.concentration, X)
+    for i, x in enumerate(X):
+        if x.sum() > 0:
+            out += stats.dirichlet_multinomial.logpmf(
+                x.astype(int), concentration + X[:i].sum(axis=0), int(x.sum())
+            )
+    return out
+
+
+def _bernoulli(family, X):
+    successes, failures = _columns(family.successes, X), _columns(family.failures, X)
+    ones = X.sum(axis=0)
+    return (betaln(successes + ones, failures + len(X) - ones) - betaln(successes, failures)).sum()
+
+
+def _poisson(family, X):
+    """The chain rule over negative binomial counts."""
+    out = 0.0
+    shape, rate = _columns(family.shape, X), _columns(family.rate, X)
+    for i, x in enumerate(X):
+        chance = (rate + i) / (rate + i + 1.0)
+        out += stats.nbinom.logpmf(x, shape + X[:i].sum(axis=0), chance).sum()
+    return out
+
+
+def _categorical(family, X):
+    out = 0.0
+    concentration = _columns(family.concentration, X)
+    levels = _columns(family.n_levels, X).astype(int)
+    for x, a, n_levels in zip(X.T, concentration, levels, strict=True):
+        counts = np.bincount(x.astype(int), minlength=n_levels)
+        out += gammaln(a * n_levels) - gammaln(a * n_levels + len(x))
+        out += (gammaln(a + counts) - gammaln(a)).sum()
+    return out
+
+
+_MARGINALS = {
+    "gaussian": _gaussian,
+    "diagonal_gaussian": _diagonal_gaussian,
+    "full_gaussian": _full_gaussian,
+    "multinomial": _multinomial,
+    "bernoulli": _bernoulli,
+    "poisson": _poisson,
+    "categorical": _categorical,
+}
+
+
+# -- families: mean and variance of each column of a new row ---------------------------------
+
+
+def predictive_moments(family, X):
+    """Return (means, variances) of the columns of one more row, given the rows of X."""
+    X = dense(X)
+    return _MOMENTS[family.name](family, X)
+
+
+def _gaussian_moments(family, X):
+    noise, prior = _columns(family.noise_variance, X), _columns(family.prior_variance, X)
+    precision = 1.0 / prior + len(X) / noise
+    mean = (_columns(family.prior_mean, X) / prior + X.sum(axis=0) / noise) / precision
+    return mean, noise + 1.0 / precision
+
+
+def _diagonal_gaussian_moments(family, X):
+    prior, strength = _columns(family.prior_mean, X), _columns(family.prior_strength, X)
+    kappa = strength + len(X)
+    centre = X.mean(axis=0)
+    shape = _columns(family.shape, X) + 0.5 * len(X)
+    scale = _columns(family.scale, X) + 0.5 * ((X - centre) ** 2).sum(axis=0)
+    scale = scale + 0.5 * strength * len(X) / kappa * (centre - prior) ** 2
+    mean = (strength * prior + X.sum(axis=0)) / kappa
+    return mean, scale / (shape - 1.0) * (1.0 + 1.0 / kappa)
+
+
+def _full_gaussian_moments(family, X):
+    mean, strength, degrees, scale = full_gaussian_posterior(family, X)
+    return mean, np.diag(scale) / (degrees - X.shape[1] - 1.0) * (1.0 + 1.0 / strength)
+
+
+def _multinomial_moments(family, X):
+    """Of documents as long as the mean document."""
+    concentration = _columns(family.concentration, X) + X.sum(axis=0)
+    length = round(X.sum() / len(X))
+    frozen = stats.dirichlet_multinomial(concentration, length)
+    return frozen.mean(), frozen.var()
+
+
+def _bernoulli_moments(family, X):
+    successes = _columns(family.successes, X) + X.sum(axis=0)
+    mean = successes / (_columns(family.successes, X) + _columns(family.failures, X) + len(X))
+    return mean, mean * (1.0 - mean)
+
+
+def _poisson_moments(family, X):
+    rate = _columns(family.rate, X) + len(X)
+    shape = _columns(family.shape, X) + X.sum(axis=0)
+    return stats.nbinom.stats(shape, rate / (rate + 1.0))
+
+
+def _categorical_moments(family, X):
+    means, variances = [], []
+    levels = _columns(family.n_levels, X).astype(int)
+    for x, a, n_levels in zip(X.T, _columns(family.concentration, X), levels, strict=True):
+        weights = a + np.bincount(x.astype(int), minlength=n_levels)
+        weights = weights / weights.sum()
+        codes = np.arange(n_levels)
+        means.append(weights @ codes)
+        variances.append(weights @ codes**2 - (weights @ codes) ** 2)
+    return np.array(means), np.array(variances)
+
+
+_MOMENTS = {
+    "gaussian": _gaussian_moments,
+    "diagonal_gaussian": _diagonal_gaussian_moments,
+    "full_gaussian": _full_gaussian_moments,
+    "multinomial": _multinomial_moments,
+    "bernoulli": _bernoulli_moments,
+    "poisson": _poisson_moments,
+    "categorical": _categorical_moments,
+}
