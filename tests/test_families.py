@@ -6,10 +6,11 @@ import itertools
 import json
 import math
 
+import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
@@ -21,32 +22,33 @@ from dpsearch._jit import (
     call_merge,
     call_score_dots,
     call_update,
-    kernel,
 )
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.items import item_ids, item_values, log_marginal, score_item
 
-CASES = [
-    pytest.param(example, id=f"{name}-{k}")
-    for name, family in families.BY_NAME.items()
-    for k, example in enumerate(family.examples())
-]
-every_example = pytest.mark.parametrize("example", CASES)
-random_states = settings(deadline=None, max_examples=25)
+# Seeds have no order worth shrinking along, and a run must not depend on the last one.
+laws = settings(
+    deadline=None,
+    max_examples=25,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+)
 seeds = st.integers(0, 2**32 - 1)
 
 
-@kernel
+# Not cached on disk: the cache would hold on to the name under which this file is imported.
+@numba.njit
 def _update(core, items, i, row, weight):
     call_update(core.update, (core.params, row, item_ids(items, i), item_values(items, i), weight))
 
 
-@kernel
+@numba.njit
 def _merge(core, row, other, sign):
     call_merge(core.merge, (core.params, row, other, sign))
 
 
-@kernel
+@numba.njit
 def _scores(core, items, row):
     n = items.indptr.shape[0] - 1
     out = np.empty(n)
@@ -57,19 +59,19 @@ def _scores(core, items, row):
     return out
 
 
-@kernel
+@numba.njit
 def _score_dots(core, score_dots, pool, starts, dots, square, out):
     call_score_dots(score_dots, (core.params, pool, starts, dots, square, out))
 
 
-@kernel
+@numba.njit
 def _features(core, bounds, items, i):
     out = np.empty(bounds.n_features)
     call_features(bounds.features, (core.params, item_ids(items, i), item_values(items, i), out))
     return out
 
 
-@kernel
+@numba.njit
 def _bound(core, bounds, items, i, row, helpers, low, high):
     return call_bound(
         bounds.bound,
@@ -83,6 +85,7 @@ class Kit:
     def __init__(self, family, X, fitted=None):
         self.model = family.compile(X if fitted is None else fitted)
         self.core = self.model.core
+        self.given = family
         self.family = self.model.family
         self.X = X
         self.items, self.base = self.model.items(X)
@@ -121,13 +124,16 @@ class Kit:
         return rng.integers(0, self.n, size=rng.integers(least, self.n + 1))
 
 
-_KITS = {}
-
-
-def kit_of(example):
-    if id(example) not in _KITS:
-        _KITS[id(example)] = Kit(example.family, example.X)
-    return _KITS[id(example)]
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(example, id=f"{name}-{k}")
+        for name, family in families.BY_NAME.items()
+        for k, example in enumerate(family.examples())
+    ],
+)
+def kit(request):
+    return Kit(request.param.family, request.param.X)
 
 
 def close(a, b, tolerance=1e-8):
@@ -137,30 +143,26 @@ def close(a, b, tolerance=1e-8):
 # -- the conjugate algebra ---------------------------------------------------------------------
 
 
-@every_example
 @given(seed=seeds)
-@settings(deadline=None, max_examples=8)
-def test_marginal_agrees_with_the_oracle(example, seed):
-    kit = kit_of(example)
+@settings(laws, max_examples=8)
+def test_marginal_agrees_with_the_oracle(kit, seed):
     members = kit.subset(np.random.default_rng(seed))
     close(kit.log_marginal(kit.row(members)) + kit.base[members].sum(), kit.oracle(members))
 
 
-@every_example
 @given(seed=seeds)
-@settings(deadline=None, max_examples=8)
-def test_predictive_agrees_with_the_oracle(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@settings(laws, max_examples=8)
+def test_predictive_agrees_with_the_oracle(kit, seed):
+    rng = np.random.default_rng(seed)
     members, i = kit.subset(rng), rng.integers(kit.n)
     score = kit.score(kit.row(members), i) + kit.base[i]
     close(score, kit.oracle([*members, i]) - kit.oracle(members))
 
 
-@every_example
 @given(seed=seeds)
-@random_states
-def test_predictives_in_any_order_add_up_to_the_marginal(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_predictives_in_any_order_add_up_to_the_marginal(kit, seed):
+    rng = np.random.default_rng(seed)
     members = kit.subset(rng)
     for _ in range(2):
         rng.shuffle(members)
@@ -172,11 +174,10 @@ def test_predictives_in_any_order_add_up_to_the_marginal(example, seed):
     assert kit.log_marginal(kit.row()) == 0.0
 
 
-@every_example
 @given(seed=seeds)
-@random_states
-def test_removing_undoes_adding(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_removing_undoes_adding(kit, seed):
+    rng = np.random.default_rng(seed)
     row = kit.row(kit.subset(rng, least=1))
     before = row.copy()
     added = kit.subset(rng)
@@ -189,11 +190,10 @@ def test_removing_undoes_adding(example, seed):
     close(kit.log_marginal(row), kit.log_marginal(before))
 
 
-@every_example
 @given(seed=seeds)
-@random_states
-def test_an_emptied_row_is_the_empty_row(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_an_emptied_row_is_the_empty_row(kit, seed):
+    rng = np.random.default_rng(seed)
     members = kit.subset(rng, least=1)
     row = kit.row(members)
     other = row.copy()
@@ -204,11 +204,10 @@ def test_an_emptied_row_is_the_empty_row(example, seed):
     np.testing.assert_array_equal(other, kit.row())
 
 
-@every_example
 @given(seed=seeds)
-@random_states
-def test_merging_is_adding_one_by_one(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_merging_is_adding_one_by_one(kit, seed):
+    rng = np.random.default_rng(seed)
     first, second = kit.subset(rng), kit.subset(rng)
     row, other = kit.row(first), kit.row(second)
     before = row.copy()
@@ -222,11 +221,10 @@ def test_merging_is_adding_one_by_one(example, seed):
     close(kit.log_marginal(row), kit.log_marginal(before))
 
 
-@every_example
 @given(seed=seeds, weight=st.integers(1, 6))
-@random_states
-def test_a_weight_is_that_many_copies(example, seed, weight):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_a_weight_is_that_many_copies(kit, seed, weight):
+    rng = np.random.default_rng(seed)
     row = kit.row(kit.subset(rng))
     before = row.copy()
     i = rng.integers(kit.n)
@@ -239,11 +237,10 @@ def test_a_weight_is_that_many_copies(example, seed, weight):
     close(row, before)
 
 
-@every_example
 @given(seed=seeds)
-@random_states
-def test_many_rows_are_scored_as_one_by_one(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_many_rows_are_scored_as_one_by_one(kit, seed):
+    rng = np.random.default_rng(seed)
     width = kit.core.width
     pool = np.concatenate([kit.row(kit.subset(rng)) for _ in range(7)])
     starts = rng.permutation(7) * width
@@ -262,13 +259,12 @@ def test_many_rows_are_scored_as_one_by_one(example, seed):
     close(by_dots, out, 1e-10)
 
 
-@every_example
 @given(seed=seeds)
-@settings(deadline=None, max_examples=8)
-def test_clusters_larger_than_the_tables(example, seed):
+@settings(laws, max_examples=8)
+def test_clusters_larger_than_the_tables(kit, seed):
     """Tables are sized to the data; a model may meet more later."""
-    kit, rng = kit_of(example), np.random.default_rng(seed)
-    small = Kit(kit.family, example.X, fitted=example.X[:2])
+    rng = np.random.default_rng(seed)
+    small = Kit(kit.family, kit.X, fitted=kit.X[:2])
     members = kit.subset(rng, least=6)
     row, same = kit.row(members), small.row(members)
     close(small.log_marginal(same), kit.log_marginal(row))
@@ -283,14 +279,12 @@ def test_clusters_larger_than_the_tables(example, seed):
     close(small.log_marginal(heavy) - before, score, 1e-6)
 
 
-@every_example
-def test_dense_and_sparse_data_agree(example):
-    kit = kit_of(example)
+def test_dense_and_sparse_data_agree(kit):
     if not kit.family.accepts_sparse:
         with pytest.raises(DataError, match="sparse"):
-            kit.family.compile(sp.csr_matrix(example.X))
+            kit.family.compile(sp.csr_matrix(kit.X))
         return
-    X = naive.dense(example.X)
+    X = naive.dense(kit.X)
     with_zeros = sp.csr_matrix(np.ones_like(X))  # zeros stored as entries
     with_zeros.data[:] = X.reshape(-1)
     reference = Kit(kit.family, X)
@@ -315,11 +309,10 @@ def test_a_sparse_matrix_without_entries(name):
 # -- bounds --------------------------------------------------------------------------------------
 
 
-@every_example
 @given(seed=seeds)
-@settings(deadline=None, max_examples=60)
-def test_bound_is_above_what_helpers_can_do(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@settings(laws, max_examples=60)
+def test_bound_is_above_what_helpers_can_do(kit, seed):
+    rng = np.random.default_rng(seed)
     bounds = kit.model.bounds("the tests")
     members, i = kit.subset(rng), int(rng.integers(kit.n))
     row = kit.row(members)
@@ -346,7 +339,7 @@ def test_bound_is_above_what_helpers_can_do(example, seed):
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli", "poisson", "categorical"])
 def test_bound_is_exact_where_features_say_all(name):
     for example in families.by_name(name).examples():
-        kit = kit_of(example)
+        kit = Kit(example.family, example.X)
         bounds = kit.model.bounds("the tests")
         features = _features(kit.core, bounds, kit.items, 5)
         row, helped = kit.row([0, 1, 2]), kit.row([0, 1, 2, 5])
@@ -354,11 +347,10 @@ def test_bound_is_exact_where_features_say_all(name):
         close(bound, kit.score(helped, 7))
 
 
-@every_example
 @given(seed=seeds)
-@random_states
-def test_ceiling_is_above_every_predictive(example, seed):
-    kit, rng = kit_of(example), np.random.default_rng(seed)
+@laws
+def test_ceiling_is_above_every_predictive(kit, seed):
+    rng = np.random.default_rng(seed)
     ceiling = kit.family.log_ceiling(kit.model.matrix)
     assert (ceiling >= kit.scores(kit.row(kit.subset(rng))) - 1e-9).all()
     i = rng.integers(kit.n)
@@ -417,23 +409,19 @@ def test_densities_integrate_to_one(family):
         assert mass == pytest.approx(1.0, abs=1e-6)
 
 
-@every_example
-def test_draws_have_the_moments_of_the_predictive(example):
-    kit = kit_of(example)
+def test_draws_have_the_moments_of_the_predictive(kit):
     row = kit.row(range(kit.n))
     n = 20_000
     draws = kit.family.draw(row, kit.model.n_features, n, np.random.default_rng(1))
     assert draws.shape == (n, kit.model.n_features)
-    mean, variance = naive.predictive_moments(kit.family, example.X)
+    mean, variance = naive.predictive_moments(kit.family, kit.X)
     squares = (draws - mean) ** 2
     assert (np.abs(draws.mean(axis=0) - mean) <= 5.0 * np.sqrt(variance / n)).all()
     assert (np.abs(squares.mean(axis=0) - variance) <= 5.0 * squares.std(axis=0) / n**0.5).all()
 
 
-@every_example
-def test_draws_have_the_predictive_as_their_density(example):
+def test_draws_have_the_predictive_as_their_density(kit):
     """The mean of p(x | B)/p(x | A) over draws from A is one, whatever the cluster B."""
-    kit = kit_of(example)
     row = kit.row(range(kit.n))
     draws = kit.family.draw(row, kit.model.n_features, 20_000, np.random.default_rng(2))
     for i in range(3):
@@ -443,20 +431,16 @@ def test_draws_have_the_predictive_as_their_density(example):
         assert abs(ratios.mean() - 1.0) <= 5.0 * ratios.std() / len(ratios) ** 0.5
 
 
-@every_example
-def test_draws_from_the_empty_cluster(example):
-    kit = kit_of(example)
+def test_draws_from_the_empty_cluster(kit):
     draws = kit.family.draw(kit.row(), kit.model.n_features, 50, np.random.default_rng(3))
     assert np.isfinite(kit.scores(kit.row([0]), draws)).all()
 
 
-@every_example
-def test_posterior_is_readable(example):
-    kit = kit_of(example)
+def test_posterior_is_readable(kit):
     few = kit.family.posterior(kit.row([0]), kit.model.n_features)
     many = kit.family.posterior(kit.row(range(kit.n)), kit.model.n_features)
     assert few.keys() == many.keys()
-    mean, _ = naive.predictive_moments(kit.family, example.X)
+    mean, _ = naive.predictive_moments(kit.family, kit.X)
     if "mean" in many:
         close(many["mean"], mean)
 
@@ -464,14 +448,13 @@ def test_posterior_is_readable(example):
 # -- descriptions --------------------------------------------------------------------------------
 
 
-@every_example
-def test_description_round_trip(example):
-    for family in (example.family, kit_of(example).family):
+def test_description_round_trip(kit):
+    for family in (kit.given, kit.family):
         again = families.from_dict(json.loads(json.dumps(family.to_dict())))
         assert type(again) is type(family)
         assert hash(again) == hash(families.from_dict(family.to_dict()))
         np.testing.assert_array_equal(
-            again.compile(example.X).core.params, family.compile(example.X).core.params
+            again.compile(kit.X).core.params, family.compile(kit.X).core.params
         )
 
 
@@ -597,7 +580,11 @@ def test_data_far_from_the_prior_mean_keep_their_digits():
         close(far.scores(far.row(range(20))), near.scores(near.row(range(20))), 1e-4)
 
 
-@pytest.mark.parametrize("family", [families.DiagonalGaussian(), families.FullGaussian()])
+@pytest.mark.parametrize(
+    "family",
+    [families.DiagonalGaussian(), families.FullGaussian()],
+    ids=lambda family: family.name,
+)
 def test_extreme_points_have_a_finite_probability(family):
     X = np.random.default_rng(0).normal(size=(6, 20))
     X[0] = 1e140
@@ -617,15 +604,20 @@ def test_extreme_points_have_a_finite_probability(family):
         close(kit.scores(kit.row()) + kit.base, expected, 1e-10)
 
 
-def test_removing_an_outlier_from_a_full_gaussian():
-    """The downdate alone would lose positive definiteness; the factor is built anew."""
+@pytest.mark.parametrize("distance", [1e2, 1e4, 1e6, 1e9, 1e12])
+def test_removing_an_outlier_from_a_full_gaussian(distance):
+    """A rank-one change alone would leave a matrix that is not positive definite."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10, 4))
-    X[0] = 1e6 * rng.normal(size=4)
+    X[0] = distance * rng.normal(size=4)
     kit = Kit(families.FullGaussian(), X)
     row = kit.row(range(10))
     kit.add(row, 0, -1.0)
-    close(kit.scores(row)[1:], kit.scores(kit.row(range(1, 10)))[1:], 1e-3)
+    assert np.isfinite(row).all()
+    assert np.isfinite(kit.scores(row)).all()
+    if distance <= 1e6:
+        rounding = 1e-15 * distance**2
+        close(kit.scores(row)[1:], kit.scores(kit.row(range(1, 10)))[1:], rounding)
 
 
 def test_many_moves_do_not_wear_a_row_out():

@@ -3,10 +3,22 @@
 dpsearch finds the maximum a posteriori partition of a Dirichlet process mixture by search.
 """
 
-from dpsearch import families, priors
+from dpsearch import datasets, families, priors
+from dpsearch.estimator import DPMixture
+from dpsearch.model_file import load
 from dpsearch.objective import Clustering, log_joint
 from dpsearch.prefix_search import search
 
 __version__ = "0.1.0"
 
-__all__ = ["Clustering", "__version__", "families", "log_joint", "priors", "search"]
+__all__ = [
+    "Clustering",
+    "DPMixture",
+    "__version__",
+    "datasets",
+    "families",
+    "load",
+    "log_joint",
+    "priors",
+    "search",
+]

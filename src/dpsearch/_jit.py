@@ -102,45 +102,52 @@ BOUND = _f8(_vector, _vector, types.int64, _vector, _vector, _ids, _vector)
 class Pointer:
     """A function compiled to a fixed signature when its address is first asked for."""
 
-    def __init__(self, function: Callable[..., Any], signature: Any) -> None:
+    def __init__(self, function: Callable[..., Any], signature: Any, allocates: bool) -> None:
         self.function = function
         self.signature = signature
+        self.allocates = allocates
         self._compiled: Any = None
 
     @property
     def address(self) -> int:
         if self._compiled is None:
+            # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
+            compiled = CFunc(
+                self.function,
+                (self.signature.args, self.signature.return_type),
+                locals={},
+                options={"fastmath": FASTMATH, "_nrt": self.allocates},
+            )
+            with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
+                compiled.enable_caching()
+            _stamp_cache(compiled)
             try:
-                self._compiled = self._compile(_nrt=False)
-            except NumbaError:
-                # It allocates, which is allowed but slower; or it is wrong, which shows again.
-                self._compiled = self._compile()
+                compiled.compile()
+            except NumbaError as error:
+                if not self.allocates:
+                    error.add_note(
+                        f"{self.function.__name__} may not make arrays, also not by assigning to"
+                        " a slice; if it must, mark it @pointer(…, allocates=True)"
+                    )
+                raise
+            self._compiled = compiled
         return int(self._compiled.address)
-
-    def _compile(self, **options: Any) -> CFunc:
-        # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
-        compiled = CFunc(
-            self.function,
-            (self.signature.args, self.signature.return_type),
-            locals={},
-            options={"fastmath": FASTMATH} | options,
-        )
-        with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
-            compiled.enable_caching()
-        _stamp_cache(compiled)
-        compiled.compile()
-        return compiled
 
     def __call__(self, *args: Any) -> Any:
         """Run the plain Python function: for reading, debugging and oracles."""
         return self.function(*args)
 
 
-def pointer(signature: Any) -> Callable[[Callable[..., Any]], Pointer]:
-    """Mark a family function to be called by address with `signature` (one of those above)."""
+def pointer(
+    signature: Any, *, allocates: bool = False
+) -> Callable[[Callable[..., Any]], Pointer]:
+    """Mark a family function to be called by address with `signature` (one of those above).
+
+    It is compiled without Numba's memory manager, as `inner` is, unless it says that it allocates.
+    """
 
     def mark(function: Callable[..., Any]) -> Pointer:
-        return Pointer(function, signature)
+        return Pointer(function, signature, allocates)
 
     return mark
 

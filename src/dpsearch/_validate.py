@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import ArrayLike, Matrix, Vector
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, DataTypeError, ParameterError
 
 # Squares of larger values, summed over a data set, leave the range of double precision.
 LARGEST = 1e150
@@ -34,9 +34,9 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
         if not accept_sparse:
             raise DataError(f"{name} is sparse, which this family does not take: use {name}.toarray()")
         matrix = sp.csr_matrix(X)
-        if matrix is X or np.shares_memory(matrix.data, X.data):
-            matrix = matrix.copy() if not matrix.has_canonical_format else matrix
-        matrix.sum_duplicates()
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()  # the next line works in place, and the data are the user's
+            matrix.sum_duplicates()
         if np.iscomplexobj(matrix.data):
             raise DataError(f"Complex data not supported: {name} has type {matrix.dtype}")
         matrix = matrix.astype(np.float64, copy=False)
@@ -63,7 +63,7 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
     try:
         dense = np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(_not_a_number(array, names, name)) from error
+        raise _not_a_number(array, names, name) from error
     width = dense.shape[1]
     _check_finite(
         dense.reshape(-1),
@@ -78,16 +78,22 @@ def _empty(name: str, shape: tuple[int, ...]) -> str:
     return f"0 {what} (shape={tuple(shape)}) while a minimum of 1 is required: {name} is empty"
 
 
-def _not_a_number(array: Any, names: list[str] | None, name: str) -> str:
+def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
+    """Find the first cell that is no number, and say so."""
     for i, j in np.ndindex(*array.shape):
+        value = array[i, j]
         try:
-            float(array[i, j])
+            float(value)
         except (TypeError, ValueError):
-            value = array[i, j]
-            hint = "argument must be a string or a number" if not isinstance(value, str) else ""
-            place = f"row {i}, {name_column(names, j)}"
-            return f"{name} at {place} is {value!r}, not a number. {hint}".strip()
-    return f"{name} has type {array.dtype}, not numbers"
+            place = f"{name} at row {i}, {name_column(names, j)}"
+            if value is None:
+                return DataError(f"Input {name} contains NaN: {place} is missing")
+            if isinstance(value, str):
+                return DataError(f"{place} is {value!r}, not a number")
+            return DataTypeError(
+                f"{place} is {value!r}: argument must be a string or a real number"
+            )
+    return DataError(f"{name} has type {array.dtype}, not numbers")
 
 
 def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> str:

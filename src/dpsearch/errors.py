@@ -11,6 +11,10 @@ class DataError(DPSearchError, ValueError):
     """The data cannot be used: a value, shape or type is wrong."""
 
 
+class DataTypeError(DPSearchError, TypeError):
+    """The data hold objects that are not numbers."""
+
+
 class ParameterError(DPSearchError, ValueError):
     """A parameter is out of its range or unknown."""
 

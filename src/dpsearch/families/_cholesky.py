@@ -1,94 +1,103 @@
-"""Cholesky factors that follow rank-one changes of their matrix, for kernels.
+"""Inverse Cholesky factors that follow rank-one changes of their matrix, for kernels.
 
-The lower triangle of a D × D matrix is stored column after column, D(D + 1)/2 numbers, so that
-every inner loop runs over neighbours.  Vectors are overwritten.
+For a positive definite A = LLᵀ, W = L⁻¹ gives |Wv|² = vᵀA⁻¹v by plain products.  Lower triangles
+are stored row after row, D(D + 1)/2 numbers.  Nothing here allocates.
 """
 
 from __future__ import annotations
 
 import math
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner
 
 
-@kernel
+@inner
 def add_outer(matrix, v, weight):  # type: ignore[no-untyped-def]
     """Add weight · vvᵀ to a positive semidefinite matrix, whose diagonal stays ≥ 0."""
-    n_features = v.shape[0]
     at = 0
+    for i in range(v.shape[0]):
+        for j in range(i + 1):
+            matrix[at + j] += weight * v[i] * v[j]
+        at += i + 1
+        matrix[at - 1] = max(matrix[at - 1], 0.0)
+
+
+@inner
+def squared_distance(inverse, point, centre):  # type: ignore[no-untyped-def]
+    """Return vᵀA⁻¹v for v = point − centre."""
+    out = 0.0
+    at = 0
+    for i in range(point.shape[0]):
+        product = 0.0
+        for j in range(i + 1):
+            product += inverse[at + j] * (point[j] - centre[j])
+        out += product * product
+        at += i + 1
+    return out
+
+
+@inner
+def change(inverse, v, sign, scratch):  # type: ignore[no-untyped-def]
+    """Turn the inverse factor of A into that of A ± vvᵀ.
+
+    Rotations that take [L v] to [L′ 0] take [W; 0] to [W′; ·] (Gill, Golub, Murray & Saunders
+    1974).  With p = Wv and s_k = 1 ± Σ_{i≤k} p_i² they come to
+
+        W′_k = √(s_{k−1}/s_k) (W_k ∓ p_k/s_{k−1} Σ_{i<k} p_i W_i).
+
+    For A − vvᵀ the caller makes sure that |p|² is well below 1: rounding errors grow with
+    1/(1 − |p|²), and at 1 the result would not be positive definite.
+    """
+    n_features = v.shape[0]
     for j in range(n_features):
-        for i in range(j, n_features):
-            matrix[at + i - j] += weight * v[i] * v[j]
-        matrix[at] = max(matrix[at], 0.0)
-        at += n_features - j
+        scratch[j] = 0.0
+    before = 1.0
+    at = 0
+    for k in range(n_features):
+        p = 0.0
+        for j in range(k + 1):
+            p += inverse[at + j] * v[j]
+        after = before + sign * p * p
+        outer = math.sqrt(before / after)
+        # In this order no factor overflows when v is huge.
+        mixed = sign * outer * (p / before)
+        for j in range(k + 1):
+            old = inverse[at + j]
+            inverse[at + j] = outer * old - mixed * scratch[j]
+            scratch[j] += p * old
+        before = after
+        at += k + 1
 
 
-@kernel
-def factorise_above_identity(factor, n_features):  # type: ignore[no-untyped-def]
-    """Replace a positive semidefinite matrix S by the factor of I + S.
+@inner
+def invert_above_identity(matrix, n_features):  # type: ignore[no-untyped-def]
+    """Replace a positive semidefinite S by the inverse factor of I + S.
 
     What is left of I + S after eliminating columns is at least I, so pivots below 1 come from
     rounding and are set to 1: the factor always exists.
     """
     at = 0
-    for j in range(n_features):
-        pivot = math.sqrt(max(1.0 + factor[at], 1.0))
-        factor[at] = pivot
-        for i in range(1, n_features - j):
-            factor[at + i] /= pivot
-        below = at + n_features - j
-        for k in range(1, n_features - j):
-            for i in range(k, n_features - j):
-                factor[below + i - k] -= factor[at + i] * factor[at + k]
-            below += n_features - j - k
-        at += n_features - j
-
-
-@kernel
-def squared_distance(factor, reciprocal, v):  # type: ignore[no-untyped-def]
-    """Return vᵀ(LLᵀ)⁻¹v by forward substitution, given the reciprocals of L's diagonal."""
-    n_features = v.shape[0]
-    out = 0.0
+    for i in range(n_features):
+        above = 0
+        for j in range(i + 1):
+            value = matrix[at + j] + (1.0 if i == j else 0.0)
+            for k in range(j):
+                value -= matrix[at + k] * matrix[above + k]
+            above += j + 1
+            if i == j:
+                matrix[at + j] = math.sqrt(max(value, 1.0))
+            else:
+                matrix[at + j] = value / matrix[above - 1]
+        at += i + 1
     at = 0
-    for j in range(n_features):
-        y = v[j] * reciprocal[j]
-        out += y * y
-        for i in range(j + 1, n_features):
-            v[i] -= factor[at + i - j] * y
-        at += n_features - j
-    return out
-
-
-@kernel
-def update(factor, v):  # type: ignore[no-untyped-def]
-    """Turn the factor of A into that of A + vvᵀ by plane rotations."""
-    n_features = v.shape[0]
-    at = 0
-    for j in range(n_features):
-        norm = math.hypot(factor[at], v[j])
-        cosine, sine = factor[at] / norm, v[j] / norm
-        factor[at] = norm
-        for i in range(j + 1, n_features):
-            old = factor[at + i - j]
-            factor[at + i - j] = cosine * old + sine * v[i]
-            v[i] = cosine * v[i] - sine * old
-        at += n_features - j
-
-
-@kernel
-def downdate(factor, v):  # type: ignore[no-untyped-def]
-    """Turn the factor of A into that of A − vvᵀ by hyperbolic rotations.
-
-    Golub & Van Loan 2013, section 6.5.4.  The caller makes sure that vᵀA⁻¹v is well below 1:
-    rounding errors grow with 1/(1 − vᵀA⁻¹v), and at 1 the result would not be positive definite.
-    """
-    n_features = v.shape[0]
-    at = 0
-    for j in range(n_features):
-        norm = math.sqrt((factor[at] - v[j]) * (factor[at] + v[j]))
-        cosine, sine = norm / factor[at], v[j] / factor[at]
-        factor[at] = norm
-        for i in range(j + 1, n_features):
-            factor[at + i - j] = (factor[at + i - j] - sine * v[i]) / cosine
-            v[i] = cosine * v[i] - sine * factor[at + i - j]
-        at += n_features - j
+    for i in range(n_features):
+        reciprocal = 1.0 / matrix[at + i]
+        for j in range(i):
+            product = 0.0
+            below = j * (j + 1) // 2 + j  # W_jj, and on down its column
+            for k in range(j, i):
+                product += matrix[at + k] * matrix[below]
+                below += k + 1
+            matrix[at + j] = -product * reciprocal
+        matrix[at + i] = reciprocal
+        at += i + 1

@@ -10,6 +10,7 @@ To write one, see ``docs/add_a_family.md``.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, Self
@@ -131,6 +132,11 @@ class Family(ABC):
         """Number of features that `features` writes."""
         return n_features
 
+    @classmethod
+    def candidates(cls, X: Any) -> list[Self]:
+        """Settings worth trying for these data when the user gives none."""
+        return [cls()]
+
     def variant(self) -> Functions:
         """The functions to use with these hyperparameters."""
         return self.functions
@@ -142,6 +148,10 @@ class Family(ABC):
         matrix = as_matrix(X, accept_sparse=self.accepts_sparse)
         family = self.resolve(matrix)
         return Model(family, matrix)
+
+    def compile_empty(self, n_features: int) -> Model:
+        """Compile a family that `resolve` has completed, for data of this width to come."""
+        return Model(self, np.zeros((1, n_features))).without_data()
 
     def with_parameters(self, **changes: Any) -> Self:
         """Return a copy with some hyperparameters changed."""
@@ -173,12 +183,19 @@ class Model:
             log_marginal=functions.log_marginal.address,
         )
         self._functions = functions
+        self._sparse = sp.issparse(X)
         self._matrix = X
 
     @property
     def matrix(self) -> Any:
         """The checked data that the model was compiled for."""
         return self._matrix
+
+    def without_data(self) -> Model:
+        """The same model, letting go of the data."""
+        out = copy.copy(self)
+        out._matrix = None
+        return out
 
     def items(self, X: ArrayLike | None = None) -> tuple[Items, Vector]:
         """Return the rows of X (default: the compiled data) as items, and their `log_base`."""
@@ -212,7 +229,7 @@ class Model:
 
     def dots(self) -> Dots | None:
         """The block capability, if the family has it and the data are dense."""
-        if self._functions.score_dots is None or sp.issparse(self._matrix):
+        if self._functions.score_dots is None or self._sparse:
             return None
         return Dots(
             self._functions.score_dots.address, self._functions.dots_offset, self.n_features
@@ -238,12 +255,30 @@ def pack(X: Any) -> Items:
     sizes = np.ones(X.shape[0], np.int64)
     if sp.issparse(X):
         return Items(
-            np.ascontiguousarray(X.data, dtype=np.float64),
-            np.ascontiguousarray(X.indices, dtype=np.int32),
-            np.ascontiguousarray(X.indptr, dtype=np.int64),
+            _writable(np.ascontiguousarray(X.data, dtype=np.float64)),
+            _writable(np.ascontiguousarray(X.indices, dtype=np.int32)),
+            _writable(np.ascontiguousarray(X.indptr, dtype=np.int64)),
             sizes,
             False,
         )
     indptr = np.arange(X.shape[0] + 1, dtype=np.int64) * X.shape[1]
-    values = np.ascontiguousarray(X, dtype=np.float64).reshape(-1)
+    values = _writable(np.ascontiguousarray(X, dtype=np.float64).reshape(-1))
     return Items(values, np.empty(0, np.int32), indptr, sizes, False)
+
+
+class _Unlocked:
+    """A view of a read-only array that says it can be written to."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        address = array.__array_interface__["data"][0]
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+
+
+def _writable(array: Any) -> Any:
+    """Return the array under the one type that kernels are compiled for.
+
+    Numba gives read-only arrays (memory maps, joblib's) a type of their own.  Kernels never write
+    to data, so there is no need to copy.
+    """
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))

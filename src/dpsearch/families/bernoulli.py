@@ -30,7 +30,7 @@ from dpsearch._jit import (
     MERGE,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
@@ -47,7 +47,7 @@ _HEAD = 2
 _LARGEST_TABLE = 1 << 22
 
 
-@kernel
+@inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n and the counts."""
     n_features, size = int(params[0]), int(params[1])

@@ -31,7 +31,7 @@ from dpsearch._jit import (
     MERGE,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
@@ -50,7 +50,7 @@ _LARGEST_TABLE = 1 << 22
 _MOST_LEVELS = 1 << 24
 
 
-@kernel
+@inner
 def _log_count(params, level, count):  # type: ignore[no-untyped-def]
     """Return log(a + count)."""
     n_levels = int(params[1])
@@ -60,7 +60,7 @@ def _log_count(params, level, count):  # type: ignore[no-untyped-def]
     return math.log(params[begin + level] + count)
 
 
-@kernel
+@inner
 def _constant(params, n):  # type: ignore[no-untyped-def]
     """Return −Σ_d log(A + n)."""
     n_features, size = int(params[0]), int(params[3])
@@ -72,7 +72,7 @@ def _constant(params, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@kernel
+@inner
 def _all_constants(params, row):  # type: ignore[no-untyped-def]
     n_levels = int(params[1])
     row[1] = _constant(params, row[0])

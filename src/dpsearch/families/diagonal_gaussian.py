@@ -32,7 +32,7 @@ from dpsearch._jit import (
     MERGE,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._special import LOG_2PI
@@ -40,6 +40,7 @@ from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.items import copy_row
 
 # params: D, size of each table, whether a₀ is one number, κ₀[D], a₀[D], steps, totals.  Entry n of
 # `steps` is the predictive's constant without β, of `totals` the marginal's.
@@ -47,13 +48,12 @@ from dpsearch.families.base import Example, Family, Functions
 _PARAMS = 3
 _HEAD = 4
 _LARGEST_TABLE = 1 << 22
-# Products of factors ≥ 1 are turned into logarithms before they can overflow: a running product
-# and one chunk of factors are each kept below this, so their product stays below 1e300.
+# Products of factors ≥ 1 are turned into a logarithm when above this: the running product and what
+# it is multiplied by are each below, so that nothing overflows.
 _FULL = 1e150
-_CHUNK = 8
 
 
-@kernel
+@inner
 def _step(params, n):  # type: ignore[no-untyped-def]
     """Return Σ_d log Γ(a + ½)/Γ(a) − ½ log 2π(κ + 1)/κ for n points."""
     n_features, size = int(params[0]), int(params[1])
@@ -67,7 +67,7 @@ def _step(params, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@kernel
+@inner
 def _total(params, n):  # type: ignore[no-untyped-def]
     """Return Σ_d log Γ(a)/Γ(a₀) − ½ log κ/κ₀ − n/2 log 2π for n points."""
     n_features, size = int(params[0]), int(params[1])
@@ -81,7 +81,7 @@ def _total(params, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@kernel
+@inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n, z̄ and M."""
     n_features = int(params[0])
@@ -154,28 +154,20 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@kernel
+@inner
 def _sum_logs(values, mean, factor):  # type: ignore[no-untyped-def]
-    """Return Σ_d log(1 + q_d) with few logarithms."""
-    n_features = values.shape[0]
+    """Return Σ_d log(1 + q_d) where the product of all 1 + q overflows."""
     logs, product = 0.0, 1.0
-    begin = 0
-    while begin < n_features:
-        end = min(begin + _CHUNK, n_features)
-        chunk = 1.0
-        for d in range(begin, end):
-            difference = values[d] - mean[d]
-            chunk *= 1.0 + factor[d] * difference * difference
-        if chunk <= _FULL:
-            product *= chunk
+    for d in range(values.shape[0]):
+        difference = values[d] - mean[d]
+        term = 1.0 + factor[d] * difference * difference
+        if term > _FULL:
+            logs += math.log(term)
+        else:
+            product *= term
             if product > _FULL:
                 logs += math.log(product)
                 product = 1.0
-        else:
-            for d in range(begin, end):
-                difference = values[d] - mean[d]
-                logs += math.log1p(factor[d] * difference * difference)
-        begin = end
     return logs + math.log(product)
 
 
@@ -183,13 +175,19 @@ def _sum_logs(values, mean, factor):  # type: ignore[no-untyped-def]
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     shapes = params[_PARAMS + n_features : _PARAMS + 2 * n_features]
+    even = params[2] == 1.0
     for k in range(starts.shape[0]):
         s = starts[k]
         mean = pool[s + _HEAD + 2 * n_features : s + _HEAD + 3 * n_features]
         factor = pool[s + _HEAD + 3 * n_features : s + _HEAD + 4 * n_features]
         half = 0.5 * (pool[s] + 1.0)
-        if params[2] == 1.0:
-            out[k] = pool[s + 1] - (shapes[0] + half) * _sum_logs(values, mean, factor)
+        if even:
+            product = 1.0
+            for d in range(n_features):
+                difference = values[d] - mean[d]
+                product *= 1.0 + factor[d] * difference * difference
+            logs = math.log(product) if product < np.inf else _sum_logs(values, mean, factor)
+            out[k] = pool[s + 1] - (shapes[0] + half) * logs
         else:
             score = pool[s + 1]
             for d in range(n_features):
@@ -205,7 +203,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @pointer(FEATURES)
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    out[:] = values
+    copy_row(values, out)
 
 
 @pointer(BOUND)

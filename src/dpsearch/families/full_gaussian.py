@@ -12,9 +12,9 @@ eqs 250–258 and 266):
                  − (ν + 1)/2 log(1 + κ/(κ + 1) (z − m)ᵀΨ⁻¹(z − m))
     marginal     log H = log Γ_D(ν/2)/Γ_D(ν₀/2) − ν/2 log|Ψ| − D/2 log κ/κ₀ − nD/2 log π
 
-w copies of a point take Ψ to Ψ + κw/(κ + w) (z − m)(z − m)ᵀ: a rank-one change of its Cholesky
-factor, by which the quadratic form is computed.  The scatter is kept beside the factor, to build
-it anew after a merge or where taking a point out would cost digits.
+w copies of a point take Ψ to Ψ + κw/(κ + w) (z − m)(z − m)ᵀ: a rank-one change of the inverse of
+its Cholesky factor, by which the quadratic form is computed.  The scatter is kept beside it, to
+build it anew after a merge or where taking a point out would cost digits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dpsearch._jit import (
     MERGE,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._types import Rng, Vector
@@ -43,27 +43,28 @@ from dpsearch._validate import per_column, positive
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._cholesky import (
     add_outer,
-    downdate,
-    factorise_above_identity,
+    change,
+    invert_above_identity,
     squared_distance,
-    update,
 )
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.items import copy_row
 
 # params: D, κ₀, ν₀, size of each table, steps, totals.  Entry n of `steps` is the predictive's
 # constant without |Ψ|, of `totals` the marginal's.
-# row: n, the predictive's constant, log|Ψ|, κ/(κ + 1), m[D], 1/diagonal of L [D], L, S.  Of L, the
-# lower Cholesky factor of Ψ, and of S the lower triangle is stored, column after column.
+# row: n, the predictive's constant, log|Ψ|, κ/(κ + 1), m[D], W, S, and room for two vectors [2D],
+# zero between calls.  W is the inverse of Ψ's lower Cholesky factor; of it and of S the lower
+# triangle is stored, row after row.
 _PARAMS = 4
 _HEAD = 4
 _LARGEST_TABLE = 1 << 22
 _LOG_PI = math.log(math.pi)
-# Taking a point out multiplies |Ψ| by this fraction or more, or the factor is built anew: the
-# rounding errors of a downdate grow with the reciprocal.
+# Taking a point out multiplies |Ψ| by a fraction; below this one W is built anew from the scatter,
+# as rounding errors grow with the reciprocal and could cost positive definiteness.
 _SAFE = 1e-3
 
 
-@kernel
+@inner
 def _step(params, n):  # type: ignore[no-untyped-def]
     """Return the predictive's constant for n points, without |Ψ|."""
     if n < params[3]:
@@ -73,7 +74,7 @@ def _step(params, n):  # type: ignore[no-untyped-def]
     return out - 0.5 * params[0] * (_LOG_PI + math.log1p(1.0 / (params[1] + n)))
 
 
-@kernel
+@inner
 def _total(params, n):  # type: ignore[no-untyped-def]
     """Return the marginal's constant for n points, without |Ψ|."""
     if n < params[3]:
@@ -85,45 +86,45 @@ def _total(params, n):  # type: ignore[no-untyped-def]
     return out
 
 
-@kernel
+@inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n and the factor."""
+    """Derive everything that scoring needs from n and W, and clear the room for vectors."""
     n_features = int(params[0])
     kappa = params[1] + row[0]
-    at = _HEAD + 2 * n_features
+    at = _HEAD + n_features
     row[2] = 0.0
-    for j in range(n_features):
-        row[_HEAD + n_features + j] = 1.0 / row[at]
-        row[2] += 2.0 * math.log(row[at])
-        at += n_features - j
+    for i in range(n_features):
+        row[2] -= 2.0 * math.log(row[at + i])
+        at += i + 1
     row[1] = _step(params, row[0]) - 0.5 * row[2]
     row[3] = kappa / (kappa + 1.0)
+    row[row.shape[0] - 2 * n_features :] = 0.0
 
 
-@kernel
+@inner
 def _clear(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
-    n_features = int(params[0])
-    at = _HEAD + 2 * n_features
-    for j in range(n_features):
-        row[at] = 1.0
-        at += n_features - j
+    at = _HEAD + int(params[0])
+    for i in range(int(params[0])):
+        row[at + i] = 1.0
+        at += i + 1
     _constants(params, row)
 
 
-@kernel
-def _build_factor(params, row):  # type: ignore[no-untyped-def]
-    """Compute the factor from n, m and S: first of I + S, then with the mean's share of Ψ."""
+@inner
+def _build(params, row):  # type: ignore[no-untyped-def]
+    """Compute W from n, m and S: first of I + S, then with the mean's share of Ψ."""
     n_features = int(params[0])
     size = n_features * (n_features + 1) // 2
-    begin = _HEAD + 2 * n_features
-    factor = row[begin : begin + size]
-    factor[:] = row[begin + size : begin + 2 * size]
-    factorise_above_identity(factor, n_features)
-    v = np.empty(n_features)
+    begin = _HEAD + n_features
+    inverse = row[begin : begin + size]
+    v = row[begin + 2 * size : begin + 2 * size + n_features]
+    copy_row(row[begin + size : begin + 2 * size], inverse)
+    invert_above_identity(inverse, n_features)
+    share = math.sqrt(params[1] * (params[1] + row[0]) / row[0])
     for d in range(n_features):
-        v[d] = row[_HEAD + d] * math.sqrt(params[1] * (params[1] + row[0]) / row[0])
-    update(factor, v)
+        v[d] = share * row[_HEAD + d]
+    change(inverse, v, 1.0, row[begin + 2 * size + n_features :])
 
 
 @pointer(INIT)
@@ -140,29 +141,29 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     if total <= 0.0:
         _clear(params, row)
         return
-    begin = _HEAD + 2 * n_features
-    factor, scatter = row[begin : begin + size], row[begin + size : begin + 2 * size]
-    v = np.empty(n_features)
+    begin = _HEAD + n_features
+    mean, inverse = row[_HEAD:begin], row[begin : begin + size]
+    scatter = row[begin + size : begin + 2 * size]
+    v = row[begin + 2 * size : begin + 2 * size + n_features]
     if n > 0.0:
         for d in range(n_features):
-            v[d] = values[d] - row[_HEAD + d] * kappa / n
+            v[d] = values[d] - mean[d] * kappa / n
         add_outer(scatter, v, weight * n / total)
     if total <= 1.0:
         scatter[:] = 0.0  # exactly, for a single point
+    share = kappa * abs(weight) / (kappa + weight)
+    removable = weight > 0.0 or (
+        total > 1.0 and share * squared_distance(inverse, values, mean) <= 1.0 - _SAFE
+    )
     for d in range(n_features):
-        v[d] = values[d] - row[_HEAD + d]
-        row[_HEAD + d] += weight / (kappa + weight) * v[d]
-        v[d] *= math.sqrt(kappa * abs(weight) / (kappa + weight))
+        v[d] = math.sqrt(share) * (values[d] - mean[d])
+        mean[d] += weight / (kappa + weight) * (values[d] - mean[d])
     row[0] = total
-    if weight > 0.0:
-        update(factor, v)
+    if removable:
+        sign = 1.0 if weight > 0.0 else -1.0
+        change(inverse, v, sign, row[begin + 2 * size + n_features :])
     else:
-        reciprocal = row[_HEAD + n_features : begin]
-        # Rounding could cost positive definiteness only where next to nothing is left.
-        if total > 1.0 and squared_distance(factor, reciprocal, v.copy()) <= 1.0 - _SAFE:
-            downdate(factor, v)
-        else:
-            _build_factor(params, row)
+        _build(params, row)
     _constants(params, row)
 
 
@@ -170,7 +171,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = int(params[0])
     size = n_features * (n_features + 1) // 2
-    begin = _HEAD + 2 * n_features + size
+    begin = _HEAD + n_features + size
     n, added = row[0], sign * other[0]
     total = n + added
     if total <= 0.0:
@@ -179,7 +180,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     if added == 0.0:
         return
     scatter = row[begin : begin + size]
-    v = np.empty(n_features)
+    v = row[begin + size : begin + size + n_features]
     for d in range(n_features):
         mean = row[_HEAD + d] * (params[1] + n) / n if n > 0.0 else 0.0
         v[d] = other[_HEAD + d] * (params[1] + other[0]) / other[0] - mean
@@ -190,23 +191,17 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     if total <= 1.0:
         scatter[:] = 0.0
     row[0] = total
-    _build_factor(params, row)
+    _build(params, row)
     _constants(params, row)
 
 
 @pointer(SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
-    size = n_features * (n_features + 1) // 2
-    v = np.empty(n_features)
     for k in range(starts.shape[0]):
         s = starts[k]
-        begin = s + _HEAD + 2 * n_features
-        for d in range(n_features):
-            v[d] = values[d] - pool[s + _HEAD + d]
-        distance = squared_distance(
-            pool[begin : begin + size], pool[s + _HEAD + n_features : begin], v
-        )
+        begin = s + _HEAD + n_features
+        distance = squared_distance(pool[begin:], values, pool[s + _HEAD : begin])
         exponent = 0.5 * (params[2] + pool[s] + 1.0)
         out[k] = pool[s + 1] - exponent * math.log1p(pool[s + 3] * distance)
 
@@ -218,7 +213,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 
 @pointer(FEATURES)
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    out[:] = values
+    copy_row(values, out)
 
 
 @pointer(BOUND)
@@ -228,12 +223,8 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
     With Ψ⁺ for Ψ once the point is in too, the predictive is, but for constants,
     ν/2 log|Ψ| − (ν + 1)/2 log|Ψ⁺| ≤ −½ log|Ψ⁺|, and |Ψ⁺| is least without helpers.
     """
-    n_features = values.shape[0]
-    begin = _HEAD + 2 * n_features
-    v = np.empty(n_features)
-    for d in range(n_features):
-        v[d] = values[d] - row[_HEAD + d]
-    distance = squared_distance(row[begin:], row[_HEAD + n_features : begin], v)
+    begin = _HEAD + values.shape[0]
+    distance = squared_distance(row[begin:], values, row[_HEAD:begin])
     exponent = 0.5 * (params[2] + row[0] + 1.0) if helpers == 0 else 0.5
     after = math.log1p(row[3] * distance)
     return _step(params, row[0] + helpers) - 0.5 * row[2] - exponent * after
@@ -309,7 +300,7 @@ class FullGaussian(Family):
         return self.with_parameters(degrees=self._degrees(X.shape[1]))
 
     def width(self, n_features: int) -> int:
-        return _HEAD + 2 * n_features + n_features * (n_features + 1)
+        return _HEAD + 3 * n_features + n_features * (n_features + 1)
 
     def _steps(self, n_features: int, size: int) -> Vector:
         """The predictive's constant without |Ψ|, for n = 0 … size − 1."""
@@ -359,11 +350,11 @@ class FullGaussian(Family):
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, prior_factor = self._location_factor(n_features)
-        begin = _HEAD + 2 * n_features
+        begin = _HEAD + n_features
+        inverse = np.zeros((n_features, n_features))
         stored = row[begin : begin + n_features * (n_features + 1) // 2]
-        factor = np.zeros((n_features, n_features))
-        factor.T[np.triu_indices(n_features)] = stored  # columns, as the rows of the transpose
-        factor = prior_factor @ factor
+        inverse[np.tril_indices(n_features)] = stored
+        factor = prior_factor @ np.linalg.inv(inverse)
         scale = factor @ factor.T
         degrees = self._degrees(n_features) + row[0]
         spare = degrees - n_features - 1.0

@@ -32,7 +32,7 @@ from dpsearch._jit import (
     MERGE,
     SCORE_ROWS,
     UPDATE,
-    kernel,
+    inner,
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
@@ -49,7 +49,7 @@ _HEAD = 4
 _LARGEST_TABLE = 1 << 22
 
 
-@kernel
+@inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n and the sums."""
     n_features = int(params[0])

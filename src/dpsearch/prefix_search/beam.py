@@ -35,6 +35,7 @@ class _Rows(NamedTuple):
 
     pool: Vector
     sizes: Ints
+    steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
     users: Ints
     members: Ints  # last node of the list of members
     live: Ints  # the rows in use, in no order
@@ -64,6 +65,9 @@ class _Room(NamedTuple):
     scores: Vector
     children: Ints
     slots: Ints
+    best: Vector  # per hypothesis: score of its best successor,
+    second: Vector  # of the next best,
+    at: Ints  # and which the best is
     sizes: Ints
     completion: Ints  # for AntoniakCounts
 
@@ -115,6 +119,7 @@ def _new_rows(width: int, capacity: int) -> _Rows:
     return _Rows(
         pool=np.empty(capacity * width),
         sizes=np.zeros(capacity, np.int64),
+        steps=np.zeros(capacity),
         users=np.zeros(capacity, np.int64),
         members=np.zeros(capacity, np.int64),
         live=np.zeros(capacity, np.int64),
@@ -154,6 +159,9 @@ def _new_room(hypotheses: _Hypotheses, rows: _Rows, width: int, n_points: int) -
         scores=np.empty(hypotheses.rows.size),
         children=np.zeros(beam_size, np.int64),
         slots=np.zeros(beam_size, np.int64),
+        best=np.zeros(beam_size),
+        second=np.zeros(beam_size),
+        at=np.zeros(beam_size, np.int64),
         sizes=np.zeros(hypotheses.rows.shape[1], np.int64),
         completion=completion_room(n_points),
     )
@@ -165,7 +173,7 @@ def _more_rows(rows: _Rows, counts: _Counts, width: int, beam_size: int) -> tupl
     old = len(rows.sizes)
     grown = _new_rows(width, 2 * old)
     grown.pool[: len(rows.pool)] = rows.pool
-    for name in ("sizes", "users", "members", "live"):
+    for name in ("sizes", "steps", "users", "members", "live"):
         getattr(grown, name)[:old] = getattr(rows, name)
     grown.free[: counts.free_rows] = rows.free[: counts.free_rows]
     grown.free[counts.free_rows : counts.free_rows + old] = np.arange(old, 2 * old)
@@ -228,9 +236,11 @@ def _advance(  # type: ignore[no-untyped-def]
         score_item(core, items, i, rows.pool, room.starts[:n_live], room.out, room.row)
         for j in range(n_live):
             row = rows.live[j]
-            n = rows.sizes[row]
             rows.gains[row] = room.out[j]
-            if not tables.multiplicity:
+            if size == 1:
+                rows.gains[row] += rows.steps[row]
+            elif not tables.multiplicity:
+                n = rows.sizes[row]
                 rows.gains[row] += tables.log_w[n + size] - tables.log_w[n]
 
         if tables.multiplicity:
@@ -239,9 +249,8 @@ def _advance(  # type: ignore[no-untyped-def]
             )
         else:
             found, created = _candidates(
-                tables, beam, rows, n_hypotheses, size, alone[i], beam_size,
-                room.parents, room.choices, room.scores,
-            )  # fmt: skip
+                tables, beam, rows, n_hypotheses, size, alone[i], beam_size, room
+            )
         made += created
         kept = min(found, beam_size)
         if found > beam_size:
@@ -267,7 +276,7 @@ def _log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
 
 @inner
 def _candidates(  # type: ignore[no-untyped-def]
-    tables, beam, rows, n_hypotheses, size, alone, beam_size, parents, choices, scores
+    tables, beam, rows, n_hypotheses, size, alone, beam_size, room
 ):
     """List (hypothesis, cluster, score) of all successors that may be among the best.
 
@@ -279,31 +288,43 @@ def _candidates(  # type: ignore[no-untyped-def]
     for h in range(n_hypotheses):
         n_clusters = beam.counts[h]
         shared = beam.rows[h]
-        score = beam.scores[h]
-        fresh = score + _log_fresh(tables, n_clusters, size, alone)
-        best = fresh
+        best = _log_fresh(tables, n_clusters, size, alone)
+        at = n_clusters
+        second = -np.inf
         for k in range(n_clusters):
-            value = score + rows.gains[shared[k]]
-            scores[created + k] = value
-            if value > best:
-                best = value
-        scores[created + n_clusters] = fresh
-        if best < threshold:
-            threshold = best
+            # Written so that it compiles to minima and maxima: a branch here is mispredicted often.
+            gain = rows.gains[shared[k]]
+            lower = gain if gain < best else best
+            second = lower if lower > second else second
+            at = k if gain > best else at
+            best = gain if gain > best else best
+        room.best[h] = beam.scores[h] + best
+        room.second[h] = beam.scores[h] + second
+        room.at[h] = at
+        if room.best[h] < threshold:
+            threshold = room.best[h]
         created += n_clusters + 1
     if n_hypotheses < beam_size:
         threshold = -np.inf
     found = 0
-    at = 0
     for h in range(n_hypotheses):
-        for k in range(beam.counts[h] + 1):
-            value = scores[at + k]
+        if room.second[h] < threshold:  # as a rule: only the best successor stays
+            room.parents[found] = h
+            room.choices[found] = room.at[h]
+            room.scores[found] = room.best[h]
+            found += 1
+            continue
+        n_clusters = beam.counts[h]
+        for k in range(n_clusters + 1):
+            if k < n_clusters:
+                value = beam.scores[h] + rows.gains[beam.rows[h, k]]
+            else:
+                value = beam.scores[h] + _log_fresh(tables, n_clusters, size, alone)
             if value >= threshold:
-                parents[found] = h
-                choices[found] = k
-                scores[found] = value  # never past `at`: the list shrinks in place
+                room.parents[found] = h
+                room.choices[found] = k
+                room.scores[found] = value
                 found += 1
-        at += beam.counts[h] + 1
     return found, created
 
 
@@ -369,7 +390,6 @@ def _step(  # type: ignore[no-untyped-def]
     A hypothesis with one successor stays where it is and keeps its share in its rows; only
     further successors copy its list, into the slots of hypotheses that end here and behind them.
     """
-    size = items.sizes[i]
     children[:n_hypotheses] = 0
     for c in range(kept):
         children[parents[c]] += 1
@@ -430,8 +450,9 @@ def _step(  # type: ignore[no-untyped-def]
             nodes.users[rows.members[old]] += 1
             rows.live[n_live] = row
             n_live += 1
-        free_nodes = _append(core, items, i, rows, nodes, row, rows.members[old], free_nodes)
-        rows.sizes[row] += size
+        free_nodes = _append(
+            core, items, i, tables, rows, nodes, row, rows.members[old], free_nodes
+        )
         rows.users[row] += rows.wanted[old]
         rows.wanted[old] = 0
         rows.successor[old] = row
@@ -440,8 +461,8 @@ def _step(  # type: ignore[no-untyped-def]
         free_rows -= 1
         fresh = rows.free[free_rows]
         clear_row(core, rows.pool[fresh * width : (fresh + 1) * width])
-        free_nodes = _append(core, items, i, rows, nodes, fresh, -1, free_nodes)
-        rows.sizes[fresh] = size
+        rows.sizes[fresh] = 0
+        free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
         rows.users[fresh] = n_fresh
         rows.live[n_live] = fresh
         n_live += 1
@@ -469,9 +490,13 @@ def _step(  # type: ignore[no-untyped-def]
 
 
 @inner
-def _append(core, items, i, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
+def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
     """Add item i to a row and to its list of members; return the number of free nodes."""
     add_item(core, items, i, rows.pool[row * core.width : (row + 1) * core.width], 1.0)
+    n = rows.sizes[row] + items.sizes[i]
+    rows.sizes[row] = n
+    if not tables.multiplicity and n + 1 < tables.log_w.shape[0]:
+        rows.steps[row] = tables.log_w[n + 1] - tables.log_w[n]
     free_nodes -= 1
     node = nodes.free[free_nodes]
     nodes.before[node] = before

@@ -29,7 +29,7 @@ class _State(NamedTuple):
     sizes: Ints
     steps: Vector  # log W(n + 1) − log W(n) for each cluster's size n
     starts: Ints
-    labels: Labels
+    labels: Labels  # in placing order
 
 
 class _Room(NamedTuple):
@@ -59,18 +59,19 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
     dots = problem.model.dots()
     n = len(order)
     room = _new_room(problem, 64)
+    alone = problem.alone[order]  # in placing order, to be read from one end to the other
     state = _grown(None, core.width, 64, n)
     placed, n_clusters, log_joint = 0, 0, 0.0
     while placed < n:
         stop = min(n, placed + _CHUNK)
         if dots is not None and not problem.items.blocks:
             placed, n_clusters, log_joint = _advance_blocks(
-                core, dots, problem.items, problem.alone, problem.tables, state, order,
+                core, dots, problem.items, alone, problem.tables, state, order,
                 placed, stop, n_clusters, log_joint, room,
             )  # fmt: skip
         else:
             placed, n_clusters, log_joint = _advance(
-                core, problem.items, problem.alone, problem.tables, state, order,
+                core, problem.items, alone, problem.tables, state, order,
                 placed, stop, n_clusters, log_joint, room,
             )  # fmt: skip
         if placed < stop:
@@ -78,7 +79,9 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
             room = _new_room(problem, len(state.sizes))
         if callback is not None:
             callback(Progress(placed, n, n_clusters, log_joint))
-    return state.labels
+    labels = np.empty(n, np.int64)
+    labels[order] = state.labels
+    return labels
 
 
 def _grown(state: _State | None, width: int, capacity: int, n: int) -> _State:
@@ -123,13 +126,13 @@ def _choose(tables, state, n_clusters, size, alone, out):  # type: ignore[no-unt
 
 
 @inner
-def _record(tables, state, i, k, size):  # type: ignore[no-untyped-def]
-    """Note that item i has gone to cluster k."""
+def _record(tables, state, t, k, size):  # type: ignore[no-untyped-def]
+    """Note that the item at position t has gone to cluster k."""
     n = state.sizes[k] + size
     state.sizes[k] = n
     if n + 1 < tables.log_w.shape[0]:
         state.steps[k] = tables.log_w[n + 1] - tables.log_w[n]
-    state.labels[i] = k
+    state.labels[t] = k
 
 
 @inner
@@ -141,13 +144,13 @@ def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, l
             return t, n_clusters, log_joint
         i = order[t]
         score_item(core, items, i, state.pool, state.starts[:n_clusters], room.out, room.row)
-        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[i], room.out)
+        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[t], room.out)
         row = state.pool[k * core.width : (k + 1) * core.width]
         if k == n_clusters:
             clear_row(core, row)
             n_clusters += 1
         add_item(core, items, i, row, 1.0)
-        _record(tables, state, i, k, items.sizes[i])
+        _record(tables, state, t, k, items.sizes[i])
         log_joint += gain
     return end, n_clusters, log_joint
 
@@ -170,12 +173,11 @@ def _advance_blocks(  # type: ignore[no-untyped-def]
             starts = state.starts[:n_clusters]
             block_products(dots, block, state.pool, starts, products, gram)
             for b in range(min(BLOCK, stop - t)):
-                i = order[t + b]
                 call_score_dots(
                     dots.score_dots,
                     (core.params, state.pool, state.starts[:n_clusters], products[b], gram[b, b], out),
                 )
-                k, gain = _choose(tables, state, n_clusters, 1, alone[i], out)
+                k, gain = _choose(tables, state, n_clusters, 1, alone[t + b], out)
                 row = state.pool[k * core.width : (k + 1) * core.width]
                 if k == n_clusters:
                     clear_row(core, row)
@@ -183,7 +185,7 @@ def _advance_blocks(  # type: ignore[no-untyped-def]
                     for later in range(BLOCK):
                         products[later, k] = 0.0
                 call_update(core.update, (core.params, row, items.ids, block[b], 1.0))
-                _record(tables, state, i, k, 1)
+                _record(tables, state, t + b, k, 1)
                 for later in range(b + 1, BLOCK):
                     products[later, k] += gram[b, later]
                 log_joint += gain

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 import numbers
 import time
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
@@ -123,14 +126,9 @@ def search_problem(
             )
         if beam_size == 1 and not problem.tables.multiplicity:
             labels = greedy(problem, placing, callback)
-            dequeued, enqueued = problem.n_items, 0
-            count = 0
-            seen: set[int] = set()
-            for label in labels[placing].tolist():
-                enqueued += count + 1
-                if label not in seen:
-                    seen.add(label)
-                    count += 1
+            # Each item was tried in every cluster open before it and in a new one.
+            opened = np.maximum.accumulate(labels[placing]) + 1
+            dequeued, enqueued = problem.n_items, problem.n_items + int(opened[:-1].sum())
         else:
             labels, enqueued = beam(problem, placing, beam_size, callback)
             dequeued = problem.n_items * beam_size
@@ -158,13 +156,7 @@ def search_problem(
     )
     upper = max(bound, result.log_joint)  # equal up to rounding when optimal
     trace = [TracePoint(seconds, result.log_joint, result.n_clusters, "search")]
-    return _with(result, upper_bound=upper, trace=trace)
-
-
-def _with(result: Clustering, **changes: Any) -> Clustering:
-    from dataclasses import replace
-
-    return replace(result, **changes)
+    return replace(result, upper_bound=upper, trace=trace)
 
 
 def _check(heuristic: str, beam_size: int | None, method: str, max_states: int | None) -> None:

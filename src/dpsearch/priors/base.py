@@ -73,6 +73,10 @@ class Prior(ABC):
         placed = float(tables.log_w[sizes].sum())
         return placed + float(log_completion(tables, len(sizes), largest, remaining))
 
+    def mean_alpha(self, n_points: int, n_clusters: int) -> float:
+        """The concentration, or its posterior mean given the partition."""
+        return float(getattr(self, "alpha"))  # noqa: B009  (every prior here has one)
+
     def to_dict(self) -> dict[str, Any]:
         """Name and hyperparameters, as plain values that JSON can hold."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]

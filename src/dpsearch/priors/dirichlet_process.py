@@ -76,6 +76,14 @@ class DirichletProcess(Prior):
         out[0] = 0.0
         return out
 
+    def mean_alpha(self, n_points: int, n_clusters: int) -> float:
+        """E[α | K, N] = V(K + 1, N) / V(K, N) when α is integrated out."""
+        if not isinstance(self.alpha, Gamma):
+            return float(self.alpha)
+        both = np.array([n_clusters, n_clusters + 1.0])
+        low, high = _log_integral(self.alpha, n_points, both)
+        return math.exp(high - low)
+
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Closed form for fixed α: all to the largest cluster, or all alone, whichever is more.
 
@@ -111,6 +119,16 @@ def _integrated_log_v(gamma: Gamma, n_points: int) -> Vector:
 
 
 def _log_integral(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
+    """Return log V for some numbers of clusters; the few with long tails apart."""
+    few = clusters <= 2.0
+    out = np.empty(len(clusters))
+    for chosen in (few, ~few):
+        if chosen.any():
+            out[chosen] = _trapezoid(gamma, n_points, clusters[chosen])
+    return out
+
+
+def _trapezoid(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
     """Trapezoidal rule in u = log α around the mode of each integrand.
 
     The integrand is analytic and falls off at least exponentially on both sides, so the rule
@@ -118,16 +136,18 @@ def _log_integral(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
     """
     shape, rate = float(gamma.shape), float(gamma.rate)
     constant = shape * math.log(rate) - math.lgamma(shape)
-    power = (clusters + shape)[:, None]
+    power = (clusters + shape - 1.0)[:, None]
 
+    # With Γ(α) = Γ(1 + α)/α, which is exact where e^u underflows.
     def log_integrand(u: Vector) -> Vector:
         alpha = np.exp(u)
-        return np.asarray(power * u + gammaln(alpha) - gammaln(alpha + n_points) - rate * alpha)
+        gammas = gammaln(1.0 + alpha) - gammaln(alpha + n_points)
+        return np.asarray(power * u + gammas - rate * alpha)
 
     def slope(u: Vector) -> Vector:
         alpha = np.exp(u)
-        inner = digamma(alpha) - digamma(alpha + n_points) - rate
-        return np.asarray(power * 1.0 + alpha * inner)
+        inner = digamma(1.0 + alpha) - digamma(alpha + n_points) - rate
+        return np.asarray(power + alpha * inner)
 
     # The integrand is log-concave in u, so its slope has one zero: bisect for the mode, then for
     # the places on both sides where the integrand has fallen by e^-60.
@@ -138,9 +158,11 @@ def _log_integral(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
     peak = log_integrand(mode)
     left = _bisect(lambda u: log_integrand(u) < peak - 60.0, low, mode)
     right = _bisect(lambda u: log_integrand(u) >= peak - 60.0, mode, high)
-    nodes = np.linspace(0.0, 1.0, 401)[None, :]
-    u = left + (right - left) * nodes
-    total = np.exp(log_integrand(u) - peak).sum(axis=1, keepdims=True) * (right - left) / 400.0
+    # The step must resolve the fall on the right, of width about 1, over a left tail that is
+    # 60/power long.
+    steps = 400 if power.min() > 1.0 else 4000
+    u = left + (right - left) * np.linspace(0.0, 1.0, steps + 1)
+    total = np.exp(log_integrand(u) - peak).sum(axis=1, keepdims=True) * (right - left) / steps
     return np.asarray(constant + peak + np.log(total))[:, 0]
 
 

@@ -1,0 +1,149 @@
+"""Speed of the engine, as ratios to what cannot be avoided, measured in one run on one thread.
+
+    python benchmarks/engine.py [--data FOLDER] [--out FILE.md]
+
+The yardstick of a greedy pass is one N×D by D×K matrix product with the final K.  Each time is
+the smallest of several runs, since machines are shared and noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from data import load_mnist, load_nips
+from threadpoolctl import threadpool_limits
+
+from dpsearch import datasets, families, priors
+from dpsearch.objective import Problem
+from dpsearch.prefix_search.beam import beam
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.prefix_search.ordering import placing_order
+
+DP = priors.DirichletProcess(1.0)
+Row = tuple[str, str, str]
+
+
+def fastest(function: Callable[[], Any], repeats: int = 7) -> float:
+    """Smallest wall time of several runs; one more before them compiles and warms up."""
+    function()
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def greedy_against_product(n: int, width: int, n_clusters: int, wanted: str) -> Row:
+    X, _ = datasets.planted_clusters(n, width, n_clusters, rng=0)
+    problem = Problem.of(X, families.Gaussian(0.0, 9.0, 1.0), DP)
+    order = placing_order(problem, "ascending", np.random.default_rng(0))
+    found = int(greedy(problem, order).max()) + 1
+    centres = np.random.default_rng(1).normal(size=(found, width))
+    search = fastest(lambda: greedy(problem, order), 15)
+    product = fastest(lambda: X @ centres.T, 15)
+    what = f"greedy pass, {n:,}×{width}, {found} clusters, in matrix products"
+    return what, f"{search / product:.2f}× ({1e3 * search:.1f} ms)", wanted
+
+
+def beam_against_greedy(X: Any) -> Row:
+    problem = Problem.of(X, families.Gaussian(0.0, 0.1, 1.0), DP)
+    order = placing_order(problem, "ascending", np.random.default_rng(0))
+    one = fastest(lambda: greedy(problem, order), 9)
+    hundred = fastest(lambda: beam(problem, order, 100), 5)
+    what = f"beam of 100 on MNIST {len(X):,}×50, in greedy passes"
+    return what, f"{hundred / one:.1f}× ({hundred:.2f} s against {1e3 * one:.1f} ms)", "≤ 30"
+
+
+def growth() -> Row:
+    times = []
+    for n in (60_000, 600_000):
+        X, _ = datasets.planted_clusters(n, 50, 27, rng=0)
+        problem = Problem.of(X, families.Gaussian(0.0, 9.0, 1.0), DP)
+        order = placing_order(problem, "ascending", np.random.default_rng(0))
+        times.append(fastest(lambda p=problem, o=order: greedy(p, o), 5))
+    what = "600,000 points against 60,000, 27 clusters"
+    return what, f"{times[1] / times[0]:.1f}×", "≤ 12"
+
+
+def nips(counts: Any) -> list[Row]:
+    problem = Problem.of(counts, families.Multinomial(10.0), DP)
+    order = placing_order(problem, "ascending", np.random.default_rng(0))
+    seconds = fastest(lambda: greedy(problem, order))
+    labels = greedy(problem, order)
+    return [
+        ("NIPS greedy pass (the paper: 21 s)", f"{seconds:.3f} s", "< 0.1 s"),
+        (
+            "NIPS greedy ascending, negative log joint (the paper: 2.4407e6)",
+            f"{-problem.log_joint(labels):,.0f} in {labels.max() + 1} clusters",
+            "≤ 2,443,000",
+        ),
+    ]
+
+
+def process_seconds(code: str, cache: str) -> float:
+    """Wall time of a new Python process with its own cache of compiled kernels."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": cache}
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - begun
+
+
+def cold_and_warm() -> list[Row]:
+    fit = (
+        "import numpy as np; from dpsearch import DPMixture;"
+        "DPMixture().fit(np.random.default_rng(0).normal(size=(200, 3)))"
+    )
+    demo = (
+        "from pathlib import Path; from rich.console import Console; import tempfile;"
+        "from dpsearch.demo import run_demo;"
+        "run_demo(Path(tempfile.mkdtemp()), Console(quiet=True))"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        cold = process_seconds(fit, cache)
+        process_seconds(demo, cache)
+        warm = min(process_seconds(demo, cache) for _ in range(3))
+    return [
+        ("first fit of all, empty kernel cache", f"{cold:.1f} s", "≤ 20 s"),
+        ("demo in a warm process, import to picture", f"{warm:.1f} s", "≤ 4 s"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get("DPSEARCH_DATA"))
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    rows: list[Row] = []
+    with threadpool_limits(1):
+        rows.append(greedy_against_product(60_000, 50, 27, "≤ 3"))
+        rows.append(greedy_against_product(20_000, 400, 60, "≤ 1.5"))
+        rows.append(greedy_against_product(60_000, 8, 26, ""))
+        rows.append(growth())
+        mnist = load_mnist(arguments.data)
+        rows.append(beam_against_greedy(datasets.whitened(mnist.images)))
+        counts = load_nips(arguments.data)
+        if counts is None:
+            print("NIPS left out: give --data FOLDER with nips12.npz")
+        else:
+            rows.extend(nips(counts.counts))
+    rows.extend(cold_and_warm())
+    lines = ["| what | measured | wanted |", "| --- | --- | --- |"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    text = "\n".join(lines)
+    print(text)
+    if arguments.out:
+        arguments.out.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Data to try things on: an embedded part of MNIST, and draws from the model itself."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Labels, Matrix
+from dpsearch._validate import as_rng
+from dpsearch.errors import ParameterError
+
+
+class Digits(NamedTuple):
+    images: Any  # uint8 [N, 784]
+    labels: Labels
+    rows: Labels  # row numbers in the MNIST training set
+
+
+class Draw(NamedTuple):
+    X: Matrix
+    labels: Labels
+
+
+def mnist_digits() -> Digits:
+    """Return 3,000 handwritten digits: a random 5 % of the MNIST training set, as raw pixels.
+
+    >>> mnist_digits().images.shape
+    (3000, 784)
+    """
+    file = resources.files("dpsearch").joinpath("data/mnist_3000.npz")
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as entries:
+        return Digits(
+            entries["images"],
+            entries["labels"].astype(np.int64),
+            entries["rows"].astype(np.int64),
+        )
+
+
+def whitened(X: Any, n_components: int = 50) -> Matrix:
+    """Return X centred, reduced by PCA and scaled to unit variance in each component."""
+    from sklearn.decomposition import PCA
+
+    pca = PCA(n_components, whiten=True, svd_solver="covariance_eigh")
+    return np.ascontiguousarray(pca.fit_transform(np.asarray(X, dtype=np.float64)))
+
+
+def dirichlet_process_draw(
+    n_points: int,
+    n_features: int = 2,
+    *,
+    alpha: float = 1.0,
+    prior_variance: float = 10.0,
+    noise_variance: float = 1.0,
+    rng: Any = None,
+) -> Draw:
+    """Draw data and their true clusters from the Gaussian Dirichlet process mixture.
+
+    The defaults are those of the paper's artificial data.
+    """
+    if n_points < 1 or n_features < 1:
+        raise ParameterError("n_points and n_features must be at least 1")
+    rng = as_rng(rng)
+    labels = np.zeros(n_points, np.int64)
+    sizes = [1]
+    for i in range(1, n_points):
+        weights = np.array([*sizes, alpha])
+        k = int(rng.choice(len(weights), p=weights / weights.sum()))
+        if k == len(sizes):
+            sizes.append(0)
+        sizes[k] += 1
+        labels[i] = k
+    means = np.sqrt(prior_variance) * rng.standard_normal((len(sizes), n_features))
+    noise = np.sqrt(noise_variance) * rng.standard_normal((n_points, n_features))
+    return Draw(means[labels] + noise, labels)
+
+
+def planted_clusters(
+    n_points: int, n_features: int, n_clusters: int, *, spread: float = 3.0, rng: Any = None
+) -> Draw:
+    """Draw unit-noise Gaussian clusters of equal weight, with centres of standard deviation spread."""
+    rng = as_rng(rng)
+    labels = rng.integers(n_clusters, size=n_points)
+    centres = spread * rng.standard_normal((n_clusters, n_features))
+    return Draw(centres[labels] + rng.standard_normal((n_points, n_features)), labels)

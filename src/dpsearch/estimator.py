@@ -1,0 +1,224 @@
+"""`DPMixture`: the scikit-learn estimator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy.special import logsumexp
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpsearch._types import ArrayLike, Labels, Matrix, Vector
+from dpsearch._validate import as_matrix
+from dpsearch.defaults import choose_family, resolve_prior
+from dpsearch.errors import ParameterError
+from dpsearch.mixture import Mixture
+from dpsearch.objective import Clustering, Problem
+from dpsearch.prefix_search.search import search_problem
+
+
+class DPMixture(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    ClusterMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
+    """Clustering that finds the number of clusters: the best partition under a DP mixture.
+
+    Parameters
+    ----------
+    family : "auto", str or Family
+        What a cluster looks like: a name ("full_gaussian", "multinomial", …), whose
+        hyperparameters are then chosen from the data, or an object of `dpsearch.families`.
+        "auto" looks at the data.
+    alpha : "auto", float or Prior
+        Concentration of the Dirichlet process: larger means more clusters.  "auto" integrates it
+        out under a Gamma(1, 1) prior.  Any object of `dpsearch.priors` is taken too.
+    beam_size : int
+        Number of hypotheses that search keeps.
+    order : str or permutation
+        Order in which search places the rows: "ascending" marginal likelihood, "descending",
+        "random" or "given".
+    random_state : int, RandomState or None
+        Seed for whatever is random.
+    verbose : int
+        1 prints what was chosen and found.
+
+    Attributes
+    ----------
+    labels_ : array of int
+        Cluster of each row, numbered from the largest cluster.
+    n_clusters_ : int
+    log_joint_ : float
+        log p(labels_, X), with every constant.
+    clustering_ : Clustering
+        The search's result: how long it took, how many states it saw.
+    family_ : Family
+        The family with the hyperparameters that were used.
+    alpha_ : float
+        The concentration: as given, or its posterior mean given the partition.
+    n_features_in_ : int
+    feature_names_in_ : array of str, when X has column names
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import DPMixture
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.vstack([rng.normal(0, 1, (50, 2)), rng.normal(8, 1, (50, 2))])
+    >>> model = DPMixture().fit(X)
+    >>> model.n_clusters_
+    2
+    >>> model.predict([[8.0, 8.0]]) == model.labels_[-1]
+    array([ True])
+    """
+
+    def __init__(
+        self,
+        family: Any = "auto",
+        alpha: Any = "auto",
+        *,
+        beam_size: int = 10,
+        order: Any = "ascending",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.family = family
+        self.alpha = alpha
+        self.beam_size = beam_size
+        self.order = order
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # What every setting takes.  "auto" and the families of counts take sparse counts too.
+        tags.input_tags.sparse = False
+        return tags
+
+    # -- fitting ----------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Find the best partition of the rows of X.
+
+        Parameters
+        ----------
+        X : array, pandas or polars frame, or sparse matrix where the family takes one
+        y : ignored
+        """
+        matrix = as_matrix(X)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        rng = _generator(self.random_state)
+        prior = resolve_prior(self.alpha)
+        family = choose_family(matrix, self.family, prior, rng)
+        problem = Problem.of(matrix, family, prior)
+        clustering = search_problem(
+            problem, beam_size=self.beam_size, order=self.order, rng=rng
+        )
+        self._set_fitted(problem, clustering)
+        if self.verbose:
+            print(f"dpsearch: {self.family_}; {clustering}")
+        return self
+
+    def _set_fitted(self, problem: Problem, clustering: Clustering) -> None:
+        mixture = Mixture.of(problem.model, problem.items, clustering.labels, problem.prior)
+        self._set_mixture(mixture)
+        self.clustering_ = clustering
+        self.labels_ = clustering.labels
+        self.log_joint_ = clustering.log_joint
+
+    def _set_mixture(self, mixture: Mixture) -> None:
+        self._mixture = mixture
+        self.n_features_in_ = mixture.model.n_features
+        self.family_ = mixture.model.family
+        self.n_clusters_ = mixture.n_clusters
+        self._n_features_out = mixture.n_clusters
+        self.alpha_ = mixture.prior.mean_alpha(int(mixture.sizes.sum()), mixture.n_clusters)
+
+    def fit_predict(self, X: ArrayLike, y: Any = None) -> Labels:
+        """Fit and return the cluster of each row."""
+        return self.fit(X).labels_
+
+    # -- new data ---------------------------------------------------------------------------
+
+    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+        check_is_fitted(self)
+        matrix = as_matrix(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return self._mixture.log_joint_probabilities(matrix)
+
+    def predict(self, X: ArrayLike) -> Labels:
+        """Return the most probable cluster of each row, among those found."""
+        inside, _ = self._log_probabilities(X)
+        return np.asarray(inside.argmax(axis=1), dtype=np.int64)
+
+    def predict_proba(self, X: ArrayLike) -> Matrix:
+        """Return the probability of each cluster for each row, given that it is in one of them."""
+        inside, _ = self._log_probabilities(X)
+        return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
+
+    def transform(self, X: ArrayLike) -> Matrix:
+        """Return `predict_proba`: the data as coordinates in cluster space."""
+        return self.predict_proba(X)
+
+    def score_samples(self, X: ArrayLike) -> Vector:
+        """Return the log posterior predictive density of each row, new clusters included."""
+        inside, outside = self._log_probabilities(X)
+        return np.asarray(np.logaddexp(logsumexp(inside, axis=1), outside))
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1) -> tuple[Matrix, Labels]:
+        """Draw rows from the posterior predictive, and the clusters that they come from.
+
+        A draw from a cluster not seen so far has the label `n_clusters_`.
+        """
+        check_is_fitted(self)
+        if n_samples < 1:
+            raise ParameterError(f"n_samples must be at least 1, got {n_samples!r}")
+        return self._mixture.sample(n_samples, _generator(self.random_state))
+
+    # -- files ------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to a file that `dpsearch.load` reads; it holds no code."""
+        from dpsearch.model_file import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    # Addresses of compiled functions mean nothing in another process: pickle the family instead.
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        mixture = state.pop("_mixture", None)
+        if mixture is not None:
+            state["_pickled_mixture"] = (mixture.pool, mixture.sizes, mixture.prior)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        pickled = state.pop("_pickled_mixture", None)
+        super().__setstate__(state)
+        if pickled is not None:
+            pool, sizes, prior = pickled
+            model = self.family_.compile_empty(self.n_features_in_)
+            self._mixture = Mixture(model, pool, sizes, prior)
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    """Turn scikit-learn's random_state into a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    legacy = check_random_state(random_state)
+    return np.random.default_rng(legacy.randint(0, 2**31 - 1, size=4))
+
+

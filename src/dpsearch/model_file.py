@@ -1,0 +1,162 @@
+"""Model files: NumPy archives of plain numbers and one JSON text.  They can hold no code.
+
+Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, what was found),
+``pool`` and ``sizes`` (the clusters' statistics), ``labels``.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsearch import families, priors
+from dpsearch._files import atomic_write
+from dpsearch.errors import DPSearchError, ModelFileError
+from dpsearch.families import Family
+from dpsearch.mixture import Mixture
+from dpsearch.objective import Clustering
+
+FORMAT = "dpsearch-model"
+VERSION = 1
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def save(estimator: Any, path: str | Path) -> None:
+    """Write a fitted `DPMixture`."""
+    mixture: Mixture = estimator._mixture
+    parameters = estimator.get_params(deep=False)
+    names = getattr(estimator, "feature_names_in_", None)
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "family": mixture.model.family.to_dict(),
+        "prior": mixture.prior.to_dict(),
+        "n_features": mixture.model.n_features,
+        "feature_names": None if names is None else [str(name) for name in names],
+        # Objects are not parameters that a file can hold; what they became is stored above.
+        "parameters": {k: v for k, v in parameters.items() if isinstance(v, _PLAIN)},
+        "log_joint": estimator.log_joint_,
+        "seconds": estimator.clustering_.seconds,
+    }
+    with atomic_write(path) as stream:
+        np.savez_compressed(
+            stream,
+            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+            pool=mixture.pool,
+            sizes=mixture.sizes,
+            labels=estimator.labels_,
+        )
+
+
+def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None = None) -> Any:
+    """Read a model that `DPMixture.save` wrote.
+
+    Parameters
+    ----------
+    path
+        The file.
+    extra_families
+        Your own families by name, for models that use them.  Nothing else is ever imported.
+
+    Returns
+    -------
+    DPMixture
+    """
+    from dpsearch.estimator import DPMixture
+
+    about, arrays = _read(Path(path))
+    try:
+        family = families.from_dict(about["family"], extra_families)
+        prior = priors.from_dict(about["prior"])
+        n_features = about["n_features"]
+        if not isinstance(n_features, int) or not 1 <= n_features <= 2**31:
+            raise ModelFileError(f"{path}: n_features is {n_features!r}")
+        model = family.compile_empty(n_features)
+        pool, sizes, labels = _checked(Path(path), arrays, model.core.width)
+        known = DPMixture().get_params(deep=False)
+        given = {k: v for k, v in dict(about["parameters"]).items() if k in known}
+        estimator = DPMixture(**given)
+        if "family" not in given:
+            estimator.set_params(family=family)
+        if "alpha" not in given:
+            estimator.set_params(alpha=prior)
+        estimator._set_mixture(Mixture(model, pool, sizes, prior))
+        estimator.labels_ = labels
+        estimator.log_joint_ = float(about["log_joint"])
+        estimator.clustering_ = Clustering(
+            labels, estimator.log_joint_, seconds=float(about["seconds"])
+        )
+        names = about["feature_names"]
+        if names is not None:
+            estimator.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+    except ModelFileError:
+        raise
+    except (DPSearchError, KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{path}: not a valid model: {error}") from error
+    return estimator
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the archive's entries, refusing pickles and entries larger than they can be."""
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_sizes(archive, path)
+        with np.load(path, allow_pickle=False) as entries:
+            arrays = {name: entries[name] for name in ("about", "pool", "sizes", "labels")}
+        about = json.loads(bytes(arrays.pop("about")).decode())
+    except ModelFileError:
+        raise
+    except (
+        zipfile.BadZipFile, ValueError, KeyError, OSError, EOFError, MemoryError, RecursionError,
+        NotImplementedError,
+    ) as error:  # fmt: skip
+        raise ModelFileError(f"{path}: damaged, or not a dpsearch model: {error}") from error
+    except Exception as error:  # zlib.error and the like, which share no base
+        raise ModelFileError(f"{path}: damaged: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise ModelFileError(f"{path}: not a dpsearch model")
+    if about.get("version") != VERSION:
+        raise ModelFileError(
+            f"{path}: model format {about.get('version')!r}, this dpsearch reads {VERSION}"
+        )
+    return about, arrays
+
+
+def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse an entry whose header asks for more memory than the entry holds bytes."""
+    for info in archive.infolist():
+        with archive.open(info) as stream:
+            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
+            if dtype.hasobject:
+                raise ModelFileError(f"{path}: entry {info.filename} holds Python objects")
+            wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
+            if wanted > info.file_size:
+                raise ModelFileError(f"{path}: entry {info.filename} is truncated")
+
+
+def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, Any, Any]:
+    """Return pool, sizes and labels if they fit together; kernels index by them."""
+    pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
+    whole = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
+    if not whole or pool.ndim != 1 or pool.dtype != np.float64:
+        raise ModelFileError(f"{path}: pool, sizes or labels have the wrong type")
+    if len(pool) != len(sizes) * width:
+        raise ModelFileError(f"{path}: pool has {len(pool)} numbers, not {len(sizes)} × {width}")
+    if not np.isfinite(pool).all():
+        raise ModelFileError(f"{path}: pool holds numbers that are not finite")
+    if labels.min() < 0 or not np.array_equal(np.bincount(labels, minlength=len(sizes)), sizes):
+        raise ModelFileError(f"{path}: labels do not agree with the clusters' sizes")
+    return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels

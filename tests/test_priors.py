@@ -1,0 +1,186 @@
+"""Priors against enumeration, quadrature and sequential construction."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from models import ALL_PRIORS, PRODUCT_PRIORS
+from scipy.special import gammaln
+
+from dpsearch import priors
+from dpsearch.errors import ParameterError
+from dpsearch.partition import all_partitions
+from dpsearch.priors import AntoniakCounts, DirichletProcess, Gamma, PitmanYor
+
+
+def sizes_of(labels):
+    return np.bincount(labels)
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+@pytest.mark.parametrize("n", [1, 2, 5, 8])
+def test_probabilities_of_all_partitions_sum_to_one(prior, n):
+    total = sum(math.exp(prior.log_probability(sizes_of(c))) for c in all_partitions(n))
+    assert total == pytest.approx(1.0, abs=1e-9)
+
+
+def test_the_papers_probability_does_not():
+    prior = AntoniakCounts(1.0)
+    total = sum(math.exp(prior.log_probability(sizes_of(c))) for c in all_partitions(8))
+    assert total == pytest.approx(158, abs=1)
+    # but it does over shapes, which is what it is a distribution of
+    shapes = {tuple(sorted(sizes_of(c))) for c in all_partitions(8)}
+    assert sum(math.exp(prior.log_probability(s)) for s in shapes) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 4.0])
+def test_dirichlet_process_is_the_chinese_restaurant(alpha):
+    labels = [0, 0, 1, 0, 2, 1]
+    log_p, sizes = 0.0, []
+    for i, k in enumerate(labels):
+        if k == len(sizes):
+            sizes.append(0)
+        log_p += math.log((sizes[k] or alpha) / (i + alpha))
+        sizes[k] += 1
+    assert DirichletProcess(alpha).log_probability(sizes) == pytest.approx(log_p)
+
+
+def test_pitman_yor_is_its_restaurant():
+    alpha, discount = 0.7, 0.4
+    sizes, log_p = [], 0.0
+    for i, k in enumerate([0, 0, 1, 0, 2, 1, 3]):
+        if k == len(sizes):
+            weight = alpha + discount * len(sizes) if i else 1.0
+            sizes.append(0)
+        else:
+            weight = sizes[k] - discount
+        log_p += math.log(weight / (i + alpha if i else 1.0))
+        sizes[k] += 1
+    assert PitmanYor(alpha, discount).log_probability(sizes) == pytest.approx(log_p)
+
+
+@pytest.mark.parametrize(("shape", "rate"), [(1.0, 1.0), (0.2, 0.01), (5.0, 2.0)])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (10, 1), (10, 10), (300, 7), (3000, 700)])
+def test_integrated_alpha_against_quadrature(shape, rate, n, k):
+    log_v = DirichletProcess(Gamma(shape, rate)).log_v(n)[k]
+
+    u = np.linspace(-300.0, 25.0, 2_000_001)
+    alpha = np.exp(u)
+    log_f = (k + shape) * u + gammaln(alpha) - gammaln(alpha + n) - rate * alpha
+    log_f += shape * math.log(rate) - math.lgamma(shape)
+    peak = log_f.max()
+    want = peak + math.log(np.exp(log_f - peak).sum() * (u[1] - u[0]))
+    assert log_v == pytest.approx(want, abs=1e-8)
+
+
+def test_integrated_alpha_with_many_clusters_is_smooth_and_right_between_knots():
+    gamma = Gamma(1.0, 1.0)
+    log_v = DirichletProcess(gamma).log_v(50_000)
+    for k in (511, 513, 1009, 20_011, 49_999):
+        exact = priors.dirichlet_process._log_integral(gamma, 50_000, np.array([float(k)]))[0]
+        assert log_v[k] == pytest.approx(exact, abs=1e-6)
+
+
+def test_mean_alpha_is_the_posterior_mean():
+    prior, n, k = DirichletProcess(Gamma(2.0, 0.5)), 40, 6
+    grid = np.linspace(1e-6, 60, 400_001)
+    log_p = k * np.log(grid) + gammaln(grid) - gammaln(grid + n) + np.log(grid) - 0.5 * grid
+    p = np.exp(log_p - log_p.max())
+    assert prior.mean_alpha(n, k) == pytest.approx((grid * p).sum() / p.sum(), rel=1e-6)
+
+
+def completions(sizes, remaining):
+    """Every multiset of sizes that `remaining` further points can lead to."""
+    if remaining == 0:
+        yield tuple(sorted(sizes))
+        return
+    for k in range(len(sizes)):
+        yield from completions([*sizes[:k], sizes[k] + 1, *sizes[k + 1 :]], remaining - 1)
+    yield from completions([*sizes, 1], remaining - 1)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [*PRODUCT_PRIORS, DirichletProcess(0.2), DirichletProcess(9.0), PitmanYor(-0.2, 0.5)],
+    ids=repr,
+)
+def test_best_completion_is_the_best(prior):
+    starts = [[], [1], [2], [1, 1], [3, 1], [2, 2, 1], [5]]
+    for sizes, remaining in itertools.product(starts, range(5)):
+        if not sizes and remaining == 0:
+            continue
+        best = max(prior.log_probability(s) for s in set(completions(sizes, remaining)))
+        assert prior.best_completion(sizes, remaining) == pytest.approx(best, abs=1e-9)
+
+
+def naive_greedy(alpha, sizes, remaining):
+    """The paper's Eq. 3 applied step by step, without the early stop."""
+    sizes = list(sizes)
+    for _ in range(remaining):
+        counts = {s: sizes.count(s) for s in sizes}
+        best, best_size = alpha / (counts.get(1, 0) + 1), 0
+        for s in sorted(counts):
+            gain = s / (s + 1) * counts[s] / (counts.get(s + 1, 0) + 1)
+            if gain > best * (1 + 1e-12):
+                best, best_size = gain, s
+        if best_size == 0:
+            sizes.append(1)
+        else:
+            sizes[sizes.index(best_size)] += 1
+    return sizes
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 2.5])
+def test_antoniak_greedy_completion_follows_the_paper(alpha):
+    prior = AntoniakCounts(alpha, early_stop=False)
+    for sizes in ([], [1], [1, 1, 1, 1, 4], [2, 2, 3], [7, 1]):
+        for remaining in (1, 2, 5, 9):
+            want = prior.log_probability(naive_greedy(alpha, sizes, remaining))
+            assert prior.best_completion(sizes, remaining) == pytest.approx(want, abs=1e-9)
+
+
+def test_antoniak_greedy_is_not_the_best_and_the_early_stop_changes_it():
+    plain, early = AntoniakCounts(1.0, early_stop=False), AntoniakCounts(1.0)
+    assert plain.best_completion([1, 1, 1, 1, 4], 3) == pytest.approx(
+        plain.log_probability([1, 1, 1, 2, 6])
+    )
+    assert plain.best_completion([1, 1, 1, 1, 4], 3) < plain.log_probability([1, 1, 2, 3, 4])
+    assert early.best_completion([5], 30) <= plain.best_completion([5], 30) + 1e-12
+
+
+def test_antoniak_cache_is_keyed_by_sizes_and_remaining():
+    prior = AntoniakCounts(1.0)
+    values = [prior.best_completion(s, r) for s, r in (([3, 1], 2), ([3, 1], 4), ([2, 2], 2))]
+    again = [prior.best_completion(s, r) for s, r in (([1, 3], 2), ([3, 1], 4), ([2, 2], 2))]
+    assert values == again
+    assert len(set(values)) == 3
+    other = AntoniakCounts(3.0).best_completion([3, 1], 2)
+    assert other != values[0]
+
+
+@pytest.mark.parametrize("prior", ALL_PRIORS, ids=repr)
+def test_round_trip_through_a_dict(prior):
+    assert priors.from_dict(prior.to_dict()) == prior
+
+
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: DirichletProcess(0.0), "alpha"),
+        (lambda: DirichletProcess(-1.0), "alpha"),
+        (lambda: DirichletProcess(math.nan), "alpha"),
+        (lambda: DirichletProcess("large"), "alpha"),
+        (lambda: Gamma(0.0, 1.0), "shape"),
+        (lambda: Gamma(1.0, math.inf), "rate"),
+        (lambda: PitmanYor(1.0, 1.0), "discount"),
+        (lambda: PitmanYor(-0.5, 0.3), "alpha"),
+        (lambda: AntoniakCounts(0), "alpha"),
+        (lambda: DirichletProcess(1.0).log_probability([0, 2]), "sizes"),
+        (lambda: DirichletProcess(1.0).best_completion([1], -1), "remaining"),
+        (lambda: priors.from_dict({"name": "nobody"}), "nobody"),
+    ],
+)
+def test_bad_parameters_are_named(make, named):
+    with pytest.raises(ParameterError, match=named):
+        make()
