@@ -94,7 +94,9 @@ def process_seconds(code: str, cache: str) -> float:
     """Wall time of a new Python process with its own cache of compiled kernels."""
     environment = os.environ | {"NUMBA_CACHE_DIR": cache}
     begun = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL
+    )
     return time.perf_counter() - begun
 
 

@@ -5,13 +5,13 @@ import math
 
 import numpy as np
 import pytest
-from models import ALL_PRIORS, PRODUCT_PRIORS
 from scipy.special import gammaln
 
 from dpsearch import priors
 from dpsearch.errors import ParameterError
 from dpsearch.partition import all_partitions
 from dpsearch.priors import AntoniakCounts, DirichletProcess, Gamma, PitmanYor
+from models import ALL_PRIORS, PRODUCT_PRIORS
 
 
 def sizes_of(labels):

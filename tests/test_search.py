@@ -2,11 +2,10 @@
 
 import math
 
-import enumeration
 import numpy as np
 import pytest
-from models import ALL_PRIORS, DRAWS, PRODUCT_PRIORS
 
+import enumeration
 from dpsearch import families, log_joint, priors, search
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.items import log_marginals
@@ -16,6 +15,7 @@ from dpsearch.prefix_search import search_problem
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.heuristics import prepare
+from models import ALL_PRIORS, DRAWS, PRODUCT_PRIORS
 
 SETS = 200
 GAUSSIAN = families.Gaussian(0.0, 10.0, 1.0)
@@ -76,7 +76,9 @@ def test_admissible_scores_are_never_below_a_completion(name, heuristic):
             problem = Problem.of(X, family, prior)
             order = np.arange(6)
             values = enumeration.log_joints(problem)
-            score = {tuple(p): s for p, s in walk(problem, prepare(problem, heuristic, order), order)}
+            score = {
+                tuple(p): s for p, s in walk(problem, prepare(problem, heuristic, order), order)
+            }
             for partition, value in zip(labels, values, strict=True):
                 for level in range(1, 7):
                     prefix = tuple(partition[:level])

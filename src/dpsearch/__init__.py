@@ -8,6 +8,7 @@ from dpsearch.estimator import DPMixture
 from dpsearch.model_file import load
 from dpsearch.objective import Clustering, log_joint
 from dpsearch.prefix_search import search
+from dpsearch.refinement import refine
 
 __version__ = "0.1.0"
 
@@ -20,5 +21,6 @@ __all__ = [
     "load",
     "log_joint",
     "priors",
+    "refine",
     "search",
 ]

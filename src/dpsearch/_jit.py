@@ -73,7 +73,9 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, nogil=True, fastmath=FASTMATH, **options)(function)
+    compiled = numba.njit(
+        cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy", **options
+    )(function)
     _stamp_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
@@ -93,6 +95,7 @@ UPDATE = _void(_vector, _vector, _ids, _vector, _f8)  # (params, row, ids, value
 MERGE = _void(_vector, _vector, _vector, _f8)  # (params, row, other, sign)
 SCORE_ROWS = _void(_vector, _vector, _ints, _ids, _vector, _vector)  # (…, ids, values, out)
 LOG_MARGINAL = _f8(_vector, _vector)  # (params, row)
+SCORE_MEMBER = _f8(_vector, _vector, _ids, _vector)  # (params, row, ids, values)
 SCORE_DOTS = _void(_vector, _vector, _ints, _vector, _f8, _vector)  # (…, dots, square, out)
 FEATURES = _void(_vector, _ids, _vector, _vector)  # (params, ids, values, out)
 # (params, row, helpers, low, high, ids, values)
@@ -116,7 +119,11 @@ class Pointer:
                 self.function,
                 (self.signature.args, self.signature.return_type),
                 locals={},
-                options={"fastmath": FASTMATH, "_nrt": self.allocates},
+                options={
+                    "fastmath": FASTMATH,
+                    "error_model": "numpy",
+                    "_nrt": self.allocates,
+                },
             )
             with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
                 compiled.enable_caching()
@@ -138,9 +145,7 @@ class Pointer:
         return self.function(*args)
 
 
-def pointer(
-    signature: Any, *, allocates: bool = False
-) -> Callable[[Callable[..., Any]], Pointer]:
+def pointer(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Pointer]:
     """Mark a family function to be called by address with `signature` (one of those above).
 
     It is compiled without Numba's memory manager, as `inner` is, unless it says that it allocates.
@@ -162,9 +167,7 @@ def _caller(signature: Any) -> Any:
             unpacked = cgutils.unpack_tuple(builder, packed)
             cast = [
                 context.cast(builder, value, given, wanted)
-                for value, given, wanted in zip(
-                    unpacked, sig.args[1], signature.args, strict=True
-                )
+                for value, given, wanted in zip(unpacked, sig.args[1], signature.args, strict=True)
             ]
             kind = ir.FunctionType(
                 context.get_value_type(signature.return_type),
@@ -183,6 +186,7 @@ call_update = _caller(UPDATE)
 call_merge = _caller(MERGE)
 call_score_rows = _caller(SCORE_ROWS)
 call_log_marginal = _caller(LOG_MARGINAL)
+call_score_member = _caller(SCORE_MEMBER)
 call_score_dots = _caller(SCORE_DOTS)
 call_features = _caller(FEATURES)
 call_bound = _caller(BOUND)

@@ -32,7 +32,9 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:
-            raise DataError(f"{name} is sparse, which this family does not take: use {name}.toarray()")
+            raise DataError(
+                f"{name} is sparse, which this family does not take: use {name}.toarray()"
+            )
         matrix = sp.csr_matrix(X)
         if not matrix.has_canonical_format:
             matrix = matrix.copy()  # the next line works in place, and the data are the user's
@@ -157,7 +159,11 @@ def check_counts(X: Any, family: str, *, largest: float = 2.0**53) -> None:
     at = int(np.flatnonzero(bad)[0])
     place = _sparse_place(X, at, None) if sp.issparse(X) else _dense_place(X, at)
     kind = (
-        "negative" if values[at] < 0 else "too large" if values[at] > largest else "not a whole number"
+        "negative"
+        if values[at] < 0
+        else "too large"
+        if values[at] > largest
+        else "not a whole number"
     )
     hint = " Negative values in data passed to" if values[at] < 0 else ""
     raise DataError(

@@ -79,7 +79,7 @@ def dirichlet_process_draw(
 def planted_clusters(
     n_points: int, n_features: int, n_clusters: int, *, spread: float = 3.0, rng: Any = None
 ) -> Draw:
-    """Draw unit-noise Gaussian clusters of equal weight, with centres of standard deviation spread."""
+    """Draw unit-noise Gaussian clusters of equal weight around centres with deviation `spread`."""
     rng = as_rng(rng)
     labels = rng.integers(n_clusters, size=n_points)
     centres = spread * rng.standard_normal((n_clusters, n_features))

@@ -120,9 +120,7 @@ class DPMixture(
         prior = resolve_prior(self.alpha)
         family = choose_family(matrix, self.family, prior, rng)
         problem = Problem.of(matrix, family, prior)
-        clustering = search_problem(
-            problem, beam_size=self.beam_size, order=self.order, rng=rng
-        )
+        clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
         self._set_fitted(problem, clustering)
         if self.verbose:
             print(f"dpsearch: {self.family_}; {clustering}")
@@ -220,5 +218,3 @@ def _generator(random_state: Any) -> np.random.Generator:
         return random_state
     legacy = check_random_state(random_state)
     return np.random.default_rng(legacy.randint(0, 2**31 - 1, size=4))
-
-

@@ -16,6 +16,7 @@ from dpsearch._jit import (
     call_init,
     call_log_marginal,
     call_merge,
+    call_score_member,
     call_score_rows,
     call_update,
     inline,
@@ -35,6 +36,7 @@ class Core(NamedTuple):
     merge: int
     score_rows: int
     log_marginal: int
+    score_member: int  # 0 if the family does not have it
 
 
 class Items(NamedTuple):
@@ -101,6 +103,18 @@ def score_item(
         copy_row(row, scratch)
         call_merge(core.merge, (core.params, scratch, item_values(items, i), 1.0))
         out[k] = log_marginal(core, scratch) - log_marginal(core, row)
+
+
+@inner
+def score_member(core: Core, items: Items, i: int, row: Any, scratch: Any) -> float:
+    """Return log H(item i | the rest of its cluster), for a row that contains the item."""
+    if not items.blocks and core.score_member != 0:
+        return call_score_member(  # type: ignore[no-any-return]
+            core.score_member, (core.params, row, item_ids(items, i), item_values(items, i))
+        )
+    copy_row(row, scratch)
+    add_item(core, items, i, scratch, -1.0)
+    return log_marginal(core, row) - log_marginal(core, scratch)
 
 
 @inner

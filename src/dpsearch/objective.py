@@ -57,6 +57,8 @@ class Clustering:
         A proved upper bound on the log joint of every partition; infinity if none is known.
     optimal
         Whether `labels` is proved to be a best partition.
+    converged
+        Whether refinement ended because no move improved any more.
     n_dequeued, n_enqueued
         Search states expanded and created.
     seconds
@@ -69,6 +71,7 @@ class Clustering:
     log_joint: float
     upper_bound: float = math.inf
     optimal: bool = False
+    converged: bool = False
     n_dequeued: int = 0
     n_enqueued: int = 0
     seconds: float = 0.0

@@ -10,8 +10,9 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from dpsearch._validate import check_counts
 from dpsearch.errors import ParameterError
-from dpsearch.families.base import Example, Family
+from dpsearch.families.base import Example, Family, Functions, pointer
 from dpsearch.families.bernoulli import Bernoulli
 from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
@@ -28,11 +29,14 @@ __all__ = [
     "Example",
     "Family",
     "FullGaussian",
+    "Functions",
     "Gaussian",
     "Multinomial",
     "Poisson",
     "by_name",
+    "check_counts",
     "from_dict",
+    "pointer",
 ]
 
 BY_NAME: dict[str, type[Family]] = {

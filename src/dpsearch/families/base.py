@@ -18,17 +18,53 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._jit import Pointer
+from dpsearch._jit import (
+    BOUND,
+    FEATURES,
+    INIT,
+    LOG_MARGINAL,
+    MERGE,
+    SCORE_DOTS,
+    SCORE_MEMBER,
+    SCORE_ROWS,
+    UPDATE,
+    Pointer,
+    pointer,
+)
 from dpsearch._types import ArrayLike, Ints, Rng, Vector
 from dpsearch._validate import as_matrix
 from dpsearch.errors import CapabilityError, DataError
 from dpsearch.items import Core, Items, clear_row, rows_of_labels
+
+# All that a family's file needs: these, the signatures of its functions, and `pointer`.
+__all__ = [
+    "BOUND",
+    "FEATURES",
+    "INIT",
+    "LOG_MARGINAL",
+    "MERGE",
+    "SCORE_DOTS",
+    "SCORE_MEMBER",
+    "SCORE_ROWS",
+    "UPDATE",
+    "Bounds",
+    "Dots",
+    "Example",
+    "Family",
+    "Functions",
+    "Model",
+    "pack",
+    "pointer",
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Functions:
     """A family's functions.  The first five are required, the others are capabilities.
 
+    score_member
+        log H(x | the other members) for a point that the row contains; without it, solvers copy
+        the row, take the point out and compare marginals.
     score_dots, dots_offset
         Scoring needs only the inner product of the point with a linear statistic that starts at
         ``row[dots_offset]``: solvers then take points in blocks.
@@ -41,6 +77,7 @@ class Functions:
     merge: Pointer
     score_rows: Pointer
     log_marginal: Pointer
+    score_member: Pointer | None = None
     score_dots: Pointer | None = None
     dots_offset: int = 0
     features: Pointer | None = None
@@ -109,7 +146,7 @@ class Family(ABC):
 
     # -- what a family may say --------------------------------------------------------------
 
-    def check(self, X: Any) -> None:
+    def check(self, X: Any) -> None:  # noqa: B027  (most values are fine for most families)
         """Raise `DataError` if the values cannot come from this family."""
 
     def resolve(self, X: Any) -> Self:
@@ -147,6 +184,7 @@ class Family(ABC):
         """Check X against the family and make it ready for solvers."""
         matrix = as_matrix(X, accept_sparse=self.accepts_sparse)
         family = self.resolve(matrix)
+        family.check(matrix)
         return Model(family, matrix)
 
     def compile_empty(self, n_features: int) -> Model:
@@ -162,7 +200,8 @@ class Family(ABC):
         out: dict[str, Any] = {"name": self.name}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
-            out[field.name] = np.asarray(value).tolist() if isinstance(value, (np.ndarray, tuple)) else value
+            plain = value is None or isinstance(value, (str, bool))
+            out[field.name] = value if plain else np.asarray(value).tolist()
         return out
 
 
@@ -181,6 +220,7 @@ class Model:
             merge=functions.merge.address,
             score_rows=functions.score_rows.address,
             log_marginal=functions.log_marginal.address,
+            score_member=0 if functions.score_member is None else functions.score_member.address,
         )
         self._functions = functions
         self._sparse = sp.issparse(X)
@@ -208,7 +248,7 @@ class Model:
                     f"X has {matrix.shape[1]} features, but the model was fitted with"
                     f" {self.n_features} features"
                 )
-        self.family.check(matrix)
+            self.family.check(matrix)
         base = self.family.log_base(matrix)
         return pack(self.family.encode(matrix)), base
 

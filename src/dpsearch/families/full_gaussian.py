@@ -260,6 +260,7 @@ class FullGaussian(Family):
     scale: Any = 1.0
 
     name: ClassVar[str] = "full_gaussian"
+    scale_replicas: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )

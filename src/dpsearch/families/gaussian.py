@@ -30,6 +30,7 @@ from dpsearch._jit import (
     LOG_MARGINAL,
     MERGE,
     SCORE_DOTS,
+    SCORE_MEMBER,
     SCORE_ROWS,
     UPDATE,
     inner,
@@ -147,6 +148,24 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         k += 1
 
 
+@pointer(SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    n_features = values.shape[0]
+    total = row[_HEAD : _HEAD + n_features]
+    square = 0.0
+    dot = 0.0
+    for d in range(n_features):
+        square += values[d] * values[d]
+        dot += values[d] * total[d]
+    # The sum without the point: its product with the point, and its square.
+    rest_square = row[4] - 2.0 * dot + square
+    dot -= square
+    precision = row[0] - 1.0 + params[1]
+    variance = 1.0 + 1.0 / precision
+    distance = square - 2.0 * dot / precision + rest_square / (precision * precision)
+    return -0.5 * (n_features * math.log(2.0 * math.pi * variance) + distance / variance)
+
+
 @pointer(SCORE_DOTS)
 def _score_dots(params, pool, starts, dots, square, out):  # type: ignore[no-untyped-def]
     for k in range(starts.shape[0]):
@@ -156,6 +175,15 @@ def _score_dots(params, pool, starts, dots, square, out):  # type: ignore[no-unt
 
 @pointer(LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
+    n_features = params[0]
+    n = row[0]
+    tau = params[1]
+    out = n * n_features * LOG_2PI + row[5] - row[4] / (n + tau) + n_features * math.log1p(n / tau)
+    return -0.5 * out
+
+
+@pointer(LOG_MARGINAL)
+def _columns_log_marginal(params, row):  # type: ignore[no-untyped-def]
     n_features = int(params[0])
     n = row[0]
     out = -0.5 * (n * n_features * LOG_2PI + row[5])
@@ -245,6 +273,7 @@ _ISOTROPIC = Functions(
     _merge,
     _score_rows,
     _log_marginal,
+    score_member=_score_member,
     score_dots=_score_dots,
     dots_offset=_HEAD,
     features=_features,
@@ -255,7 +284,7 @@ _COLUMNS = Functions(
     _columns_update,
     _columns_merge,
     _columns_score_rows,
-    _log_marginal,
+    _columns_log_marginal,
     features=_features,
     bound=_bound,
 )

@@ -5,7 +5,8 @@
 With counts s of a cluster, S = Σ_w s_w and A = Σ_w a_w (the Dirichlet–multinomial, or Pólya,
 distribution; Minka 2000, "Estimating a Dirichlet distribution"):
 
-    predictive   log p(x | C) = Σ_w log Γ(a_w + s_w + x_w)/Γ(a_w + s_w) − log Γ(A + S + |x|)/Γ(A + S)
+    predictive   log p(x | C) = Σ_w log Γ(a_w + s_w + x_w)/Γ(a_w + s_w)
+                 − log Γ(A + S + |x|)/Γ(A + S)
     marginal     log H = Σ_w log Γ(a_w + s_w)/Γ(a_w) − log Γ(A + S)/Γ(A)
 
 and log |x|!/Π x_w! for each document, which no clustering changes.  All arguments are a constant
@@ -28,6 +29,7 @@ from dpsearch._jit import (
     INIT,
     LOG_MARGINAL,
     MERGE,
+    SCORE_MEMBER,
     SCORE_ROWS,
     UPDATE,
     inner,
@@ -87,19 +89,30 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         s = starts[k]
         counts = pool[s + _HEAD : s + _HEAD + n_words]
         score = -_log_rising_total(params, pool[s + 1], length)
-        # No word's count exceeds the cluster's total, so one test covers the whole document.
-        if pool[s + 1] + length < size:
-            for i in range(values.shape[0]):
-                count = counts[ids[i]]
+        for i in range(values.shape[0]):
+            count = counts[ids[i]]
+            if count + values[i] < size:
                 score += table[int(count + values[i])] - table[int(count)]
-        else:
-            for i in range(values.shape[0]):
-                count = counts[ids[i]]
-                if count + values[i] < size:
-                    score += table[int(count + values[i])] - table[int(count)]
-                else:
-                    score += log_rising(params[_PARAMS + ids[i]] + count, values[i])
+            else:
+                score += log_rising(params[_PARAMS + ids[i]] + count, values[i])
         out[k] = score
+
+
+@pointer(SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    n_words = int(params[0])
+    size = int(params[2])
+    table = params[_PARAMS + n_words : _PARAMS + n_words + size]
+    length = 0.0
+    score = 0.0
+    for i in range(values.shape[0]):
+        count = row[_HEAD + ids[i]]
+        length += values[i]
+        if count < size:
+            score += table[int(count)] - table[int(count - values[i])]
+        else:
+            score += log_rising(params[_PARAMS + ids[i]] + count - values[i], values[i])
+    return score - _log_rising_total(params, row[1] - length, length)
 
 
 @pointer(LOG_MARGINAL)
@@ -159,7 +172,14 @@ class Multinomial(Family):
     name: ClassVar[str] = "multinomial"
     accepts_sparse: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
+        _init,
+        _update,
+        _merge,
+        _score_rows,
+        _log_marginal,
+        score_member=_score_member,
+        features=_features,
+        bound=_bound,
     )
 
     def _concentration(self, n_features: int) -> Vector:

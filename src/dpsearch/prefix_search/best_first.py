@@ -324,7 +324,9 @@ def _expand(  # type: ignore[no-untyped-def]
         states.placed[at + k] = states.placed[state] + gain
     by_rows = heuristic.code == ADMISSIBLE or heuristic.code == REPLICA
     if by_rows:
-        _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n_clusters, level)
+        _rest_of_parent(
+            core, items, tables, heuristic, order, store, room, begin, n_clusters, level
+        )
     for k in range(n_clusters + 1):
         score = states.placed[at + k]
         room.sizes[n_clusters] = 0
@@ -463,4 +465,3 @@ def _shrink(queue, size, cap):  # type: ignore[no-untyped-def]
                 _swap(queue, at, (at - 1) // 2)
                 at = (at - 1) // 2
     return size
-

@@ -175,7 +175,14 @@ def _advance_blocks(  # type: ignore[no-untyped-def]
             for b in range(min(BLOCK, stop - t)):
                 call_score_dots(
                     dots.score_dots,
-                    (core.params, state.pool, state.starts[:n_clusters], products[b], gram[b, b], out),
+                    (
+                        core.params,
+                        state.pool,
+                        state.starts[:n_clusters],
+                        products[b],
+                        gram[b, b],
+                        out,
+                    ),
                 )
                 k, gain = _choose(tables, state, n_clusters, 1, alone[t + b], out)
                 row = state.pool[k * core.width : (k + 1) * core.width]

@@ -297,4 +297,3 @@ def fresh_value(heuristic, tables, alone, order, n_clusters, t, m):  # type: ign
         opened = alone[order[t + m]] + tables.log_w[1] + heuristic.slopes[n_clusters, n - t]
         value = max(value, opened)
     return value
-

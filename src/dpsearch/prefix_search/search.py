@@ -161,9 +161,7 @@ def search_problem(
 
 def _check(heuristic: str, beam_size: int | None, method: str, max_states: int | None) -> None:
     if heuristic not in HEURISTICS:
-        raise ParameterError(
-            f"unknown heuristic {heuristic!r}: known are {', '.join(HEURISTICS)}"
-        )
+        raise ParameterError(f"unknown heuristic {heuristic!r}: known are {', '.join(HEURISTICS)}")
     if method not in METHODS:
         raise ParameterError(f"unknown method {method!r}: known are {', '.join(METHODS)}")
     for name, value in (("beam_size", beam_size), ("max_states", max_states)):

@@ -23,7 +23,7 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
-from dpsearch.priors.base import Prior, Tables, check_sizes
+from dpsearch.priors.base import Prior, check_sizes
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ def completion_room(n_points: int) -> Ints:
 
 
 @inner
-def greedy_completion(
-    tables: Tables, sizes: Ints, remaining: int, early_stop: bool, room: Ints
-) -> float:
+def greedy_completion(tables, sizes, remaining, early_stop, room):  # type: ignore[no-untyped-def]
     """Return log P(m) after placing the remaining points one by one where P(m) grows most.
 
     The change of log P(m) for a new cluster is log α − log(m_1 + 1), and for a cluster of size i

@@ -47,10 +47,9 @@ class PitmanYor(Prior):
 
     def log_v(self, n_points: int) -> Vector:
         steps = np.log(self.alpha + self.discount * np.arange(1, n_points))
-        rising = math.lgamma(self.alpha + n_points) - math.lgamma(self.alpha + 1.0)
-        return np.concatenate([[0.0, 0.0], np.cumsum(steps)]) - np.concatenate(
-            [[0.0], np.full(n_points, rising)]
-        )
+        out = np.concatenate([[0.0, 0.0], np.cumsum(steps)])
+        out[1:] -= math.lgamma(self.alpha + n_points) - math.lgamma(self.alpha + 1.0)
+        return out
 
     def log_w(self, n_points: int) -> Vector:
         sizes = np.maximum(np.arange(n_points + 1), 1)

@@ -1,0 +1,244 @@
+"""The move that every other one is made of: find a new partition of a few clusters' items.
+
+Given the items of some clusters, each with a cluster, with none yet, or to be divided between
+seeds:
+
+1. what is to be divided goes to the seed under which it is most probable;
+2. what has no cluster is placed where the log joint grows most, in the order given (the search
+   engine's greedy pass);
+3. sweeps over all of them, each to its best place, until none moves.
+
+Only the chosen items' clusters are looked at, so the cost is that of a small problem, and the
+change of the log joint is exact.
+
+Why seeds: a cluster of one point says little about its neighbours when the prior is strong, so a
+greedy pass from two points puts nearly everything into the larger cluster.  Comparing the seeds
+with each other, without the prior, halves a cluster in a sensible direction at once.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item, score_member
+from dpsearch.objective import Problem
+
+# Gains below this many nats are rounding.
+EPSILON = 1e-9
+# Labels of items without a cluster.
+TO_PLACE = -1
+TO_DIVIDE = -2
+
+
+_NO_SEEDS = np.empty(0, np.int64)
+
+
+class LocalRoom(NamedTuple):
+    """Working space for one call: rows of up to `capacity` clusters."""
+
+    pool: Vector
+    sizes: Ints
+    starts: Ints
+    out: Vector
+    scratch: Vector
+
+
+class Repartition(NamedTuple):
+    """A new partition of some items."""
+
+    labels: Labels  # 0 … n_clusters − 1
+    n_clusters: int
+    log_value: float  # log V(all clusters) + Σ [log W + log H] over these
+
+
+def new_room(problem: Problem, capacity: int) -> LocalRoom:
+    width = problem.model.core.width
+    return LocalRoom(
+        pool=np.empty(capacity * width),
+        sizes=np.zeros(capacity, np.int64),
+        starts=np.arange(capacity, dtype=np.int64) * width,
+        out=np.empty(capacity),
+        scratch=np.empty(width),
+    )
+
+
+def repartition(
+    problem: Problem,
+    chosen: Ints,
+    labels: Labels,
+    n_clusters: int,
+    n_others: int,
+    order: Ints,
+    max_sweeps: int,
+    seeds: Ints = _NO_SEEDS,
+    seed_labels: Labels = _NO_SEEDS,
+) -> Repartition:
+    """Return a new partition of some items.
+
+    Parameters
+    ----------
+    chosen
+        The items.
+    labels
+        Their clusters, 0 … n_clusters − 1, or `TO_PLACE`, or `TO_DIVIDE` between the seeds.
+    n_others
+        Number of clusters outside, which stay.
+    order
+        Permutation of the chosen items (by position): the order of placing and of sweeping.
+    seeds, seed_labels
+        Positions of the seeds, and the labels that go with them.
+    """
+    labels = labels.copy()
+    capacity = max(n_clusters + 30, len(seeds))
+    while True:
+        room = new_room(problem, capacity)
+        found, value = _repartition(
+            problem.model.core, problem.items, problem.alone, problem.tables,
+            chosen, labels, n_clusters, n_others, order, max_sweeps, seeds, seed_labels, room,
+        )  # fmt: skip
+        if found >= 0:
+            return Repartition(labels, int(found), float(value))
+        # More clusters than room: go on from what was reached, with more room.
+        n_clusters = int(labels.max()) + 1
+        capacity *= 2
+
+
+@inner
+def _repartition(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, chosen, labels, n_clusters, n_others, order, max_sweeps,
+    seeds, seed_labels, room,
+):  # fmt: skip
+    """Return (number of clusters, value), or (−1, 0) when the room is full; labels in place."""
+    capacity = room.sizes.shape[0]
+    width = core.width
+    if seeds.shape[0] > 0:
+        _divide(core, items, chosen, labels, seeds, seed_labels, room)
+    for k in range(n_clusters):
+        room.sizes[k] = 0
+        clear_row(core, room.pool[k * width : (k + 1) * width])
+    for p in range(chosen.shape[0]):
+        k = labels[p]
+        if k >= 0:
+            add_item(core, items, chosen[p], room.pool[k * width : (k + 1) * width], 1.0)
+            room.sizes[k] += items.sizes[chosen[p]]
+    for k in range(n_clusters - 1, -1, -1):  # a seed may have got nothing
+        if room.sizes[k] == 0:
+            n_clusters -= 1
+            _move_cluster(core, room, labels, n_clusters, k)
+    for sweep in range(max_sweeps + 1):
+        moved = 0
+        for position in range(order.shape[0]):
+            p = order[position]
+            if sweep == 0 and labels[p] >= 0:
+                continue
+            if n_clusters + 1 > capacity:
+                return -1, 0.0
+            n_clusters, at = _settle(
+                core, items, alone, tables, room, chosen[p], labels[p], n_clusters, n_others
+            )
+            if at == labels[p]:
+                continue
+            moved += 1
+            old = labels[p]
+            labels[p] = at
+            if old >= 0 and room.sizes[old] == 0:
+                n_clusters -= 1
+                _move_cluster(core, room, labels, n_clusters, old)
+        if sweep > 0 and moved == 0:
+            break
+    value = tables.log_v[n_others + n_clusters]
+    for k in range(n_clusters):
+        value += tables.log_w[room.sizes[k]]
+        value += log_marginal(core, room.pool[k * width : (k + 1) * width])
+    return n_clusters, value
+
+
+@inner
+def _divide(core, items, chosen, labels, seeds, seed_labels, room):  # type: ignore[no-untyped-def]
+    """Give each item that is to be divided the label of the seed that makes it most probable."""
+    width = core.width
+    n_seeds = seeds.shape[0]
+    for k in range(n_seeds):
+        row = room.pool[k * width : (k + 1) * width]
+        clear_row(core, row)
+        add_item(core, items, chosen[seeds[k]], row, 1.0)
+    for p in range(chosen.shape[0]):
+        if labels[p] != TO_DIVIDE:
+            continue
+        score_item(
+            core, items, chosen[p], room.pool, room.starts[:n_seeds], room.out, room.scratch
+        )
+        best = 0
+        for k in range(1, n_seeds):
+            if room.out[k] > room.out[best]:
+                best = k
+        labels[p] = seed_labels[best]
+    for k in range(n_seeds):
+        labels[seeds[k]] = seed_labels[k]
+
+
+@inner
+def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # type: ignore[no-untyped-def]
+    """Put item i where it is best off; return (number of clusters, its cluster).
+
+    `old` is its cluster, below 0 if it has none.  A cluster that it leaves empty is still counted.
+    """
+    width = core.width
+    size = items.sizes[i]
+    score_item(core, items, i, room.pool, room.starts[:n_clusters], room.out, room.scratch)
+    total = n_others + n_clusters
+    fresh = alone[i] + tables.log_w[size]
+    if old >= 0 and room.sizes[old] == size:
+        # Alone already: its best other place competes with staying.
+        stay = fresh + tables.log_v[total] - tables.log_v[total - 1]
+        fresh = -np.inf
+    else:
+        fresh += tables.log_v[total + 1] - tables.log_v[total]
+        stay = -np.inf
+        if old >= 0:
+            n = room.sizes[old]
+            row = room.pool[old * width : (old + 1) * width]
+            stay = score_member(core, items, i, row, room.scratch)
+            stay += tables.log_w[n] - tables.log_w[n - size]
+    best = old
+    best_gain = stay + EPSILON
+    for k in range(n_clusters):
+        n = room.sizes[k]
+        gain = room.out[k] + tables.log_w[n + size] - tables.log_w[n]
+        if gain > best_gain and k != old:
+            best_gain = gain
+            best = k
+    if fresh > best_gain:
+        best = n_clusters
+    if best == old:
+        return n_clusters, old
+    if best == n_clusters:
+        clear_row(core, room.pool[best * width : (best + 1) * width])
+        room.sizes[best] = 0
+        n_clusters += 1
+    add_item(core, items, i, room.pool[best * width : (best + 1) * width], 1.0)
+    room.sizes[best] += size
+    if old >= 0:
+        add_item(core, items, i, room.pool[old * width : (old + 1) * width], -1.0)
+        room.sizes[old] -= size
+    return n_clusters, best
+
+
+@inner
+def _move_cluster(core, room, labels, source, target):  # type: ignore[no-untyped-def]
+    """Give the last cluster the number of one that has become empty."""
+    if source == target:
+        return
+    width = core.width
+    copy_row(
+        room.pool[source * width : (source + 1) * width],
+        room.pool[target * width : (target + 1) * width],
+    )
+    room.sizes[target] = room.sizes[source]
+    for p in range(labels.shape[0]):
+        if labels[p] == source:
+            labels[p] = target

@@ -1,0 +1,412 @@
+"""`dpsearch.refine`: an anytime local search that never lowers the log joint.
+
+1. Sweeps: each item to its best cluster.
+2. Growth: clusters are split between seeds, with a sweep after each round, while splits succeed.
+3. Merges, decided from the clusters' statistics alone.
+4. Neighbourhoods: a few similar clusters are given a new partition (see `moves`), in batches of
+   disjoint ones that threads share; moves that bring more for their cost are tried more often.  A
+   sweep follows now and then.
+
+It has converged when nothing moves in a sweep, no merge improves, and every cluster has been at
+the centre of a number of proposals without success since it last changed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch._validate import as_rng
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.families.base import Family
+from dpsearch.objective import Clustering, Problem, TracePoint
+from dpsearch.partition import check_labels
+from dpsearch.priors.base import Prior
+from dpsearch.refinement.local import Repartition, repartition
+from dpsearch.refinement.moves import NEIGHBOURHOODS, SPLITS, Move, begin
+from dpsearch.refinement.schedule import Schedule
+from dpsearch.refinement.state import State
+
+RefineCallback = Callable[[TracePoint], None]
+
+_BATCH = 8  # neighbourhoods looked at together, whatever the number of threads
+_PATIENCE = 12  # proposals about a cluster without success before it counts as settled
+_ENDLESS_PATIENCE = 300  # the same when the user gives the time
+_SWEEP_CHUNK = 100_000  # items between two looks at the clock
+_LOCAL_SWEEPS = 10
+_MIN_GAIN = 1e-7  # nats; less is rounding
+
+
+class _Job(NamedTuple):
+    """One proposal, complete with its random numbers, so that threads need none."""
+
+    move: int
+    slots: Ints
+    chosen: Ints
+    labels: Labels
+    n_clusters: int
+    order: Ints
+    seeds: Ints
+    seed_labels: Labels
+
+
+def refine(
+    X: ArrayLike,
+    start: Clustering | ArrayLike,
+    family: Family,
+    prior: Prior,
+    *,
+    seconds: float | None = None,
+    rng: Any = None,
+    callback: RefineCallback | None = None,
+    n_jobs: int | None = None,
+) -> Clustering:
+    """Improve a partition until no move improves it, or until the time is up.
+
+    Parameters
+    ----------
+    X, family, prior
+        As for `search`.  The prior must be of product form (not AntoniakCounts).
+    start
+        A clustering or labels.
+    seconds
+        Wall time to spend.  None: until it has converged.
+    rng
+        Seed or Generator.  The same seed gives the same result unless time cuts it.
+    callback
+        Called with a `TracePoint` (seconds, log joint, clusters, move) as the search goes on.
+    n_jobs
+        Threads; −1 for all cores.  The result does not depend on it.
+
+    Returns
+    -------
+    Clustering
+        Its log joint is at least that of `start`.  Ctrl-C returns the best so far.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import families, priors, refine
+    >>> X = np.concatenate([np.zeros(20), np.full(20, 9.0)])[:, None]
+    >>> result = refine(X, np.zeros(40), families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess())
+    >>> result.n_clusters
+    2
+    """
+    problem = Problem.of(X, family, prior)
+    labels = start.labels if isinstance(start, Clustering) else start
+    return refine_problem(
+        problem,
+        check_labels(labels, problem.n_items),
+        seconds=seconds,
+        rng=rng,
+        callback=callback,
+        n_jobs=n_jobs,
+    )
+
+
+def refine_problem(
+    problem: Problem,
+    labels: Labels,
+    *,
+    seconds: float | None = None,
+    rng: Any = None,
+    callback: RefineCallback | None = None,
+    n_jobs: int | None = None,
+) -> Clustering:
+    """The same for a problem that is compiled already, over points or blocks of them."""
+    if not problem.prior.product_form:
+        raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
+    if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
+        raise ParameterError(f"seconds must be a number ≥ 0 or None, got {seconds!r}")
+    refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, _threads(n_jobs))
+    try:
+        refinement.run()
+    except KeyboardInterrupt:
+        refinement.interrupted = True
+    return refinement.result()
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}")
+    cores = os.cpu_count() or 1
+    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
+
+
+class _OutOfTime(Exception):
+    pass
+
+
+class _Refinement:
+    """One run: the state, the clock and the history."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        labels: Labels,
+        seconds: float | None,
+        rng: np.random.Generator,
+        callback: RefineCallback | None,
+        n_threads: int,
+    ) -> None:
+        self.problem = problem
+        self.begun = time.perf_counter()
+        self.seconds = seconds
+        self.rng = rng
+        self.callback = callback
+        self.n_threads = n_threads
+        self.state = State(problem, labels)
+        self.trace: list[TracePoint] = []
+        self.converged = False
+        self.interrupted = False
+        self.schedule = Schedule(NEIGHBOURHOODS)
+        self.everything = np.arange(problem.n_items)
+        self.note("start")
+
+    # -- the clock and the history ----------------------------------------------------------
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.begun
+
+    def check_time(self) -> None:
+        if self.seconds is not None and self.elapsed() > self.seconds:
+            raise _OutOfTime
+
+    def note(self, move: str) -> None:
+        point = TracePoint(self.elapsed(), self.state.log_joint, self.state.n_live, move)
+        self.trace.append(point)
+        if self.callback is not None:
+            self.callback(point)
+
+    def result(self) -> Clustering:
+        result = self.problem.clustering(
+            self.state.labels.copy(),
+            seconds=self.elapsed(),
+            converged=self.converged and not self.interrupted,
+        )
+        last = TracePoint(result.seconds, result.log_joint, result.n_clusters, "end")
+        return replace(result, trace=[*self.trace, last])
+
+    # -- phases -----------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            self.sweeps(2)
+            self.grow()
+            self.merge()
+            self.sweeps(20)
+            self.neighbourhoods()
+        except _OutOfTime:
+            return
+        self.converged = True
+
+    def sweeps(self, most: int) -> int:
+        """Sweep until little moves; return how many items moved in the last sweep."""
+        moved = 0
+        for _ in range(most):
+            moved = 0
+            for start in range(0, len(self.everything), _SWEEP_CHUNK):
+                self.check_time()
+                moved += self.state.sweep(self.everything[start : start + _SWEEP_CHUNK])
+            if moved:
+                self.note("sweep")
+            if moved <= 0.0005 * len(self.everything):
+                break
+        return moved
+
+    def grow(self) -> None:
+        """Split clusters between seeds, in rounds, while that improves."""
+        untouched = {int(slot) for slot in self.state.live}
+        while untouched:
+            fresh: set[int] = set()
+            for slot in sorted(untouched):
+                self.check_time()
+                for move in SPLITS:
+                    used = self.split(slot, move)
+                    if used is not None:
+                        fresh.update(int(other) for other in used)
+                        break
+            if fresh:
+                self.note("split")
+                self.state.clusters.changed[:] = False
+                self.sweeps(1)
+                # A sweep changes many clusters a little: split again those that splits made, and
+                # whatever lost or gained an item.
+                fresh.update(int(s) for s in self.state.live if self.state.clusters.changed[s])
+            live = {int(slot) for slot in self.state.live}
+            untouched = fresh & live
+
+    def split(self, slot: int, move: Move) -> Ints | None:
+        """Try to split one cluster; return the slots of its parts if that improved."""
+        slots = np.array([slot])
+        job = self.job(SPLITS.index(move), move, slots)
+        if job is None:
+            return None
+        new, gain = self.evaluate(job)
+        if gain <= _MIN_GAIN:
+            return None
+        return self.state.replace(slots, job.chosen, new)
+
+    def merge(self) -> None:
+        """Merge pairs while that improves; a cluster is looked at again only when changed."""
+        state = self.state
+        todo = [int(slot) for slot in state.live]
+        merged = False
+        while todo:
+            slot = todo.pop()
+            if state.clusters.sizes[slot] == 0 or state.n_live == 1:
+                continue
+            self.check_time()
+            gains = state.merge_gains(slot)
+            at = int(np.argmax(gains))
+            if gains[at] <= _MIN_GAIN:
+                continue
+            slots = np.array([slot, int(state.live[at])])
+            chosen = np.concatenate([state.members(int(s)) for s in slots])
+            one = Repartition(np.zeros(len(chosen), np.int64), 1, 0.0)
+            todo.extend(int(s) for s in state.replace(slots, chosen, one))
+            merged = True
+        if merged:
+            self.note("merge")
+
+    def neighbourhoods(self) -> None:
+        """Give neighbouring clusters new partitions until nothing improves any more."""
+        state = self.state
+        patience = _PATIENCE if self.seconds is None else _ENDLESS_PATIENCE
+        failures = np.zeros(len(state.values), np.int64)
+        work, sweep_due, since_refresh = 0.0, False, 0
+        with ThreadPoolExecutor(self.n_threads) as threads:
+            while True:
+                self.check_time()
+                if len(failures) < len(state.values):
+                    more = len(state.values) - len(failures)
+                    failures = np.concatenate([failures, np.zeros(more, np.int64)])
+                restless = state.live[failures[state.live] < patience]
+                if len(restless) == 0:
+                    # Settled, unless a last sweep or merge changes something.
+                    if not self.settle(failures):
+                        return
+                    sweep_due = False
+                    continue
+                jobs = self.batch(restless)
+                if self.n_threads > 1:
+                    outcomes = list(threads.map(self.evaluate, jobs))
+                else:
+                    outcomes = [self.evaluate(job) for job in jobs]
+                improved = False
+                for job, (new, gain) in zip(jobs, outcomes, strict=True):
+                    cost = float(len(job.chosen) * (1 + job.n_clusters))
+                    work += cost * _LOCAL_SWEEPS / 2
+                    # Earlier jobs of the batch may have changed the number of clusters, so the
+                    # prior's part of the gain is taken again.
+                    gain = self.gain_now(job, new)
+                    self.schedule.learn(job.move, gain, cost)
+                    if gain > _MIN_GAIN:
+                        failures[state.replace(job.slots, job.chosen, new)] = 0
+                        improved = sweep_due = True
+                        since_refresh += 1
+                    else:
+                        failures[job.slots[0]] += 1
+                if improved:
+                    self.note("neighbourhood")
+                if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
+                    self.sweep_and_mark(failures)
+                    work, sweep_due = 0.0, False
+                if since_refresh > 1000:
+                    state.refresh()
+                    since_refresh = 0
+
+    def settle(self, failures: Ints) -> bool:
+        """Sweep to the end and merge; return whether anything changed."""
+        before = self.state.log_joint
+        self.sweep_and_mark(failures, most=50)
+        self.merge()
+        return self.state.log_joint > before + _MIN_GAIN
+
+    def sweep_and_mark(self, failures: Ints, most: int = 1) -> None:
+        """Sweep, and have the clusters that changed looked at again."""
+        state = self.state
+        for _ in range(most):
+            state.clusters.changed[:] = False
+            moved = self.sweeps(1)
+            if len(failures) == len(state.values):
+                changed = state.live[state.clusters.changed[state.live]]
+                # A sweep changes clusters a little; half the patience is enough for those.
+                failures[changed] = np.minimum(failures[changed], _PATIENCE // 2)
+            if moved == 0:
+                break
+
+    # -- proposals --------------------------------------------------------------------------
+
+    def batch(self, restless: Ints) -> list[_Job]:
+        """Make disjoint proposals about clusters that are not settled."""
+        taken: set[int] = set()
+        jobs: list[_Job] = []
+        for slot in self.rng.permutation(restless)[:_BATCH]:
+            if int(slot) in taken:
+                continue
+            kind = self.schedule.choose(self.rng)
+            move = NEIGHBOURHOODS[kind]
+            slots = self.neighbours(int(slot), move.n_clusters, taken)
+            job = self.job(kind, move, slots)
+            if job is not None:
+                taken.update(int(s) for s in slots)
+                jobs.append(job)
+        if not jobs:  # nothing that these moves apply to: all clusters are too small
+            slot = int(restless[0])
+            everything = self.neighbours(slot, 3, taken)
+            job = self.job(len(NEIGHBOURHOODS) - 1, NEIGHBOURHOODS[-1], everything)
+            assert job is not None
+            jobs.append(job)
+        return jobs
+
+    def neighbours(self, slot: int, count: int, taken: set[int]) -> Ints:
+        """Return the cluster and up to count − 1 others that would merge with it at least loss."""
+        state = self.state
+        if count == 1 or state.n_live == 1:
+            return np.array([slot])
+        gains = state.merge_gains(slot)
+        near = state.live[np.argsort(-gains, kind="stable")[: count + 2 + len(taken)]]
+        free = [int(s) for s in near if int(s) not in taken and int(s) != slot][: count + 2]
+        picked = self.rng.permutation(np.array(free, dtype=np.int64))[: count - 1]
+        return np.concatenate([[slot], picked]).astype(np.int64)
+
+    def job(self, kind: int, move: Move, slots: Ints) -> _Job | None:
+        members = [self.state.members(int(slot)) for slot in slots]
+        chosen = np.concatenate(members)
+        current = np.repeat(np.arange(len(slots)), [len(m) for m in members])
+        start = begin(move, current, len(slots), self.rng)
+        if start is None:
+            return None
+        order = self.rng.permutation(len(chosen))
+        return _Job(kind, slots, chosen, start.labels, start.n_clusters, order,
+                    start.seeds, start.seed_labels)  # fmt: skip
+
+    def evaluate(self, job: _Job) -> tuple[Repartition, float]:
+        """Work a proposal out; return the new partition and what it gains."""
+        others = self.state.n_live - len(job.slots)
+        new = repartition(
+            self.problem, job.chosen, job.labels, job.n_clusters, others, job.order, _LOCAL_SWEEPS,
+            job.seeds, job.seed_labels,
+        )  # fmt: skip
+        old = self.state.values[job.slots].sum() + self.problem.tables.log_v[self.state.n_live]
+        # The value counts log V with the other clusters as they were; take it out.
+        inside = new.log_value - self.problem.tables.log_v[others + new.n_clusters]
+        new = new._replace(log_value=float(inside))
+        after = inside + self.problem.tables.log_v[others + new.n_clusters]
+        return new, float(after - old)
+
+    def gain_now(self, job: _Job, new: Repartition) -> float:
+        log_v = self.problem.tables.log_v
+        n = self.state.n_live
+        after = new.log_value + log_v[n - len(job.slots) + new.n_clusters]
+        return float(after - self.state.values[job.slots].sum() - log_v[n])

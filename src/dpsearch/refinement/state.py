@@ -1,0 +1,207 @@
+"""The partition that refinement works on, with its statistics kept up to date."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsearch._jit import call_merge, inner
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.items import add_item, clear_row, copy_row, log_marginal
+from dpsearch.objective import Problem
+from dpsearch.partition import by_appearance
+from dpsearch.refinement.local import Repartition
+from dpsearch.refinement.sweep import Clusters, drop, set_size, sweep
+
+
+class State:
+    """A partition: rows of statistics in slots, members by slot, the log joint."""
+
+    def __init__(self, problem: Problem, labels: Labels) -> None:
+        self.problem = problem
+        labels = by_appearance(labels)
+        self.n_live = int(labels.max()) + 1
+        capacity = max(64, 2 * self.n_live + 8)
+        self.clusters = _empty_clusters(problem, labels, capacity)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute the statistics from the data, so that rounding does not add up."""
+        _rebuild(
+            self.problem.model.core, self.problem.items, self.problem.tables, self.clusters, self.n_live
+        )
+        self._values_of_all()
+        self._members: list[Ints] | None = None
+
+    def _values_of_all(self) -> None:
+        """Set values[slot] = log W(n) + log H of each cluster."""
+        self.values = np.zeros(len(self.clusters.sizes))
+        _values(self.problem.model.core, self.problem.tables, self.clusters, self.n_live, self.values)
+
+    @property
+    def live(self) -> Ints:
+        """The slots in use."""
+        return self.clusters.live[: self.n_live]
+
+    @property
+    def log_joint(self) -> float:
+        prior = float(self.problem.tables.log_v[self.n_live])
+        return prior + float(self.values[self.live].sum()) + self.problem.log_base
+
+    @property
+    def labels(self) -> Labels:
+        return self.clusters.labels
+
+    def members(self, slot: int) -> Ints:
+        """The items of a cluster."""
+        if self._members is None:
+            order = np.argsort(self.clusters.labels, kind="stable")
+            bounds = np.searchsorted(self.clusters.labels[order], np.arange(len(self.values) + 1))
+            self._members = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        return self._members[slot]
+
+    def sweep(self, order: Ints) -> int:
+        """Move each item to its best place, in this order; return how many moved."""
+        done, moved = 0, 0
+        while done < len(order):
+            visited, self.n_live, more = sweep(
+                self.problem, self.clusters, self.n_live, order[done:]
+            )
+            done += visited
+            moved += more
+            if done < len(order):
+                self._grow()
+        if moved:
+            self._members = None
+            self._values_of_all()
+        return moved
+
+    def merge_gains(self, slot: int) -> Vector:
+        """Change of the log joint when a cluster is merged with each of the live ones."""
+        out = np.empty(self.n_live)
+        _merge_gains(
+            self.problem.model.core, self.problem.tables, self.clusters, self.n_live, self.values,
+            slot, np.empty(self.problem.model.core.width), out,
+        )  # fmt: skip
+        return out
+
+    def replace(self, slots: Ints, chosen: Ints, new: Repartition) -> Ints:
+        """Give the items of some clusters a new partition; return the slots that it uses."""
+        self.members(int(slots[0]))  # makes the lists before labels change
+        while self.n_live - len(slots) + new.n_clusters > len(self.values):
+            self._grow()
+        kept = self.n_live - len(slots)
+        self.n_live = _replace(
+            self.problem.model.core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
+            self.values, slots, chosen, new.labels, new.n_clusters,
+        )  # fmt: skip
+        used = self.clusters.live[kept : self.n_live].copy()
+        assert self._members is not None
+        for slot in slots:
+            self._members[int(slot)] = np.empty(0, np.int64)
+        order = np.argsort(new.labels, kind="stable")
+        bounds = np.searchsorted(new.labels[order], np.arange(new.n_clusters + 1))
+        for k, slot in enumerate(used):
+            self._members[int(slot)] = chosen[order[bounds[k] : bounds[k + 1]]]
+        return used
+
+    def _grow(self) -> None:
+        """Double the number of slots."""
+        old, width = self.clusters, self.problem.model.core.width
+        capacity = 2 * len(old.sizes)
+        new = _empty_clusters(self.problem, old.labels, capacity)
+        n = len(old.sizes)
+        new.pool[: n * width] = old.pool
+        for name in ("sizes", "steps", "live", "starts", "place", "changed"):
+            getattr(new, name)[:n] = getattr(old, name)
+        self.clusters = new
+        self.values = np.concatenate([self.values, np.zeros(capacity - n)])
+        if self._members is not None:
+            self._members += [np.empty(0, np.int64) for _ in range(capacity - n)]
+
+
+def _empty_clusters(problem: Problem, labels: Labels, capacity: int) -> Clusters:
+    width = problem.model.core.width
+    slots = np.arange(capacity, dtype=np.int64)
+    return Clusters(
+        pool=np.empty(capacity * width),
+        sizes=np.zeros(capacity, np.int64),
+        steps=np.zeros(capacity),
+        live=slots.copy(),
+        starts=slots * width,
+        place=slots.copy(),
+        changed=np.ones(capacity, np.bool_),
+        labels=labels,
+    )
+
+
+@inner
+def _rebuild(core, items, tables, clusters, n_live):  # type: ignore[no-untyped-def]
+    width = core.width
+    for at in range(n_live):
+        slot = clusters.live[at]
+        clusters.sizes[slot] = 0
+        clear_row(core, clusters.pool[slot * width : (slot + 1) * width])
+    for i in range(clusters.labels.shape[0]):
+        slot = clusters.labels[i]
+        add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
+        clusters.sizes[slot] += items.sizes[i]
+    for at in range(n_live):
+        set_size(tables, clusters, at, clusters.sizes[clusters.live[at]])
+
+
+@inner
+def _values(core, tables, clusters, n_live, values):  # type: ignore[no-untyped-def]
+    for at in range(n_live):
+        slot = clusters.live[at]
+        row = clusters.pool[slot * core.width : (slot + 1) * core.width]
+        values[slot] = tables.log_w[clusters.sizes[slot]] + log_marginal(core, row)
+
+
+@inner
+def _merge_gains(core, tables, clusters, n_live, values, slot, scratch, out):  # type: ignore[no-untyped-def]
+    width = core.width
+    row = clusters.pool[slot * width : (slot + 1) * width]
+    for at in range(n_live):
+        other = clusters.live[at]
+        if other == slot:
+            out[at] = -np.inf
+            continue
+        copy_row(row, scratch)
+        call_merge(
+            core.merge, (core.params, scratch, clusters.pool[other * width : (other + 1) * width], 1.0)
+        )
+        joined = tables.log_w[clusters.sizes[slot] + clusters.sizes[other]]
+        joined += log_marginal(core, scratch)
+        out[at] = joined - values[slot] - values[other]
+        out[at] += tables.log_v[n_live - 1] - tables.log_v[n_live]
+
+
+@inner
+def _replace(core, items, tables, clusters, n_live, values, slots, chosen, labels, n_clusters):  # type: ignore[no-untyped-def]
+    """Rewrite the clusters in `slots`; the new ones are the last live.  Return how many live."""
+    width = core.width
+    for j in range(slots.shape[0]):
+        n_live -= 1
+        clusters.sizes[slots[j]] = 0
+        drop(clusters, n_live, clusters.place[slots[j]])
+        # The dropped slot is now the first free one; its place must say so for the next drop.
+        clusters.place[slots[j]] = n_live
+    used = clusters.live[n_live : n_live + n_clusters]
+    for k in range(n_clusters):
+        slot = clusters.live[n_live + k]
+        clear_row(core, clusters.pool[slot * width : (slot + 1) * width])
+        clusters.sizes[slot] = 0
+        clusters.starts[n_live + k] = slot * width
+        clusters.place[slot] = n_live + k
+    for p in range(chosen.shape[0]):
+        slot = used[labels[p]]
+        i = chosen[p]
+        add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
+        clusters.sizes[slot] += items.sizes[i]
+        clusters.labels[i] = slot
+    for k in range(n_clusters):
+        set_size(tables, clusters, n_live + k, clusters.sizes[used[k]])
+        row = clusters.pool[used[k] * width : (used[k] + 1) * width]
+        values[used[k]] = tables.log_w[clusters.sizes[used[k]]] + log_marginal(core, row)
+        clusters.changed[used[k]] = True
+    return n_live + n_clusters
