@@ -8,7 +8,7 @@ from dpsearch.estimator import DPMixture
 from dpsearch.model_file import load
 from dpsearch.objective import Clustering, log_joint
 from dpsearch.prefix_search import search
-from dpsearch.refinement import refine
+from dpsearch.refinement import consensus, refine
 
 __version__ = "0.1.0"
 
@@ -16,6 +16,7 @@ __all__ = [
     "Clustering",
     "DPMixture",
     "__version__",
+    "consensus",
     "datasets",
     "families",
     "load",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,10 @@ from typing import IO, Any
 def atomic_write(path: str | Path, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` that takes its place when the block ends well."""
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder, not a file", str(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     encoding = None if "b" in mode else "utf-8"
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:

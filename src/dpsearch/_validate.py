@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -13,14 +14,16 @@ from dpsearch.errors import DataError, DataTypeError, ParameterError
 
 # Squares of larger values, summed over a data set, leave the range of double precision.
 LARGEST = 1e150
+# Log-gammas of larger counts are rounded to more than a hundredth: clusterings differ by less.
+MOST_COUNTED = 2.0**40
 
 
 def column_names(X: ArrayLike) -> list[str] | None:
     """Return the column names of a pandas or polars frame, None for anything else."""
-    columns = getattr(X, "columns", None)
-    if columns is None or isinstance(X, np.ndarray) or not hasattr(X, "shape"):
+    if isinstance(X, np.ndarray) or not hasattr(X, "shape"):
         return None
-    return [str(name) for name in columns]
+    columns = getattr(X, "columns", None)
+    return None if columns is None else [str(name) for name in columns]
 
 
 def name_column(names: list[str] | None, j: int) -> str:
@@ -35,7 +38,13 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
             raise DataError(
                 f"{name} is sparse, which this family does not take: use {name}.toarray()"
             )
+        if X.ndim != 2:
+            raise DataError(_not_two_dimensional(name, X.ndim))
         matrix = sp.csr_matrix(X)
+        try:
+            matrix.check_format(full_check=True)  # kernels index by it
+        except ValueError as error:
+            raise DataError(f"{name} is not a valid sparse matrix: {error}") from error
         if not matrix.has_canonical_format:
             matrix = matrix.copy()  # the next line works in place, and the data are the user's
             matrix.sum_duplicates()
@@ -55,16 +64,17 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
     if np.iscomplexobj(array):
         raise DataError(f"Complex data not supported: {name} has type {array.dtype}")
     if array.ndim != 2:
-        raise DataError(
-            f"Expected 2D array, got {array.ndim}D array instead: {name} must have rows and columns."
-            " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
-            " array.reshape(1, -1) if it contains a single sample."
-        )
+        raise DataError(_not_two_dimensional(name, array.ndim))
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(_empty(name, array.shape))
+    if np.ma.is_masked(X):
+        i, j = np.argwhere(np.ma.getmaskarray(X))[0]
+        raise DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
+    if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
+        raise _not_a_number(array, names, name)
     try:
         dense = np.ascontiguousarray(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise _not_a_number(array, names, name) from error
     width = dense.shape[1]
     _check_finite(
@@ -73,6 +83,18 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
         name,
     )
     return dense
+
+
+def _not_two_dimensional(name: str, ndim: int) -> str:
+    return (
+        f"Expected 2D array, got {ndim}D array instead: {name} must have rows and columns."
+        " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
+        " array.reshape(1, -1) if it contains a single sample."
+    )
+
+
+def _missing(name: str, place: str) -> str:
+    return f"Input {name} contains NaN: {name} at {place} is missing"
 
 
 def _empty(name: str, shape: tuple[int, ...]) -> str:
@@ -86,10 +108,12 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
         value = array[i, j]
         try:
             float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError) as error:
             place = f"{name} at row {i}, {name_column(names, j)}"
-            if value is None:
-                return DataError(f"Input {name} contains NaN: {place} is missing")
+            if isinstance(error, OverflowError):
+                return DataError(f"{place} is too large for a number in double precision")
+            if value is None or str(value) in ("<NA>", "NaT"):  # pandas's ways to say so
+                return DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
             if isinstance(value, str):
                 return DataError(f"{place} is {value!r}, not a number")
             return DataTypeError(
@@ -112,7 +136,7 @@ def _check_finite(values: Any, place: Any, name: str) -> None:
     at = int(np.flatnonzero(~(np.abs(values) <= LARGEST))[0])
     value = values[at]
     if np.isnan(value):
-        raise DataError(f"Input {name} contains NaN: {name} at {place(at)} is missing")
+        raise DataError(_missing(name, place(at)))
     if np.isinf(value):
         raise DataError(f"Input {name} contains infinity: {name} at {place(at)} is {value}")
     raise DataError(
@@ -125,7 +149,10 @@ def positive(value: Any, name: str) -> float:
     """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ParameterError(f"{name} must be a number above 0, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not (np.isfinite(number) and number > 0.0):
         raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
     return number
@@ -135,7 +162,7 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
     """Broadcast a scalar or a vector of hyperparameters over the columns."""
     try:
         vector = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"{name} must be a number or one number per column") from error
     if vector.ndim > 1 or (vector.ndim == 1 and len(vector) not in (1, n_features)):
         raise ParameterError(
@@ -150,11 +177,16 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
     return vector
 
 
-def check_counts(X: Any, family: str, *, largest: float = 2.0**53) -> None:
-    """Raise unless every value is a whole number ≥ 0."""
+def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
+    """Raise unless every value is a whole number ≥ 0, and their total at most `largest`."""
     values = X.data if sp.issparse(X) else X.reshape(-1)
     bad = (values < 0.0) | (values != np.floor(values)) | (values > largest)
     if not bad.any():
+        if values.sum() > largest:
+            raise DataError(
+                f"the {family} family takes counts up to {largest:.3g} in all, but those of X"
+                f" add up to {values.sum():.3g}"
+            )
         return
     at = int(np.flatnonzero(bad)[0])
     place = _sparse_place(X, at, None) if sp.issparse(X) else _dense_place(X, at)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from dpsearch.errors import DPSearchError
+from dpsearch.errors import DataError, DataTypeError, DPSearchError, ParameterError
 
 app = typer.Typer(
     help="Clustering without choosing the number of clusters.",
@@ -40,7 +40,16 @@ def _alpha(text: str) -> float | str:
     try:
         return text if text == "auto" else float(text)
     except ValueError as error:
-        raise typer.BadParameter(f"must be 'auto' or a number, got {text!r}") from error
+        raise ParameterError(f"alpha must be 'auto' or a number above 0, got {text!r}") from error
+
+
+def _check_writable(path: Path, force: bool) -> None:
+    if path.is_dir():
+        raise ParameterError(f"{path}: is a folder, not a file")
+    if path.exists() and not force:
+        raise ParameterError(f"{path} exists; use --force to overwrite it")
+    if not path.parent.is_dir():
+        raise ParameterError(f"{path.parent}: no such folder")
 
 
 @app.command()
@@ -53,7 +62,9 @@ def fit(
     beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 10,
     out: Annotated[Path, typer.Option(help="Where to write the labels.")] = Path("labels.csv"),
     model: Annotated[Path | None, typer.Option(help="Where to save the model (.npz).")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of whatever is random.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
 ) -> None:
     """Cluster a table and write the cluster of each row."""
@@ -61,22 +72,29 @@ def fit(
     from dpsearch.io import read_table, write_labels
 
     for path in (out, model):
-        if path is not None and path.exists() and not force:
-            raise DPSearchError(f"{path} exists; use --force to overwrite it")
-        if path is not None and not path.parent.is_dir():
-            raise DPSearchError(f"{path.parent}: no such folder")
+        if path is not None:
+            _check_writable(path, force)
+    if model is not None and model.resolve() == out.resolve():
+        raise ParameterError(f"{out}: --out and --model name the same file")
     console = Console(stderr=True)
+    estimator = DPMixture(
+        family=family, alpha=_alpha(alpha), beam_size=beam_size, random_state=seed
+    )
     table = read_table(data)
-    with console.status("search"):
-        estimator = DPMixture(
-            family=family, alpha=_alpha(alpha), beam_size=beam_size, random_state=seed
-        ).fit(table.X)
+    try:
+        with console.status("search"):
+            estimator.fit(table.X)
+    except (DataError, DataTypeError) as error:
+        raise DataError(f"{data}: {error}") from error
     write_labels(out, estimator.labels_)
     if model is not None:
         estimator.save(model)
     console.print(
         f"{len(estimator.labels_):,} rows in {estimator.n_clusters_} clusters;"
-        f" log joint {estimator.log_joint_:.6g}; family {estimator.family_.name}; labels: {out}"
+        f" log joint {estimator.log_joint_:.6g}; family {estimator.family_.name}; labels: {out}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -95,7 +113,10 @@ def main() -> None:
     try:
         app()
     except DPSearchError as error:
-        print(f"dpsearch: {error}", file=sys.stderr)
+        print(f"dpsearch: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+    except MemoryError:
+        print("dpsearch: out of memory", file=sys.stderr)
         sys.exit(1)
     except OSError as error:
         print(f"dpsearch: {error.filename or 'file'}: {error.strerror}", file=sys.stderr)

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dpsearch import datasets, families, priors
+from dpsearch._files import atomic_write
 from dpsearch._types import Labels
+from dpsearch.errors import ParameterError
 from dpsearch.objective import Clustering, Problem
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.progress import progress
@@ -29,6 +31,8 @@ class Demo(NamedTuple):
 
 def run_demo(out: Path, console: Console) -> Demo:
     """Run the demonstration; the picture needs matplotlib and is left out without it."""
+    if out.exists() and not out.is_dir():
+        raise ParameterError(f"{out}: is a file, not a folder")
     begun = time.perf_counter()
     digits = datasets.mnist_digits()
     n = len(digits.images)
@@ -53,7 +57,9 @@ def _print_result(console: Console, result: Clustering, truth: Labels, rate: flo
     table.add_row("clusters", str(result.n_clusters))
     table.add_row("log joint", f"{result.log_joint:,.1f}")
     table.add_row("seconds", f"{result.seconds:.3f}")
-    table.add_row("points per second", f"{rate:,.0f}   (the paper, 2007: 270)")
+    table.add_row(
+        "points per second", f"{rate:,.0f}   (the paper, 2007: {PAPER_POINTS_PER_SECOND})"
+    )
     console.print(table)
     sizes = Table(title="The clusters")
     for heading in ("cluster", "points", "mostly", "share"):
@@ -86,6 +92,7 @@ def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | No
     figure.suptitle("Mean image of each cluster, with its number of digits", fontsize=10)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "digits.png"
-    figure.savefig(path, dpi=120)
+    with atomic_write(path) as stream:
+        figure.savefig(stream, dpi=120, format="png")
     console.print(f"Mean images of the clusters: {path}")
     return path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numbers
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +25,8 @@ from dpsearch.errors import ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem
 from dpsearch.prefix_search.search import search_problem
+from dpsearch.priors.base import Prior
+from dpsearch.refinement import refine_problem
 
 
 class DPMixture(
@@ -47,6 +51,11 @@ class DPMixture(
     order : str or permutation
         Order in which search places the rows: "ascending" marginal likelihood, "descending",
         "random" or "given".
+    refine : bool or float
+        What to do after search: True refines until no move improves the partition, a number does
+        so for that many seconds, False keeps what search found.
+    n_jobs : int or None
+        Threads for refinement; −1 for all cores.  The result does not depend on it.
     random_state : int, RandomState or None
         Seed for whatever is random.
     verbose : int
@@ -88,6 +97,8 @@ class DPMixture(
         *,
         beam_size: int = 10,
         order: Any = "ascending",
+        refine: bool | float = True,
+        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -95,6 +106,8 @@ class DPMixture(
         self.alpha = alpha
         self.beam_size = beam_size
         self.order = order
+        self.refine = refine
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -121,10 +134,32 @@ class DPMixture(
         family = choose_family(matrix, self.family, prior, rng)
         problem = Problem.of(matrix, family, prior)
         clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
+        if self._refines(prior):
+            clustering = self._refined(problem, clustering, rng)
         self._set_fitted(problem, clustering)
         if self.verbose:
             print(f"dpsearch: {self.family_}; {clustering}")
         return self
+
+    def _refines(self, prior: Prior) -> bool:
+        """Whether to refine; the paper's AntoniakCounts, made for reproduction, cannot be."""
+        wanted = self.refine
+        if not isinstance(wanted, bool) and not (isinstance(wanted, numbers.Real) and wanted >= 0):
+            raise ParameterError(f"refine must be True, False or a number ≥ 0, got {wanted!r}")
+        return wanted is not False and prior.product_form
+
+    def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
+        seconds = None if self.refine is True else float(self.refine)
+        result = refine_problem(problem, found.labels, seconds=seconds, rng=rng, n_jobs=self.n_jobs)
+        searched = found.seconds
+        trace = [point._replace(seconds=point.seconds + searched) for point in result.trace]
+        return replace(
+            result,
+            n_dequeued=found.n_dequeued,
+            n_enqueued=found.n_enqueued,
+            seconds=searched + result.seconds,
+            trace=[*found.trace, *trace],
+        )
 
     def _set_fitted(self, problem: Problem, clustering: Clustering) -> None:
         mixture = Mixture.of(problem.model, problem.items, clustering.labels, problem.prior)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import zipfile
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsearch._files import atomic_write
 from dpsearch._types import Labels
+from dpsearch._validate import name_column
 from dpsearch.errors import DataError
 
 
@@ -30,7 +31,7 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"{path}: is a folder, not a file")
     if not path.exists():
         raise DataError(f"{path}: no such file")
-    readers = {".csv": _read_csv, ".npy": _read_npy, ".npz": _read_npz}
+    readers = {".csv": _read_csv, ".npy": _read_numpy, ".npz": _read_numpy}
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(f"{path}: cannot read '{path.suffix}' files; known are .csv, .npy, .npz")
@@ -40,32 +41,34 @@ def read_table(path: str | Path) -> Table:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _read_npy(path: Path) -> Table:
+def _read_numpy(path: Path) -> Table:
     try:
         array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise DataError(f"{path}: not a NumPy array of numbers: {error}") from error
+        if isinstance(array, np.lib.npyio.NpzFile):
+            with array as entries:
+                array = _entry(path, entries)
+    except (DataError, OSError):
+        raise
+    except Exception as error:  # ValueError, BadZipFile, zlib.error and the like
+        raise DataError(f"{path}: not a NumPy file of numbers: {error}") from error
     return Table(array.reshape(-1, 1) if array.ndim == 1 else array, None)
 
 
-def _read_npz(path: Path) -> Table:
-    try:
-        with np.load(path, allow_pickle=False) as entries:
-            names = list(entries.files)
-            if "X" not in names and len(names) != 1:
-                raise DataError(f"{path}: which entry? It has {', '.join(names)} and no 'X'")
-            array = entries["X" if "X" in names else names[0]]
-    except (zipfile.BadZipFile, ValueError, EOFError) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: not a NumPy archive of numbers: {error}") from error
-    return Table(array.reshape(-1, 1) if array.ndim == 1 else array, None)
+def _entry(path: Path, entries: Any) -> Any:
+    names = list(entries.files)
+    if "X" not in names and len(names) != 1:
+        raise DataError(f"{path}: which entry? It has {', '.join(names) or 'none'} and no 'X'")
+    array = entries["X" if "X" in names else names[0]]
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{path}: holds files that are not NumPy arrays")
+    return array
 
 
 def _read_csv(path: Path) -> Table:
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
-            lines = [(number, line) for number, line in enumerate(csv.reader(stream), 1) if line]
+            reader = csv.reader(stream)
+            lines = [(reader.line_num, cells) for cells in reader if cells]
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except csv.Error as error:
@@ -84,10 +87,11 @@ def _read_csv(path: Path) -> Table:
         if len(cells) != width:
             raise DataError(f"{path}, line {number}: {len(cells)} cells, expected {width}")
         for j, cell in enumerate(cells):
-            if not _is_number(cell):
-                column = f"column {j}" if names is None else f"column {names[j]!r}"
-                raise DataError(f"{path}, line {number}, {column}: {cell!r} is not a number")
-            out[i, j] = float(cell)
+            out[i, j] = float(cell) if _is_number(cell) else math.nan
+            if not math.isfinite(out[i, j]):
+                wanted = "finite" if _is_number(cell) else "a number"
+                place = f"{path}, line {number}, {name_column(names, j)}"
+                raise DataError(f"{place}: {cell!r} is not {wanted}")
     return Table(out, names)
 
 

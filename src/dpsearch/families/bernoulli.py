@@ -253,6 +253,10 @@ class Bernoulli(Family):
         return (rng.random((size, n_features)) < probabilities).astype(np.float64)
 
     @classmethod
+    def candidates(cls, X: Any) -> list[Bernoulli]:
+        return [cls(count, count) for count in (0.1, 0.3, 1.0)]
+
+    @classmethod
     def examples(cls) -> list[Example]:
         rng = np.random.default_rng(0)
         X = (rng.random((12, 4)) < [0.2, 0.5, 0.5, 0.9]).astype(np.float64)

@@ -275,6 +275,10 @@ class Categorical(Family):
         return np.stack(codes, axis=1).astype(np.float64)
 
     @classmethod
+    def candidates(cls, X: Any) -> list[Categorical]:
+        return [cls(concentration) for concentration in (0.1, 0.3, 1.0)]
+
+    @classmethod
     def examples(cls) -> list[Example]:
         rng = np.random.default_rng(0)
         X = np.floor(rng.random((12, 3)) ** 2 * [2, 3, 5])

@@ -39,6 +39,7 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
+from dpsearch.families._columns import WITHIN, mean_and_variance
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -348,6 +349,12 @@ class DiagonalGaussian(Family):
         kappa, shape = posterior["strength"], posterior["shape"]
         spread = np.sqrt(posterior["scale"] * (kappa + 1.0) / (kappa * shape))
         return posterior["mean"] + spread * rng.standard_t(2.0 * shape, (size, n_features))
+
+    @classmethod
+    def candidates(cls, X: Any) -> list[DiagonalGaussian]:
+        # The mean varies between clusters about as much as the data do.
+        mean, variance = mean_and_variance(X)
+        return [cls(mean, share, 2.0, share * variance) for share in WITHIN]
 
     @classmethod
     def examples(cls) -> list[Example]:

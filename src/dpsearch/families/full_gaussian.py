@@ -47,6 +47,7 @@ from dpsearch.families._cholesky import (
     invert_above_identity,
     squared_distance,
 )
+from dpsearch.families._columns import WITHIN, mean_and_variance
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -374,6 +375,12 @@ class FullGaussian(Family):
         factor = np.linalg.cholesky(posterior["scale"] * (strength + 1.0) / (strength * degrees))
         normal = rng.standard_normal((size, n_features)) @ factor.T
         return posterior["mean"] + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
+
+    @classmethod
+    def candidates(cls, X: Any) -> list[FullGaussian]:
+        # The mean varies between clusters about as much as the data do.
+        mean, variance = mean_and_variance(X)
+        return [cls(mean, share, None, share * variance) for share in WITHIN]
 
     @classmethod
     def examples(cls) -> list[Example]:

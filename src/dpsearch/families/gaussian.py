@@ -40,6 +40,7 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families._columns import WITHIN, mean_and_variance
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -386,6 +387,11 @@ class Gaussian(Family):
         posterior = self.posterior(row, n_features)
         spread = np.sqrt(posterior["mean_variance"] + posterior["noise_variance"])
         return posterior["mean"] + spread * rng.standard_normal((size, n_features))
+
+    @classmethod
+    def candidates(cls, X: Any) -> list[Gaussian]:
+        mean, variance = mean_and_variance(X)
+        return [cls(mean, variance, share * variance) for share in WITHIN]
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -240,6 +240,10 @@ class Multinomial(Family):
         return rng.multinomial(length, probabilities).astype(np.float64)
 
     @classmethod
+    def candidates(cls, X: Any) -> list[Multinomial]:
+        return [cls(concentration) for concentration in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)]
+
+    @classmethod
     def examples(cls) -> list[Example]:
         rng = np.random.default_rng(0)
         counts = rng.poisson(1.5, size=(12, 4)).astype(np.float64)

@@ -241,6 +241,12 @@ class Poisson(Family):
         return rng.poisson(rates).astype(np.float64)
 
     @classmethod
+    def candidates(cls, X: Any) -> list[Poisson]:
+        mean = np.asarray(X.mean(axis=0)).reshape(-1)
+        mean = np.where(mean > 0.0, mean, 1.0)
+        return [cls(shape, shape / mean) for shape in (0.3, 1.0, 3.0, 10.0)]
+
+    @classmethod
     def examples(cls) -> list[Example]:
         rng = np.random.default_rng(0)
         X = rng.poisson([0.5, 3.0, 12.0], size=(12, 3)).astype(np.float64)

@@ -52,7 +52,7 @@ class Repartition(NamedTuple):
 
     labels: Labels  # 0 … n_clusters − 1
     n_clusters: int
-    log_value: float  # log V(all clusters) + Σ [log W + log H] over these
+    log_value: float  # Σ [log W + log H] over these clusters
 
 
 def new_room(problem: Problem, capacity: int) -> LocalRoom:
@@ -150,7 +150,7 @@ def _repartition(  # type: ignore[no-untyped-def]
                 _move_cluster(core, room, labels, n_clusters, old)
         if sweep > 0 and moved == 0:
             break
-    value = tables.log_v[n_others + n_clusters]
+    value = 0.0
     for k in range(n_clusters):
         value += tables.log_w[room.sizes[k]]
         value += log_marginal(core, room.pool[k * width : (k + 1) * width])
@@ -169,9 +169,7 @@ def _divide(core, items, chosen, labels, seeds, seed_labels, room):  # type: ign
     for p in range(chosen.shape[0]):
         if labels[p] != TO_DIVIDE:
             continue
-        score_item(
-            core, items, chosen[p], room.pool, room.starts[:n_seeds], room.out, room.scratch
-        )
+        score_item(core, items, chosen[p], room.pool, room.starts[:n_seeds], room.out, room.scratch)
         best = 0
         for k in range(1, n_seeds):
             if room.out[k] > room.out[best]:

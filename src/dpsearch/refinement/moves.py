@@ -41,23 +41,26 @@ class Beginning(NamedTuple):
     seed_labels: Labels
 
 
-# Splits alone come first and often; the others are tried in proportion to what they bring.
-SPLITS = (Move("split", 1, 8), Move("split", 1, 2))
+# To begin with, clusters are split alone: large ones into many parts, where there is room for
+# them, then into two.
+GROWTH = (Move("split", 1, 8), Move("split", 1, 2))
+LARGE = 1000
+# Afterwards all of these are tried, in proportion to what they bring for their cost.
 NEIGHBOURHOODS = (
+    Move("split", 1, 2),
     Move("split", 5, 2),
     Move("split", 8, 2),
+    Move("split", 16, 2),
     Move("exchange", 3),
     Move("exchange", 5),
     Move("exchange", 8),
-    Move("dissolve", 2),
+    Move("exchange", 16),
     Move("dissolve", 5),
-    Move("reseed", 2, 0),
+    Move("dissolve", 12),
     Move("reseed", 2, 1),
     Move("reseed", 3, 0),
     Move("reseed", 3, 1),
     Move("reseed", 3, -1),
-    Move("reseed", 5, 0),
-    Move("split", 1, 2),
     Move("research", 2),
 )
 
@@ -100,6 +103,8 @@ def _divided(inside: Ints, n: int, n_seeds: int, names: Labels, rng: Rng) -> Beg
     """Divide the items `inside` between random ones of them."""
     if len(inside) < n_seeds:
         return None
-    labels = np.full(n, TO_DIVIDE)
-    seeds = inside[rng.choice(len(inside), size=n_seeds, replace=False)]
-    return Beginning(labels, n_seeds, seeds, names)
+    # Draw with replacement and look whether that mattered: faster than numpy's choice without.
+    seeds = rng.integers(len(inside), size=n_seeds)
+    while len(set(seeds.tolist())) < n_seeds:
+        seeds = rng.permutation(len(inside))[:n_seeds]
+    return Beginning(np.full(n, TO_DIVIDE), n_seeds, inside[seeds], names)

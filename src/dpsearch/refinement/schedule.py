@@ -22,13 +22,14 @@ class Schedule:
 
     def choose(self, rng: Rng) -> int:
         """Return the number of a move: each now and then, the fruitful ones more often."""
-        untried = self._tried < 5
-        if untried.any():
-            return int(rng.choice(np.flatnonzero(untried)))
+        if self._tried.min() < 3:
+            return int(np.argmin(self._tried))
         rate = self._gain / self._cost
-        weight = rate / rate.sum() if rate.sum() > 0.0 else np.zeros(len(rate))
-        weight = 0.7 * weight + 0.3 / len(rate) if weight.any() else np.full(len(rate), 1.0)
-        return int(rng.choice(len(weight), p=weight / weight.sum()))
+        total = rate.sum()
+        bounds = np.cumsum(
+            0.7 * rate / total + 0.3 / len(rate) if total > 0.0 else np.ones_like(rate)
+        )
+        return int(np.searchsorted(bounds, rng.random() * bounds[-1]))
 
     def learn(self, move: int, gain: float, cost: float) -> None:
         self._gain *= 0.998

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from dpsearch._jit import call_merge, inner
@@ -18,6 +20,7 @@ class State:
 
     def __init__(self, problem: Problem, labels: Labels) -> None:
         self.problem = problem
+        self._core = problem.model.core
         labels = by_appearance(labels)
         self.n_live = int(labels.max()) + 1
         capacity = max(64, 2 * self.n_live + 8)
@@ -27,7 +30,11 @@ class State:
     def refresh(self) -> None:
         """Recompute the statistics from the data, so that rounding does not add up."""
         _rebuild(
-            self.problem.model.core, self.problem.items, self.problem.tables, self.clusters, self.n_live
+            self.problem.model.core,
+            self.problem.items,
+            self.problem.tables,
+            self.clusters,
+            self.n_live,
         )
         self._values_of_all()
         self._members: list[Ints] | None = None
@@ -35,7 +42,9 @@ class State:
     def _values_of_all(self) -> None:
         """Set values[slot] = log W(n) + log H of each cluster."""
         self.values = np.zeros(len(self.clusters.sizes))
-        _values(self.problem.model.core, self.problem.tables, self.clusters, self.n_live, self.values)
+        _values(
+            self.problem.model.core, self.problem.tables, self.clusters, self.n_live, self.values
+        )
 
     @property
     def live(self) -> Ints:
@@ -56,7 +65,7 @@ class State:
         if self._members is None:
             order = np.argsort(self.clusters.labels, kind="stable")
             bounds = np.searchsorted(self.clusters.labels[order], np.arange(len(self.values) + 1))
-            self._members = [order[a:b] for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+            self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
     def sweep(self, order: Ints) -> int:
@@ -79,8 +88,8 @@ class State:
         """Change of the log joint when a cluster is merged with each of the live ones."""
         out = np.empty(self.n_live)
         _merge_gains(
-            self.problem.model.core, self.problem.tables, self.clusters, self.n_live, self.values,
-            slot, np.empty(self.problem.model.core.width), out,
+            self._core, self.problem.tables, self.clusters, self.n_live, self.values,
+            slot, np.empty(self._core.width), out,
         )  # fmt: skip
         return out
 
@@ -91,7 +100,7 @@ class State:
             self._grow()
         kept = self.n_live - len(slots)
         self.n_live = _replace(
-            self.problem.model.core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
+            self._core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
             self.values, slots, chosen, new.labels, new.n_clusters,
         )  # fmt: skip
         used = self.clusters.live[kept : self.n_live].copy()
@@ -106,7 +115,7 @@ class State:
 
     def _grow(self) -> None:
         """Double the number of slots."""
-        old, width = self.clusters, self.problem.model.core.width
+        old, width = self.clusters, self._core.width
         capacity = 2 * len(old.sizes)
         new = _empty_clusters(self.problem, old.labels, capacity)
         n = len(old.sizes)
@@ -168,7 +177,8 @@ def _merge_gains(core, tables, clusters, n_live, values, slot, scratch, out):  #
             continue
         copy_row(row, scratch)
         call_merge(
-            core.merge, (core.params, scratch, clusters.pool[other * width : (other + 1) * width], 1.0)
+            core.merge,
+            (core.params, scratch, clusters.pool[other * width : (other + 1) * width], 1.0),
         )
         joined = tables.log_w[clusters.sizes[slot] + clusters.sizes[other]]
         joined += log_marginal(core, scratch)

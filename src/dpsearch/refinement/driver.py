@@ -30,7 +30,7 @@ from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.partition import check_labels
 from dpsearch.priors.base import Prior
 from dpsearch.refinement.local import Repartition, repartition
-from dpsearch.refinement.moves import NEIGHBOURHOODS, SPLITS, Move, begin
+from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
 from dpsearch.refinement.schedule import Schedule
 from dpsearch.refinement.state import State
 
@@ -95,8 +95,8 @@ def refine(
     >>> import numpy as np
     >>> from dpsearch import families, priors, refine
     >>> X = np.concatenate([np.zeros(20), np.full(20, 9.0)])[:, None]
-    >>> result = refine(X, np.zeros(40), families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess())
-    >>> result.n_clusters
+    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    >>> refine(X, np.zeros(40), family, prior).n_clusters
     2
     """
     problem = Problem.of(X, family, prior)
@@ -230,7 +230,9 @@ class _Refinement:
             fresh: set[int] = set()
             for slot in sorted(untouched):
                 self.check_time()
-                for move in SPLITS:
+                for move in GROWTH:
+                    if move.extra > 2 and self.state.clusters.sizes[slot] < LARGE:
+                        continue
                     used = self.split(slot, move)
                     if used is not None:
                         fresh.update(int(other) for other in used)
@@ -248,11 +250,11 @@ class _Refinement:
     def split(self, slot: int, move: Move) -> Ints | None:
         """Try to split one cluster; return the slots of its parts if that improved."""
         slots = np.array([slot])
-        job = self.job(SPLITS.index(move), move, slots)
+        job = self.job(GROWTH.index(move), move, slots)
         if job is None:
             return None
-        new, gain = self.evaluate(job)
-        if gain <= _MIN_GAIN:
+        new = self.evaluate(job)
+        if self.gain(job, new) <= _MIN_GAIN:
             return None
         return self.state.replace(slots, job.chosen, new)
 
@@ -303,12 +305,10 @@ class _Refinement:
                 else:
                     outcomes = [self.evaluate(job) for job in jobs]
                 improved = False
-                for job, (new, gain) in zip(jobs, outcomes, strict=True):
+                for job, new in zip(jobs, outcomes, strict=True):
                     cost = float(len(job.chosen) * (1 + job.n_clusters))
                     work += cost * _LOCAL_SWEEPS / 2
-                    # Earlier jobs of the batch may have changed the number of clusters, so the
-                    # prior's part of the gain is taken again.
-                    gain = self.gain_now(job, new)
+                    gain = self.gain(job, new)
                     self.schedule.learn(job.move, gain, cost)
                     if gain > _MIN_GAIN:
                         failures[state.replace(job.slots, job.chosen, new)] = 0
@@ -375,9 +375,12 @@ class _Refinement:
         if count == 1 or state.n_live == 1:
             return np.array([slot])
         gains = state.merge_gains(slot)
-        near = state.live[np.argsort(-gains, kind="stable")[: count + 2 + len(taken)]]
-        free = [int(s) for s in near if int(s) not in taken and int(s) != slot][: count + 2]
-        picked = self.rng.permutation(np.array(free, dtype=np.int64))[: count - 1]
+        # A few more than needed, to pick from; and room for those that another job has taken.
+        wide = min(count + 2 + len(taken), len(gains) - 1)
+        near = np.argpartition(-gains, wide)[:wide]
+        near = near[np.argsort(-gains[near], kind="stable")]
+        free = [int(s) for s in state.live[near] if int(s) not in taken and int(s) != slot]
+        picked = self.rng.permutation(free[: count + 2])[: count - 1]
         return np.concatenate([[slot], picked]).astype(np.int64)
 
     def job(self, kind: int, move: Move, slots: Ints) -> _Job | None:
@@ -391,22 +394,16 @@ class _Refinement:
         return _Job(kind, slots, chosen, start.labels, start.n_clusters, order,
                     start.seeds, start.seed_labels)  # fmt: skip
 
-    def evaluate(self, job: _Job) -> tuple[Repartition, float]:
-        """Work a proposal out; return the new partition and what it gains."""
-        others = self.state.n_live - len(job.slots)
-        new = repartition(
-            self.problem, job.chosen, job.labels, job.n_clusters, others, job.order, _LOCAL_SWEEPS,
-            job.seeds, job.seed_labels,
+    def evaluate(self, job: _Job) -> Repartition:
+        """Work a proposal out.  Threads run this; it changes nothing."""
+        n_others = self.state.n_live - len(job.slots)
+        return repartition(
+            self.problem, job.chosen, job.labels, job.n_clusters, n_others, job.order,
+            _LOCAL_SWEEPS, job.seeds, job.seed_labels,
         )  # fmt: skip
-        old = self.state.values[job.slots].sum() + self.problem.tables.log_v[self.state.n_live]
-        # The value counts log V with the other clusters as they were; take it out.
-        inside = new.log_value - self.problem.tables.log_v[others + new.n_clusters]
-        new = new._replace(log_value=float(inside))
-        after = inside + self.problem.tables.log_v[others + new.n_clusters]
-        return new, float(after - old)
 
-    def gain_now(self, job: _Job, new: Repartition) -> float:
-        log_v = self.problem.tables.log_v
-        n = self.state.n_live
+    def gain(self, job: _Job, new: Repartition) -> float:
+        """Change of the log joint, with the number of clusters as it is now."""
+        log_v, n = self.problem.tables.log_v, self.state.n_live
         after = new.log_value + log_v[n - len(job.slots) + new.n_clusters]
         return float(after - self.state.values[job.slots].sum() - log_v[n])

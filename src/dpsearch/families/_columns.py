@@ -1,0 +1,30 @@
+"""What a family's suggestions take from the data: the centre and the spread of each column."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Vector
+from dpsearch.errors import DataError
+
+# Shares of a column's variance that may lie within clusters.
+WITHIN = (1.0, 0.3, 0.1, 0.03, 0.01)
+
+
+def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
+    """Return each column's mean and variance; a constant column counts as having variance 1."""
+    mean = X.mean(axis=0)
+    spread = np.abs(X - mean).max(axis=0)
+    small = (spread > 0.0) & (spread < 1e-145)
+    if small.any():
+        column = int(np.flatnonzero(small)[0])
+        raise DataError(
+            f"the values of column {column} of X differ by at most {spread[column]:.1e}, too little"
+            " to square in double precision: rescale the column"
+        )
+    # A column whose values differ by rounding alone is constant.
+    spread = np.where(spread > 1e-13 * np.abs(mean), spread, 0.0)
+    variance = X.var(axis=0)
+    return mean, np.where((spread > 0.0) & (variance > 0.0), variance, 1.0)
