@@ -1,5 +1,6 @@
 """Refinement: exact, monotone, repeatable, and good at finding the optimum."""
 
+import itertools
 import time
 
 import numpy as np

@@ -3,12 +3,16 @@
 dpsearch finds the maximum a posteriori partition of a Dirichlet process mixture by search.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from dpsearch import datasets, families, priors
-from dpsearch.estimator import DPMixture
-from dpsearch.model_file import load
 from dpsearch.objective import Clustering, log_joint
 from dpsearch.prefix_search import search
 from dpsearch.refinement import consensus, refine
+
+if TYPE_CHECKING:
+    from dpsearch.estimator import DPMixture
+    from dpsearch.model_file import load
 
 __version__ = "0.1.0"
 
@@ -25,3 +29,18 @@ __all__ = [
     "refine",
     "search",
 ]
+
+# scikit-learn takes a second to import, and only these two need it.
+_LAZY = {"DPMixture": "dpsearch.estimator", "load": "dpsearch.model_file"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'dpsearch' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -6,6 +6,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import eigh
 
 from dpsearch._types import Labels, Matrix
 from dpsearch._validate import as_rng
@@ -39,11 +40,17 @@ def mnist_digits() -> Digits:
 
 
 def whitened(X: Any, n_components: int = 50) -> Matrix:
-    """Return X centred, reduced by PCA and scaled to unit variance in each component."""
-    from sklearn.decomposition import PCA
-
-    pca = PCA(n_components, whiten=True, svd_solver="covariance_eigh")
-    return np.ascontiguousarray(pca.fit_transform(np.asarray(X, dtype=np.float64)))
+    """Return X centred, reduced to its principal components, each scaled to unit variance."""
+    centred = np.asarray(X, dtype=np.float64) - np.mean(X, axis=0)
+    n, width = centred.shape
+    covariance = centred.T @ centred / (n - 1)
+    wanted = (width - n_components, width - 1)
+    variances, directions = eigh(covariance, subset_by_index=wanted)
+    # Largest first, and each direction with the sign that makes its largest entry positive.
+    variances, directions = variances[::-1], directions[:, ::-1]
+    largest = np.abs(directions).argmax(axis=0)
+    directions = directions * np.sign(directions[largest, np.arange(n_components)])
+    return np.ascontiguousarray(centred @ (directions / np.sqrt(variances)))
 
 
 def dirichlet_process_draw(

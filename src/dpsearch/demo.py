@@ -17,13 +17,17 @@ from dpsearch.errors import ParameterError
 from dpsearch.objective import Clustering, Problem
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.progress import progress
+from dpsearch.refinement import refine_problem
 
 # The paper's section 4.2, 5 % of MNIST in Matlab: "roughly 270 data points per second".
 PAPER_POINTS_PER_SECOND = 270
+REFINE_SECONDS = 0.5
+SHOWN = 12
 
 
 class Demo(NamedTuple):
-    clustering: Clustering
+    searched: Clustering
+    refined: Clustering
     points_per_second: float
     seconds: float
     picture: Path | None
@@ -43,32 +47,39 @@ def run_demo(out: Path, console: Console) -> Demo:
     with progress(console, "search") as callback:
         # One pass compiles or loads the kernels, so that the second is timed by itself.
         search_problem(problem, beam_size=10, callback=callback)
+        refine_problem(problem, np.zeros(n, np.int64), seconds=0.01)
     result = search_problem(problem, beam_size=10)
     rate = n / result.seconds
-    _print_result(console, result, digits.labels, rate)
-    picture = _draw(digits.images, result.labels, out, console)
+    refined = refine_problem(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
+    _print_result(console, result, refined, digits.labels, rate)
+    picture = _draw(digits.images, refined.labels, out, console)
     seconds = time.perf_counter() - begun
     console.print(f"All of it took {seconds:.1f} s.")
-    return Demo(result, rate, seconds, picture)
+    return Demo(result, refined, rate, seconds, picture)
 
 
-def _print_result(console: Console, result: Clustering, truth: Labels, rate: float) -> None:
-    table = Table(title="What search found", show_header=False)
-    table.add_row("clusters", str(result.n_clusters))
-    table.add_row("log joint", f"{result.log_joint:,.1f}")
-    table.add_row("seconds", f"{result.seconds:.3f}")
-    table.add_row(
-        "points per second", f"{rate:,.0f}   (the paper, 2007: {PAPER_POINTS_PER_SECOND})"
-    )
+def _print_result(
+    console: Console, found: Clustering, result: Clustering, truth: Labels, rate: float
+) -> None:
+    table = Table(title="What was found")
+    for heading in ("", "search", "and refinement"):
+        table.add_column(heading, justify="right" if heading else "left")
+    table.add_row("clusters", str(found.n_clusters), str(result.n_clusters))
+    table.add_row("log joint", f"{found.log_joint:,.1f}", f"{result.log_joint:,.1f}")
+    table.add_row("seconds", f"{found.seconds:.3f}", f"{found.seconds + result.seconds:.3f}")
+    table.add_row("points per second", f"{rate:,.0f}", "")
     console.print(table)
-    sizes = Table(title="The clusters")
+    console.print(f"(The paper's search, in 2007: {PAPER_POINTS_PER_SECOND} points per second.)")
+    sizes = Table(title="The largest clusters, after refinement")
     for heading in ("cluster", "points", "mostly", "share"):
         sizes.add_column(heading, justify="right")
-    for k, size in enumerate(result.sizes):
+    for k, size in enumerate(result.sizes[:SHOWN]):
         counts = np.bincount(truth[result.labels == k], minlength=10)
         share = counts.max() / size
         sizes.add_row(str(k), str(size), f"digit {counts.argmax()}", f"{share:.0%}")
     console.print(sizes)
+    if result.n_clusters > SHOWN:
+        console.print(f"(and {result.n_clusters - SHOWN} smaller ones)")
 
 
 def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | None:
@@ -79,17 +90,20 @@ def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | No
         console.print("(Install dpsearch[plots] to get the clusters' mean images as a picture.)")
         return None
     n_clusters = int(labels.max()) + 1
-    columns = min(n_clusters, 8)
+    columns = min(n_clusters, 12)
     rows = -(-n_clusters // columns)
-    figure = Figure(figsize=(1.3 * columns, 1.55 * rows + 0.4), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(rows, columns)).reshape(-1)
-    for axis in axes:
-        axis.set_axis_off()
+    tall, wide = 40, 32  # pixels of a tile: the image, and room for its caption
+    mosaic = np.zeros((rows * tall, columns * wide))
+    figure = Figure(figsize=(0.85 * columns, 1.05 * rows + 0.4), layout="constrained")
+    axis = figure.subplots()
+    axis.set_axis_off()
     for k in range(n_clusters):
         members = images[labels == k]
-        axes[k].imshow(members.mean(axis=0).reshape(28, 28), cmap="gray_r")
-        axes[k].set_title(f"{k}: {len(members)}", fontsize=9)
-    figure.suptitle("Mean image of each cluster, with its number of digits", fontsize=10)
+        top, left = k // columns * tall, k % columns * wide
+        mosaic[top + 10 : top + 38, left + 2 : left + 30] = members.mean(axis=0).reshape(28, 28)
+        axis.text(left + 16, top + 8, str(len(members)), fontsize=8, ha="center")
+    axis.imshow(mosaic, cmap="gray_r")
+    axis.set_title("Mean image of each cluster, and how many digits it has", fontsize=10)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "digits.png"
     with atomic_write(path) as stream:

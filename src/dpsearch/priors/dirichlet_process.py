@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.interpolate import CubicSpline
 from scipy.special import digamma, gammaln
 
 from dpsearch._types import Ints, Vector
@@ -111,6 +110,8 @@ def _integrated_log_v(gamma: Gamma, n_points: int) -> Vector:
         knots = np.arange(1, n_points + 1, dtype=np.float64)
         values = _log_integral(gamma, n_points, knots)
     else:
+        from scipy.interpolate import CubicSpline  # slow to import, and seldom needed
+
         grid = np.geomspace(512, n_points, 600).round()
         knots = np.unique(np.concatenate([np.arange(1.0, 513.0), grid]))
         values = _log_integral(gamma, n_points, knots)

@@ -1,0 +1,524 @@
+"""`DPMixture`: scikit-learn's conventions, what it takes, and its predictions against formulas."""
+
+import copy
+import itertools
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+from scipy.integrate import cumulative_trapezoid, quad
+from scipy.special import gammaln, logsumexp
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import naive
+from dpsearch import DPMixture, datasets, families, log_joint, priors
+from dpsearch.errors import DataError, ParameterError
+from models import DRAWS
+
+AUTO_PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))  # what alpha="auto" stands for
+
+
+@parametrize_with_checks(
+    [DPMixture(), DPMixture(family="diagonal_gaussian"), DPMixture(family="gaussian")]
+)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def blobs(n=60, width=2, seed=0):
+    """Two clusters far apart, in random order."""
+    rng = np.random.default_rng(seed)
+    centres = np.where(rng.random(n) < 0.4, 9.0, 0.0)
+    return centres[:, None] + rng.normal(size=(n, width))
+
+
+def counts(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    rates = np.array([[9.0, 1.0, 0.2, 0.0, 3.0], [0.1, 6.0, 5.0, 1.0, 0.0]])
+    return rng.poisson(rates[rng.integers(2, size=n)])
+
+
+def same_fit(one, two):
+    assert np.array_equal(one.labels_, two.labels_)
+    assert one.log_joint_ == two.log_joint_
+    assert one.family_.to_dict() == two.family_.to_dict()
+
+
+# -- what comes in -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int64, np.int8, np.uint16, bool])
+def test_other_number_types_are_taken_as_their_values(kind):
+    X = np.abs(blobs() * (0.2 if kind is bool else 1.0)).astype(kind)
+    before = X.copy()
+    same_fit(DPMixture().fit(X), DPMixture().fit(X.astype(np.float64)))
+    assert np.array_equal(X, before)
+
+
+def test_memory_layout_does_not_matter(tmp_path):
+    X = blobs()
+    plain = DPMixture().fit(X)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    assert isinstance(mapped, np.memmap)
+    raw = np.memmap(tmp_path / "X.raw", dtype=np.float64, mode="w+", shape=X.shape)
+    raw[:] = X
+    raw.flush()
+    raw = np.memmap(tmp_path / "X.raw", dtype=np.float64, mode="r", shape=X.shape)
+    wide = np.zeros((2 * len(X), 2 * X.shape[1]))
+    wide[::2, ::2] = X
+    layouts = [read_only, mapped, raw, np.asfortranarray(X), wide[::2, ::2], X.tolist()]
+    for other in layouts:
+        model = DPMixture().fit(other)
+        same_fit(model, plain)
+        assert np.array_equal(model.predict_proba(other), plain.predict_proba(X))
+    assert np.array_equal(read_only, X)
+    assert np.array_equal(mapped, X)
+
+
+@pytest.mark.parametrize("family", ["auto", "multinomial", "poisson"])
+@pytest.mark.parametrize(
+    "sparse", [sp.csr_matrix, sp.csc_matrix, sp.coo_matrix, sp.csr_array, sp.csc_array]
+)
+def test_sparse_counts_are_as_good_as_dense_ones(sparse, family):
+    X = counts()
+    model = DPMixture(family=family).fit(sparse(X))
+    assert model.family_.name == ("multinomial" if family == "auto" else family)
+    dense = DPMixture(family=model.family_).fit(X)
+    same_fit(model, dense)
+    for name in ("predict", "predict_proba", "score_samples"):
+        found, want = getattr(model, name)(sparse(X)), getattr(dense, name)(X)
+        np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_duplicate_entries_of_a_sparse_matrix_add_up_and_it_stays_as_it_was():
+    rows, columns = np.array([0, 0, 1, 2, 2]), np.array([1, 1, 0, 1, 0])
+    X = sp.coo_matrix((np.array([1.0, 2.0, 4.0, 3.0, 0.0]), (rows, columns)), shape=(3, 2))
+    family = families.Multinomial(1.0)
+    model = DPMixture(family=family).fit(X)
+    assert X.nnz == 5
+    assert model.log_joint_ == log_joint(X.toarray(), model.labels_, family, AUTO_PRIOR)
+    messy = sp.csr_matrix((X.data, columns, np.array([0, 2, 3, 5])), shape=(3, 2))
+    assert DPMixture(family=family).fit(messy).log_joint_ == model.log_joint_
+    assert messy.nnz == 5
+
+
+def test_zeros_and_ones_are_taken_for_what_they_are():
+    X = (np.random.default_rng(0).random((30, 4)) < 0.3).astype(int)
+    assert DPMixture().fit(X).family_.name == "bernoulli"
+    assert DPMixture().fit(sp.csr_matrix(X)).family_.name == "bernoulli"
+
+
+# -- frames ------------------------------------------------------------------------------------
+
+
+def frame(kind, X, names=("height", "weight")):
+    if kind == "pandas":
+        return pd.DataFrame(X, columns=list(names), index=np.arange(len(X)) * 10)
+    return pl.DataFrame(X, schema=list(names))
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_frames_keep_their_names(kind):
+    X = blobs()
+    table = frame(kind, X)
+    model = DPMixture().fit(table)
+    same_fit(model, DPMixture().fit(X))
+    assert list(model.feature_names_in_) == ["height", "weight"]
+    assert model.n_features_in_ == 2
+    assert np.array_equal(model.predict(table), DPMixture().fit(X).predict(X))
+    for names in (("weight", "height"), ("height", "width")):
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(frame(kind, X, names))
+    wide = frame(kind, np.hstack([X, X[:, :1]]), ("height", "weight", "age"))
+    for method in (model.predict, model.predict_proba, model.score_samples, model.transform):
+        with pytest.raises(ValueError, match="age"):
+            method(wide)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_wrong_width_is_refused(width):
+    model = DPMixture().fit(blobs())
+    for method in (model.predict, model.predict_proba, model.score_samples, model.score):
+        with pytest.raises(ValueError, match=f"X has {width} features.* 2 features"):
+            method(blobs(width=width))
+
+
+def test_output_as_frames():
+    X = blobs()
+    plain = DPMixture().fit(X)
+    names = [f"dpmixture{k}" for k in range(plain.n_clusters_)]
+    assert list(plain.get_feature_names_out()) == names
+    table = frame("pandas", X)
+    out = DPMixture().set_output(transform="pandas").fit_transform(table)
+    assert isinstance(out, pd.DataFrame)
+    assert list(out.columns) == names
+    assert list(out.index) == list(table.index)
+    assert np.array_equal(out.to_numpy(), plain.transform(X))
+    out = DPMixture().set_output(transform="polars").fit_transform(frame("polars", X))
+    assert isinstance(out, pl.DataFrame)
+    assert out.columns == names
+    assert np.array_equal(out.to_numpy(), plain.transform(X))
+
+
+# -- scikit-learn's tools ----------------------------------------------------------------------
+
+
+def test_a_clone_has_the_parameters_and_nothing_else():
+    family, prior = families.Gaussian(0.0, 10.0, 1.0), priors.PitmanYor(1.0, 0.2)
+    model = DPMixture(family=family, alpha=prior, beam_size=3, order="random", random_state=5)
+    model.fit(blobs())
+    other = clone(model)
+    assert other.get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        other.predict(blobs())
+    same_fit(other.fit(blobs()), model)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_pickles_predict_the_same_to_the_bit(name):
+    family, X = DRAWS[name](np.random.default_rng(1), 30)
+    model = DPMixture(family=family).fit(X)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        same_fit(other, model)
+        assert other.alpha_ == model.alpha_
+        for method in ("predict", "predict_proba", "score_samples"):
+            assert np.array_equal(getattr(other, method)(X), getattr(model, method)(X))
+    unfitted = pickle.loads(pickle.dumps(DPMixture(family=family)))
+    assert unfitted.family.to_dict() == family.to_dict()
+
+
+def test_a_pickle_works_in_another_process(tmp_path):
+    """The addresses of compiled functions are others there."""
+    X = blobs()
+    model = DPMixture().fit(X)
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps((model, X)))
+    code = (
+        "import pickle, sys, numpy as np\n"
+        "with open(sys.argv[1], 'rb') as stream:\n"
+        "    model, X = pickle.load(stream)\n"
+        "np.save(sys.argv[2], model.predict_proba(X))\n"
+    )
+    files = [str(tmp_path / "model.pickle"), str(tmp_path / "out.npy")]
+    subprocess.run([sys.executable, "-c", code, *files], check=True, timeout=120)
+    assert np.array_equal(np.load(tmp_path / "out.npy"), model.predict_proba(X))
+
+
+def test_in_a_pipeline():
+    X = blobs() * [1.0, 1000.0]
+    pipeline = make_pipeline(StandardScaler(), DPMixture())
+    scaled = StandardScaler().fit_transform(X)
+    alone = DPMixture().fit(scaled)
+    assert np.array_equal(pipeline.fit_predict(X), alone.labels_)
+    assert np.array_equal(pipeline.predict(X), alone.predict(scaled))
+    assert pipeline.score(X) == alone.score(scaled)
+    assert np.array_equal(pipeline.transform(X), alone.predict_proba(scaled))
+
+
+def test_grid_search_over_alpha_picks_the_best_predictive_score():
+    X = blobs()
+    model = DPMixture(family=families.Gaussian(0.0, 30.0, 1.0))
+    grid = [0.01, 1.0, 1000.0]
+    found = GridSearchCV(model, {"alpha": grid}, cv=3).fit(X)
+    scores = [cross_val_score(clone(model).set_params(alpha=a), X, cv=3).mean() for a in grid]
+    assert found.best_params_ == {"alpha": grid[int(np.argmax(scores))]}
+    assert found.best_score_ == max(scores)
+    assert found.best_estimator_.alpha_ == found.best_params_["alpha"]
+
+
+# -- parameters --------------------------------------------------------------------------------
+
+
+def test_alpha_as_a_number_a_prior_and_auto():
+    X = blobs()
+    family = families.Gaussian(0.0, 30.0, 1.0)
+    number = DPMixture(family=family, alpha=2).fit(X)
+    assert number.alpha_ == 2.0
+    same_fit(number, DPMixture(family=family, alpha=priors.DirichletProcess(2.0)).fit(X))
+    for prior in (
+        priors.PitmanYor(0.5, 0.3),
+        priors.AntoniakCounts(1.0),
+        priors.DirichletProcess(priors.Gamma(2.0, 3.0)),
+    ):
+        model = DPMixture(family=family, alpha=prior).fit(X)
+        assert model.log_joint_ == pytest.approx(log_joint(X, model.labels_, family, prior))
+    auto = DPMixture(family=family).fit(X)
+    assert auto.log_joint_ == pytest.approx(log_joint(X, auto.labels_, family, AUTO_PRIOR))
+    weight, mean = (_moment(auto.n_clusters_, len(X), power) for power in (0, 1))
+    assert auto.alpha_ == pytest.approx(mean / weight, rel=1e-6)
+
+
+def _moment(n_clusters, n, power, shape=1.0, rate=1.0):
+    """∫ α^power · α^K Γ(α)/Γ(α + N) · Gamma(α; shape, rate) dα, but for a constant."""
+
+    def integrand(u):
+        alpha = np.exp(u)
+        log = (n_clusters + power + shape) * u - rate * alpha
+        return np.exp(log + gammaln(alpha) - gammaln(alpha + n) + gammaln(n))
+
+    return quad(integrand, -40.0, 10.0, limit=500, epsabs=0.0, epsrel=1e-10)[0]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"family": "normal"}, "there is no family 'normal'.*diagonal_gaussian"),
+        ({"family": 3}, "family must be"),
+        ({"family": families.Gaussian}, "family must be"),
+        ({"alpha": "large"}, "alpha must be .*'large'"),
+        ({"alpha": None}, "alpha"),
+        ({"alpha": True}, "alpha"),
+        ({"alpha": 10**400}, "alpha"),
+        ({"beam_size": 0}, "beam_size"),
+        ({"order": "sideways"}, "order"),
+        ({"order": [0, 1, 2]}, "order must be a permutation of 0 … 59"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_named(parameters, named):
+    with pytest.raises(ParameterError, match=named):
+        DPMixture(**parameters).fit(blobs())
+
+
+@pytest.mark.parametrize("parameters", [{}, {"order": "random"}], ids=str)
+def test_the_same_seed_gives_the_same_result(parameters):
+    X = blobs(seed=3)
+    for state in (7, np.random.RandomState(7)):
+        one = DPMixture(random_state=copy.deepcopy(state), **parameters).fit(X)
+        two = DPMixture(random_state=copy.deepcopy(state), **parameters).fit(X)
+        same_fit(one, two)
+    assert one.random_state is not two.random_state
+
+
+def test_verbose_says_what_was_found(capsys):
+    model = DPMixture(verbose=1).fit(blobs())
+    said = capsys.readouterr().out
+    assert "FullGaussian" in said
+    assert f"{model.n_clusters_} clusters" in said
+    DPMixture().fit(blobs())
+    assert capsys.readouterr().out == ""
+
+
+# -- what comes out ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", families.BY_NAME)
+def test_every_family_by_its_name(name):
+    _, X = DRAWS[name](np.random.default_rng(2), 50)
+    model = DPMixture(family=name).fit(X)
+    assert model.family_.name == name
+    assert model.n_features_in_ == X.shape[1]
+    assert np.isfinite(model.log_joint_)
+    assert np.isfinite(model.alpha_)
+    assert np.isfinite(model.score(X))
+    assert model.log_joint_ == pytest.approx(
+        log_joint(X, model.labels_, model.family_, AUTO_PRIOR), abs=1e-9
+    )
+    assert model.log_joint_ == model.clustering_.log_joint
+    sizes = np.bincount(model.labels_)
+    assert model.labels_.dtype == np.int64
+    assert len(sizes) == model.n_clusters_
+    assert (np.diff(sizes) <= 0).all()
+    assert sizes.min() >= 1
+    probabilities = model.predict_proba(X)
+    assert probabilities.shape == (50, model.n_clusters_)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
+    assert (probabilities >= 0.0).all()
+    assert np.array_equal(model.predict(X), probabilities.argmax(axis=1))
+    assert np.isfinite(model.score_samples(X)).all()
+    drawn, labels = model.sample(20)
+    assert np.isfinite(drawn).all()
+    assert drawn.shape == (20, X.shape[1])
+    assert set(labels) <= set(range(model.n_clusters_ + 1))
+    assert np.isfinite(model.score_samples(drawn)).all()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diagonal_gaussian", "full_gaussian"])
+def test_points_far_from_everything_have_predictions_too(name):
+    X = blobs()
+    model = DPMixture(family=name).fit(X)
+    for distance in (1e3, 1e8, 1e40, 1e100):
+        far = distance * np.array([[1.0, 0.5], [-1.0, 1.0], [1.0, 0.0]])
+        np.testing.assert_allclose(model.predict_proba(far).sum(axis=1), 1.0, rtol=1e-9)
+        assert np.isfinite(model.score_samples(far)).all()
+        assert (model.score_samples(far) < model.score_samples(X).min()).all()
+
+
+def test_labels_go_from_the_largest_cluster_to_the_smallest():
+    centres = np.repeat([0.0, 100.0, 200.0], [5, 9, 5])
+    X = (centres + np.random.default_rng(0).normal(size=19))[:, None]
+    model = DPMixture(family=families.Gaussian(100.0, 1e4, 1.0)).fit(X)
+    assert model.labels_.tolist() == [1] * 5 + [0] * 9 + [2] * 5
+
+
+def fitted(name, prior=1.0, seed=4, n=12):
+    """A model whose hyperparameters are known."""
+    family, X = DRAWS[name](np.random.default_rng([seed, len(name)]), n)
+    return DPMixture(family=family, alpha=prior).fit(X), X
+
+
+@pytest.mark.parametrize("prior", [priors.DirichletProcess(0.7), priors.PitmanYor(0.7, 0.4)])
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_predictive_is_the_mixtures(name, prior):
+    """log Σ_k p(k) H(x | cluster k), computed cluster by cluster in the obvious way."""
+    model, X = fitted(name, prior)
+    discount = getattr(prior, "discount", 0.0)
+    sizes = np.bincount(model.labels_)
+    weights = np.append(sizes - discount, prior.alpha + discount * len(sizes))
+    weights = weights / weights.sum()
+    assert weights.sum() == pytest.approx(1.0)
+    new, _ = model.sample(5)
+    for x in np.vstack([X[:5], new]):
+        inside = [
+            naive.log_predictive(model.family_, X[model.labels_ == k], x) for k in range(len(sizes))
+        ]
+        outside = naive.log_marginal(model.family_, x[None])
+        terms = np.log(weights) + np.array([*inside, outside])
+        assert model.score_samples(x[None])[0] == pytest.approx(logsumexp(terms), abs=1e-8)
+        want = np.exp(terms[:-1] - logsumexp(terms[:-1]))
+        np.testing.assert_allclose(model.predict_proba(x[None])[0], want, atol=1e-8)
+
+
+def test_the_weight_of_a_new_cluster_with_alpha_integrated_out():
+    """E[α/(α + N) | K, N], by quadrature over α."""
+    X = blobs(20)
+    model = DPMixture(family=families.Gaussian(0.0, 30.0, 1.0)).fit(X)
+    n, n_clusters = len(X), model.n_clusters_
+    # α^K Γ(α)/Γ(α + N + 1) is the weight with one more point, which opens a cluster if times α.
+    fresh, old = _moment(n_clusters, n + 1, 1), n * _moment(n_clusters, n + 1, 0)
+    assert np.exp(model._mixture.log_fresh_weight) == pytest.approx(fresh / (fresh + old), rel=1e-6)
+    sizes = np.bincount(model.labels_)
+    want = sizes / n * (1.0 - fresh / (fresh + old))
+    np.testing.assert_allclose(np.exp(model._mixture.log_weights), want, rtol=1e-6)
+
+
+LINE = {
+    "gaussian": families.Gaussian(1.0, 20.0, 1.0),
+    "diagonal_gaussian": families.DiagonalGaussian(1.0, 0.1, 2.0, 1.0),
+    "full_gaussian": families.FullGaussian(1.0, 0.1, 4.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", LINE)
+def test_the_predictive_density_integrates_to_one(name):
+    model = DPMixture(family=LINE[name], alpha=1.0).fit(blobs(40, width=1))
+    # x = sinh u reaches e^40, where the heaviest tail holds less than 1e-17.
+    u = np.linspace(-40.0, 40.0, 40_001)
+    density = np.exp(model.score_samples(np.sinh(u)[:, None])) * np.cosh(u)
+    assert np.trapezoid(density, u) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "categorical", "poisson", "multinomial"])
+def test_the_predictive_probabilities_add_up_to_one(name):
+    model, X = fitted(name)
+    width = X.shape[1]
+    if name == "bernoulli":
+        space = itertools.product([0, 1], repeat=width)
+    elif name == "categorical":
+        space = itertools.product(range(4), repeat=width)
+    elif name == "multinomial":  # given the length of the document
+        space = (x for x in itertools.product(range(7), repeat=width) if sum(x) == 6)
+    else:
+        model = DPMixture(family=families.Poisson(2.0, 1.0), alpha=1.0).fit(X[:, :1])
+        space = itertools.product(range(400), repeat=1)
+    total = np.exp(model.score_samples(np.array(list(space), dtype=float))).sum()
+    assert total == pytest.approx(1.0, abs=1e-9)
+
+
+def test_score_is_the_mean_of_score_samples():
+    X = blobs()
+    model = DPMixture().fit(X)
+    assert model.score(X) == pytest.approx(model.score_samples(X).mean(), rel=1e-14)
+
+
+# -- draws -------------------------------------------------------------------------------------
+
+
+def test_draws_repeat_with_the_seed():
+    X = blobs()
+    one, two, other = (DPMixture(random_state=seed).fit(X).sample(50) for seed in (1, 1, 2))
+    assert np.array_equal(one[0], two[0])
+    assert np.array_equal(one[1], two[1])
+    assert not np.array_equal(one[0], other[0])
+
+
+@pytest.mark.parametrize("name", LINE)
+def test_draws_on_a_line_follow_the_predictive(name):
+    model = DPMixture(family=LINE[name], alpha=3.0, random_state=0).fit(blobs(40, width=1))
+    drawn, labels = model.sample(4000)
+    assert drawn.shape == (4000, 1)
+    u = np.linspace(-20.0, 20.0, 20_001)
+    density = np.exp(model.score_samples(np.sinh(u)[:, None])) * np.cosh(u)
+    below = cumulative_trapezoid(density, u, initial=0.0)
+    assert stats.kstest(drawn[:, 0], lambda x: np.interp(np.arcsinh(x), u, below)).pvalue > 1e-3
+    # A draw from cluster k falls where cluster k predicts it; a new one has the last label.
+    seen = np.bincount(labels, minlength=model.n_clusters_ + 1)
+    sizes = np.append(np.bincount(model.labels_), 3.0)
+    assert stats.chisquare(seen, sizes / sizes.sum() * 4000).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "categorical"])
+def test_draws_of_codes_follow_the_predictive(name):
+    family, X = DRAWS[name](np.random.default_rng(0), 30)
+    model = DPMixture(family=family, alpha=1.0, random_state=0).fit(X)
+    drawn, _ = model.sample(4000)
+    levels = 2 if name == "bernoulli" else 4
+    space = np.array(list(itertools.product(range(levels), repeat=X.shape[1])), dtype=float)
+    expected = 4000 * np.exp(model.score_samples(space))
+    code = (levels ** np.arange(X.shape[1])).astype(float)
+    seen = np.array([(drawn @ code == x @ code).sum() for x in space])
+    assert seen.sum() == 4000
+    often = expected > 5.0
+    seen, expected = (np.append(a[often], a[~often].sum()) for a in (seen, expected))
+    if expected[-1] == 0.0:
+        seen, expected = seen[:-1], expected[:-1]
+    assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, 2.5, "many", None])
+def test_a_bad_number_of_draws_is_named(n_samples):
+    with pytest.raises(ParameterError, match="n_samples"):
+        DPMixture().fit(blobs()).sample(n_samples)
+
+
+def test_nothing_works_before_fit():
+    model = DPMixture()
+    for method in ("predict", "predict_proba", "transform", "score_samples", "score"):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(blobs())
+    for method, argument in (("sample", 1), ("save", "model.npz")):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(argument)
+
+
+def test_a_failed_fit_leaves_the_fitted_model_alone():
+    X = blobs()
+    model = DPMixture().fit(X)
+    want = model.predict_proba(X)
+    with pytest.raises(DataError):
+        model.fit([[1.0, np.nan]])
+    assert np.array_equal(model.predict_proba(X), want)
+    assert model.n_features_in_ == 2
+
+
+def test_it_finds_the_clusters_of_a_draw_from_the_model():
+    rng = np.random.default_rng(1)
+    draw = datasets.planted_clusters(300, 2, 4, spread=20.0, rng=rng)
+    model = DPMixture(family=families.Gaussian(0.0, 400.0, 1.0)).fit(draw.X)
+    truth = log_joint(draw.X, draw.labels, model.family_, AUTO_PRIOR)
+    assert model.log_joint_ >= truth - 1e-9
