@@ -115,7 +115,7 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
             if value is None or str(value) in ("<NA>", "NaT"):  # pandas's ways to say so
                 return DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
             if isinstance(value, str):
-                return DataError(f"{place} is {value!r}, not a number")
+                return DataError(f"{place} is {str(value)!r}, not a number")
             return DataTypeError(
                 f"{place} is {value!r}: argument must be a string or a real number"
             )

@@ -59,7 +59,7 @@ def fit(
         str, typer.Option(help="auto, gaussian, diagonal_gaussian, full_gaussian, multinomial, …")
     ] = "auto",
     alpha: Annotated[str, typer.Option(help="Concentration: auto, or a number above 0.")] = "auto",
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 10,
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1,
     out: Annotated[Path, typer.Option(help="Where to write the labels.")] = Path("labels.csv"),
     model: Annotated[Path | None, typer.Option(help="Where to save the model (.npz).")] = None,
     seed: Annotated[

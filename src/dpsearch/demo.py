@@ -87,7 +87,10 @@ def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | No
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        console.print("(Install dpsearch[plots] to get the clusters' mean images as a picture.)")
+        # "[plots]" would be taken for markup.
+        console.print(
+            "(Install dpsearch[plots] to get the clusters' mean images as a picture.)", markup=False
+        )
         return None
     n_clusters = int(labels.max()) + 1
     columns = min(n_clusters, 12)
@@ -108,5 +111,5 @@ def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | No
     path = out / "digits.png"
     with atomic_write(path) as stream:
         figure.savefig(stream, dpi=120, format="png")
-    console.print(f"Mean images of the clusters: {path}")
+    console.print(f"Mean images of the clusters: {path}", markup=False, soft_wrap=True)
     return path

@@ -47,7 +47,7 @@ class DPMixture(
         Concentration of the Dirichlet process: larger means more clusters.  "auto" integrates it
         out under a Gamma(1, 1) prior.  Any object of `dpsearch.priors` is taken too.
     beam_size : int
-        Number of hypotheses that search keeps.
+        Number of hypotheses that search keeps.  With refinement after it, one is as good as many.
     order : str or permutation
         Order in which search places the rows: "ascending" marginal likelihood, "descending",
         "random" or "given".
@@ -95,7 +95,7 @@ class DPMixture(
         family: Any = "auto",
         alpha: Any = "auto",
         *,
-        beam_size: int = 10,
+        beam_size: int = 1,
         order: Any = "ascending",
         refine: bool | float = True,
         n_jobs: int | None = None,

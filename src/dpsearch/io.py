@@ -43,10 +43,11 @@ def read_table(path: str | Path) -> Table:
 
 def _read_numpy(path: Path) -> Table:
     try:
-        array = np.load(path, allow_pickle=False)
-        if isinstance(array, np.lib.npyio.NpzFile):
-            with array as entries:
-                array = _entry(path, entries)
+        # Opened here, because np.load leaves a damaged archive open.
+        with path.open("rb") as stream:
+            array = np.load(stream, allow_pickle=False)
+            if isinstance(array, np.lib.npyio.NpzFile):
+                array = _entry(path, array)
     except (DataError, OSError):
         raise
     except Exception as error:  # ValueError, BadZipFile, zlib.error and the like

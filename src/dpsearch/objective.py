@@ -135,7 +135,7 @@ class Problem:
         """Compute the objective from nothing."""
         pool, sizes = self.rows(labels)
         marginals = log_marginals(self.model.core, pool, len(sizes))
-        return float(log_prior(self.tables, sizes)) + float(marginals.sum()) + self.log_base
+        return log_prior(self.tables, sizes) + float(marginals.sum()) + self.log_base
 
     def clustering(self, labels: Labels, **about: Any) -> Clustering:
         """Wrap labels (in item order) with their value."""

@@ -97,10 +97,12 @@ def beam(
     placed, n_enqueued = 0, 0
     while placed < n:
         stop = min(n, placed + _CHUNK)
-        placed, made, counts = _advance(
-            problem.model.core, problem.items, problem.alone, problem.tables, early_stop,
-            hypotheses, rows, nodes, counts, room, order, placed, stop, beam_size,
-        )  # fmt: skip
+        model = (problem.model.core, problem.items, problem.alone, problem.tables)
+        state = (hypotheses, rows, nodes, counts, room, order, placed, stop, beam_size)
+        if problem.tables.multiplicity:
+            placed, made, counts = _advance_counts(*model, early_stop, *state)
+        else:
+            placed, made, counts = _advance(*model, *state)
         n_enqueued += made
         if placed < stop:  # something is full
             rows, counts = _more_rows(rows, counts, width, beam_size)
@@ -212,58 +214,83 @@ def _labels(nodes, members, n):  # type: ignore[no-untyped-def]
 
 @inner
 def _advance(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, early_stop, beam, rows, nodes, counts,
-    room, order, begin, end, beam_size,
-):  # fmt: skip
+    core, items, alone, tables, beam, rows, nodes, counts, room, order, begin, end, beam_size
+):
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
     Return (where it stopped, states created, counts).
     """
-    n_hypotheses, n_live = counts.hypotheses, counts.live
-    free_rows, free_nodes = counts.free_rows, counts.free_nodes
     made = 0
-    t = begin
-    while t < end:
-        widest = 0
-        for h in range(n_hypotheses):
-            widest = max(widest, beam.counts[h])
-        if widest + 1 >= beam.rows.shape[1] or free_rows <= beam_size or free_nodes <= beam_size:
-            break
+    for t in range(begin, end):
+        if _full(beam, counts, beam_size):
+            return t, made, counts
         i = order[t]
-        size = items.sizes[i]
-        for j in range(n_live):
-            room.starts[j] = rows.live[j] * core.width
-        score_item(core, items, i, rows.pool, room.starts[:n_live], room.out, room.row)
-        for j in range(n_live):
-            row = rows.live[j]
-            rows.gains[row] = room.out[j]
-            if size == 1:
-                rows.gains[row] += rows.steps[row]
-            elif not tables.multiplicity:
-                n = rows.sizes[row]
-                rows.gains[row] += tables.log_w[n + size] - tables.log_w[n]
-
-        if tables.multiplicity:
-            found, created = _count_candidates(
-                tables, early_stop, beam, rows, n_hypotheses, alone[i], order.shape[0] - t - 1, room
-            )
-        else:
-            found, created = _candidates(
-                tables, beam, rows, n_hypotheses, size, alone[i], beam_size, room
-            )
+        _score_live(core, items, i, tables, rows, counts, room)
+        found, created = _candidates(
+            tables, beam, rows, counts.hypotheses, items.sizes[i], alone[i], beam_size, room
+        )
         made += created
-        kept = min(found, beam_size)
-        if found > beam_size:
-            _select(room.scores, room.parents, room.choices, found, beam_size)
+        counts = _step(
+            core, items, i, alone[i], tables, beam, rows, nodes, counts, room, found, beam_size
+        )
+    return end, made, counts
 
-        n_live, free_rows, free_nodes = _step(
-            core, items, i, alone[i], tables, beam, rows, nodes, n_hypotheses, n_live,
-            free_rows, free_nodes, room.parents, room.choices, room.scores, kept,
-            room.children, room.slots,
-        )  # fmt: skip
-        n_hypotheses = kept
-        t += 1
-    return t, made, _Counts(n_hypotheses, n_live, free_rows, free_nodes)
+
+@inner
+def _advance_counts(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, early_stop, beam, rows, nodes, counts, room, order, begin, end,
+    beam_size,
+):  # fmt: skip
+    """The same under AntoniakCounts; apart, so that it is compiled only when it is used."""
+    made = 0
+    for t in range(begin, end):
+        if _full(beam, counts, beam_size):
+            return t, made, counts
+        i = order[t]
+        _score_live(core, items, i, tables, rows, counts, room)
+        found = _count_candidates(
+            tables,
+            early_stop,
+            beam,
+            rows,
+            counts.hypotheses,
+            alone[i],
+            order.shape[0] - t - 1,
+            room,
+        )
+        made += found
+        counts = _step(
+            core, items, i, alone[i], tables, beam, rows, nodes, counts, room, found, beam_size
+        )
+    return end, made, counts
+
+
+@inner
+def _full(beam, counts, beam_size):  # type: ignore[no-untyped-def]
+    """Whether one more item may need more room than there is."""
+    widest = 0
+    for h in range(counts.hypotheses):
+        widest = max(widest, beam.counts[h])
+    rows_short = counts.free_rows <= beam_size
+    return widest + 1 >= beam.rows.shape[1] or rows_short or counts.free_nodes <= beam_size
+
+
+@inner
+def _score_live(core, items, i, tables, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Score item i once in every row that some hypothesis has."""
+    size = items.sizes[i]
+    n_live = counts.live
+    for j in range(n_live):
+        room.starts[j] = rows.live[j] * core.width
+    score_item(core, items, i, rows.pool, room.starts[:n_live], room.out, room.row)
+    for j in range(n_live):
+        row = rows.live[j]
+        rows.gains[row] = room.out[j]
+        if size == 1:
+            rows.gains[row] += rows.steps[row]
+        elif not tables.multiplicity:
+            n = rows.sizes[row]
+            rows.gains[row] += tables.log_w[n + size] - tables.log_w[n]
 
 
 @inner
@@ -349,7 +376,7 @@ def _count_candidates(  # type: ignore[no-untyped-def]
             room.choices[found] = k
             room.scores[found] = beam.placed[h] + gain + prior
             found += 1
-    return found, found
+    return found
 
 
 @inner
@@ -381,15 +408,19 @@ def _select(scores, parents, choices, found, wanted):  # type: ignore[no-untyped
 
 
 @inner
-def _step(  # type: ignore[no-untyped-def]
-    core, items, i, alone, tables, beam, rows, nodes, n_hypotheses, n_live,
-    free_rows, free_nodes, parents, choices, scores, kept, children, slots,
-):  # fmt: skip
-    """Make the kept candidates the new beam.  Return (live rows, free rows, free nodes).
+def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found, beam_size):  # type: ignore[no-untyped-def]
+    """Make the best candidates the new beam; return the counts.
 
     A hypothesis with one successor stays where it is and keeps its share in its rows; only
     further successors copy its list, into the slots of hypotheses that end here and behind them.
     """
+    parents, choices, scores = room.parents, room.choices, room.scores
+    children, slots = room.children, room.slots
+    n_hypotheses, n_live = counts.hypotheses, counts.live
+    free_rows, free_nodes = counts.free_rows, counts.free_nodes
+    kept = min(found, beam_size)
+    if found > beam_size:
+        _select(scores, parents, choices, found, beam_size)
     children[:n_hypotheses] = 0
     for c in range(kept):
         children[parents[c]] += 1
@@ -486,7 +517,7 @@ def _step(  # type: ignore[no-untyped-def]
             rows.live[j] = rows.live[n_live]
         else:
             j += 1
-    return n_live, free_rows, free_nodes
+    return _Counts(kept, n_live, free_rows, free_nodes)
 
 
 @inner

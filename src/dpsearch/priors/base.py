@@ -16,8 +16,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
-from dpsearch._jit import inner, kernel
+from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
 
@@ -55,7 +56,7 @@ class Prior(ABC):
     def log_probability(self, sizes: Sequence[int] | Ints) -> float:
         """Return log p(c) of a partition with these cluster sizes."""
         sizes = check_sizes(sizes)
-        return float(log_prior(self.tables(int(sizes.sum())), sizes))
+        return log_prior(self.tables(int(sizes.sum())), sizes)
 
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Return the largest log p(c) over all ways to place `remaining` further points.
@@ -93,18 +94,12 @@ def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
     return out
 
 
-@kernel
-def log_prior(tables, sizes):  # type: ignore[no-untyped-def]
+def log_prior(tables: Tables, sizes: Ints) -> float:
     """Return log p(c) of a partition by its cluster sizes."""
-    out = tables.log_v[sizes.shape[0]]
-    for k in range(sizes.shape[0]):
-        out += tables.log_w[sizes[k]]
+    out = float(tables.log_v[len(sizes)] + tables.log_w[sizes].sum())
     if tables.multiplicity:
-        ordered = np.sort(sizes)
-        run = 1
-        for k in range(1, ordered.shape[0]):
-            run = run + 1 if ordered[k] == ordered[k - 1] else 1
-            out -= np.log(run)
+        _, counts = np.unique(sizes, return_counts=True)
+        out -= float(gammaln(counts + 1.0).sum())
     return out
 
 
