@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch._validate import as_rng
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
@@ -41,6 +41,8 @@ _PATIENCE = 12  # proposals about a cluster without success before it counts as 
 _ENDLESS_PATIENCE = 300  # the same when the user gives the time
 _SWEEP_CHUNK = 100_000  # items between two looks at the clock
 _LOCAL_SWEEPS = 10
+_LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
+_MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
 
 
@@ -170,6 +172,7 @@ class _Refinement:
         self.interrupted = False
         self.schedule = Schedule(NEIGHBOURHOODS)
         self.everything = np.arange(problem.n_items)
+        self.failures = np.zeros(len(self.state.values), np.int64)
         self.note("start")
 
     # -- the clock and the history ----------------------------------------------------------
@@ -268,11 +271,11 @@ class _Refinement:
             if state.clusters.sizes[slot] == 0 or state.n_live == 1:
                 continue
             self.check_time()
-            gains = state.merge_gains(slot)
+            others, gains = self.merge_candidates(slot)
             at = int(np.argmax(gains))
             if gains[at] <= _MIN_GAIN:
                 continue
-            slots = np.array([slot, int(state.live[at])])
+            slots = np.array([slot, int(others[at])])
             chosen = np.concatenate([state.members(int(s)) for s in slots])
             one = Repartition(np.zeros(len(chosen), np.int64), 1, 0.0)
             todo.extend(int(s) for s in state.replace(slots, chosen, one))
@@ -284,66 +287,67 @@ class _Refinement:
         """Give neighbouring clusters new partitions until nothing improves any more."""
         state = self.state
         patience = _PATIENCE if self.seconds is None else _ENDLESS_PATIENCE
-        failures = np.zeros(len(state.values), np.int64)
         work, sweep_due, since_refresh = 0.0, False, 0
         with ThreadPoolExecutor(self.n_threads) as threads:
             while True:
                 self.check_time()
-                if len(failures) < len(state.values):
-                    more = len(state.values) - len(failures)
-                    failures = np.concatenate([failures, np.zeros(more, np.int64)])
-                restless = state.live[failures[state.live] < patience]
+                restless = state.live[self.failures_of(state.live) < patience]
                 if len(restless) == 0:
                     # Settled, unless a last sweep or merge changes something.
-                    if not self.settle(failures):
+                    if not self.settle():
                         return
                     sweep_due = False
                     continue
                 jobs = self.batch(restless)
-                if self.n_threads > 1:
-                    outcomes = list(threads.map(self.evaluate, jobs))
-                else:
-                    outcomes = [self.evaluate(job) for job in jobs]
                 improved = False
-                for job, new in zip(jobs, outcomes, strict=True):
+                for job, new in zip(jobs, threads.map(self.evaluate, jobs), strict=True):
                     cost = float(len(job.chosen) * (1 + job.n_clusters))
                     work += cost * _LOCAL_SWEEPS / 2
                     gain = self.gain(job, new)
                     self.schedule.learn(job.move, gain, cost)
                     if gain > _MIN_GAIN:
-                        failures[state.replace(job.slots, job.chosen, new)] = 0
+                        used = state.replace(job.slots, job.chosen, new)
+                        self.failures_of(used)
+                        self.failures[used] = 0
                         improved = sweep_due = True
                         since_refresh += 1
                     else:
-                        failures[job.slots[0]] += 1
+                        self.failures[job.slots[0]] += 1
                 if improved:
                     self.note("neighbourhood")
                 if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
-                    self.sweep_and_mark(failures)
+                    self.sweep_and_mark()
                     work, sweep_due = 0.0, False
                 if since_refresh > 1000:
                     state.refresh()
                     since_refresh = 0
 
-    def settle(self, failures: Ints) -> bool:
+    def failures_of(self, slots: Ints) -> Ints:
+        """Proposals about each of these clusters that have failed since it last changed."""
+        missing = len(self.state.values) - len(self.failures)
+        if missing > 0:  # the state has grown
+            self.failures = np.concatenate([self.failures, np.zeros(missing, np.int64)])
+        return self.failures[slots]
+
+    def settle(self) -> bool:
         """Sweep to the end and merge; return whether anything changed."""
         before = self.state.log_joint
-        self.sweep_and_mark(failures, most=50)
+        for _ in range(50):
+            if self.sweep_and_mark() == 0:
+                break
         self.merge()
         return self.state.log_joint > before + _MIN_GAIN
 
-    def sweep_and_mark(self, failures: Ints, most: int = 1) -> None:
-        """Sweep, and have the clusters that changed looked at again."""
-        state = self.state
-        for _ in range(most):
-            state.clusters.changed[:] = False
-            moved = self.sweeps(1)
-            if len(failures) == len(state.values):
-                changed = state.live[state.clusters.changed[state.live]]
-                # A sweep changes clusters a little; half the patience is enough for those.
-                failures[changed] = np.minimum(failures[changed], _PATIENCE // 2)
-            if moved == 0:
-                break
+    def sweep_and_mark(self) -> int:
+        """Sweep, and have what changed looked at again; return how many items moved."""
+        changed = self.state.clusters.changed
+        changed[:] = False
+        moved = self.sweeps(1)
+        changed = self.state.clusters.changed
+        touched = self.state.live[changed[self.state.live]]
+        # A sweep changes clusters a little; half the patience is enough for those.
+        self.failures[touched] = np.minimum(self.failures_of(touched), _PATIENCE // 2)
+        return moved
 
     # -- proposals --------------------------------------------------------------------------
 
@@ -374,14 +378,28 @@ class _Refinement:
         state = self.state
         if count == 1 or state.n_live == 1:
             return np.array([slot])
-        gains = state.merge_gains(slot)
+        others, gains = self.merge_candidates(slot)
         # A few more than needed, to pick from; and room for those that another job has taken.
-        wide = min(count + 2 + len(taken), len(gains) - 1)
-        near = np.argpartition(-gains, wide)[:wide]
-        near = near[np.argsort(-gains[near], kind="stable")]
-        free = [int(s) for s in state.live[near] if int(s) not in taken and int(s) != slot]
+        wide = count + 2 + len(taken)
+        near = others[np.argsort(-gains, kind="stable")[:wide]]
+        free = [int(s) for s in near if int(s) not in taken]
         picked = self.rng.permutation(free[: count + 2])[: count - 1]
         return np.concatenate([[slot], picked]).astype(np.int64)
+
+    def merge_candidates(self, slot: int) -> tuple[Ints, Vector]:
+        """Return clusters near this one, and what merging with each would gain.
+
+        Among few clusters, all the others.  Among many, those that a few of the cluster's items
+        would go to: without looking at all pairs.
+        """
+        state = self.state
+        others = state.live[state.live != slot]
+        if len(others) > _MANY_CLUSTERS:
+            members = state.members(slot)
+            some = members[self.rng.integers(len(members), size=4)]
+            others = state.best_places(some, 1 + _MANY_CLUSTERS // 16)
+            others = others[others != slot]
+        return others, state.merge_gains(slot, others)
 
     def job(self, kind: int, move: Move, slots: Ints) -> _Job | None:
         members = [self.state.members(int(slot)) for slot in slots]
@@ -397,9 +415,10 @@ class _Refinement:
     def evaluate(self, job: _Job) -> Repartition:
         """Work a proposal out.  Threads run this; it changes nothing."""
         n_others = self.state.n_live - len(job.slots)
+        n_sweeps = max(2, min(_LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
         return repartition(
-            self.problem, job.chosen, job.labels, job.n_clusters, n_others, job.order,
-            _LOCAL_SWEEPS, job.seeds, job.seed_labels,
+            self.problem, job.chosen, job.labels, job.n_clusters, n_others, job.order, n_sweeps,
+            job.seeds, job.seed_labels,
         )  # fmt: skip
 
     def gain(self, job: _Job, new: Repartition) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpsearch._jit import call_merge, inner
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import add_item, clear_row, copy_row, log_marginal
+from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
 from dpsearch.refinement.local import Repartition
@@ -84,14 +84,29 @@ class State:
             self._values_of_all()
         return moved
 
-    def merge_gains(self, slot: int) -> Vector:
-        """Change of the log joint when a cluster is merged with each of the live ones."""
-        out = np.empty(self.n_live)
+    def merge_gains(self, slot: int, others: Ints) -> Vector:
+        """Change of the log joint when a cluster is merged with each of some others."""
+        out = np.empty(len(others))
         _merge_gains(
-            self._core, self.problem.tables, self.clusters, self.n_live, self.values,
-            slot, np.empty(self._core.width), out,
+            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slot, others,
+            np.empty(self._core.width), out,
         )  # fmt: skip
         return out
+
+    def best_places(self, items: Ints, count: int) -> Ints:
+        """The clusters that some items would best go to: `count` for each, without repetition."""
+        scores = np.empty(self.n_live)
+        scratch = np.empty(self._core.width)
+        starts = self.clusters.starts[: self.n_live]
+        best = []
+        for i in items:
+            score_item(
+                self._core, self.problem.items, i, self.clusters.pool, starts, scores, scratch
+            )
+            best.append(
+                np.argpartition(-(scores + self.clusters.steps[: self.n_live]), count)[:count]
+            )
+        return self.live[np.unique(np.concatenate(best))]
 
     def replace(self, slots: Ints, chosen: Ints, new: Repartition) -> Ints:
         """Give the items of some clusters a new partition; return the slots that it uses."""
@@ -167,23 +182,18 @@ def _values(core, tables, clusters, n_live, values):  # type: ignore[no-untyped-
 
 
 @inner
-def _merge_gains(core, tables, clusters, n_live, values, slot, scratch, out):  # type: ignore[no-untyped-def]
+def _merge_gains(core, tables, clusters, n_live, values, slot, others, scratch, out):  # type: ignore[no-untyped-def]
     width = core.width
     row = clusters.pool[slot * width : (slot + 1) * width]
-    for at in range(n_live):
-        other = clusters.live[at]
-        if other == slot:
-            out[at] = -np.inf
-            continue
+    for j in range(others.shape[0]):
+        other = others[j]
         copy_row(row, scratch)
-        call_merge(
-            core.merge,
-            (core.params, scratch, clusters.pool[other * width : (other + 1) * width], 1.0),
-        )
+        another = clusters.pool[other * width : (other + 1) * width]
+        call_merge(core.merge, (core.params, scratch, another, 1.0))
         joined = tables.log_w[clusters.sizes[slot] + clusters.sizes[other]]
         joined += log_marginal(core, scratch)
-        out[at] = joined - values[slot] - values[other]
-        out[at] += tables.log_v[n_live - 1] - tables.log_v[n_live]
+        out[j] = joined - values[slot] - values[other]
+        out[j] += tables.log_v[n_live - 1] - tables.log_v[n_live]
 
 
 @inner

@@ -1,0 +1,233 @@
+"""The documents' code runs and prints what they say; their example family obeys the laws."""
+
+import contextlib
+import importlib.util
+import io
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.integrate import quad
+
+import enumeration
+from dpsearch import DPMixture, load, log_joint, priors, search
+from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
+from dpsearch.items import log_marginals
+from dpsearch.mixture import log_predictive
+from dpsearch.objective import Problem
+from models import ALL_PRIORS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT)) for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+)
+
+
+class Block(NamedTuple):
+    code: str
+    output: str | None  # what the document says that it prints
+
+
+def python_blocks(document):
+    """Return the Python blocks of a document; a plain block right after one is its output."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    fences = [
+        (match["language"], match["body"], match.start(), match.end())
+        for match in re.finditer(r"^```(?P<language>.*)\n(?P<body>(?:.*\n)*?)```$", text, re.M)
+    ]
+    blocks = []
+    for at, (language, body, _, end) in enumerate(fences):
+        if language.strip() != "python":
+            continue
+        output = None
+        if at + 1 < len(fences):
+            following, wanted, begin, _ = fences[at + 1]
+            if following.strip() in ("", "text") and not text[end:begin].strip():
+                output = wanted
+        blocks.append(Block(body, output))
+    return blocks
+
+
+def run(document, folder):
+    """Import a document's blocks as one module file, which Numba needs; return it and the output
+    of each block."""
+    blocks = python_blocks(document)
+    end = "\nprint('\\f', end='')\n"
+    name = f"blocks_of_{re.sub(r'[^a-z]', '_', document.lower())}"
+    path = folder / f"{name}.py"
+    path.write_text(end.join(block.code for block in blocks) + end, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.chdir(folder):
+        spec.loader.exec_module(module)
+    outputs = said.getvalue().split("\f")[:-1]
+    assert len(outputs) == len(blocks)
+    return module, outputs
+
+
+def test_blocks_are_found():
+    assert "README.md" in DOCUMENTS
+    family, use = python_blocks("docs/add_a_family.md")
+    assert "class Geometric" in family.code
+    assert family.output is None
+    assert use.output == "2\nTrue\n"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_code_runs_and_prints_what_it_says(document, tmp_path):
+    blocks = python_blocks(document)
+    if not blocks:
+        pytest.skip(f"{document} has no block of Python")
+    _, outputs = run(document, tmp_path)
+    for block, output in zip(blocks, outputs, strict=True):
+        if block.output is not None:
+            assert output == block.output
+
+
+# -- the example family ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def Geometric(tmp_path_factory):
+    module, _ = run("docs/add_a_family.md", tmp_path_factory.mktemp("docs"))
+    return module.Geometric
+
+
+@pytest.fixture(scope="module")
+def example(Geometric):
+    """Its own example: a family and data."""
+    (found,) = Geometric.examples()
+    return found.family, found.X
+
+
+def geometric_log_marginal(family, X):
+    """The integral of the likelihood over p, column by column."""
+    out = 0.0
+    for x in X.T:
+
+        def density(p, x=x):
+            return np.exp(stats.geom.logpmf(x + 1, p).sum()) * stats.beta.pdf(p, family.a, family.b)
+
+        out += np.log(quad(density, 0.0, 1.0, epsabs=0.0, epsrel=1e-11, limit=200)[0])
+    return out
+
+
+def test_its_marginal_is_the_integral_of_its_likelihood(example):
+    family, X = example
+    model = family.compile(X)
+    for n in (1, 2, 5, 12):
+        pool, sizes = model.rows(model.items(X[:n])[0], np.zeros(n, np.int64), 1)
+        assert sizes.tolist() == [n]
+        want = geometric_log_marginal(family, X[:n])
+        assert log_marginals(model.core, pool, 1)[0] == pytest.approx(want, rel=1e-9)
+
+
+def test_its_predictives_in_any_order_add_up_to_the_marginal(example):
+    family, X = example
+    model = family.compile(X)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        X = X[rng.permutation(len(X))]
+        pool, chain = model.empty_row(), 0.0
+        assert log_marginals(model.core, pool, 1)[0] == pytest.approx(0.0, abs=1e-12)
+        for i in range(len(X)):
+            chain += log_predictive(model.core, model.items(X[i : i + 1])[0], pool, 1)[0, 0]
+            pool, _ = model.rows(model.items(X[: i + 1])[0], np.zeros(i + 1, np.int64), 1)
+            assert log_marginals(model.core, pool, 1)[0] == pytest.approx(chain, abs=1e-9)
+
+
+def test_its_rows_can_be_added_to_taken_from_and_merged(example):
+    family, X = example
+    functions, model = family.functions, family.compile(X)
+    params, nothing = model.core.params, np.empty(0, np.int32)
+    items, _ = model.items(X)
+    halves, _ = model.rows(items, (np.arange(12) >= 5).astype(np.int64), 2)
+    whole, _ = model.rows(items, np.zeros(12, np.int64), 1)
+    first, second = halves.reshape(2, -1)
+    row = first.copy()
+    functions.merge(params, row, second, 1.0)
+    np.testing.assert_allclose(row, whole)
+    functions.merge(params, row, first, -1.0)
+    np.testing.assert_allclose(row, second)
+    for x in X[5:]:
+        functions.update(params, row, nothing, x, -1.0)
+    np.testing.assert_allclose(row, model.empty_row(), atol=1e-12)
+    functions.update(params, row, nothing, X[0], 3.0)
+    tripled, _ = model.rows(model.items(X[[0, 0, 0]])[0], np.zeros(3, np.int64), 1)
+    np.testing.assert_allclose(row, tripled)
+
+
+@pytest.mark.parametrize("prior", ALL_PRIORS, ids=repr)
+def test_search_finds_its_best_partition(Geometric, prior):
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        X = rng.geometric(rng.choice([0.02, 0.6], size=(6, 1)), size=(6, 2)) - 1.0
+        family = Geometric(rng.uniform(0.5, 3.0), rng.uniform(0.5, 3.0))
+        best = enumeration.best(Problem.of(X, family, prior))
+        wide = search(X, family, prior, beam_size=1000)
+        assert wide.log_joint == pytest.approx(best, abs=1e-9)
+        assert wide.log_joint == pytest.approx(log_joint(X, wide.labels, family, prior), abs=1e-9)
+        for arguments in (
+            {"beam_size": 1},
+            {"beam_size": 10, "method": "beam"},
+            {"beam_size": 10, "method": "best-first"},
+            {"beam_size": None, "method": "best-first"},
+            {"beam_size": None, "heuristic": "replica"},
+            {"order": "random", "rng": 1},
+            {"order": "descending"},
+        ):
+            result = search(X, family, prior, **arguments)
+            assert result.log_joint <= best + 1e-9
+            assert result.log_joint >= log_joint(X, np.zeros(6), family, prior) - 50.0
+            value = log_joint(X, result.labels, family, prior)
+            assert result.log_joint == pytest.approx(value, abs=1e-9)
+
+
+def test_what_it_does_not_offer_is_said_by_name(example):
+    family, X = example
+    with pytest.raises(CapabilityError, match="admissible.*'features' and 'bound'.*geometric"):
+        search(X, family, ALL_PRIORS[0], heuristic="admissible", beam_size=None)
+    with pytest.raises(CapabilityError, match="geometric family has no density ceiling"):
+        search(X, family, ALL_PRIORS[0], heuristic="trivial", beam_size=None)
+    negative = X.copy()
+    negative[2, 1] = -1.0
+    with pytest.raises(DataError, match="geometric family takes counts, but X at row 2, column 1"):
+        search(negative, family, ALL_PRIORS[0])
+    with pytest.raises(ParameterError, match="no family 'geometric'"):
+        DPMixture(family="geometric").fit(X)
+
+
+def test_the_estimator_takes_it_and_its_files_come_back(Geometric, tmp_path):
+    rng = np.random.default_rng(2)
+    X = rng.geometric(np.repeat([[0.5], [0.02]], 30, axis=0), size=(60, 2)) - 1.0
+    family = Geometric(1.5, 0.5)
+    prior = priors.DirichletProcess(1.0)
+    model = DPMixture(family=family, alpha=prior, random_state=0).fit(X)
+    assert model.n_clusters_ == 2
+    assert model.log_joint_ == pytest.approx(log_joint(X, model.labels_, family, prior))
+    for x in X[[0, 59]]:
+        terms = [
+            np.log(np.array([*np.bincount(model.labels_), 1.0])[k] / 61.0)
+            + geometric_log_marginal(family, np.vstack([X[model.labels_ == k], x]))
+            - (geometric_log_marginal(family, X[model.labels_ == k]) if k < 2 else 0.0)
+            for k in range(3)
+        ]
+        want = np.logaddexp.reduce(terms)
+        assert model.score_samples(x[None])[0] == pytest.approx(want, abs=1e-6)
+    drawn, _ = model.sample(200)
+    assert np.isfinite(model.score_samples(drawn)).all()
+    model.save(tmp_path / "model.npz")
+    with pytest.raises(ModelFileError, match="no family 'geometric'"):
+        load(tmp_path / "model.npz")
+    loaded = load(tmp_path / "model.npz", extra_families={"geometric": Geometric})
+    assert loaded.family_ == family
+    assert np.array_equal(loaded.labels_, model.labels_)
+    assert loaded.log_joint_ == model.log_joint_
+    np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-10)
+    np.testing.assert_allclose(loaded.score_samples(X), model.score_samples(X), atol=1e-10)
