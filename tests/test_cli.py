@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 from dpsearch import DPMixture, __version__, cli, demo, load
 from dpsearch.errors import DataError
 from dpsearch.io import read_table, write_labels
-from dpsearch.objective import Progress
-from dpsearch.progress import progress
 
 
 @pytest.fixture
@@ -420,17 +418,3 @@ def test_the_demo_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch)
     assert demo._draw(images, np.array([0, 0, 1, 1]), tmp_path / "out", console) is None
     assert "dpsearch[plots]" in console.export_text()
     assert not (tmp_path / "out").exists()
-
-
-def test_progress_is_shown_on_a_terminal_only():
-    with progress(Console(file=io.StringIO()), "search") as callback:
-        assert callback is None
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=120)
-    with progress(console, "search") as callback:
-        callback(Progress(done=500, total=2000, n_clusters=7, log_joint=-123.456))
-        callback(Progress(done=2000, total=2000, n_clusters=9, log_joint=-456.789))
-    text = shown.getvalue()
-    assert "search" in text
-    assert "2,000/2,000" in text
-    assert "9 clusters, log joint -456.789" in text

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 from dpsearch._types import Labels, Matrix
-from dpsearch._validate import as_rng
+from dpsearch._validate import as_rng, positive
 from dpsearch.errors import ParameterError
 
 
@@ -43,11 +43,18 @@ def whitened(X: Any, n_components: int = 50) -> Matrix:
     """Return X centred, reduced to its principal components, each scaled to unit variance."""
     centred = np.asarray(X, dtype=np.float64) - np.mean(X, axis=0)
     n, width = centred.shape
+    if not 1 <= n_components <= min(n - 1, width):
+        raise ParameterError(
+            f"n_components must be 1 … {min(n - 1, width)} for X of shape {(n, width)},"
+            f" got {n_components!r}"
+        )
     covariance = centred.T @ centred / (n - 1)
     wanted = (width - n_components, width - 1)
     variances, directions = eigh(covariance, subset_by_index=wanted)
     # Largest first, and each direction with the sign that makes its largest entry positive.
     variances, directions = variances[::-1], directions[:, ::-1]
+    if variances[-1] <= 1e-12 * variances[0]:
+        raise ParameterError(f"X varies in fewer directions than n_components = {n_components}")
     largest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(directions[largest, np.arange(n_components)])
     return np.ascontiguousarray(centred @ (directions / np.sqrt(variances)))
@@ -68,6 +75,9 @@ def dirichlet_process_draw(
     """
     if n_points < 1 or n_features < 1:
         raise ParameterError("n_points and n_features must be at least 1")
+    alpha = positive(alpha, "alpha")
+    prior_variance = positive(prior_variance, "prior_variance")
+    noise_variance = positive(noise_variance, "noise_variance")
     rng = as_rng(rng)
     labels = np.zeros(n_points, np.int64)
     sizes = [1]
@@ -87,6 +97,8 @@ def planted_clusters(
     n_points: int, n_features: int, n_clusters: int, *, spread: float = 3.0, rng: Any = None
 ) -> Draw:
     """Draw unit-noise Gaussian clusters of equal weight around centres with deviation `spread`."""
+    if n_points < 1 or n_features < 1 or n_clusters < 1:
+        raise ParameterError("n_points, n_features and n_clusters must be at least 1")
     rng = as_rng(rng)
     labels = rng.integers(n_clusters, size=n_points)
     centres = spread * rng.standard_normal((n_clusters, n_features))

@@ -235,15 +235,16 @@ class DPMixture(
         state = dict(super().__getstate__())
         mixture = state.pop("_mixture", None)
         if mixture is not None:
-            state["_pickled_mixture"] = (mixture.pool, mixture.sizes, mixture.prior)
+            params = mixture.model.core.params  # with its tables, for the same bits
+            state["_pickled_mixture"] = (mixture.pool, mixture.sizes, mixture.prior, params)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         pickled = state.pop("_pickled_mixture", None)
         super().__setstate__(state)
         if pickled is not None:
-            pool, sizes, prior = pickled
-            model = self.family_.compile_empty(self.n_features_in_)
+            pool, sizes, prior, params = pickled
+            model = self.family_.compile_empty(self.n_features_in_).with_params(params)
             self._mixture = Mixture(model, pool, sizes, prior)
 
 

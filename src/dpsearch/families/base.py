@@ -237,6 +237,12 @@ class Model:
         out._matrix = None
         return out
 
+    def with_params(self, params: Vector) -> Model:
+        """The same model with the parameters of another data set: larger or smaller tables."""
+        out = copy.copy(self)
+        out.core = self.core._replace(params=params)
+        return out
+
     def items(self, X: ArrayLike | None = None) -> tuple[Items, Vector]:
         """Return the rows of X (default: the compiled data) as items, and their `log_base`."""
         if X is None:

@@ -22,7 +22,11 @@ _CHUNK = 1024  # items between two looks at the callback and Ctrl-C
 
 
 class _Hypotheses(NamedTuple):
-    """The beam.  Entry h has `counts[h]` clusters, whose rows are `rows[h, :counts[h]]`."""
+    """The beam.  Entry h has `counts[h]` clusters, whose rows are `rows[h, :counts[h]]`.
+
+    The rest of `rows[h]` is 0, a row that nobody uses and whose gain is −∞: a loop over all
+    hypotheses can then take the same number of steps for each, which processors predict.
+    """
 
     rows: Any  # [beam, capacity]; unsigned, which spares the test for indices from the end
     counts: Ints
@@ -76,6 +80,7 @@ class _Counts(NamedTuple):
     """How much of each structure is in use."""
 
     hypotheses: int
+    widest: int  # largest number of clusters that a hypothesis has had
     live: int
     free_rows: int
     free_nodes: int
@@ -92,7 +97,7 @@ def beam(
     hypotheses = _new_hypotheses(beam_size, 32)
     room = _new_room(hypotheses, rows, width, problem.n_points)
     # One hypothesis to begin with: nothing placed.
-    counts = _Counts(1, 0, len(rows.sizes), len(nodes.item))
+    counts = _Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
     early_stop = isinstance(problem.prior, AntoniakCounts) and problem.prior.early_stop
     placed, n_enqueued = 0, 0
     while placed < n:
@@ -118,18 +123,20 @@ def beam(
 
 
 def _new_rows(width: int, capacity: int) -> _Rows:
-    return _Rows(
+    rows = _Rows(
         pool=np.empty(capacity * width),
         sizes=np.zeros(capacity, np.int64),
         steps=np.zeros(capacity),
         users=np.zeros(capacity, np.int64),
         members=np.zeros(capacity, np.int64),
-        live=np.zeros(capacity, np.int64),
-        free=np.arange(capacity, dtype=np.int64)[::-1].copy(),
+        live=np.zeros(capacity, np.uint32),
+        free=np.arange(capacity, dtype=np.uint32)[::-1].copy(),  # row 0, at the end, stays unused
         gains=np.zeros(capacity),
         wanted=np.zeros(capacity, np.int64),
-        successor=np.zeros(capacity, np.int64),
+        successor=np.zeros(capacity, np.uint32),
     )
+    rows.gains[0] = -np.inf
+    return rows
 
 
 def _new_nodes(capacity: int) -> _Nodes:
@@ -156,11 +163,11 @@ def _new_room(hypotheses: _Hypotheses, rows: _Rows, width: int, n_points: int) -
         starts=np.empty(len(rows.sizes), np.int64),
         out=np.empty(len(rows.sizes)),
         row=np.empty(width),
-        parents=np.empty(hypotheses.rows.size, np.int32),
-        choices=np.empty(hypotheses.rows.size, np.int32),
+        parents=np.empty(hypotheses.rows.size, np.uint32),
+        choices=np.empty(hypotheses.rows.size, np.uint32),
         scores=np.empty(hypotheses.rows.size),
         children=np.zeros(beam_size, np.int64),
-        slots=np.zeros(beam_size, np.int64),
+        slots=np.zeros(beam_size, np.uint32),
         best=np.zeros(beam_size),
         second=np.zeros(beam_size),
         at=np.zeros(beam_size, np.int64),
@@ -227,7 +234,7 @@ def _advance(  # type: ignore[no-untyped-def]
         i = order[t]
         _score_live(core, items, i, tables, rows, counts, room)
         found, created = _candidates(
-            tables, beam, rows, counts.hypotheses, items.sizes[i], alone[i], beam_size, room
+            tables, beam, rows, counts, items.sizes[i], alone[i], beam_size, room
         )
         made += created
         counts = _step(
@@ -268,11 +275,8 @@ def _advance_counts(  # type: ignore[no-untyped-def]
 @inner
 def _full(beam, counts, beam_size):  # type: ignore[no-untyped-def]
     """Whether one more item may need more room than there is."""
-    widest = 0
-    for h in range(counts.hypotheses):
-        widest = max(widest, beam.counts[h])
-    rows_short = counts.free_rows <= beam_size
-    return widest + 1 >= beam.rows.shape[1] or rows_short or counts.free_nodes <= beam_size
+    lists_short = counts.widest + 1 >= beam.rows.shape[1]
+    return lists_short or counts.free_rows <= beam_size or counts.free_nodes <= beam_size
 
 
 @inner
@@ -303,13 +307,14 @@ def _log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
 
 @inner
 def _candidates(  # type: ignore[no-untyped-def]
-    tables, beam, rows, n_hypotheses, size, alone, beam_size, room
+    tables, beam, rows, counts, size, alone, beam_size, room
 ):
     """List (hypothesis, cluster, score) of all successors that may be among the best.
 
     With a full beam, each hypothesis's best successor is as good as the worst of these bests:
     whatever is below that cannot stay.
     """
+    n_hypotheses = counts.hypotheses
     threshold = np.inf
     created = 0
     for h in range(n_hypotheses):
@@ -318,7 +323,7 @@ def _candidates(  # type: ignore[no-untyped-def]
         best = _log_fresh(tables, n_clusters, size, alone)
         at = n_clusters
         second = -np.inf
-        for k in range(n_clusters):
+        for k in range(counts.widest):
             # Written so that it compiles to minima and maxima: a branch here is mispredicted often.
             gain = rows.gains[shared[k]]
             lower = gain if gain < best else best
@@ -432,6 +437,7 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             slots[n_ended] = h
             n_ended += 1
     next_slot = n_hypotheses
+    widest = counts.widest
     n_fresh = 0
     for c in range(kept):
         h = parents[c]
@@ -446,10 +452,10 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             else:
                 slot = next_slot
                 next_slot += 1
-            for j in range(n_clusters):
+            for j in range(counts.widest):
                 row = beam.rows[h, j]
                 beam.rows[slot, j] = row
-                rows.users[row] += 1
+                rows.users[row] += 1  # for row 0 it means nothing
         parents[c] = slot
         beam.counts[slot] = n_clusters
         beam.scores[slot] = scores[c]
@@ -457,10 +463,13 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             old = beam.rows[slot, k]
             rows.users[old] -= 1
             rows.wanted[old] += 1
-            beam.placed[slot] = beam.placed[h] + rows.gains[old]
+            if tables.multiplicity:
+                beam.placed[slot] = beam.placed[h] + rows.gains[old]
         else:
             n_fresh += 1
-            beam.placed[slot] = beam.placed[h] + alone
+            widest = max(widest, n_clusters + 1)
+            if tables.multiplicity:
+                beam.placed[slot] = beam.placed[h] + alone
 
     # Change each wanted row once: in place if nobody keeps the old one, else in a copy.
     width = core.width
@@ -517,7 +526,7 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             rows.live[j] = rows.live[n_live]
         else:
             j += 1
-    return _Counts(kept, n_live, free_rows, free_nodes)
+    return _Counts(kept, widest, n_live, free_rows, free_nodes)
 
 
 @inner
