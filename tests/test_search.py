@@ -114,7 +114,7 @@ def test_a_beam_without_limit_is_exhaustive(name, prior):
     for _ in range(3):
         family, X = DRAWS[name](rng, 6)
         problem = Problem.of(X, family, prior)
-        found, made = beam(problem, np.arange(6), 1000)
+        found, _, made = beam(problem, np.arange(6), 1000)
         assert problem.log_joint(found) == pytest.approx(enumeration.best(problem), abs=1e-8)
         assert made == 1 + 2 + 5 + 15 + 52 + 203
 
@@ -173,7 +173,7 @@ def test_beam_agrees_with_the_naive_beam(name, beam_size):
         naive = naive_beam(problem, order, beam_size)
         if naive is None:
             continue
-        found, _ = beam(problem, order, beam_size)
+        found, _, _ = beam(problem, order, beam_size)
         assert problem.log_joint(found) == pytest.approx(problem.log_joint(naive), abs=1e-8)
         compared += 1
         if compared == 3:

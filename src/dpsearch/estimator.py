@@ -144,12 +144,14 @@ class DPMixture(
     def _refines(self, prior: Prior) -> bool:
         """Whether to refine; the paper's AntoniakCounts, made for reproduction, cannot be."""
         wanted = self.refine
-        if not isinstance(wanted, bool) and not (isinstance(wanted, numbers.Real) and wanted >= 0):
+        if isinstance(wanted, (bool, np.bool_)):
+            return bool(wanted) and prior.product_form
+        if not (isinstance(wanted, numbers.Real) and wanted >= 0):
             raise ParameterError(f"refine must be True, False or a number ≥ 0, got {wanted!r}")
-        return wanted is not False and prior.product_form
+        return prior.product_form
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
-        seconds = None if self.refine is True else float(self.refine)
+        seconds = None if isinstance(self.refine, (bool, np.bool_)) else float(self.refine)
         result = refine_problem(problem, found.labels, seconds=seconds, rng=rng, n_jobs=self.n_jobs)
         searched = found.seconds
         trace = [point._replace(seconds=point.seconds + searched) for point in result.trace]
@@ -217,8 +219,8 @@ class DPMixture(
         A draw from a cluster not seen so far has the label `n_clusters_`.
         """
         check_is_fitted(self)
-        if n_samples < 1:
-            raise ParameterError(f"n_samples must be at least 1, got {n_samples!r}")
+        if not isinstance(n_samples, numbers.Integral) or n_samples < 1:
+            raise ParameterError(f"n_samples must be a whole number ≥ 1, got {n_samples!r}")
         return self._mixture.sample(n_samples, _generator(self.random_state))
 
     # -- files ------------------------------------------------------------------------------

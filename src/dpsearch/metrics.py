@@ -23,8 +23,7 @@ def pair_scores(truth: ArrayLike, labels: ArrayLike) -> PairScores:
     >>> pair_scores([0, 0, 1, 1], [0, 0, 0, 1]).f_score
     0.4
     """
-    matrix = pair_confusion_matrix(truth, labels).astype(float)
-    false_positive, false_negative, together = matrix[0, 1], matrix[1, 0], matrix[1, 1]
+    (_, false_positive), (false_negative, together) = pair_confusion_matrix(truth, labels).tolist()
     precision = together / (together + false_positive) if together + false_positive else 1.0
     recall = together / (together + false_negative) if together + false_negative else 1.0
     total = precision + recall

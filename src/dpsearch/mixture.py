@@ -28,7 +28,7 @@ class Mixture:
         self.sizes = sizes
         self.prior = prior
         n_points, n_clusters = int(sizes.sum()), len(sizes)
-        tables = prior.tables(n_points + 1)
+        tables = prior.for_prediction().tables(n_points + 1)
         weights = tables.log_w[sizes + 1] - tables.log_w[sizes]
         fresh = tables.log_v[n_clusters + 1] - tables.log_v[n_clusters] + tables.log_w[1]
         total = logsumexp(np.append(weights, fresh))

@@ -24,7 +24,16 @@ from dpsearch.objective import Clustering
 
 FORMAT = "dpsearch-model"
 VERSION = 1
-_PLAIN = (str, int, float, bool, type(None))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (str, int, float, bool, type(None), np.generic))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
 _MOST_DEFLATED = 1032  # bytes that one byte of a zip archive can stand for
 _MANY_FEATURES = 2**20
 
@@ -42,7 +51,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "n_features": mixture.model.n_features,
         "feature_names": None if names is None else [str(name) for name in names],
         # Objects are not parameters that a file can hold; what they became is stored above.
-        "parameters": {k: v for k, v in parameters.items() if isinstance(v, _PLAIN)},
+        "parameters": {k: _plain(v) for k, v in parameters.items() if _is_plain(v)},
         "log_joint": estimator.log_joint_,
         "seconds": estimator.clustering_.seconds,
     }
@@ -83,6 +92,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
             raise ModelFileError(f"{path}: n_features is {n_features!r}")
         pool, sizes, labels = _checked(Path(path), arrays, family.width(n_features))
         model = family.compile_empty(n_features)
+        model.check_rows(pool, sizes)
         known = DPMixture().get_params(deep=False)
         given = {k: v for k, v in dict(about["parameters"]).items() if k in known}
         estimator = DPMixture(**given)

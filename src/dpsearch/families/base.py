@@ -55,6 +55,7 @@ __all__ = [
     "Model",
     "pack",
     "pointer",
+    "without_zeros",
 ]
 
 
@@ -174,6 +175,10 @@ class Family(ABC):
         """Settings worth trying for these data when the user gives none."""
         return [cls()]
 
+    def counts_in_row(self, n_features: int) -> slice | None:
+        """Which numbers of a row are whole and not below zero: kernels may index by them."""
+        return None
+
     def variant(self) -> Functions:
         """The functions to use with these hyperparameters."""
         return self.functions
@@ -237,6 +242,18 @@ class Model:
         out._matrix = None
         return out
 
+    def check_rows(self, pool: Vector, sizes: Ints) -> None:
+        """Raise `DataError` if rows from outside could not come from these functions.
+
+        A row's first number is the size of its cluster; other counts are what the family says.
+        """
+        rows = pool.reshape(len(sizes), self.core.width)
+        counts = self.family.counts_in_row(self.n_features)
+        checked = rows[:, :1] if counts is None else np.hstack([rows[:, :1], rows[:, counts]])
+        whole = (checked >= 0.0) & (checked <= 2.0**53) & (checked == np.floor(checked))
+        if not np.isfinite(rows).all() or not whole.all() or (rows[:, 0] != sizes).any():
+            raise DataError("the clusters' statistics are not those of any data")
+
     def with_params(self, params: Vector) -> Model:
         """The same model with the parameters of another data set: larger or smaller tables."""
         out = copy.copy(self)
@@ -294,6 +311,15 @@ class Model:
             self.family.bound_width(self.n_features),
             functions.bound.address,
         )
+
+
+def without_zeros(X: Any) -> Any:
+    """Return counts as a CSR matrix that stores no zeros; X itself is not changed."""
+    encoded = sp.csr_matrix(X)
+    if (encoded.data == 0.0).any():
+        encoded = encoded.copy()
+        encoded.eliminate_zeros()
+    return encoded
 
 
 def pack(X: Any) -> Items:

@@ -238,6 +238,9 @@ class Bernoulli(Family):
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
+    def counts_in_row(self, n_features: int) -> slice | None:
+        return slice(_HEAD, _HEAD + n_features)
+
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         successes, failures = self._prior(n_features)
         ones = row[_HEAD : _HEAD + n_features]

@@ -208,7 +208,7 @@ class Categorical(Family):
         return _HEAD + 2 * self.bound_width(n_features)
 
     def bound_width(self, n_features: int) -> int:
-        return int(self._levels(n_features).sum())
+        return int(np.sum(self._levels(n_features)))
 
     def check(self, X: Any) -> None:
         most = _MOST_LEVELS if self.n_levels is None else self._levels(X.shape[1])
@@ -258,6 +258,9 @@ class Categorical(Family):
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
+
+    def counts_in_row(self, n_features: int) -> slice | None:
+        return slice(_HEAD, _HEAD + int(np.sum(self._levels(n_features))))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         levels = self._levels(n_features)

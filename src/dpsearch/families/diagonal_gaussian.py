@@ -354,7 +354,8 @@ class DiagonalGaussian(Family):
     def candidates(cls, X: Any) -> list[DiagonalGaussian]:
         # The mean varies between clusters about as much as the data do.
         mean, variance = mean_and_variance(X)
-        return [cls(mean, share, 2.0, share * variance) for share in WITHIN]
+        centre = tuple(mean.tolist())
+        return [cls(centre, share, 2.0, tuple((share * variance).tolist())) for share in WITHIN]
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -380,7 +380,8 @@ class FullGaussian(Family):
     def candidates(cls, X: Any) -> list[FullGaussian]:
         # The mean varies between clusters about as much as the data do.
         mean, variance = mean_and_variance(X)
-        return [cls(mean, share, None, share * variance) for share in WITHIN]
+        centre = tuple(mean.tolist())
+        return [cls(centre, share, None, tuple((share * variance).tolist())) for share in WITHIN]
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -11,8 +11,8 @@ precision τ = σ²/s².  With n points and sum S of a cluster (Bishop 2006, eqs
 
 Two forms of the same formulas.  *Isotropic* (τ equal in all columns): the predictive is
 c₀ + c₁⟨z, S⟩ + c₂⟨z, z⟩ with three constants per cluster, one inner product to score.
-*Columns*: any τ, and squared differences computed directly, so that data many thousands of noise
-deviations from the prior mean lose no digits.
+*Columns*: any τ; means and squared differences instead of sums and squares, so that data many
+thousands of noise deviations from the prior mean lose no digits.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
 # params: D, then τ for each column.
-# row: n, c₀, c₁, c₂, |S|², Σ|z|², unused, unused, S[D]; in the columns form c₁, c₂ and |S|² are
-# unused and the posterior means [D] and half precisions of the predictive [D] follow.
+# row, isotropic: n, c₀, c₁, c₂, |S|², Σ|z|², unused, unused, S[D].
+# row, columns: n, c₀, unused, unused, unused, Σ|z − z̄|², unused, unused, the mean z̄[D], posterior
+# means [D], half precisions of the predictive [D].
 _HEAD = 8
 # Inner products lose about z² · 1e-16 nats to rounding: beyond this, use differences.
-_FAR = 1e5
+_FAR = 1e3
 
 
 @pointer(INIT)
@@ -93,23 +94,17 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
 
 @pointer(MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    _merge_sums(params, row, other, sign)
-    squared_sum = 0.0
-    for d in range(_HEAD, _HEAD + int(params[0])):
-        squared_sum += row[d] * row[d]
-    row[4] = squared_sum
-    _isotropic_constants(params, row)
-
-
-@inner
-def _merge_sums(params, row, other, sign):  # type: ignore[no-untyped-def]
     row[0] += sign * other[0]
     if row[0] <= 0.0:
         row[:] = 0.0
-        return
-    row[5] += sign * other[5]
-    for d in range(_HEAD, _HEAD + int(params[0])):
-        row[d] += sign * other[d]
+    else:
+        row[5] += sign * other[5]
+        squared_sum = 0.0
+        for d in range(int(params[0])):
+            row[_HEAD + d] += sign * other[_HEAD + d]
+            squared_sum += row[_HEAD + d] * row[_HEAD + d]
+        row[4] = squared_sum
+    _isotropic_constants(params, row)
 
 
 @pointer(SCORE_ROWS)
@@ -187,12 +182,12 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
 def _columns_log_marginal(params, row):  # type: ignore[no-untyped-def]
     n_features = int(params[0])
     n = row[0]
-    out = -0.5 * (n * n_features * LOG_2PI + row[5])
+    out = n * n_features * LOG_2PI + row[5]
     for d in range(n_features):
         tau = params[1 + d]
-        total = row[_HEAD + d]
-        out += 0.5 * (total * total / (n + tau) - math.log1p(n / tau))
-    return out
+        mean = row[_HEAD + d]
+        out += n * tau / (n + tau) * mean * mean + math.log1p(n / tau)
+    return -0.5 * out
 
 
 @inner
@@ -204,7 +199,7 @@ def _columns_constants(params, row):  # type: ignore[no-untyped-def]
         precision = n + params[1 + d]
         variance = 1.0 + 1.0 / precision
         log_scale += LOG_2PI + math.log(variance)
-        row[_HEAD + n_features + d] = row[_HEAD + d] / precision
+        row[_HEAD + n_features + d] = row[_HEAD + d] * n / precision
         row[_HEAD + 2 * n_features + d] = 0.5 / variance
     row[1] = -0.5 * log_scale
 
@@ -217,19 +212,33 @@ def _columns_init(params, row):  # type: ignore[no-untyped-def]
 
 @pointer(UPDATE)
 def _columns_update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
+    before = row[0]
     row[0] += weight
     if row[0] <= 0.0:
         row[:] = 0.0
     else:
+        # Welford's update of the mean and of the scatter about it.
         for d in range(values.shape[0]):
-            row[_HEAD + d] += weight * values[d]
-            row[5] += weight * values[d] * values[d]
+            difference = values[d] - row[_HEAD + d]
+            row[_HEAD + d] += weight * difference / row[0]
+            row[5] += weight * before / row[0] * difference * difference
+        row[5] = max(row[5], 0.0)
     _columns_constants(params, row)
 
 
 @pointer(MERGE)
 def _columns_merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    _merge_sums(params, row, other, sign)
+    before = row[0]
+    row[0] += sign * other[0]
+    if row[0] <= 0.0:
+        row[:] = 0.0
+    else:
+        row[5] += sign * other[5]
+        for d in range(int(params[0])):
+            difference = other[_HEAD + d] - row[_HEAD + d]
+            row[_HEAD + d] += sign * other[0] * difference / row[0]
+            row[5] += sign * other[0] * before / row[0] * difference * difference
+        row[5] = max(row[5], 0.0)
     _columns_constants(params, row)
 
 
@@ -252,20 +261,32 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
     copy_row(values, out)
 
 
-@pointer(BOUND)
-def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """The helpers can bring the posterior mean, column by column, at best to the point itself."""
+@inner
+def _best_case(params, row, scale, helpers, low, high, values):  # type: ignore[no-untyped-def]
+    """The helpers can bring the posterior mean, column by column, at best to the point itself.
+
+    The cluster's sum is `scale` times what the row holds: a sum, or a mean.
+    """
     out = 0.0
     for d in range(values.shape[0]):
         precision = row[0] + helpers + params[1 + d]
         variance = 1.0 + 1.0 / precision
-        nearest = min(
-            max(values[d], (row[_HEAD + d] + low[d]) / precision),
-            (row[_HEAD + d] + high[d]) / precision,
-        )
+        total = scale * row[_HEAD + d]
+        nearest = max(values[d], (total + low[d]) / precision)
+        nearest = min(nearest, (total + high[d]) / precision)
         difference = values[d] - nearest
         out -= 0.5 * (LOG_2PI + math.log(variance) + difference * difference / variance)
     return out
+
+
+@pointer(BOUND)
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    return _best_case(params, row, 1.0, helpers, low, high, values)
+
+
+@pointer(BOUND)
+def _columns_bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    return _best_case(params, row, row[0], helpers, low, high, values)
 
 
 _ISOTROPIC = Functions(
@@ -287,7 +308,7 @@ _COLUMNS = Functions(
     _columns_score_rows,
     _columns_log_marginal,
     features=_features,
-    bound=_bound,
+    bound=_columns_bound,
 )
 
 
@@ -377,8 +398,9 @@ class Gaussian(Family):
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, scale = self._location_scale(n_features)
         precision = row[0] + self._tau(n_features)
+        total = row[_HEAD : _HEAD + n_features] * (row[0] if self.form == "columns" else 1.0)
         return {
-            "mean": mean + scale * row[_HEAD : _HEAD + n_features] / precision,
+            "mean": mean + scale * total / precision,
             "mean_variance": scale**2 / precision,
             "noise_variance": scale**2,
         }
@@ -391,7 +413,8 @@ class Gaussian(Family):
     @classmethod
     def candidates(cls, X: Any) -> list[Gaussian]:
         mean, variance = mean_and_variance(X)
-        return [cls(mean, variance, share * variance) for share in WITHIN]
+        centre, spread = tuple(mean.tolist()), tuple(variance.tolist())
+        return [cls(centre, spread, tuple((share * variance).tolist())) for share in WITHIN]
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -38,7 +38,7 @@ from dpsearch._jit import (
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import check_counts, per_column
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family, Functions, without_zeros
 
 # params: V, A, size of table 1, size of table 2, a[V], log Γ(a + j), log Γ(A + j).  Table 1 is
 # empty unless a is one number.
@@ -206,11 +206,7 @@ class Multinomial(Family):
         return np.concatenate([head, concentration, table, log_gamma_table(total, total_size)])
 
     def encode(self, X: Any) -> Any:
-        encoded = sp.csr_matrix(X)
-        if (encoded.data == 0.0).any():
-            encoded = encoded.copy()
-            encoded.eliminate_zeros()
-        return encoded
+        return without_zeros(X)
 
     def log_base(self, X: Any) -> Vector:
         X = self.encode(X)
@@ -223,6 +219,9 @@ class Multinomial(Family):
         lengths = np.asarray(X.sum(axis=1)).reshape(-1)
         per_word = sp.csr_matrix((xlogy(X.data, X.data), X.indices, X.indptr), shape=X.shape)
         return np.asarray(np.asarray(per_word.sum(axis=1)).reshape(-1) - xlogy(lengths, lengths))
+
+    def counts_in_row(self, n_features: int) -> slice | None:
+        return slice(1, _HEAD + n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         concentration = self._concentration(n_features) + row[_HEAD:]

@@ -38,7 +38,7 @@ from dpsearch._jit import (
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import check_counts, per_column
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family, Functions, without_zeros
 
 # params: D, whether b is one number, size of the table, Σa, a[D], b[D], log Γ(a + j).  The table
 # is empty unless a is one number.
@@ -213,11 +213,7 @@ class Poisson(Family):
         return np.concatenate([head, shape, rate, table])
 
     def encode(self, X: Any) -> Any:
-        encoded = sp.csr_matrix(X)
-        if (encoded.data == 0.0).any():
-            encoded = encoded.copy()
-            encoded.eliminate_zeros()
-        return encoded
+        return without_zeros(X)
 
     def log_base(self, X: Any) -> Vector:
         X = self.encode(X)
@@ -229,6 +225,9 @@ class Poisson(Family):
         best = xlogy(X.data, X.data) - X.data  # at the rate x
         terms = sp.csr_matrix((best, X.indices, X.indptr), shape=X.shape)
         return np.asarray(terms.sum(axis=1)).reshape(-1)
+
+    def counts_in_row(self, n_features: int) -> slice | None:
+        return slice(_HEAD, _HEAD + n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         shape, rate = self._prior(n_features)
@@ -244,7 +243,8 @@ class Poisson(Family):
     def candidates(cls, X: Any) -> list[Poisson]:
         mean = np.asarray(X.mean(axis=0)).reshape(-1)
         mean = np.where(mean > 0.0, mean, 1.0)
-        return [cls(shape, shape / mean) for shape in (0.3, 1.0, 3.0, 10.0)]
+        shapes = (0.3, 1.0, 3.0, 10.0)
+        return [cls(shape, tuple((shape / mean).tolist())) for shape in shapes]
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -42,11 +42,11 @@ class _Rows(NamedTuple):
     steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
     users: Ints
     members: Ints  # last node of the list of members
-    live: Ints  # the rows in use, in no order
-    free: Ints  # a stack of the others
+    live: Any  # the rows in use, in no order
+    free: Any  # a stack of the others
     gains: Vector  # score of the current item in this row
     wanted: Ints  # number of new hypotheses that add the current item to this row
-    successor: Ints  # the row with the current item added
+    successor: Any  # the row with the current item added
 
 
 class _Nodes(NamedTuple):
@@ -88,8 +88,8 @@ class _Counts(NamedTuple):
 
 def beam(
     problem: Problem, order: Ints, beam_size: int, callback: Callback | None = None
-) -> tuple[Labels, int]:
-    """Return the labels of the best hypothesis, and the number of states created."""
+) -> tuple[Labels, int, int]:
+    """Return the labels of the best hypothesis, and the numbers of states expanded and created."""
     n = len(order)
     width = problem.model.core.width
     rows = _new_rows(width, 4 * beam_size + 64)
@@ -99,16 +99,17 @@ def beam(
     # One hypothesis to begin with: nothing placed.
     counts = _Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
     early_stop = isinstance(problem.prior, AntoniakCounts) and problem.prior.early_stop
-    placed, n_enqueued = 0, 0
+    placed, n_enqueued, n_dequeued = 0, 0, 0
     while placed < n:
         stop = min(n, placed + _CHUNK)
         model = (problem.model.core, problem.items, problem.alone, problem.tables)
         state = (hypotheses, rows, nodes, counts, room, order, placed, stop, beam_size)
         if problem.tables.multiplicity:
-            placed, made, counts = _advance_counts(*model, early_stop, *state)
+            placed, made, taken, counts = _advance_counts(*model, early_stop, *state)
         else:
-            placed, made, counts = _advance(*model, *state)
+            placed, made, taken, counts = _advance(*model, *state)
         n_enqueued += made
+        n_dequeued += taken
         if placed < stop:  # something is full
             rows, counts = _more_rows(rows, counts, width, beam_size)
             nodes, counts = _more_nodes(nodes, counts, beam_size)
@@ -119,7 +120,7 @@ def beam(
             score = float(hypotheses.scores[best])
             callback(Progress(placed, n, int(hypotheses.counts[best]), score))
     members = rows.members[hypotheses.rows[best, : hypotheses.counts[best]]]
-    return _labels(nodes, members, n), n_enqueued
+    return _labels(nodes, members, n), n_dequeued, n_enqueued
 
 
 def _new_rows(width: int, capacity: int) -> _Rows:
@@ -225,13 +226,15 @@ def _advance(  # type: ignore[no-untyped-def]
 ):
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
-    Return (where it stopped, states created, counts).
+    Return (where it stopped, states created, states expanded, counts).
     """
     made = 0
+    taken = 0
     for t in range(begin, end):
         if _full(beam, counts, beam_size):
-            return t, made, counts
+            return t, made, taken, counts
         i = order[t]
+        taken += counts.hypotheses
         _score_live(core, items, i, tables, rows, counts, room)
         found, created = _candidates(
             tables, beam, rows, counts, items.sizes[i], alone[i], beam_size, room
@@ -240,7 +243,7 @@ def _advance(  # type: ignore[no-untyped-def]
         counts = _step(
             core, items, i, alone[i], tables, beam, rows, nodes, counts, room, found, beam_size
         )
-    return end, made, counts
+    return end, made, taken, counts
 
 
 @inner
@@ -250,10 +253,12 @@ def _advance_counts(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """The same under AntoniakCounts; apart, so that it is compiled only when it is used."""
     made = 0
+    taken = 0
     for t in range(begin, end):
         if _full(beam, counts, beam_size):
-            return t, made, counts
+            return t, made, taken, counts
         i = order[t]
+        taken += counts.hypotheses
         _score_live(core, items, i, tables, rows, counts, room)
         found = _count_candidates(
             tables,
@@ -269,7 +274,7 @@ def _advance_counts(  # type: ignore[no-untyped-def]
         counts = _step(
             core, items, i, alone[i], tables, beam, rows, nodes, counts, room, found, beam_size
         )
-    return end, made, counts
+    return end, made, taken, counts
 
 
 @inner

@@ -18,7 +18,9 @@ is placed plus an estimate for the rest:
     column.  Never below the best completion.
 ``inadmissible``
     Every unplaced point as a cluster of its own (section 3.4), in the likelihood and in the prior
-    alike: an actual completion, so a lower bound, and the most useful score in practice.
+    alike; for points under the Dirichlet process with α fixed this is the value of an actual
+    completion.  (Elsewhere each point's share in the prior is that of a second cluster.)  The most
+    useful score in practice.
 """
 
 from __future__ import annotations

@@ -130,8 +130,7 @@ def search_problem(
             opened = np.maximum.accumulate(labels[placing]) + 1
             dequeued, enqueued = problem.n_items, problem.n_items + int(opened[:-1].sum())
         else:
-            labels, enqueued = beam(problem, placing, beam_size, callback)
-            dequeued = problem.n_items * beam_size
+            labels, dequeued, enqueued = beam(problem, placing, beam_size, callback)
     else:
         outcome = best_first(
             problem,

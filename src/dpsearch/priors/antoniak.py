@@ -23,7 +23,8 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
-from dpsearch.priors.base import Prior, check_sizes
+from dpsearch.priors.base import Prior, check_sizes, log_gamma_ratio
+from dpsearch.priors.dirichlet_process import DirichletProcess
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class AntoniakCounts(Prior):
 
     def log_v(self, n_points: int) -> Vector:
         clusters = np.arange(n_points + 1, dtype=np.float64)
-        rising = math.lgamma(self.alpha + n_points) - math.lgamma(self.alpha)
-        out = clusters * math.log(self.alpha) + math.lgamma(n_points + 1.0) - rising
+        rising = float(log_gamma_ratio(self.alpha, n_points))
+        out = (clusters - 1.0) * math.log(self.alpha) + math.lgamma(n_points + 1.0) - rising
         out[0] = 0.0
         return out
 
@@ -84,8 +85,12 @@ class AntoniakCounts(Prior):
             )
         return self._cache[key]
 
+    def for_prediction(self) -> Prior:
+        """P(m) is the law of shapes under the Dirichlet process, which weighs further points."""
+        return DirichletProcess(self.alpha)
+
     def to_dict(self) -> dict[str, object]:
-        return {"name": self.name, "alpha": self.alpha, "early_stop": self.early_stop}
+        return {"name": self.name, "alpha": float(self.alpha), "early_stop": self.early_stop}
 
 
 def completion_room(n_points: int) -> Ints:

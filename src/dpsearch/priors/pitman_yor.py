@@ -8,6 +8,7 @@ with x^(n) the rising factorial, discount 0 ≤ σ < 1 and α > −σ.  σ = 0 i
 from __future__ import annotations
 
 import math
+import numbers
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,7 +17,7 @@ from scipy.special import gammaln
 
 from dpsearch._types import Vector
 from dpsearch.errors import ParameterError
-from dpsearch.priors.base import Prior
+from dpsearch.priors.base import Prior, log_gamma_ratio
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class PitmanYor(Prior):
     name: ClassVar[str] = "pitman_yor"
 
     def __post_init__(self) -> None:
+        for name in ("alpha", "discount"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, numbers.Real):
+                raise ParameterError(f"{name} must be a number, got {value!r}")
         if not 0.0 <= self.discount < 1.0:
             raise ParameterError(f"discount must be at least 0 and below 1, got {self.discount!r}")
         if not (math.isfinite(self.alpha) and self.alpha > -self.discount):
@@ -48,7 +53,7 @@ class PitmanYor(Prior):
     def log_v(self, n_points: int) -> Vector:
         steps = np.log(self.alpha + self.discount * np.arange(1, n_points))
         out = np.concatenate([[0.0, 0.0], np.cumsum(steps)])
-        out[1:] -= math.lgamma(self.alpha + n_points) - math.lgamma(self.alpha + 1.0)
+        out[1:] -= float(log_gamma_ratio(self.alpha, n_points))
         return out
 
     def log_w(self, n_points: int) -> Vector:

@@ -7,8 +7,9 @@
    disjoint ones that threads share; moves that bring more for their cost are tried more often.  A
    sweep follows now and then.
 
-It has converged when nothing moves in a sweep, no merge improves, and every cluster has been at
-the centre of a number of proposals without success since it last changed.
+It has converged when nothing moves in a sweep, no merge among neighbours improves, and every
+cluster has been at the centre of a number of random proposals without success since a proposal or
+a merge last changed it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from dpsearch._validate import as_rng
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Clustering, Problem, TracePoint
-from dpsearch.partition import check_labels
+from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior
 from dpsearch.refinement.local import Repartition, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
@@ -39,11 +40,14 @@ RefineCallback = Callable[[TracePoint], None]
 _BATCH = 8  # neighbourhoods looked at together, whatever the number of threads
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
 _ENDLESS_PATIENCE = 300  # the same when the user gives the time
-_SWEEP_CHUNK = 100_000  # items between two looks at the clock
+_SWEEP_COST = 300_000_000  # numbers read between two looks at the clock
 _LOCAL_SWEEPS = 10
 _LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
 _MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
+# A gain below this is taken, but is no reason to go on: where data lie far from the prior mean,
+# rounding can make tiny gains appear again and again.
+_SIGNIFICANT = 1e-3
 
 
 class _Job(NamedTuple):
@@ -54,6 +58,7 @@ class _Job(NamedTuple):
     chosen: Ints
     labels: Labels
     n_clusters: int
+    n_others: int  # clusters outside, when the proposal was made
     order: Ints
     seeds: Ints
     seed_labels: Labels
@@ -161,6 +166,7 @@ class _Refinement:
         n_threads: int,
     ) -> None:
         self.problem = problem
+        self.start = labels
         self.begun = time.perf_counter()
         self.seconds = seconds
         self.rng = rng
@@ -191,8 +197,12 @@ class _Refinement:
             self.callback(point)
 
     def result(self) -> Clustering:
+        labels = self.state.labels.copy()
+        # The promise is kept to the last digit: rounding can make a worse partition look better.
+        if self.problem.log_joint(by_appearance(labels)) < self.problem.log_joint(self.start):
+            labels = self.start
         result = self.problem.clustering(
-            self.state.labels.copy(),
+            labels,
             seconds=self.elapsed(),
             converged=self.converged and not self.interrupted,
         )
@@ -217,9 +227,13 @@ class _Refinement:
         moved = 0
         for _ in range(most):
             moved = 0
-            for start in range(0, len(self.everything), _SWEEP_CHUNK):
+            done = 0
+            while done < len(self.everything):
                 self.check_time()
-                moved += self.state.sweep(self.everything[start : start + _SWEEP_CHUNK])
+                size = self.state.n_live * self.problem.model.core.width
+                stop = done + max(256, _SWEEP_COST // size)
+                moved += self.state.sweep(self.everything[done:stop])
+                done = stop
             if moved:
                 self.note("sweep")
             if moved <= 0.0005 * len(self.everything):
@@ -257,7 +271,7 @@ class _Refinement:
         if job is None:
             return None
         new = self.evaluate(job)
-        if self.gain(job, new) <= _MIN_GAIN:
+        if self.gain(job, new) <= _SIGNIFICANT:
             return None
         return self.state.replace(slots, job.chosen, new)
 
@@ -278,7 +292,9 @@ class _Refinement:
             slots = np.array([slot, int(others[at])])
             chosen = np.concatenate([state.members(int(s)) for s in slots])
             one = Repartition(np.zeros(len(chosen), np.int64), 1, 0.0)
-            todo.extend(int(s) for s in state.replace(slots, chosen, one))
+            used = state.replace(slots, chosen, one)
+            self.set_failures(used, 0)
+            todo.extend(int(s) for s in used)
             merged = True
         if merged:
             self.note("merge")
@@ -300,19 +316,20 @@ class _Refinement:
                     continue
                 jobs = self.batch(restless)
                 improved = False
-                for job, new in zip(jobs, threads.map(self.evaluate, jobs), strict=True):
+                # All are worked out before any is applied: they are proposals about one state.
+                outcomes = list(threads.map(self.evaluate, jobs))
+                for job, new in zip(jobs, outcomes, strict=True):
                     cost = float(len(job.chosen) * (1 + job.n_clusters))
                     work += cost * _LOCAL_SWEEPS / 2
                     gain = self.gain(job, new)
                     self.schedule.learn(job.move, gain, cost)
+                    failed = self.failures[job.slots[0]] + 1
+                    self.failures[job.slots[0]] = failed
                     if gain > _MIN_GAIN:
                         used = state.replace(job.slots, job.chosen, new)
-                        self.failures_of(used)
-                        self.failures[used] = 0
+                        self.set_failures(used, 0 if gain > _SIGNIFICANT else failed)
                         improved = sweep_due = True
                         since_refresh += 1
-                    else:
-                        self.failures[job.slots[0]] += 1
                 if improved:
                     self.note("neighbourhood")
                 if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
@@ -329,6 +346,10 @@ class _Refinement:
             self.failures = np.concatenate([self.failures, np.zeros(missing, np.int64)])
         return self.failures[slots]
 
+    def set_failures(self, slots: Ints, count: int) -> None:
+        self.failures_of(slots)  # makes room
+        self.failures[slots] = count
+
     def settle(self) -> bool:
         """Sweep to the end and merge; return whether anything changed."""
         before = self.state.log_joint
@@ -336,7 +357,7 @@ class _Refinement:
             if self.sweep_and_mark() == 0:
                 break
         self.merge()
-        return self.state.log_joint > before + _MIN_GAIN
+        return self.state.log_joint > before + _SIGNIFICANT
 
     def sweep_and_mark(self) -> int:
         """Sweep, and have what changed looked at again; return how many items moved."""
@@ -409,15 +430,16 @@ class _Refinement:
         if start is None:
             return None
         order = self.rng.permutation(len(chosen))
-        return _Job(kind, slots, chosen, start.labels, start.n_clusters, order,
-                    start.seeds, start.seed_labels)  # fmt: skip
+        return _Job(
+            kind, slots, chosen, start.labels, start.n_clusters, self.state.n_live - len(slots),
+            order, start.seeds, start.seed_labels,
+        )  # fmt: skip
 
     def evaluate(self, job: _Job) -> Repartition:
         """Work a proposal out.  Threads run this; it changes nothing."""
-        n_others = self.state.n_live - len(job.slots)
         n_sweeps = max(2, min(_LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
         return repartition(
-            self.problem, job.chosen, job.labels, job.n_clusters, n_others, job.order, n_sweeps,
+            self.problem, job.chosen, job.labels, job.n_clusters, job.n_others, job.order, n_sweeps,
             job.seeds, job.seed_labels,
         )  # fmt: skip
 

@@ -105,6 +105,7 @@ def repartition(
         # More clusters than room: go on from what was reached, with more room.
         n_clusters = int(labels.max()) + 1
         capacity *= 2
+        seeds = seed_labels = _NO_SEEDS
 
 
 @inner
@@ -205,9 +206,11 @@ def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # 
     best = old
     best_gain = stay + EPSILON
     for k in range(n_clusters):
+        if k == old:
+            continue
         n = room.sizes[k]
         gain = room.out[k] + tables.log_w[n + size] - tables.log_w[n]
-        if gain > best_gain and k != old:
+        if gain > best_gain:
             best_gain = gain
             best = k
     if fresh > best_gain:

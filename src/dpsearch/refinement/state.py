@@ -14,6 +14,8 @@ from dpsearch.partition import by_appearance
 from dpsearch.refinement.local import Repartition
 from dpsearch.refinement.sweep import Clusters, drop, set_size, sweep
 
+_MOST_MOVES = 1_000_000  # before statistics are computed anew
+
 
 class State:
     """A partition: rows of statistics in slots, members by slot, the log joint."""
@@ -38,6 +40,7 @@ class State:
         )
         self._values_of_all()
         self._members: list[Ints] | None = None
+        self._moves = 0
 
     def _values_of_all(self) -> None:
         """Set values[slot] = log W(n) + log H of each cluster."""
@@ -79,7 +82,10 @@ class State:
             moved += more
             if done < len(order):
                 self._grow()
-        if moved:
+        self._moves += moved
+        if self._moves > _MOST_MOVES:
+            self.refresh()
+        elif moved:
             self._members = None
             self._values_of_all()
         return moved

@@ -124,9 +124,11 @@ def _best_place(core, items, i, alone, tables, clusters, n_live, old, room):  # 
                 best = k
     else:
         for k in range(n_live):
+            if k == old:
+                continue
             n = clusters.sizes[clusters.live[k]]
             gain = room.out[k] + tables.log_w[n + size] - tables.log_w[n]
-            if gain > best_gain and k != old:
+            if gain > best_gain:
                 best_gain = gain
                 best = k
     if fresh > best_gain:
