@@ -14,8 +14,10 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 --dist loadscope
 
+# Data: a folder named by DPSEARCH_DATA, or what is embedded.
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
+	$(BIN)/python benchmarks/refinement.py --out docs/benchmarks/refinement.md
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
