@@ -45,9 +45,11 @@ def run_demo(out: Path, console: Console) -> Demo:
     family = families.Gaussian(prior_mean=0.0, prior_variance=0.1, noise_variance=1.0)
     problem = Problem.of(X, family, priors.DirichletProcess(alpha=1.0))
     with progress(console, "search") as callback:
-        # One pass compiles or loads the kernels, so that the second is timed by itself.
+        # A first pass, and a small problem worked out to the end, compile or load the kernels,
+        # so that what follows is timed by itself.
         search_problem(problem, beam_size=10, callback=callback)
-        refine_problem(problem, np.zeros(n, np.int64), seconds=0.01)
+        few = Problem.of(X[:60], family, problem.prior)
+        refine_problem(few, np.zeros(60, np.int64), rng=0)
     result = search_problem(problem, beam_size=10)
     rate = n / result.seconds
     refined = refine_problem(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
