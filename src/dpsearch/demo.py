@@ -49,7 +49,7 @@ def run_demo(out: Path, console: Console) -> Demo:
         # so that what follows is timed by itself.
         search_problem(problem, beam_size=10, callback=callback)
         few = Problem.of(X[:60], family, problem.prior)
-        refine_problem(few, np.zeros(60, np.int64), rng=0)
+        refine_problem(few, np.arange(60), rng=0)
     result = search_problem(problem, beam_size=10)
     rate = n / result.seconds
     refined = refine_problem(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
