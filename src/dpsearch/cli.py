@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 from rich.console import Console
 
@@ -60,6 +61,9 @@ def fit(
     ] = "auto",
     alpha: Annotated[str, typer.Option(help="Concentration: auto, or a number above 0.")] = "auto",
     beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="Time for refinement; default: till it converges.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="Where to write the labels.")] = Path("labels.csv"),
     model: Annotated[Path | None, typer.Option(help="Where to save the model (.npz).")] = None,
     seed: Annotated[
@@ -78,12 +82,18 @@ def fit(
         raise ParameterError(f"{out}: --out and --model name the same file")
     console = Console(stderr=True)
     estimator = DPMixture(
-        family=family, alpha=_alpha(alpha), beam_size=beam_size, random_state=seed
+        family=family,
+        alpha=_alpha(alpha),
+        beam_size=beam_size,
+        refine=True if seconds is None else seconds,
+        random_state=seed,
     )
     table = read_table(data)
     try:
         with console.status("search"):
             estimator.fit(table.X)
+        if table.names is not None:
+            estimator.feature_names_in_ = np.array(table.names, dtype=object)
     except (DataError, DataTypeError) as error:
         raise DataError(f"{data}: {error}") from error
     write_labels(out, estimator.labels_)

@@ -52,8 +52,8 @@ class DirichletProcess(Prior):
     >>> from dpsearch.priors import DirichletProcess, Gamma
     >>> round(DirichletProcess(1.0).log_probability([50, 50]), 1)
     -74.6
-    >>> DirichletProcess(Gamma(1.0, 1.0)).log_probability([1])
-    0.0
+    >>> abs(DirichletProcess(Gamma(1.0, 1.0)).log_probability([1])) < 1e-12
+    True
     """
 
     alpha: float | Gamma = 1.0

@@ -73,7 +73,7 @@ def consensus(
     >>> from dpsearch import consensus, families, priors
     >>> X = np.array([0.0, 0.1, 0.2, 9.0, 9.1, 9.2])[:, None]
     >>> view = consensus(X, families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0), rng=0)
-    >>> view.disagreement.max()
+    >>> float(view.disagreement.max())
     0.0
     """
     if n_restarts < 1:

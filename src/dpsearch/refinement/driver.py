@@ -302,7 +302,10 @@ class _Refinement:
     def neighbourhoods(self) -> None:
         """Give neighbouring clusters new partitions until nothing improves any more."""
         state = self.state
-        patience = _PATIENCE if self.seconds is None else _ENDLESS_PATIENCE
+        # Small data are cheap to try again.
+        patience = max(_PATIENCE, min(30, 30_000 // self.problem.n_items))
+        if self.seconds is not None:
+            patience = _ENDLESS_PATIENCE
         work, sweep_due, since_refresh = 0.0, False, 0
         with ThreadPoolExecutor(self.n_threads) as threads:
             while True:
