@@ -187,7 +187,7 @@ def test_statistics_do_not_drift_over_many_moves(name):
             continue
         state.n_live = sweep._move(
             problem.model.core, problem.items, i, problem.tables, state.clusters, state.n_live, to,
-            False, block, 0, room,
+            None, block, 0, room,
         )  # fmt: skip
     state._values_of_all()
     _, dense = np.unique(state.labels, return_inverse=True)

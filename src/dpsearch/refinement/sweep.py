@@ -9,7 +9,6 @@ import numpy as np
 from dpsearch._jit import call_score_dots, call_update, inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
-from dpsearch.families.base import Dots
 from dpsearch.items import add_item, clear_row, score_item, score_member
 from dpsearch.objective import Problem
 from dpsearch.refinement.local import EPSILON
@@ -51,34 +50,36 @@ def sweep(problem: Problem, clusters: Clusters, n_live: int, order: Ints) -> tup
         gram=np.empty((BLOCK, BLOCK)),
     )
     dots = problem.model.dots()
-    arguments = (problem.items, problem.alone, problem.tables, clusters, n_live, order, room)
-    if dots is None or problem.items.blocks:
-        done, n_live, moved = _sweep(problem.model.core, Dots(0, 0, 0), False, *arguments)
-    else:
-        done, n_live, moved = _sweep(problem.model.core, dots, True, *arguments)
+    if problem.items.blocks:
+        dots = None
+    # Numba leaves out what depends on dots when it is None, so the two cases compile apart.
+    done, n_live, moved = _sweep(
+        problem.model.core, dots, problem.items, problem.alone, problem.tables, clusters, n_live,
+        order, room,
+    )  # fmt: skip
     return int(done), int(n_live), int(moved)
 
 
 @inner
-def _sweep(core, dots, blocked, items, alone, tables, clusters, n_live, order, room):  # type: ignore[no-untyped-def]
+def _sweep(core, dots, items, alone, tables, clusters, n_live, order, room):  # type: ignore[no-untyped-def]
     moved = 0
     at = 0
     while at < order.shape[0]:
         stop = min(order.shape[0], at + room.points.shape[0])
-        if blocked:
+        if dots is not None:
             gather(items, order[at:stop], room.points)
         for t in range(at, stop, BLOCK):
             if n_live + BLOCK > clusters.sizes.shape[0]:
                 return t, n_live, moved
             block = room.points[t - at : t - at + BLOCK]
-            if blocked:
+            if dots is not None:
                 block_products(
                     dots, block, clusters.pool, clusters.starts[:n_live], room.products, room.gram
                 )
             for b in range(min(BLOCK, stop - t)):
                 i = order[t + b]
                 starts = clusters.starts[:n_live]
-                if blocked:
+                if dots is not None:
                     call_score_dots(
                         dots.score_dots,
                         (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
@@ -91,9 +92,7 @@ def _sweep(core, dots, blocked, items, alone, tables, clusters, n_live, order, r
                 if best == old:
                     continue
                 moved += 1
-                n_live = _move(
-                    core, items, i, tables, clusters, n_live, best, blocked, block, b, room
-                )
+                n_live = _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room)
         at = stop
     return order.shape[0], n_live, moved
 
@@ -145,7 +144,7 @@ def set_size(tables, clusters, at, size):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _move(core, items, i, tables, clusters, n_live, best, blocked, block, b, room):  # type: ignore[no-untyped-def]
+def _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
     """Move item i; keep the block's products right.  Return the number of clusters."""
     width = core.width
     size = items.sizes[i]
@@ -155,27 +154,25 @@ def _move(core, items, i, tables, clusters, n_live, best, blocked, block, b, roo
         clusters.sizes[slot] = 0
         clusters.starts[n_live] = slot * width
         clusters.place[slot] = n_live
-        if blocked:
+        if dots is not None:
             for later in range(BLOCK):
                 room.products[later, n_live] = 0.0
         n_live += 1
     source = clusters.labels[i]
     target = clusters.live[best]
     old = clusters.place[source]
-    _add(
-        core, items, i, clusters.pool[target * width : (target + 1) * width], blocked, block, b, 1.0
-    )
+    _add(core, items, i, clusters.pool[target * width : (target + 1) * width], dots, block, b, 1.0)
     _add(
         core,
         items,
         i,
         clusters.pool[source * width : (source + 1) * width],
-        blocked,
+        dots,
         block,
         b,
         -1.0,
     )
-    if blocked:
+    if dots is not None:
         for later in range(b + 1, BLOCK):
             room.products[later, best] += room.gram[b, later]
             room.products[later, old] -= room.gram[b, later]
@@ -187,7 +184,7 @@ def _move(core, items, i, tables, clusters, n_live, best, blocked, block, b, roo
     if clusters.sizes[source] == 0:
         n_live -= 1
         drop(clusters, n_live, old)
-        if blocked:
+        if dots is not None:
             for later in range(BLOCK):
                 room.products[later, old] = room.products[later, n_live]
     return n_live
@@ -206,8 +203,8 @@ def drop(clusters, last, at):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _add(core, items, i, row, blocked, block, b, sign):  # type: ignore[no-untyped-def]
-    if blocked:
+def _add(core, items, i, row, dots, block, b, sign):  # type: ignore[no-untyped-def]
+    if dots is not None:
         call_update(core.update, (core.params, row, items.ids, block[b], sign))
     else:
         add_item(core, items, i, row, sign)
