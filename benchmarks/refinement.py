@@ -27,7 +27,7 @@ from dpsearch.prefix_search import search_problem
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.refinement import refine_problem
-from dpsearch.refinement.state import State
+from dpsearch.state import State
 
 DP = priors.DirichletProcess(1.0)
 

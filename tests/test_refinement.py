@@ -12,9 +12,9 @@ from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.items import score_member
 from dpsearch.objective import Problem
 from dpsearch.prefix_search import search_problem
-from dpsearch.refinement import driver, refine_problem, sweep
+from dpsearch.refinement import driver, refine_problem
 from dpsearch.refinement.local import TO_PLACE, repartition
-from dpsearch.refinement.state import State
+from dpsearch.state import State, sweep
 from models import DRAWS, PRODUCT_PRIORS
 
 DP = priors.DirichletProcess(1.0)
@@ -108,7 +108,7 @@ def test_local_repartition_reports_its_value_and_the_state_takes_it_over(name):
     )
     gain = new.log_value + problem.tables.log_v[3 + new.n_clusters]
     gain -= state.values[slots].sum() + problem.tables.log_v[5]
-    state.replace(slots, chosen, new)
+    state.replace(slots, chosen, new.labels, new.n_clusters)
     assert state.log_joint == pytest.approx(before + gain, abs=1e-8)
     _, dense = np.unique(state.labels, return_inverse=True)
     assert state.log_joint == pytest.approx(problem.log_joint(dense), abs=1e-8)
@@ -173,7 +173,7 @@ def test_statistics_do_not_drift_over_many_moves(name):
     }[name]
     problem = Problem.of(planted(300, 4, 6) + 100.0, family, DP)
     state = State(problem, np.arange(300) % 6)
-    room = sweep._Room(
+    room = sweep.Room(
         np.empty(64), np.empty(problem.model.core.width), np.empty((4, 4)), np.empty((4, 64)),
         np.empty((4, 4)),
     )  # fmt: skip

@@ -13,25 +13,37 @@ from dpsearch.refinement import consensus, refine
 if TYPE_CHECKING:
     from dpsearch.estimator import DPMixture
     from dpsearch.model_file import load
+    from dpsearch.samplers import Draws, alpha_profile, gibbs, select_alpha, split_merge
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Clustering",
     "DPMixture",
+    "Draws",
     "__version__",
+    "alpha_profile",
     "consensus",
     "datasets",
     "families",
+    "gibbs",
     "load",
     "log_joint",
     "priors",
     "refine",
     "search",
+    "select_alpha",
+    "split_merge",
 ]
 
-# scikit-learn takes a second to import, and only these two need it.
-_LAZY = {"DPMixture": "dpsearch.estimator", "load": "dpsearch.model_file"}
+# Imported when first asked for: scikit-learn takes a second, and only the first two need it.
+_LAZY = {
+    "DPMixture": "dpsearch.estimator",
+    "load": "dpsearch.model_file",
+    **dict.fromkeys(
+        ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
+    ),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 from typing import Any
 
 import numpy as np
@@ -216,3 +217,13 @@ def as_rng(rng: Any) -> np.random.Generator:
         raise ParameterError(
             f"rng must be None, a whole number or a numpy Generator, got {rng!r}"
         ) from error
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Return the number of threads that n_jobs asks for, by joblib's rules; None is one."""
+    if n_jobs is None:
+        return 1
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
+        raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}")
+    cores = os.cpu_count() or 1
+    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))

@@ -6,9 +6,7 @@ Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, w
 
 from __future__ import annotations
 
-import json
 import math
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch import families, priors
-from dpsearch._files import atomic_write
+from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import ModelFileError
 from dpsearch.families import Family
 from dpsearch.mixture import Mixture
@@ -34,7 +32,6 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-_MOST_DEFLATED = 1032  # bytes that one byte of a zip archive can stand for
 _MANY_FEATURES = 2**20
 
 
@@ -55,14 +52,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "log_joint": estimator.log_joint_,
         "seconds": estimator.clustering_.seconds,
     }
-    with atomic_write(path) as stream:
-        np.savez_compressed(
-            stream,
-            about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
-            pool=mixture.pool,
-            sizes=mixture.sizes,
-            labels=estimator.labels_,
-        )
+    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": estimator.labels_}
+    write_archive(path, about, arrays)
 
 
 def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None = None) -> Any:
@@ -81,7 +72,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
     """
     from dpsearch.estimator import DPMixture
 
-    about, arrays = _read(Path(path))
+    about, arrays = read_archive(Path(path), FORMAT, VERSION, "a dpsearch model")
     try:
         family = families.from_dict(about["family"], extra_families)
         prior = priors.from_dict(about["prior"])
@@ -120,50 +111,11 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
     return estimator
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the archive's entries, refusing pickles and entries larger than they can be."""
-    if not path.is_file():
-        raise ModelFileError(f"{path}: no such file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            _check_sizes(archive, path)
-        with np.load(path, allow_pickle=False) as entries:
-            arrays = {name: entries[name] for name in ("about", "pool", "sizes", "labels")}
-        about = json.loads(bytes(arrays.pop("about")).decode())
-    except ModelFileError:
-        raise
-    except Exception as error:  # BadZipFile, zlib.error and the like, which share no base
-        raise ModelFileError(f"{path}: damaged, or not a dpsearch model: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
-        raise ModelFileError(f"{path}: not a dpsearch model")
-    if about.get("version") != VERSION:
-        raise ModelFileError(
-            f"{path}: model format {about.get('version')!r}, this dpsearch reads {VERSION}"
-        )
-    return about, arrays
-
-
-def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse an entry whose header asks for more memory than the entry can hold bytes."""
-    most = _MOST_DEFLATED * path.stat().st_size
-    for info in archive.infolist():
-        with archive.open(info) as stream:
-            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
-            if dtype.hasobject:
-                raise ModelFileError(f"{path}: entry {info.filename} holds Python objects")
-            wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
-            if not 0 <= wanted <= min(info.file_size, most):
-                raise ModelFileError(f"{path}: entry {info.filename} is truncated")
-
-
 def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, Any, Any]:
     """Return pool, sizes and labels if they fit together; kernels index by them."""
+    missing = {"pool", "sizes", "labels"} - set(arrays)
+    if missing:
+        raise ModelFileError(f"{path}: the entry {min(missing)} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
     whole = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
     if not whole or pool.ndim != 1 or pool.dtype != np.float64:

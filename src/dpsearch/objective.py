@@ -7,6 +7,7 @@ with every constant included, so that figures compare across solvers, models and
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families.base import Family, Model
+from dpsearch.families.base import Dots, Family, Model
 from dpsearch.items import Items, log_alone, log_marginals
 from dpsearch.partition import by_size, check_labels
 from dpsearch.priors.base import Prior, log_prior
@@ -100,12 +101,15 @@ class Problem:
     def __init__(self, model: Model, items: Items, log_base: float, prior: Prior) -> None:
         if not isinstance(prior, Prior):
             raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
-        self.model = model
-        self.items = items
-        self.log_base = log_base
         self.prior = prior
         self.n_points = int(items.sizes.sum())
         self.tables = prior.tables(self.n_points)
+        self._set_model(model, items, log_base)
+
+    def _set_model(self, model: Model, items: Items, log_base: float) -> None:
+        self.model = model
+        self.items = items
+        self.log_base = log_base
         self.alone: Vector = log_alone(model.core, items)
         if not np.isfinite(self.alone).all():
             row = int(np.flatnonzero(~np.isfinite(self.alone))[0])
@@ -123,9 +127,28 @@ class Problem:
         items, base = model.items()
         return cls(model, items, float(base.sum()), prior)
 
+    def with_prior(self, prior: Prior) -> Problem:
+        """The same data and family under another prior."""
+        out = copy.copy(self)
+        out.prior = prior
+        out.tables = prior.tables(self.n_points)
+        return out
+
+    def with_family(self, family: Family) -> Problem:
+        """The same data, taken as points, and prior under another family."""
+        model = family.compile(self.model.matrix)
+        items, base = model.items()
+        out = copy.copy(self)
+        out._set_model(model, items, float(base.sum()))
+        return out
+
     @property
     def n_items(self) -> int:
         return self.items.n_items
+
+    def dots(self) -> Dots | None:
+        """The block capability, where the family has it and items are points."""
+        return None if self.items.blocks else self.model.dots()
 
     def rows(self, labels: Labels) -> tuple[Vector, Ints]:
         """Return the flat pool of cluster statistics, and the sizes."""

@@ -56,7 +56,7 @@ def _new_room(problem: Problem, capacity: int) -> _Room:
 def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> Labels:
     """Return the labels that one greedy pass in this order gives."""
     core = problem.model.core
-    dots = problem.model.dots()
+    dots = problem.dots()
     n = len(order)
     room = _new_room(problem, 64)
     alone = problem.alone[order]  # in placing order, to be read from one end to the other
@@ -64,7 +64,7 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
     placed, n_clusters, log_joint = 0, 0, 0.0
     while placed < n:
         stop = min(n, placed + _CHUNK)
-        if dots is not None and not problem.items.blocks:
+        if dots is not None:
             placed, n_clusters, log_joint = _advance_blocks(
                 core, dots, problem.items, alone, problem.tables, state, order,
                 placed, stop, n_clusters, log_joint, room,

@@ -14,7 +14,6 @@ a merge last changed it.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
-from dpsearch._validate import as_rng
+from dpsearch._validate import as_rng, n_threads
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Clustering, Problem, TracePoint
@@ -33,7 +32,7 @@ from dpsearch.priors.base import Prior
 from dpsearch.refinement.local import Repartition, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
 from dpsearch.refinement.schedule import Schedule
-from dpsearch.refinement.state import State
+from dpsearch.state import State
 
 RefineCallback = Callable[[TracePoint], None]
 
@@ -132,21 +131,12 @@ def refine_problem(
         raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
         raise ParameterError(f"seconds must be a number ≥ 0 or None, got {seconds!r}")
-    refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, _threads(n_jobs))
+    refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
         refinement.run()
     except KeyboardInterrupt:
         refinement.interrupted = True
     return refinement.result()
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}")
-    cores = os.cpu_count() or 1
-    return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))
 
 
 class _OutOfTime(Exception):
@@ -273,7 +263,7 @@ class _Refinement:
         new = self.evaluate(job)
         if self.gain(job, new) <= _SIGNIFICANT:
             return None
-        return self.state.replace(slots, job.chosen, new)
+        return self.state.replace(slots, job.chosen, new.labels, new.n_clusters)
 
     def merge(self) -> None:
         """Merge pairs while that improves; a cluster is looked at again only when changed."""
@@ -291,8 +281,7 @@ class _Refinement:
                 continue
             slots = np.array([slot, int(others[at])])
             chosen = np.concatenate([state.members(int(s)) for s in slots])
-            one = Repartition(np.zeros(len(chosen), np.int64), 1, 0.0)
-            used = state.replace(slots, chosen, one)
+            used = state.replace(slots, chosen, np.zeros(len(chosen), np.int64), 1)
             self.set_failures(used, 0)
             todo.extend(int(s) for s in used)
             merged = True
@@ -329,7 +318,7 @@ class _Refinement:
                     failed = self.failures[job.slots[0]] + 1
                     self.failures[job.slots[0]] = failed
                     if gain > _MIN_GAIN:
-                        used = state.replace(job.slots, job.chosen, new)
+                        used = state.replace(job.slots, job.chosen, new.labels, new.n_clusters)
                         self.set_failures(used, 0 if gain > _SIGNIFICANT else failed)
                         improved = sweep_due = True
                         since_refresh += 1

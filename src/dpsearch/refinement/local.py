@@ -26,9 +26,8 @@ from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item, score_member
 from dpsearch.objective import Problem
+from dpsearch.state.sweep import EPSILON
 
-# Gains below this many nats are rounding.
-EPSILON = 1e-9
 # Labels of items without a cluster.
 TO_PLACE = -1
 TO_DIVIDE = -2

@@ -1,4 +1,4 @@
-"""The partition that refinement works on, with its statistics kept up to date."""
+"""A partition, its statistics, members and value, for solvers that change it step by step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ import numpy as np
 
 from dpsearch._jit import call_merge, inner
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item
+from dpsearch.items import add_item, copy_row, log_marginal, score_item
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
-from dpsearch.refinement.local import Repartition
-from dpsearch.refinement.sweep import Clusters, drop, set_size, sweep
+from dpsearch.state.clusters import (
+    cluster_value,
+    drop,
+    empty_clusters,
+    grown,
+    open_slot,
+    rebuild,
+    set_size,
+)
+from dpsearch.state.sweep import sweep
 
 _MOST_MOVES = 1_000_000  # before statistics are computed anew
 
@@ -26,13 +34,14 @@ class State:
         labels = by_appearance(labels)
         self.n_live = int(labels.max()) + 1
         capacity = max(64, 2 * self.n_live + 8)
-        self.clusters = _empty_clusters(problem, labels, capacity)
+        # The plain Python function: there is nothing to compile for.
+        self.clusters = empty_clusters.py_func(self._core.width, labels, capacity)  # type: ignore[attr-defined]
         self.refresh()
 
     def refresh(self) -> None:
         """Recompute the statistics from the data, so that rounding does not add up."""
-        _rebuild(
-            self.problem.model.core,
+        rebuild(
+            self._core,
             self.problem.items,
             self.problem.tables,
             self.clusters,
@@ -45,9 +54,7 @@ class State:
     def _values_of_all(self) -> None:
         """Set values[slot] = log W(n) + log H of each cluster."""
         self.values = np.zeros(len(self.clusters.sizes))
-        _values(
-            self.problem.model.core, self.problem.tables, self.clusters, self.n_live, self.values
-        )
+        _values(self._core, self.problem.tables, self.clusters, self.n_live, self.values)
 
     @property
     def live(self) -> Ints:
@@ -114,77 +121,40 @@ class State:
             )
         return self.live[np.unique(np.concatenate(best))]
 
-    def replace(self, slots: Ints, chosen: Ints, new: Repartition) -> Ints:
+    def replace(self, slots: Ints, chosen: Ints, labels: Labels, n_clusters: int) -> Ints:
         """Give the items of some clusters a new partition; return the slots that it uses."""
         self.members(int(slots[0]))  # makes the lists before labels change
-        while self.n_live - len(slots) + new.n_clusters > len(self.values):
+        while self.n_live - len(slots) + n_clusters > len(self.values):
             self._grow()
         kept = self.n_live - len(slots)
         self.n_live = _replace(
             self._core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
-            self.values, slots, chosen, new.labels, new.n_clusters,
+            self.values, slots, chosen, labels, n_clusters,
         )  # fmt: skip
         used = self.clusters.live[kept : self.n_live].copy()
         assert self._members is not None
         for slot in slots:
             self._members[int(slot)] = np.empty(0, np.int64)
-        order = np.argsort(new.labels, kind="stable")
-        bounds = np.searchsorted(new.labels[order], np.arange(new.n_clusters + 1))
+        order = np.argsort(labels, kind="stable")
+        bounds = np.searchsorted(labels[order], np.arange(n_clusters + 1))
         for k, slot in enumerate(used):
             self._members[int(slot)] = chosen[order[bounds[k] : bounds[k + 1]]]
         return used
 
     def _grow(self) -> None:
         """Double the number of slots."""
-        old, width = self.clusters, self._core.width
-        capacity = 2 * len(old.sizes)
-        new = _empty_clusters(self.problem, old.labels, capacity)
-        n = len(old.sizes)
-        new.pool[: n * width] = old.pool
-        for name in ("sizes", "steps", "live", "starts", "place", "changed"):
-            getattr(new, name)[:n] = getattr(old, name)
-        self.clusters = new
-        self.values = np.concatenate([self.values, np.zeros(capacity - n)])
+        n = len(self.values)
+        self.clusters = grown.py_func(self._core, self.clusters)  # type: ignore[attr-defined]
+        self.values = np.concatenate([self.values, np.zeros(n)])
         if self._members is not None:
-            self._members += [np.empty(0, np.int64) for _ in range(capacity - n)]
-
-
-def _empty_clusters(problem: Problem, labels: Labels, capacity: int) -> Clusters:
-    width = problem.model.core.width
-    slots = np.arange(capacity, dtype=np.int64)
-    return Clusters(
-        pool=np.empty(capacity * width),
-        sizes=np.zeros(capacity, np.int64),
-        steps=np.zeros(capacity),
-        live=slots.copy(),
-        starts=slots * width,
-        place=slots.copy(),
-        changed=np.ones(capacity, np.bool_),
-        labels=labels,
-    )
-
-
-@inner
-def _rebuild(core, items, tables, clusters, n_live):  # type: ignore[no-untyped-def]
-    width = core.width
-    for at in range(n_live):
-        slot = clusters.live[at]
-        clusters.sizes[slot] = 0
-        clear_row(core, clusters.pool[slot * width : (slot + 1) * width])
-    for i in range(clusters.labels.shape[0]):
-        slot = clusters.labels[i]
-        add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
-        clusters.sizes[slot] += items.sizes[i]
-    for at in range(n_live):
-        set_size(tables, clusters, at, clusters.sizes[clusters.live[at]])
+            self._members += [np.empty(0, np.int64) for _ in range(n)]
 
 
 @inner
 def _values(core, tables, clusters, n_live, values):  # type: ignore[no-untyped-def]
     for at in range(n_live):
         slot = clusters.live[at]
-        row = clusters.pool[slot * core.width : (slot + 1) * core.width]
-        values[slot] = tables.log_w[clusters.sizes[slot]] + log_marginal(core, row)
+        values[slot] = cluster_value(core, tables, clusters, slot)
 
 
 @inner
@@ -210,15 +180,9 @@ def _replace(core, items, tables, clusters, n_live, values, slots, chosen, label
         n_live -= 1
         clusters.sizes[slots[j]] = 0
         drop(clusters, n_live, clusters.place[slots[j]])
-        # The dropped slot is now the first free one; its place must say so for the next drop.
-        clusters.place[slots[j]] = n_live
     used = clusters.live[n_live : n_live + n_clusters]
     for k in range(n_clusters):
-        slot = clusters.live[n_live + k]
-        clear_row(core, clusters.pool[slot * width : (slot + 1) * width])
-        clusters.sizes[slot] = 0
-        clusters.starts[n_live + k] = slot * width
-        clusters.place[slot] = n_live + k
+        open_slot(core, clusters, n_live + k)
     for p in range(chosen.shape[0]):
         slot = used[labels[p]]
         i = chosen[p]
@@ -227,7 +191,6 @@ def _replace(core, items, tables, clusters, n_live, values, slots, chosen, label
         clusters.labels[i] = slot
     for k in range(n_clusters):
         set_size(tables, clusters, n_live + k, clusters.sizes[used[k]])
-        row = clusters.pool[used[k] * width : (used[k] + 1) * width]
-        values[used[k]] = tables.log_w[clusters.sizes[used[k]]] + log_marginal(core, row)
+        values[used[k]] = cluster_value(core, tables, clusters, used[k])
         clusters.changed[used[k]] = True
     return n_live + n_clusters

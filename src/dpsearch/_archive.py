@@ -1,0 +1,70 @@
+"""Archives of arrays with one JSON text: the form of every file that dpsearch writes for itself.
+
+They are NumPy's .npz, read without pickles, so that they can hold no code.  The entry ``about`` is
+the text; it names the format and its version.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsearch._files import atomic_write
+from dpsearch.errors import ModelFileError
+
+_MOST_DEFLATED = 1032  # bytes that one byte of a zip archive can stand for
+
+
+def write_archive(path: str | Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write an archive; a file that is there is replaced only when the new one is complete."""
+    text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
+    with atomic_write(path) as stream:
+        np.savez_compressed(stream, about=text, **arrays)
+
+
+def read_archive(
+    path: Path, form: str, version: int, what: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the text and the arrays, refusing pickles and entries larger than they can be."""
+    if not path.is_file():
+        raise ModelFileError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            _check_sizes(archive, path)
+        with np.load(path, allow_pickle=False) as entries:
+            arrays = {name: entries[name] for name in entries.files}
+        about = json.loads(bytes(arrays.pop("about")).decode())
+    except ModelFileError:
+        raise
+    except Exception as error:  # BadZipFile, zlib.error and the like, which share no base
+        raise ModelFileError(f"{path}: damaged, or not {what}: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != form:
+        raise ModelFileError(f"{path}: not {what}")
+    if about.get("version") != version:
+        raise ModelFileError(
+            f"{path}: format {about.get('version')!r} of {what}, this dpsearch reads {version}"
+        )
+    return about, arrays
+
+
+def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse an entry whose header asks for more memory than the entry can hold bytes."""
+    most = _MOST_DEFLATED * path.stat().st_size
+    for info in archive.infolist():
+        with archive.open(info) as stream:
+            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            read = (
+                np.lib.format.read_array_header_1_0
+                if version == (1, 0)
+                else np.lib.format.read_array_header_2_0
+            )
+            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
+            if dtype.hasobject:
+                raise ModelFileError(f"{path}: entry {info.filename} holds Python objects")
+            wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
+            if not 0 <= wanted <= min(info.file_size, most):
+                raise ModelFileError(f"{path}: entry {info.filename} is truncated")

@@ -1,0 +1,206 @@
+"""One Markov chain over partitions: what a sweep of it does, and how it is carried on.
+
+A chain runs in *legs* of a fixed number of sweeps.  At the end of each leg nothing is kept but the
+labels, the concentration, the hyperparameters and the state of the random numbers; statistics are
+computed anew from these.  So rounding never adds up, and a chain that is stopped between legs and
+carried on later, in another process, is the same chain bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner, kernel
+from dpsearch._types import Labels, Rng, Vector
+from dpsearch.dots import gather_size
+from dpsearch.objective import Problem
+from dpsearch.partition import by_appearance
+from dpsearch.priors import DirichletProcess, Gamma
+from dpsearch.samplers.concentration import AlphaGivenClusters, draw_alpha
+from dpsearch.samplers.hyperparameters import Hyperparameters
+from dpsearch.samplers.pair_moves import pair_room, split_merge_move
+from dpsearch.state import State
+from dpsearch.state.clusters import cluster_value, grown
+from dpsearch.state.sweep import sweep_items, sweep_room
+
+SYSTEMATIC, SHUFFLED, RANDOM_ITEMS = 0, 1, 2
+_LEG_NUMBERS = 100_000_000  # of statistics updated in one leg
+
+
+class Plan(NamedTuple):
+    """What one sweep of a chain does, as kernels see it."""
+
+    moves: int  # split-merge proposals
+    rule: int  # how they divide a cluster
+    scans: int  # restricted Gibbs scans in each
+    gibbs: bool  # a Gibbs sweep over all items
+    scan: int  # in which order
+    sample_alpha: bool
+    shape: float  # of the Gamma prior on α, if it is sampled
+    rate: float
+
+
+@dataclass
+class Records:
+    """What a chain leaves behind; arrays by sweep, labels by kept draw."""
+
+    log_joint: list[Vector] = field(default_factory=list)
+    n_clusters: list[Any] = field(default_factory=list)
+    alpha: list[Vector] = field(default_factory=list)
+    hyperparameters: list[Vector] = field(default_factory=list)  # [sweeps, number of them]
+    accepted: list[Any] = field(default_factory=list)
+    labels: list[Any] = field(default_factory=list)
+
+
+class Chain:
+    """A chain at the end of a leg."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        labels: Labels,
+        plan: Plan,
+        rng: Rng,
+        hyperparameters: Hyperparameters | None = None,
+    ) -> None:
+        self.problem = problem
+        self.labels = by_appearance(labels)
+        self.plan = plan
+        self.rng = rng
+        self.hyperparameters = hyperparameters
+        self.n_sweeps = 0
+        self.records = Records()
+        prior = problem.prior
+        self.alpha = prior.mean_alpha(problem.n_points, int(self.labels.max()) + 1)
+        self._alpha_draws: AlphaGivenClusters | None = None
+        if isinstance(prior, DirichletProcess) and isinstance(prior.alpha, Gamma):
+            self._alpha_draws = AlphaGivenClusters(prior.alpha, problem.n_points)
+
+    @property
+    def leg(self) -> int:
+        """Number of sweeps in a leg: a function of the problem alone."""
+        if self.hyperparameters is not None:
+            return 1
+        numbers = self.problem.n_items * self.problem.model.core.width
+        return max(1, min(1000, _LEG_NUMBERS // numbers))
+
+    def advance(self, n_sweeps: int, kept: Any) -> None:
+        """Run one leg, or what is left of `n_sweeps` sweeps; kept[t] tells which to keep."""
+        count = min(self.leg, n_sweeps - self.n_sweeps)
+        keep = np.asarray(kept[self.n_sweeps : self.n_sweeps + count])
+        problem = self.problem
+        if self.hyperparameters is not None:
+            problem = self.hyperparameters.step(self.labels, self.rng)
+            self.problem = problem
+        state = State(problem, self.labels)
+        labels = np.empty((int(keep.sum()), problem.n_items), np.int32)
+        log_joint, n_clusters = np.empty(count), np.empty(count, np.int32)
+        alpha, accepted = np.full(count, self.alpha), np.zeros(count, np.int32)
+        # α has its own copy of log V to write to.
+        tables = problem.tables._replace(log_v=problem.tables.log_v.copy())
+        clusters, _ = _run(
+            problem.model.core, problem.dots(), problem.items, problem.alone, tables,
+            problem.tables, state.clusters, state.n_live, problem.model.n_features,
+            gather_size(problem.model.n_features), self.plan, problem.n_points, self.rng, keep,
+            labels, log_joint, n_clusters, alpha, accepted,
+        )  # fmt: skip
+        log_joint += problem.log_base
+        self.labels = by_appearance(clusters.labels)
+        self.n_sweeps += count
+        self.alpha = float(alpha[-1])
+        if self._alpha_draws is not None and not self.plan.sample_alpha:
+            alpha[:] = self._alpha_draws.draw(n_clusters, self.rng)
+        kept_type = np.uint8 if not labels.size or labels.max() < 256 else np.uint32
+        records = self.records
+        records.labels.append(labels.astype(kept_type))
+        records.log_joint.append(log_joint)
+        records.n_clusters.append(n_clusters)
+        records.alpha.append(alpha)
+        records.accepted.append(accepted)
+        if self.hyperparameters is not None:
+            records.hyperparameters.append(self.hyperparameters.values[None, :].copy())
+
+
+@kernel
+def _run(
+    core, dots, items, alone, tables, value_tables, clusters, n_live, n_features, n_gathered, plan,
+    n_points, rng, keep, labels, log_joint, n_clusters, alpha, accepted,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Run len(keep) sweeps.  `value_tables` are those that the log joint is reported with."""
+    n_items = clusters.labels.shape[0]
+    room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])
+    pair = pair_room(core, n_items)
+    order = np.arange(n_items)
+    draw = 0
+    now = alpha[0]
+    if plan.sample_alpha:
+        _set_alpha(tables, now)
+    for t in range(keep.shape[0]):
+        for _ in range(plan.moves):
+            if n_live + 1 > clusters.sizes.shape[0]:
+                clusters = grown(core, clusters)
+                room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])
+            n_live, taken = split_merge_move(
+                core, items, tables, clusters, n_live, plan.rule, plan.scans, pair, rng
+            )
+            accepted[t] += taken
+        if plan.gibbs:
+            _arrange(order, plan.scan, rng)
+            done = 0
+            while done < n_items:
+                visited, n_live, _ = sweep_items(
+                    core, dots, items, alone, tables, clusters, n_live, order[done:], room, rng
+                )
+                done += visited
+                if done < n_items:
+                    clusters = grown(core, clusters)
+                    room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])
+        if plan.sample_alpha:
+            now = draw_alpha(now, plan.shape, plan.rate, n_live, n_points, rng)
+            _set_alpha(tables, now)
+            alpha[t] = now
+        value = value_tables.log_v[n_live]
+        for at in range(n_live):
+            value += cluster_value(core, value_tables, clusters, clusters.live[at])
+        log_joint[t] = value
+        n_clusters[t] = n_live
+        if keep[t]:
+            _canonical(clusters.labels, np.full(clusters.sizes.shape[0], -1), labels[draw])
+            draw += 1
+    return clusters, n_live
+
+
+@inner
+def _arrange(order, scan, rng):  # type: ignore[no-untyped-def]
+    """Set the items that a Gibbs sweep visits."""
+    n = order.shape[0]
+    if scan == SHUFFLED:
+        for i in range(n - 1, 0, -1):
+            j = int(rng.random() * (i + 1))
+            order[i], order[j] = order[j], order[i]
+    elif scan == RANDOM_ITEMS:
+        for i in range(n):
+            order[i] = int(rng.random() * n)
+
+
+@inner
+def _set_alpha(tables, alpha):  # type: ignore[no-untyped-def]
+    """Write log V of a Dirichlet process with this α, up to a constant."""
+    step = math.log(alpha)
+    for k in range(tables.log_v.shape[0]):
+        tables.log_v[k] = k * step
+
+
+@inner
+def _canonical(labels, numbers, out):  # type: ignore[no-untyped-def]
+    """Number clusters by first appearance; `numbers` is −1 for every slot."""
+    n = 0
+    for i in range(labels.shape[0]):
+        if numbers[labels[i]] < 0:
+            numbers[labels[i]] = n
+            n += 1
+        out[i] = numbers[labels[i]]

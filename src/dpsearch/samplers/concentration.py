@@ -1,0 +1,221 @@
+"""The concentration α: draws of it, its profile for a partition, and its choice from a grid.
+
+Given a partition of N points into K clusters, under a Gamma(shape, rate) prior,
+
+    p(α | K, N) ∝ α^(K + shape − 1) e^(−rate·α) Γ(α)/Γ(α + N).
+
+`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant; `AlphaGivenClusters`
+draws from it outright, for chains from which α is integrated out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsearch._jit import kernel
+from dpsearch._types import ArrayLike, Ints, Rng, Vector
+from dpsearch._validate import as_rng, positive
+from dpsearch.errors import ParameterError
+from dpsearch.families.base import Family
+from dpsearch.objective import Clustering, Problem
+from dpsearch.partition import check_labels
+from dpsearch.prefix_search.search import search_problem
+from dpsearch.priors import DirichletProcess, Gamma
+from dpsearch.priors.base import log_gamma_ratio
+from dpsearch.refinement import refine_problem
+
+
+@kernel
+def draw_alpha(alpha, shape, rate, n_clusters, n_points, rng):  # type: ignore[no-untyped-def]
+    """Return the next α of Escobar & West's chain.
+
+    With η ~ Beta(α + 1, N), α is a mixture of Gamma(shape + K, rate − log η) and
+    Gamma(shape + K − 1, rate − log η) with odds (shape + K − 1) : N (rate − log η).
+    """
+    eta = rng.beta(alpha + 1.0, float(n_points))
+    faster = rate - math.log(max(eta, 1e-300))
+    odds = (shape + n_clusters - 1.0) / (n_points * faster)
+    more = rng.random() * (1.0 + odds) < odds
+    return max(rng.standard_gamma(shape + n_clusters - (0.0 if more else 1.0)) / faster, 1e-300)
+
+
+class AlphaGivenClusters:
+    """Independent draws from p(α | K, N), by the inverse of its distribution function.
+
+    The function is tabulated on a fine grid in log α once for each K that is met.
+    """
+
+    def __init__(self, gamma: Gamma, n_points: int) -> None:
+        self.gamma = gamma
+        self.n_points = n_points
+        self._tables: dict[int, tuple[Vector, Vector]] = {}
+
+    def draw(self, n_clusters: Ints, rng: Rng) -> Vector:
+        """Return one α for each number of clusters."""
+        u = rng.random(len(n_clusters))
+        out = np.empty(len(n_clusters))
+        for k in np.unique(n_clusters):
+            chosen = n_clusters == k
+            if int(k) not in self._tables:
+                self._tables[int(k)] = self._table(int(k))
+            log_alpha, below = self._tables[int(k)]
+            out[chosen] = np.exp(np.interp(u[chosen], below, log_alpha))
+        return out
+
+    def _table(self, n_clusters: int) -> tuple[Vector, Vector]:
+        """Return a grid of log α and the probability below each."""
+        log_alpha = np.linspace(-46.0, 30.0, 4001)
+        for _ in range(2):  # coarse, then where the mass is
+            density = self.log_density(np.exp(log_alpha), n_clusters) + log_alpha
+            inside = np.flatnonzero(density > density.max() - 40.0)
+            low, high = max(inside[0] - 1, 0), min(inside[-1] + 1, len(log_alpha) - 1)
+            log_alpha = np.linspace(log_alpha[low], log_alpha[high], 4001)
+        density = self.log_density(np.exp(log_alpha), n_clusters) + log_alpha
+        weight = np.exp(density - density.max())
+        below = np.concatenate([[0.0], np.cumsum(0.5 * (weight[1:] + weight[:-1]))])
+        return log_alpha, below / below[-1]
+
+    def log_density(self, alpha: Vector, n_clusters: int) -> Vector:
+        """Return log p(α | K, N) up to a constant."""
+        power = n_clusters + float(self.gamma.shape) - 2.0  # Γ(α) = Γ(1 + α)/α
+        value = power * np.log(alpha) - float(self.gamma.rate) * alpha
+        return np.asarray(value - log_gamma_ratio(alpha, self.n_points))
+
+
+@dataclass(frozen=True)
+class AlphaProfile:
+    """log p(c, x | α) of one partition along a grid of α."""
+
+    alpha: Vector
+    log_joint: Vector
+
+    @property
+    def best(self) -> float:
+        """The α of the grid under which the partition is most probable."""
+        return float(self.alpha[int(np.argmax(self.log_joint))])
+
+
+def alpha_profile(
+    X: ArrayLike,
+    labels: Clustering | ArrayLike,
+    family: Family,
+    alphas: Sequence[float] | Vector | None = None,
+) -> AlphaProfile:
+    """Return log p(labels, X | α) of a fixed partition as a function of α.
+
+    Only p(c | α) changes with α, and it depends on K and N alone.
+
+    Parameters
+    ----------
+    X, family
+        As for `search`.
+    labels
+        A clustering or labels.
+    alphas
+        Values above 0; default: 200 from 10^-3 to N, evenly in log α.
+
+    Examples
+    --------
+    >>> from dpsearch import alpha_profile, families
+    >>> X = [[0.0], [0.1], [5.0], [9.0]]
+    >>> profile = alpha_profile(X, [0, 0, 1, 2], families.Gaussian(0.0, 25.0, 1.0))
+    >>> 2.0 < profile.best < 6.0
+    True
+    """
+    problem = Problem.of(X, family, DirichletProcess(1.0))
+    n = problem.n_points
+    given = labels.labels if isinstance(labels, Clustering) else labels
+    checked = check_labels(given, problem.n_items)
+    grid = _grid(np.geomspace(1e-3, max(n, 2), 200) if alphas is None else alphas)
+    at_one = problem.log_joint(checked) - float(DirichletProcess(1.0).tables(n).log_v[1])
+    n_clusters = int(checked.max()) + 1
+    change = (n_clusters - 1.0) * np.log(grid) - log_gamma_ratio(grid, n)
+    return AlphaProfile(grid, at_one + change)
+
+
+@dataclass(frozen=True)
+class AlphaChoice:
+    """What several runs at each α of a grid found."""
+
+    alpha: float
+    clustering: Clustering
+    alphas: Vector
+    log_joints: Any  # [α, run]
+    n_clusters: Any  # [α, run]
+
+
+def select_alpha(
+    X: ArrayLike,
+    family: Family,
+    alphas: Sequence[float] | Vector | None = None,
+    *,
+    runs: int = 3,
+    refine_seconds: float | None = None,
+    prior: Gamma | None = None,
+    rng: Any = None,
+) -> AlphaChoice:
+    """Choose α from a grid: several searches at each, the highest log p(c, x | α) + log p(α) wins.
+
+    The paper does not sample α and proposes this instead, since search is fast enough for it.
+    `DirichletProcess(Gamma(…))` integrates α out in one run and is the better default.
+
+    Parameters
+    ----------
+    X, family
+        As for `search`.
+    alphas
+        Values above 0; default: 13 from 0.01 to 100.
+    runs
+        Searches at each α: the first in ascending order, the others in random orders.
+    refine_seconds
+        Time for refinement of each run; None until it converges, 0 for none.
+    prior
+        A Gamma prior on α; default: none, all values of the grid alike.
+    rng
+        Seed or Generator.
+
+    Examples
+    --------
+    >>> from dpsearch import families, select_alpha
+    >>> X = [[0.0], [0.1], [0.2], [9.0], [9.1]]
+    >>> select_alpha(X, families.Gaussian(0.0, 25.0, 1.0), [0.1, 1.0, 10.0], rng=0).alpha
+    1.0
+    """
+    grid = _grid(np.geomspace(0.01, 100.0, 13) if alphas is None else alphas)
+    if not isinstance(runs, (int, np.integer)) or runs < 1:
+        raise ParameterError(f"runs must be a whole number ≥ 1, got {runs!r}")
+    generator = as_rng(rng)
+    compiled = Problem.of(X, family, DirichletProcess(1.0))
+    log_joints = np.empty((len(grid), runs))
+    n_clusters = np.empty((len(grid), runs), np.int64)
+    best: tuple[float, float, Clustering] | None = None
+    for a, alpha in enumerate(grid):
+        problem = compiled.with_prior(DirichletProcess(float(alpha)))
+        log_prior = 0.0
+        if prior is not None:
+            log_prior = (float(prior.shape) - 1.0) * math.log(alpha) - float(prior.rate) * alpha
+        for run in range(runs):
+            order = "ascending" if run == 0 else "random"
+            found = search_problem(problem, beam_size=1, order=order, rng=generator)
+            if refine_seconds != 0:
+                found = refine_problem(
+                    problem, found.labels, seconds=refine_seconds, rng=generator
+                )
+            log_joints[a, run] = found.log_joint
+            n_clusters[a, run] = found.n_clusters
+            if best is None or found.log_joint + log_prior > best[0]:
+                best = found.log_joint + log_prior, float(alpha), found
+    assert best is not None
+    return AlphaChoice(best[1], best[2], grid, log_joints, n_clusters)
+
+
+def _grid(alphas: Sequence[float] | Vector) -> Vector:
+    grid = np.array([positive(alpha, "alphas") for alpha in np.ravel(alphas).tolist()])
+    if len(grid) == 0:
+        raise ParameterError("alphas must hold at least one value")
+    return grid

@@ -1,0 +1,321 @@
+"""`Draws`: partitions drawn from the posterior, and what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import logsumexp
+
+from dpsearch._archive import read_archive, write_archive
+from dpsearch._types import ArrayLike, Ints, Matrix, Vector
+from dpsearch.errors import DataError, ModelFileError, ParameterError
+from dpsearch.mixture import Mixture
+from dpsearch.objective import Clustering, Problem
+from dpsearch.partition import by_size
+from dpsearch.samplers.chain import Chain
+from dpsearch.samplers.coclustering import coclustering, coclustering_blocks
+from dpsearch.samplers.hyperparameters import Hyperparameters
+from dpsearch.samplers.point_estimates import expected_loss, point_estimate
+
+if TYPE_CHECKING:
+    from dpsearch.samplers.run import Settings
+
+FORMAT = "dpsearch-draws"
+VERSION = 1
+_LARGE = 20_000  # items above which the co-clustering matrix is refused as a whole
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Every sweep of every chain, burn-in included: arrays [chains, sweeps]."""
+
+    log_joint: Matrix
+    n_clusters: Any
+    alpha: Matrix
+    accepted: Any  # split-merge proposals accepted in each sweep
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Partitions drawn from the posterior, chain after chain.
+
+    Attributes
+    ----------
+    labels
+        [draws, N]: the cluster of each row in each kept draw, numbered by first appearance, in
+        the smallest type of unsigned integer that holds them.
+    log_joint, n_clusters
+        [draws]: log p(c, x) with every constant (α integrated out if it has a prior), and K.
+    alpha
+        [draws]: the concentration, drawn along with the partition if it has a prior.
+    chain
+        [draws]: the chain that each draw comes from.
+    hyperparameters
+        Name → [draws]: sampled values (factors on the given ones where those are vectors).
+    trace
+        Every sweep, burn-in included.
+    sampler, burn_in, thin, seconds
+        How they were made.
+    """
+
+    labels: Any
+    log_joint: Vector
+    n_clusters: Any
+    alpha: Vector
+    chain: Ints
+    trace: Trace
+    sampler: str
+    burn_in: int
+    thin: int
+    seconds: float
+    hyperparameters: dict[str, Vector] = field(default_factory=dict)
+    _problem: Problem | None = field(default=None, repr=False, compare=False)
+    _sampled: Hyperparameters | None = field(default=None, repr=False, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        likely = int(np.argmax(self.k_posterior()))
+        return (
+            f"Draws({len(self)} partitions of {self.labels.shape[1]} points, {self.n_chains}"
+            f" chains of {self.sampler}, most often {likely} clusters, {self.seconds:.3g} s)"
+        )
+
+    @property
+    def n_chains(self) -> int:
+        return int(self.trace.log_joint.shape[0])
+
+    # -- the partition ----------------------------------------------------------------------
+
+    def best(self) -> Clustering:
+        """The draw with the highest log joint."""
+        at = int(np.argmax(self.log_joint))
+        labels = by_size(self.labels[at].astype(np.int64))
+        return Clustering(labels, float(self.log_joint[at]), seconds=self.seconds)
+
+    def k_posterior(self) -> Vector:
+        """The posterior probability of each number of clusters: entry k is p(K = k | x)."""
+        return np.asarray(np.bincount(self.n_clusters) / len(self))
+
+    def coclustering(self, rows: ArrayLike = None, columns: ArrayLike = None) -> Matrix:
+        """Return the posterior probability that rows share a cluster with columns (default: all).
+
+        For large N take some rows at a time, or `coclustering_blocks`.
+        """
+        n = self.labels.shape[1]
+        if rows is None and columns is None and n > _LARGE:
+            raise ParameterError(
+                f"the co-clustering matrix of {n:,} points takes {8 * n * n / 1e9:.0f} GB: ask for"
+                " some rows, or use coclustering_blocks"
+            )
+        return coclustering(self.labels, _indices(rows, n, "rows"), _indices(columns, n, "columns"))
+
+    def coclustering_blocks(self, size: int = 1000) -> Iterator[tuple[Ints, Matrix]]:
+        """Yield (row numbers, their lines of the co-clustering matrix), `size` at a time."""
+        if size < 1:
+            raise ParameterError(f"size must be 1 or more, got {size}")
+        return coclustering_blocks(self.labels, size)
+
+    def point_estimate(self, loss: str = "vi", *, most_draws: int = 500) -> Clustering:
+        """Return the partition of least posterior expected loss that is found.
+
+        Parameters
+        ----------
+        loss
+            ``"vi"``: variation of information; ``"binder"``: Binder's loss, whose best draw is
+            the least-squares clustering.  Binder tends to more, smaller clusters.
+        most_draws
+            Of more draws, this many evenly spaced ones are used.
+
+        Returns
+        -------
+        Clustering
+            Its log joint is given where the data are at hand (not after `load` without X).
+        """
+        labels = point_estimate(self.labels, loss, most_draws)
+        value = np.nan if self._problem is None else self._problem.log_joint(labels)
+        return Clustering(labels, float(value), seconds=self.seconds)
+
+    def expected_loss(self, labels: ArrayLike, loss: str = "vi") -> float:
+        """Return the posterior expected loss of a partition: VI in bits, Binder's per pair."""
+        from dpsearch.partition import check_labels
+
+        return expected_loss(check_labels(labels, self.labels.shape[1]), self.labels, loss)
+
+    # -- new data ---------------------------------------------------------------------------
+
+    def log_predictive(self, X: ArrayLike, *, most_draws: int = 100) -> Vector:
+        """Return the log posterior predictive density of each row, averaged over draws.
+
+        Of more than `most_draws` draws, that many evenly spaced ones are used.
+        """
+        problem = self._need_problem()
+        chosen = np.linspace(0, len(self) - 1, min(most_draws, len(self))).round().astype(int)
+        values = []
+        for d in chosen:
+            source = problem
+            if self._sampled is not None:
+                factors = [self._factor(name, d) for name in self._sampled.names]
+                source = problem.with_family(self._sampled.family_with(np.log(factors)))
+            labels = self.labels[d].astype(np.int64)
+            mixture = Mixture.of(source.model, source.items, labels, source.prior)
+            inside, outside = mixture.log_joint_probabilities(X)
+            values.append(np.logaddexp(logsumexp(inside, axis=1), outside))
+        return np.asarray(logsumexp(values, axis=0) - np.log(len(values)))
+
+    def _factor(self, name: str, draw: int) -> float:
+        assert self._sampled is not None
+        return float(self.hyperparameters[name][draw]) / self._sampled.unit(name)
+
+    # -- convergence ------------------------------------------------------------------------
+
+    def by_chain(self, name: str) -> Any:
+        """Return log_joint, n_clusters, alpha or a hyperparameter as [chains, draws]."""
+        values = self.hyperparameters.get(name, getattr(self, name, None))
+        if values is None or np.ndim(values) != 1:
+            raise ParameterError(f"draws have no {name!r} with a number for each draw")
+        return np.asarray(values).reshape(self.n_chains, -1)
+
+    def diagnostics(self) -> dict[str, dict[str, float]]:
+        """R-hat and effective sample size of the log joint, K, α and sampled hyperparameters.
+
+        Rank-normalised split R-hat and bulk ESS (Vehtari et al. 2021), by ArviZ.  R-hat above
+        1.01 says that chains disagree; a value that never changes has none (NaN).
+        """
+        from arviz_stats.base import array_stats
+
+        names = ["log_joint", "n_clusters", *self.hyperparameters]
+        if np.ptp(self.alpha) > 0.0:
+            names.insert(2, "alpha")
+        out = {}
+        for name in names:
+            values = self.by_chain(name).astype(np.float64)
+            known = values.shape[1] >= 4 and np.ptp(values) > 0.0
+            rhat = ess = np.nan
+            if known:
+                ess = float(array_stats.ess(values, chain_axis=0, draw_axis=1))
+                rhat = float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
+            out[name] = {"rhat": rhat, "ess": ess}
+        return out
+
+    def to_arviz(self) -> Any:
+        """Return the draws as ArviZ's InferenceData (or DataTree, from ArviZ 1.0 on).
+
+        The group ``posterior`` has log_joint, n_clusters, alpha, hyperparameters and labels.
+        """
+        import arviz
+
+        posterior = {
+            name: self.by_chain(name)
+            for name in ("log_joint", "n_clusters", "alpha", *self.hyperparameters)
+        }
+        n_points = self.labels.shape[1]
+        posterior["labels"] = self.labels.reshape(self.n_chains, -1, n_points)
+        shape = {"dims": {"labels": ["point"]}, "coords": {"point": np.arange(n_points)}}
+        if int(arviz.__version__.split(".")[0]) >= 1:
+            return arviz.from_dict({"posterior": posterior}, **shape)
+        return arviz.from_dict(posterior=posterior, **shape)
+
+    def plot_trace(self, axes: Any = None) -> Any:
+        """Plot log joint and number of clusters by sweep; see `dpsearch.plots.sampler_trace`."""
+        from dpsearch.plots import sampler_trace
+
+        return sampler_trace(self, axes)
+
+    # -- files ------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the draws to a file that `Draws.load` reads; it holds no code, nor the data."""
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "sampler": self.sampler,
+            "burn_in": self.burn_in,
+            "thin": self.thin,
+            "seconds": self.seconds,
+            "hyperparameters": list(self.hyperparameters),
+        }
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"trace_{name}": getattr(self.trace, name) for name in _TRACES}
+        arrays |= {f"hyper_{name}": value for name, value in self.hyperparameters.items()}
+        write_archive(path, about, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Draws:
+        """Read draws; what needs the data (`log_predictive`) is then not to be had."""
+        about, arrays = read_archive(Path(path), FORMAT, VERSION, "a file of dpsearch draws")
+        try:
+            draws = cls(
+                **{name: arrays[name] for name in _ARRAYS},
+                trace=Trace(**{name: arrays[f"trace_{name}"] for name in _TRACES}),
+                hyperparameters={
+                    str(name): arrays[f"hyper_{name}"] for name in about["hyperparameters"]
+                },
+                sampler=str(about["sampler"]),
+                burn_in=int(about["burn_in"]),
+                thin=int(about["thin"]),
+                seconds=float(about["seconds"]),
+            )
+            n_draws = {len(getattr(draws, name)) for name in _ARRAYS}
+            if draws.labels.ndim != 2 or draws.labels.dtype.kind != "u" or len(n_draws) != 1:
+                raise ModelFileError(f"{path}: the arrays do not fit together")
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{path}: not a valid file of draws: {error}") from error
+        return draws
+
+    def _need_problem(self) -> Problem:
+        if self._problem is None:
+            raise DataError("these draws were loaded from a file and do not have their data")
+        return self._problem
+
+
+_ARRAYS = ("labels", "log_joint", "n_clusters", "alpha", "chain")
+_TRACES = ("log_joint", "n_clusters", "alpha", "accepted")
+
+
+def collect(problem: Problem, chains: list[Chain], settings: Settings, seconds: float) -> Draws:
+    """Put the records of finished chains together."""
+    kept = settings.kept()
+
+    def stacked(name: str) -> Any:
+        return np.stack([np.concatenate(getattr(chain.records, name)) for chain in chains])
+
+    trace = Trace(**{name: stacked(name) for name in _TRACES})
+    labels = np.concatenate([part for chain in chains for part in chain.records.labels])
+    hyperparameters = {}
+    sampled = chains[0].hyperparameters
+    if sampled is not None:
+        values = stacked("hyperparameters")[:, kept]
+        for at, name in enumerate(sampled.names):
+            hyperparameters[name] = values[:, :, at].reshape(-1)
+    return Draws(
+        labels=labels.astype(np.min_scalar_type(int(labels.max()))),
+        log_joint=trace.log_joint[:, kept].reshape(-1),
+        n_clusters=trace.n_clusters[:, kept].reshape(-1),
+        alpha=trace.alpha[:, kept].reshape(-1),
+        chain=np.repeat(np.arange(len(chains)), int(kept.sum())),
+        trace=trace,
+        sampler=settings.sampler,
+        burn_in=settings.burn_in,
+        thin=settings.thin,
+        seconds=seconds,
+        hyperparameters=hyperparameters,
+        _problem=problem,
+        _sampled=sampled,
+    )
+
+
+def _indices(chosen: ArrayLike, n: int, name: str) -> Ints:
+    if chosen is None:
+        return np.arange(n)
+    out = np.atleast_1d(np.asarray(chosen))
+    if out.dtype.kind not in "iu" or out.ndim != 1 or (out.size and not -n <= out.min()):
+        raise ParameterError(f"{name} must be row numbers between 0 and {n - 1}")
+    if out.size and out.max() >= n:
+        raise ParameterError(f"{name} must be row numbers between 0 and {n - 1}, got {out.max()}")
+    return np.asarray(out % n, dtype=np.int64)

@@ -1,0 +1,136 @@
+"""Sampling a family's hyperparameters along with the partition.
+
+Each chosen hyperparameter θ (a number, a vector or a matrix, all above zero or scaled as a whole)
+is its given value times e^s, with s ~ Normal(0, spread²).  Given the partition, s has the density
+
+    p(s | c, x) ∝ Normal(s; 0, spread²) · Π_k H_θ(x_k),
+
+from which a slice step draws (Neal 2003, stepping out and shrinking).  A step costs a handful of
+passes over the data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Labels, Rng, Vector
+from dpsearch._validate import positive
+from dpsearch.errors import CapabilityError, DPSearchError, ParameterError
+from dpsearch.families.base import Family
+from dpsearch.objective import Problem
+
+_MOST_STEPS = 20  # of stepping out
+
+
+class Hyperparameters:
+    """The chosen hyperparameters of one chain, as log factors on the given values."""
+
+    def __init__(self, problem: Problem, spreads: Mapping[str, float]) -> None:
+        self.problem = problem
+        self.family = problem.model.family
+        self.names = tuple(spreads)
+        self.spreads = np.array([positive(spreads[name], f"spread of {name}") for name in spreads])
+        if problem.items.blocks:
+            raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
+        known = [field.name for field in fields(self.family)]  # type: ignore[arg-type]
+        for name in self.names:
+            if name not in known:
+                raise ParameterError(
+                    f"the {self.family.name} family has no hyperparameter {name!r}: it has"
+                    f" {', '.join(known)}"
+                )
+            if not _positive(getattr(self.family, name)):
+                raise ParameterError(
+                    f"{name} of the {self.family.name} family cannot be sampled: it is not a number"
+                    " above 0, nor numbers above 0"
+                )
+        self.log_factors = np.zeros(len(self.names))
+
+    @property
+    def values(self) -> Vector:
+        """The present values; where the given one is a vector or matrix, the factor on it."""
+        units = np.array([self.unit(name) for name in self.names])
+        return np.asarray(np.exp(self.log_factors) * units)
+
+    def unit(self, name: str) -> float:
+        """The given value of a hyperparameter that is a number; 1 for vectors and matrices."""
+        value = getattr(self.family, name)
+        return 1.0 if np.ndim(value) else float(value)
+
+    def family_with(self, log_factors: Vector) -> Family:
+        changes = {
+            name: _scaled(getattr(self.family, name), math.exp(s))
+            for name, s in zip(self.names, log_factors, strict=True)
+        }
+        return self.family.with_parameters(**changes)
+
+    def current(self) -> Problem:
+        """The problem under the present values."""
+        return self.problem.with_family(self.family_with(self.log_factors))
+
+    def step(self, labels: Labels, rng: Rng) -> Problem:
+        """Draw each in turn given the partition; return the problem under the new values."""
+        for at in range(len(self.names)):
+            self._slice(at, labels, rng)
+        return self.current()
+
+    def log_density(self, log_factors: Vector, labels: Labels) -> float:
+        """Return log p(s) + log p(x | c, θ) up to a constant."""
+        try:
+            value = self.problem.with_family(self.family_with(log_factors)).log_joint(labels)
+        except DPSearchError:  # a value at which the density cannot be computed
+            return -math.inf
+        return value - 0.5 * float(((log_factors / self.spreads) ** 2).sum())
+
+    def _slice(self, at: int, labels: Labels, rng: Rng) -> None:
+        width = min(float(self.spreads[at]), 1.0)
+        point = self.log_factors.copy()
+        start = float(point[at])
+
+        def value(s: float) -> float:
+            point[at] = s
+            return self.log_density(point, labels)
+
+        level = value(start) + math.log(1.0 - rng.random())
+        low = start - width * rng.random()
+        high = low + width
+        left = int(rng.random() * _MOST_STEPS)
+        right = _MOST_STEPS - 1 - left
+        while left > 0 and value(low) > level:
+            low -= width
+            left -= 1
+        while right > 0 and value(high) > level:
+            high += width
+            right -= 1
+        while True:
+            s = low + (high - low) * rng.random()
+            if value(s) > level:
+                break
+            if s < start:
+                low = s
+            else:
+                high = s
+            if high - low < 1e-12 * (1.0 + abs(start)):  # rounding leaves nothing but the start
+                s = start
+                break
+        self.log_factors[at] = s
+
+
+def _positive(value: Any) -> bool:
+    if value is None or isinstance(value, (str, bool)):
+        return False
+    array = np.asarray(value, dtype=np.float64)
+    if array.ndim == 2:  # a matrix is scaled as a whole, and so stays positive definite
+        return bool((np.diag(array) > 0.0).all())
+    return array.size > 0 and bool((array > 0.0).all())
+
+
+def _scaled(value: Any, factor: float) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_scaled(part, factor) for part in value)
+    return np.asarray(value, dtype=np.float64) * factor if np.ndim(value) else value * factor

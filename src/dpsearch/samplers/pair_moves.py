@@ -1,0 +1,217 @@
+"""Split-merge moves: Metropolis–Hastings proposals that divide a cluster or join two.
+
+Two items i and j are drawn.  If they share a cluster, a split is proposed in which i and j part
+and the other members S go to one or the other; if not, the merge of their clusters.  With q the
+probability of proposing just this split,
+
+    split:  log V(K+1)/V(K) + log [W(n_i) W(n_j) / W(n)] + log [H(x_i…) H(x_j…) / H(x)] − log q
+    merge:  the same with the opposite sign, q that of the split which would undo it
+
+is the log of the acceptance ratio (a merge can be proposed in one way only).  How S is divided:
+
+variant 1
+    At random, half and half: q = 2^−|S|  (Jain & Neal 2004, section 3.1).
+variant 2
+    From a random division by `scans` restricted Gibbs scans, in which each member chooses between
+    the two clusters only, and a last such scan, whose probability is q (their section 3.2).
+variant 3
+    As 2, and a Gibbs sweep over all items follows.
+``"sams"``
+    Members in random order choose between the two clusters as they stand at their turn; q is the
+    product of the choices (Dahl 2005: sequentially-allocated merge-split).  A Gibbs sweep follows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import call_merge, inner, kernel
+from dpsearch._types import Ints, Vector
+from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal, score_item
+from dpsearch.state.clusters import drop, open_slot, set_size
+
+RANDOM, RESTRICTED_GIBBS, SEQUENTIAL = 0, 1, 2
+
+
+class PairRoom(NamedTuple):
+    """Working space: two rows of statistics, and the members to divide between them."""
+
+    rows: Vector
+    starts: Ints
+    out: Vector
+    scratch: Vector
+    members: Ints
+    side: Ints  # 0 with i, 1 with j
+    wanted: Ints
+
+
+@kernel
+def pair_room(core: Core, n_items: int) -> PairRoom:
+    return PairRoom(
+        np.empty(2 * core.width),
+        np.arange(2) * core.width,
+        np.empty(2),
+        np.empty(core.width),
+        np.empty(n_items, np.int64),
+        np.empty(n_items, np.int64),
+        np.empty(n_items, np.int64),
+    )
+
+
+@inner
+def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, rng):  # type: ignore[no-untyped-def]
+    """Propose one split or merge; return (number of clusters, whether it was accepted).
+
+    One slot must be free.
+    """
+    n_items = clusters.labels.shape[0]
+    if n_items < 2:
+        return n_live, False
+    i = int(rng.random() * n_items)
+    j = int(rng.random() * (n_items - 1))
+    if j >= i:
+        j += 1
+    slot, other = clusters.labels[i], clusters.labels[j]
+    n_members = 0
+    for m in range(n_items):
+        label = clusters.labels[m]
+        if (label == slot or label == other) and m != i and m != j:
+            room.members[n_members] = m
+            room.side[n_members] = 0 if label == slot else 1
+            n_members += 1
+    members, side = room.members[:n_members], room.side[:n_members]
+    if slot == other:
+        log_q = _divide(core, items, tables, i, j, members, side, rule, scans, False, room, rng)
+        _fill_rows(core, items, i, j, members, side, room)
+        gain = _log_ratio(core, tables, clusters, n_live, slot, room)
+        if math.log(1.0 - rng.random()) < gain - log_q:
+            _split(core, tables, clusters, n_live, j, members, side, room)
+            return n_live + 1, True
+        return n_live, False
+    log_q = _divide(core, items, tables, i, j, members, side, rule, scans, True, room, rng)
+    row = clusters.pool[slot * core.width : (slot + 1) * core.width]
+    another = clusters.pool[other * core.width : (other + 1) * core.width]
+    copy_row(row, room.scratch)
+    call_merge(core.merge, (core.params, room.scratch, another, 1.0))
+    n, n_other = clusters.sizes[slot], clusters.sizes[other]
+    gain = log_marginal(core, room.scratch) - log_marginal(core, row) - log_marginal(core, another)
+    gain += tables.log_w[n + n_other] - tables.log_w[n] - tables.log_w[n_other]
+    gain += tables.log_v[n_live - 1] - tables.log_v[n_live]
+    if math.log(1.0 - rng.random()) < gain + log_q:
+        copy_row(room.scratch, row)
+        for m in range(n_items):
+            if clusters.labels[m] == other:
+                clusters.labels[m] = slot
+        set_size(tables, clusters, clusters.place[slot], n + n_other)
+        clusters.sizes[other] = 0
+        drop(clusters, n_live - 1, clusters.place[other])
+        return n_live - 1, True
+    return n_live, False
+
+
+@inner
+def _log_ratio(core, tables, clusters, n_live, slot, room):  # type: ignore[no-untyped-def]
+    """Return the gain in log joint if the cluster becomes the two rows in room."""
+    width = core.width
+    row = clusters.pool[slot * width : (slot + 1) * width]
+    first, second = room.rows[:width], room.rows[width:]
+    n_first, n_second = int(first[0]), int(second[0])  # a row begins with its size
+    gain = log_marginal(core, first) + log_marginal(core, second) - log_marginal(core, row)
+    gain += tables.log_w[n_first] + tables.log_w[n_second] - tables.log_w[n_first + n_second]
+    return gain + tables.log_v[n_live + 1] - tables.log_v[n_live]
+
+
+@inner
+def _split(core, tables, clusters, n_live, j, members, side, room):  # type: ignore[no-untyped-def]
+    """Put j and the members on its side into a new cluster."""
+    width = core.width
+    slot = clusters.labels[j]
+    new = open_slot(core, clusters, n_live)
+    copy_row(room.rows[:width], clusters.pool[slot * width : (slot + 1) * width])
+    copy_row(room.rows[width:], clusters.pool[new * width : (new + 1) * width])
+    clusters.labels[j] = new
+    for m in range(members.shape[0]):
+        if side[m] == 1:
+            clusters.labels[members[m]] = new
+    set_size(tables, clusters, clusters.place[slot], int(room.rows[0]))
+    set_size(tables, clusters, n_live, int(room.rows[width]))
+
+
+@inner
+def _fill_rows(core, items, i, j, members, side, room):  # type: ignore[no-untyped-def]
+    """Compute both rows from the data."""
+    width = core.width
+    first, second = room.rows[:width], room.rows[width:]
+    clear_row(core, first)
+    clear_row(core, second)
+    add_item(core, items, i, first, 1.0)
+    add_item(core, items, j, second, 1.0)
+    for m in range(members.shape[0]):
+        start = side[m] * width
+        add_item(core, items, members[m], room.rows[start : start + width], 1.0)
+
+
+@inner
+def _divide(core, items, tables, i, j, members, side, rule, scans, forced, room, rng):  # type: ignore[no-untyped-def]
+    """Divide members between i and j by the rule; return the log probability of the outcome.
+
+    If forced, the outcome is what `side` says, and only its probability is asked for.
+    """
+    n = members.shape[0]
+    if rule == RANDOM:
+        if not forced:
+            for m in range(n):
+                side[m] = rng.random() < 0.5
+        return -n * math.log(2.0)
+    width = core.width
+    log_q = 0.0
+    if rule == SEQUENTIAL:
+        for m in range(n - 1, 0, -1):  # a random order, in which the sides go along
+            other = int(rng.random() * (m + 1))
+            members[m], members[other] = members[other], members[m]
+            side[m], side[other] = side[other], side[m]
+        _fill_rows(core, items, i, j, members[:0], side, room)
+        for m in range(n):
+            wanted = side[m] if forced else -1
+            side[m], log_p = _choose(core, items, tables, members[m], wanted, room, rng)
+            start = side[m] * width
+            add_item(core, items, members[m], room.rows[start : start + width], 1.0)
+            log_q += log_p
+        return log_q
+    wanted_sides = room.wanted[:n]
+    for m in range(n):
+        wanted_sides[m] = side[m] if forced else -1
+        side[m] = rng.random() < 0.5
+    _fill_rows(core, items, i, j, members, side, room)
+    for scan in range(scans + 1):
+        log_q = 0.0
+        for m in range(n):
+            start = side[m] * width
+            add_item(core, items, members[m], room.rows[start : start + width], -1.0)
+            wanted = wanted_sides[m] if scan == scans else -1
+            side[m], log_p = _choose(core, items, tables, members[m], wanted, room, rng)
+            start = side[m] * width
+            add_item(core, items, members[m], room.rows[start : start + width], 1.0)
+            log_q += log_p
+    return log_q  # of the last scan
+
+
+@inner
+def _choose(core, items, tables, item, wanted, room, rng):  # type: ignore[no-untyped-def]
+    """Draw the side of an item, or take the one wanted; return it and its log probability."""
+    score_item(core, items, item, room.rows, room.starts, room.out, room.scratch)
+    size = items.sizes[item]
+    n_first, n_second = int(room.rows[0]), int(room.rows[core.width])
+    # Log odds of the second side.
+    odds = room.out[1] + tables.log_w[n_second + size] - tables.log_w[n_second]
+    odds -= room.out[0] + tables.log_w[n_first + size] - tables.log_w[n_first]
+    if wanted < 0:
+        wanted = 1 if rng.random() * (1.0 + math.exp(-abs(odds))) < 1.0 else 0
+        if odds < 0.0:
+            wanted = 1 - wanted
+    # −log(1 + e^−z) with z the log odds of the side taken, without overflow
+    z = odds if wanted == 1 else -odds
+    return wanted, min(z, 0.0) - math.log1p(math.exp(-abs(z)))

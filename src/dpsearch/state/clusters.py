@@ -1,0 +1,111 @@
+"""The clusters of a partition as rows of statistics in slots that are used again."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner, kernel
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.items import Core, add_item, clear_row, log_marginal
+
+
+class Clusters(NamedTuple):
+    """The current partition.  A label is a slot; the slots in use are `live[:n]`, in no order."""
+
+    pool: Vector
+    sizes: Ints  # [slot]; 0 if free
+    steps: Vector  # [position in live]: log W(n + 1) − log W(n) of its size n
+    live: Ints
+    starts: Ints  # [position in live]: where the slot's row begins
+    place: Ints  # [slot]: position in live
+    changed: Any  # bool [slot]: since somebody last looked
+    labels: Labels
+
+
+@kernel
+def empty_clusters(width: int, labels: Labels, capacity: int) -> Clusters:
+    """Return slots in use by nobody."""
+    slots = np.arange(capacity)
+    return Clusters(
+        np.empty(capacity * width),
+        np.zeros(capacity, np.int64),
+        np.zeros(capacity),
+        slots.copy(),
+        slots * width,
+        slots.copy(),
+        np.ones(capacity, np.bool_),
+        labels,
+    )
+
+
+@kernel
+def grown(core: Core, old: Clusters) -> Clusters:
+    """Return the same clusters with twice as many slots."""
+    n = old.sizes.shape[0]
+    new = empty_clusters(core.width, old.labels, 2 * n)
+    new.pool[: n * core.width] = old.pool
+    new.sizes[:n] = old.sizes
+    new.steps[:n] = old.steps
+    new.live[:n] = old.live
+    new.starts[:n] = old.starts
+    new.place[:n] = old.place
+    new.changed[:n] = old.changed
+    return new
+
+
+@inner
+def rebuild(core, items, tables, clusters, n_live):  # type: ignore[no-untyped-def]
+    """Recompute the statistics of the slots in use from the data."""
+    width = core.width
+    for at in range(n_live):
+        slot = clusters.live[at]
+        clusters.sizes[slot] = 0
+        clear_row(core, clusters.pool[slot * width : (slot + 1) * width])
+    for i in range(clusters.labels.shape[0]):
+        slot = clusters.labels[i]
+        add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
+        clusters.sizes[slot] += items.sizes[i]
+    for at in range(n_live):
+        set_size(tables, clusters, at, clusters.sizes[clusters.live[at]])
+
+
+@inner
+def cluster_value(core, tables, clusters, slot):  # type: ignore[no-untyped-def]
+    """Return log W(n) + log H of a cluster."""
+    row = clusters.pool[slot * core.width : (slot + 1) * core.width]
+    return tables.log_w[clusters.sizes[slot]] + log_marginal(core, row)
+
+
+@inner
+def open_slot(core, clusters, n_live):  # type: ignore[no-untyped-def]
+    """Make the first free slot an empty cluster, the last of live; return it."""
+    slot = clusters.live[n_live]  # free slots follow the ones in use
+    clear_row(core, clusters.pool[slot * core.width : (slot + 1) * core.width])
+    clusters.sizes[slot] = 0
+    clusters.starts[n_live] = slot * core.width
+    clusters.place[slot] = n_live
+    return slot
+
+
+@inner
+def set_size(tables, clusters, at, size):  # type: ignore[no-untyped-def]
+    """Set the size of the cluster at a position in live."""
+    clusters.sizes[clusters.live[at]] = size
+    if size + 1 < tables.log_w.shape[0]:
+        clusters.steps[at] = tables.log_w[size + 1] - tables.log_w[size]
+
+
+@inner
+def drop(clusters, last, at):  # type: ignore[no-untyped-def]
+    """Take the empty cluster at a position out of live, whose last entry takes its place."""
+    slot = clusters.live[at]
+    other = clusters.live[last]
+    clusters.live[at] = other
+    clusters.live[last] = slot
+    clusters.place[other] = at
+    # The dropped slot is now the first free one; its place must say so for the next drop.
+    clusters.place[slot] = last
+    clusters.starts[at] = clusters.starts[last]
+    clusters.steps[at] = clusters.steps[last]

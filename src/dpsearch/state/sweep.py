@@ -1,0 +1,231 @@
+"""Sweeps over the data: each item to its best cluster, or to one drawn by its probability.
+
+The first is refinement's reassignment.  The second is Neal's algorithm 3 (2000), collapsed Gibbs
+sampling: item i goes to cluster k of the others with probability proportional to
+W(n_k + 1)/W(n_k) · H(x_i | cluster k), and to a new one with V(K + 1)/V(K) · W(1) · H(x_i), where
+K counts the clusters of the other items.  Both look at the same numbers in the same loop.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import call_score_dots, call_update, inner, kernel
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.dots import BLOCK, block_products, gather, gather_size
+from dpsearch.items import Core, add_item, score_item, score_member
+from dpsearch.objective import Problem
+from dpsearch.state.clusters import Clusters, drop, open_slot, set_size
+
+# Gains below this many nats are rounding.
+EPSILON = 1e-9
+# Places less probable than the best by this many nats are not drawn: e^-40 is below rounding.
+_NEGLIGIBLE = 40.0
+
+
+class Room(NamedTuple):
+    """Working space of a sweep."""
+
+    out: Vector
+    scratch: Vector
+    points: Matrix
+    products: Matrix
+    gram: Matrix
+
+
+@kernel
+def sweep_room(core: Core, n_features: int, n_gathered: int, capacity: int) -> Room:
+    """Return room for up to `capacity` clusters."""
+    return Room(
+        np.empty(capacity),
+        np.empty(core.width),
+        np.empty((n_gathered, n_features)),
+        np.empty((BLOCK, capacity)),
+        np.empty((BLOCK, BLOCK)),
+    )
+
+
+def sweep(problem: Problem, clusters: Clusters, n_live: int, order: Ints) -> tuple[int, int, int]:
+    """Move each item to its best place, in order, up to where the slots run out.
+
+    Return (items visited, number of clusters, items moved).
+    """
+    model = problem.model
+    # Called as plain Python: there is nothing to compile for.
+    room = sweep_room.py_func(  # type: ignore[attr-defined]
+        model.core, model.n_features, gather_size(model.n_features), len(clusters.sizes)
+    )
+    done, n_live, moved = sweep_items(
+        model.core, problem.dots(), problem.items, problem.alone, problem.tables, clusters, n_live,
+        order, room, None,
+    )  # fmt: skip
+    return int(done), int(n_live), int(moved)
+
+
+@inner
+def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room, rng):  # type: ignore[no-untyped-def]
+    """Visit items in order; return (how many were visited, clusters, items moved).
+
+    With an `rng` places are drawn, without one the best is taken; `dots` is None for families
+    without the block capability.  Numba leaves out what depends on an argument that is None, so
+    each case compiles apart.
+    """
+    moved = 0
+    at = 0
+    while at < order.shape[0]:
+        stop = min(order.shape[0], at + room.points.shape[0])
+        if dots is not None:
+            gather(items, order[at:stop], room.points)
+        for t in range(at, stop, BLOCK):
+            if n_live + BLOCK > clusters.sizes.shape[0]:
+                return t, n_live, moved
+            block = room.points[t - at : t - at + BLOCK]
+            if dots is not None:
+                block_products(
+                    dots, block, clusters.pool, clusters.starts[:n_live], room.products, room.gram
+                )
+            for b in range(min(BLOCK, stop - t)):
+                i = order[t + b]
+                starts = clusters.starts[:n_live]
+                if dots is not None:
+                    call_score_dots(
+                        dots.score_dots,
+                        (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
+                         room.out),
+                    )  # fmt: skip
+                else:
+                    score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
+                old = clusters.place[clusters.labels[i]]
+                if rng is None:
+                    best = _best_place(
+                        core, items, i, alone[i], tables, clusters, n_live, old, room
+                    )
+                else:
+                    best = _drawn_place(
+                        core, items, i, alone[i], tables, clusters, n_live, old, room, rng
+                    )
+                if best == old:
+                    continue
+                moved += 1
+                n_live = _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room)
+        at = stop
+    return order.shape[0], n_live, moved
+
+
+@inner
+def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
+    """Turn the scores in room.out into log weights of each place; return that of a new cluster.
+
+    All are relative to the partition without item i.
+    """
+    size = items.sizes[i]
+    slot = clusters.live[old]
+    n = clusters.sizes[slot]
+    if size == 1:
+        for k in range(n_live):
+            room.out[k] += clusters.steps[k]
+    else:
+        for k in range(n_live):
+            other = clusters.sizes[clusters.live[k]]
+            if k != old:
+                room.out[k] += tables.log_w[other + size] - tables.log_w[other]
+    fresh = alone + tables.log_w[size]
+    if n > size:
+        row = clusters.pool[slot * core.width : (slot + 1) * core.width]
+        stay = score_member(core, items, i, row, room.scratch)
+        room.out[old] = stay + tables.log_w[n] - tables.log_w[n - size]
+        return fresh + tables.log_v[n_live + 1] - tables.log_v[n_live]
+    # Alone already: staying is the new cluster.
+    room.out[old] = fresh + tables.log_v[n_live] - tables.log_v[n_live - 1]
+    return -np.inf
+
+
+@inner
+def _best_place(core, items, i, alone, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
+    """Return the position in live where item i is best off; n_live for a new cluster."""
+    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room)
+    best = old
+    best_gain = room.out[old] + EPSILON
+    for k in range(n_live):
+        if room.out[k] > best_gain:
+            best_gain = room.out[k]
+            best = k
+    if fresh > best_gain:
+        best = n_live
+    return best
+
+
+@inner
+def _drawn_place(core, items, i, alone, tables, clusters, n_live, old, room, rng):  # type: ignore[no-untyped-def]
+    """Draw the position in live where item i goes; n_live for a new cluster."""
+    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room)
+    top = fresh
+    for k in range(n_live):
+        top = max(top, room.out[k])
+    total = math.exp(fresh - top)
+    for k in range(n_live):
+        below = room.out[k] - top
+        weight = math.exp(below) if below > -_NEGLIGIBLE else 0.0
+        room.out[k] = weight
+        total += weight
+    left = rng.random() * total
+    for k in range(n_live):
+        left -= room.out[k]
+        if left < 0.0:
+            return k
+    # What remains is the new cluster's; by rounding it may be nobody's.
+    return n_live if fresh > -np.inf else old
+
+
+@inner
+def _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
+    """Move item i; keep the block's products right.  Return the number of clusters."""
+    width = core.width
+    size = items.sizes[i]
+    if best == n_live:
+        open_slot(core, clusters, n_live)
+        if dots is not None:
+            for later in range(BLOCK):
+                room.products[later, n_live] = 0.0
+        n_live += 1
+    source = clusters.labels[i]
+    target = clusters.live[best]
+    old = clusters.place[source]
+    _add(core, items, i, clusters.pool[target * width : (target + 1) * width], dots, block, b, 1.0)
+    _add(
+        core,
+        items,
+        i,
+        clusters.pool[source * width : (source + 1) * width],
+        dots,
+        block,
+        b,
+        -1.0,
+    )
+    if dots is not None:
+        for later in range(b + 1, BLOCK):
+            room.products[later, best] += room.gram[b, later]
+            room.products[later, old] -= room.gram[b, later]
+    set_size(tables, clusters, best, clusters.sizes[target] + size)
+    set_size(tables, clusters, old, clusters.sizes[source] - size)
+    clusters.labels[i] = target
+    clusters.changed[source] = True
+    clusters.changed[target] = True
+    if clusters.sizes[source] == 0:
+        n_live -= 1
+        drop(clusters, n_live, old)
+        if dots is not None:
+            for later in range(BLOCK):
+                room.products[later, old] = room.products[later, n_live]
+    return n_live
+
+
+@inner
+def _add(core, items, i, row, dots, block, b, sign):  # type: ignore[no-untyped-def]
+    if dots is not None:
+        call_update(core.update, (core.params, row, items.ids, block[b], sign))
+    else:
+        add_item(core, items, i, row, sign)
