@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from data import load_mnist, load_nips
-from gibbs import best_of_gibbs
 from sklearn.cluster import KMeans
 
 from dpsearch import datasets, families, priors
@@ -27,9 +26,11 @@ from dpsearch.prefix_search import search_problem
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.refinement import refine_problem
+from dpsearch.samplers.chain import SYSTEMATIC, Chain, Plan
 from dpsearch.state import State
 
 DP = priors.DirichletProcess(1.0)
+GIBBS = Plan(0, 0, 0, True, SYSTEMATIC, False, 1.0, 1.0)
 
 
 class Case(NamedTuple):
@@ -69,11 +70,21 @@ def swept(problem: Problem, labels: Labels, most: int = 30) -> float:
     return state.log_joint
 
 
+def best_of_gibbs(problem: Problem, labels: Labels, seconds: float) -> tuple[float, int]:
+    """Return the best log joint that a chain visits in the given time, and its sweeps."""
+    chain = Chain(problem, labels, GIBBS, np.random.default_rng(0))
+    begun = time.perf_counter()
+    while time.perf_counter() - begun < seconds:
+        chain.advance(chain.n_sweeps + 1, np.zeros(chain.n_sweeps + 1, np.bool_))
+    return float(np.concatenate(chain.records.log_joint).max()), chain.n_sweeps
+
+
 def run_case(case: Case, n_jobs: int, quick: bool) -> list[str]:
     problem = Problem.of(case.X, case.family, DP)
     small = Problem.of(case.X[:200], case.family, DP)
     refine_problem(small, np.zeros(200, np.int64), seconds=1.0)  # compiles
     swept(small, np.zeros(200, np.int64))
+    best_of_gibbs(small, np.zeros(200, np.int64), 0.0)
     rows = []
 
     def add(method: str, seconds: str, value: float, n_clusters: str = "", goal: str = "") -> None:

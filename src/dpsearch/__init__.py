@@ -13,7 +13,10 @@ from dpsearch.refinement import consensus, refine
 if TYPE_CHECKING:
     from dpsearch.estimator import DPMixture
     from dpsearch.model_file import load
-    from dpsearch.samplers import Draws, alpha_profile, gibbs, select_alpha, split_merge
+    from dpsearch.samplers.concentration import alpha_profile, select_alpha
+    from dpsearch.samplers.draws import Draws
+    from dpsearch.samplers.gibbs import gibbs
+    from dpsearch.samplers.split_merge import split_merge
 
 __version__ = "0.1.0"
 

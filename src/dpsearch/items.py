@@ -88,6 +88,12 @@ def add_item(core: Core, items: Items, i: int, row: Any, sign: float) -> None:
 
 
 @inner
+def merge_rows(core: Core, row: Any, other: Any, sign: float) -> None:
+    """Add another cluster's statistics to a row (sign 1.0) or remove them (sign -1.0)."""
+    call_merge(core.merge, (core.params, row, other, sign))
+
+
+@inner
 def score_item(
     core: Core, items: Items, i: int, pool: Any, starts: Any, out: Any, scratch: Any
 ) -> None:

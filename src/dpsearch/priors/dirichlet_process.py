@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -70,7 +71,7 @@ class DirichletProcess(Prior):
 
     def log_v(self, n_points: int) -> Vector:
         if isinstance(self.alpha, Gamma):
-            return _integrated_log_v(self.alpha, n_points)
+            return _integrated_log_v(self.alpha, n_points).copy()
         clusters = np.arange(n_points + 1, dtype=np.float64)
         # α^(N) = α Γ(α + N)/Γ(α + 1)
         rising = float(log_gamma_ratio(self.alpha, n_points))
@@ -103,6 +104,7 @@ class DirichletProcess(Prior):
         return placed + max(grown, remaining * log_alpha)
 
 
+@lru_cache(maxsize=8)  # every mixture of a sampler's draws asks for the same
 def _integrated_log_v(gamma: Gamma, n_points: int) -> Vector:
     """Return log ∫ α^K Γ(α)/Γ(α + N) Gamma(α; shape, rate) dα for K = 0 … N.
 

@@ -19,8 +19,8 @@ from dpsearch._types import Labels, Rng, Vector
 from dpsearch.dots import gather_size
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
-from dpsearch.priors import DirichletProcess, Gamma
-from dpsearch.samplers.concentration import AlphaGivenClusters, draw_alpha
+from dpsearch.priors import Gamma
+from dpsearch.samplers.concentration import draw_alpha, draw_alpha_given_clusters
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move
 from dpsearch.state import State
@@ -74,11 +74,7 @@ class Chain:
         self.hyperparameters = hyperparameters
         self.n_sweeps = 0
         self.records = Records()
-        prior = problem.prior
-        self.alpha = prior.mean_alpha(problem.n_points, int(self.labels.max()) + 1)
-        self._alpha_draws: AlphaGivenClusters | None = None
-        if isinstance(prior, DirichletProcess) and isinstance(prior.alpha, Gamma):
-            self._alpha_draws = AlphaGivenClusters(prior.alpha, problem.n_points)
+        self.alpha = problem.prior.mean_alpha(problem.n_points, int(self.labels.max()) + 1)
 
     @property
     def leg(self) -> int:
@@ -112,8 +108,9 @@ class Chain:
         self.labels = by_appearance(clusters.labels)
         self.n_sweeps += count
         self.alpha = float(alpha[-1])
-        if self._alpha_draws is not None and not self.plan.sample_alpha:
-            alpha[:] = self._alpha_draws.draw(n_clusters, self.rng)
+        gamma = getattr(problem.prior, "alpha", None)
+        if isinstance(gamma, Gamma) and not self.plan.sample_alpha:
+            alpha[:] = draw_alpha_given_clusters(gamma, problem.n_points, n_clusters, self.rng)
         kept_type = np.uint8 if not labels.size or labels.max() < 256 else np.uint32
         records = self.records
         records.labels.append(labels.astype(kept_type))
@@ -126,10 +123,10 @@ class Chain:
 
 
 @kernel
-def _run(
+def _run(  # type: ignore[no-untyped-def]
     core, dots, items, alone, tables, value_tables, clusters, n_live, n_features, n_gathered, plan,
     n_points, rng, keep, labels, log_joint, n_clusters, alpha, accepted,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Run len(keep) sweeps.  `value_tables` are those that the log joint is reported with."""
     n_items = clusters.labels.shape[0]
     room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])

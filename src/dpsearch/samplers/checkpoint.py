@@ -65,12 +65,13 @@ class Checkpoint:
                 parts = getattr(chain.records, name)
                 if parts:
                     arrays[f"{c}_{name}"] = np.concatenate(parts)
-            factors = [] if chain.hyperparameters is None else chain.hyperparameters.log_factors
+            sampled = chain.hyperparameters
+            factors = [] if sampled is None else sampled.log_factors.tolist()
             states.append(
                 {
                     "n_sweeps": chain.n_sweeps,
                     "alpha": chain.alpha,
-                    "log_factors": list(factors),
+                    "log_factors": factors,
                     "random": chain.rng.bit_generator.state,
                 }
             )

@@ -4,7 +4,7 @@ Given a partition of N points into K clusters, under a Gamma(shape, rate) prior,
 
     p(α | K, N) ∝ α^(K + shape − 1) e^(−rate·α) Γ(α)/Γ(α + N).
 
-`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant; `AlphaGivenClusters`
+`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant; `draw_alpha_given_clusters`
 draws from it outright, for chains from which α is integrated out.
 """
 
@@ -13,12 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dpsearch._jit import kernel
-from dpsearch._types import ArrayLike, Ints, Rng, Vector
+from dpsearch._types import ArrayLike, Rng, Vector
 from dpsearch._validate import as_rng, positive
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
@@ -44,47 +45,36 @@ def draw_alpha(alpha, shape, rate, n_clusters, n_points, rng):  # type: ignore[n
     return max(rng.standard_gamma(shape + n_clusters - (0.0 if more else 1.0)) / faster, 1e-300)
 
 
-class AlphaGivenClusters:
-    """Independent draws from p(α | K, N), by the inverse of its distribution function.
+def draw_alpha_given_clusters(gamma: Gamma, n_points: int, n_clusters: Any, rng: Rng) -> Vector:
+    """Return independent draws from p(α | K, N), one for each number of clusters given."""
+    u = rng.random(len(n_clusters))
+    out = np.empty(len(n_clusters))
+    for k in np.unique(n_clusters):
+        chosen = n_clusters == k
+        log_alpha, below = _distribution(gamma, n_points, int(k))
+        out[chosen] = np.exp(np.interp(u[chosen], below, log_alpha))
+    return out
 
-    The function is tabulated on a fine grid in log α once for each K that is met.
-    """
 
-    def __init__(self, gamma: Gamma, n_points: int) -> None:
-        self.gamma = gamma
-        self.n_points = n_points
-        self._tables: dict[int, tuple[Vector, Vector]] = {}
+@lru_cache(maxsize=1024)
+def _distribution(gamma: Gamma, n_points: int, n_clusters: int) -> tuple[Vector, Vector]:
+    """Return a fine grid of log α, and the probability below each, to be inverted."""
+    power = n_clusters + float(gamma.shape) - 1.0
 
-    def draw(self, n_clusters: Ints, rng: Rng) -> Vector:
-        """Return one α for each number of clusters."""
-        u = rng.random(len(n_clusters))
-        out = np.empty(len(n_clusters))
-        for k in np.unique(n_clusters):
-            chosen = n_clusters == k
-            if int(k) not in self._tables:
-                self._tables[int(k)] = self._table(int(k))
-            log_alpha, below = self._tables[int(k)]
-            out[chosen] = np.exp(np.interp(u[chosen], below, log_alpha))
-        return out
+    def log_density(u: Vector) -> Vector:  # of u = log α; Γ(α) = Γ(1 + α)/α
+        alpha = np.exp(u)
+        return np.asarray(power * u - float(gamma.rate) * alpha - log_gamma_ratio(alpha, n_points))
 
-    def _table(self, n_clusters: int) -> tuple[Vector, Vector]:
-        """Return a grid of log α and the probability below each."""
-        log_alpha = np.linspace(-46.0, 30.0, 4001)
-        for _ in range(2):  # coarse, then where the mass is
-            density = self.log_density(np.exp(log_alpha), n_clusters) + log_alpha
-            inside = np.flatnonzero(density > density.max() - 40.0)
-            low, high = max(inside[0] - 1, 0), min(inside[-1] + 1, len(log_alpha) - 1)
-            log_alpha = np.linspace(log_alpha[low], log_alpha[high], 4001)
-        density = self.log_density(np.exp(log_alpha), n_clusters) + log_alpha
-        weight = np.exp(density - density.max())
-        below = np.concatenate([[0.0], np.cumsum(0.5 * (weight[1:] + weight[:-1]))])
-        return log_alpha, below / below[-1]
-
-    def log_density(self, alpha: Vector, n_clusters: int) -> Vector:
-        """Return log p(α | K, N) up to a constant."""
-        power = n_clusters + float(self.gamma.shape) - 2.0  # Γ(α) = Γ(1 + α)/α
-        value = power * np.log(alpha) - float(self.gamma.rate) * alpha
-        return np.asarray(value - log_gamma_ratio(alpha, self.n_points))
+    grid = np.linspace(-46.0, 30.0, 2001)
+    for _ in range(2):  # coarse, then where the mass is
+        density = log_density(grid)
+        inside = np.flatnonzero(density > density.max() - 40.0)
+        low, high = max(inside[0] - 1, 0), min(inside[-1] + 1, len(grid) - 1)
+        grid = np.linspace(grid[low], grid[high], 2001)
+    density = log_density(grid)
+    weight = np.exp(density - density.max())
+    below = np.concatenate([[0.0], np.cumsum(0.5 * (weight[1:] + weight[:-1]))])
+    return grid, below / below[-1]
 
 
 @dataclass(frozen=True)
@@ -203,9 +193,7 @@ def select_alpha(
             order = "ascending" if run == 0 else "random"
             found = search_problem(problem, beam_size=1, order=order, rng=generator)
             if refine_seconds != 0:
-                found = refine_problem(
-                    problem, found.labels, seconds=refine_seconds, rng=generator
-                )
+                found = refine_problem(problem, found.labels, seconds=refine_seconds, rng=generator)
             log_joints[a, run] = found.log_joint
             n_clusters[a, run] = found.n_clusters
             if best is None or found.log_joint + log_prior > best[0]:

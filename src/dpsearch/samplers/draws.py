@@ -187,14 +187,16 @@ class Draws:
         Rank-normalised split R-hat and bulk ESS (Vehtari et al. 2021), by ArviZ.  R-hat above
         1.01 says that chains disagree; a value that never changes has none (NaN).
         """
-        from arviz_stats.base import array_stats
+        from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
         names = ["log_joint", "n_clusters", *self.hyperparameters]
         if np.ptp(self.alpha) > 0.0:
             names.insert(2, "alpha")
         out = {}
         for name in names:
-            values = self.by_chain(name).astype(np.float64)
+            # One partition met twice has the same log joint but for rounding, and ranks would
+            # tell the two apart.
+            values = self.by_chain(name).astype(np.float64).round(5)
             known = values.shape[1] >= 4 and np.ptp(values) > 0.0
             rhat = ess = np.nan
             if known:
@@ -216,7 +218,10 @@ class Draws:
         }
         n_points = self.labels.shape[1]
         posterior["labels"] = self.labels.reshape(self.n_chains, -1, n_points)
-        shape = {"dims": {"labels": ["point"]}, "coords": {"point": np.arange(n_points)}}
+        shape: dict[str, Any] = {
+            "dims": {"labels": ["point"]},
+            "coords": {"point": np.arange(n_points)},
+        }
         if int(arviz.__version__.split(".")[0]) >= 1:
             return arviz.from_dict({"posterior": posterior}, **shape)
         return arviz.from_dict(posterior=posterior, **shape)

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import call_merge, inner, kernel
+from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Vector
-from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal, score_item
+from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal, merge_rows, score_item
 from dpsearch.state.clusters import drop, open_slot, set_size
 
 RANDOM, RESTRICTED_GIBBS, SEQUENTIAL = 0, 1, 2
@@ -78,7 +78,7 @@ def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, r
     n_members = 0
     for m in range(n_items):
         label = clusters.labels[m]
-        if (label == slot or label == other) and m != i and m != j:
+        if label in (slot, other) and m not in (i, j):
             room.members[n_members] = m
             room.side[n_members] = 0 if label == slot else 1
             n_members += 1
@@ -95,7 +95,7 @@ def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, r
     row = clusters.pool[slot * core.width : (slot + 1) * core.width]
     another = clusters.pool[other * core.width : (other + 1) * core.width]
     copy_row(row, room.scratch)
-    call_merge(core.merge, (core.params, room.scratch, another, 1.0))
+    merge_rows(core, room.scratch, another, 1.0)
     n, n_other = clusters.sizes[slot], clusters.sizes[other]
     gain = log_marginal(core, room.scratch) - log_marginal(core, row) - log_marginal(core, another)
     gain += tables.log_w[n + n_other] - tables.log_w[n] - tables.log_w[n_other]

@@ -29,7 +29,7 @@ def split_merge(
     *,
     draws: int,
     variant: int | str = 3,
-    moves: int = 10,
+    moves: int = 1,
     scans: int = 5,
     gibbs_sweep: bool | None = None,
     **options: Any,
@@ -49,7 +49,8 @@ def split_merge(
         ``"sams"``: by allocating the members one after another, without scans, and a Gibbs sweep
         (Dahl 2005).
     moves
-        Proposals in each sweep.
+        Proposals in each sweep.  One costs about 2 (scans + 2)/K² of a Gibbs sweep over K clusters
+        of equal size.
     scans
         Restricted Gibbs scans before the last one, in variants 2 and 3.
     gibbs_sweep

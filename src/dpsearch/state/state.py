@@ -6,12 +6,13 @@ import itertools
 
 import numpy as np
 
-from dpsearch._jit import call_merge, inner
+from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import add_item, copy_row, log_marginal, score_item
+from dpsearch.items import add_item, copy_row, log_marginal, merge_rows, score_item
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
 from dpsearch.state.clusters import (
+    Clusters,
     cluster_value,
     drop,
     empty_clusters,
@@ -35,7 +36,9 @@ class State:
         self.n_live = int(labels.max()) + 1
         capacity = max(64, 2 * self.n_live + 8)
         # The plain Python function: there is nothing to compile for.
-        self.clusters = empty_clusters.py_func(self._core.width, labels, capacity)  # type: ignore[attr-defined]
+        self.clusters: Clusters = empty_clusters.py_func(  # type: ignore[attr-defined]
+            self._core.width, labels, capacity
+        )
         self.refresh()
 
     def refresh(self) -> None:
@@ -131,7 +134,7 @@ class State:
             self._core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
             self.values, slots, chosen, labels, n_clusters,
         )  # fmt: skip
-        used = self.clusters.live[kept : self.n_live].copy()
+        used: Ints = self.clusters.live[kept : self.n_live].copy()
         assert self._members is not None
         for slot in slots:
             self._members[int(slot)] = np.empty(0, np.int64)
@@ -165,7 +168,7 @@ def _merge_gains(core, tables, clusters, n_live, values, slot, others, scratch, 
         other = others[j]
         copy_row(row, scratch)
         another = clusters.pool[other * width : (other + 1) * width]
-        call_merge(core.merge, (core.params, scratch, another, 1.0))
+        merge_rows(core, scratch, another, 1.0)
         joined = tables.log_w[clusters.sizes[slot] + clusters.sizes[other]]
         joined += log_marginal(core, scratch)
         out[j] = joined - values[slot] - values[other]

@@ -1,0 +1,169 @@
+"""Samplers: the cost of a Gibbs sweep, and what a start from search is worth.
+
+    python benchmarks/samplers.py --data FOLDER [--out FOLDER]
+
+1. One Gibbs sweep over all of MNIST at K = 30, in greedy search passes and in seconds.
+2. The paper's claim, that search saves the sampler its way: are chains that start from search
+   after 10 sweeps where chains from one cluster, from N clusters and from log N random clusters
+   are not after 100?  From greedy search alone, and from search and refinement (MNIST 5 %, NIPS).
+
+Writes samplers.md and samplers.png.  Kernels are compiled beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from data import load_mnist, load_nips
+from sklearn.cluster import MiniBatchKMeans
+
+from dpsearch import datasets, families, priors
+from dpsearch.objective import Problem
+from dpsearch.plots import COLOURS, new_axes, save_figure
+from dpsearch.prefix_search import search_problem
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.refinement import refine_problem
+from dpsearch.samplers.pair_moves import RESTRICTED_GIBBS
+from dpsearch.samplers.run import sample_problem
+from dpsearch.samplers.start import starting_labels
+
+DP = priors.DirichletProcess(1.0)
+STARTS = {
+    "refined": "search and refinement",
+    "search": "search",
+    "one": "one cluster",
+    "all": "N clusters",
+    "log": "log N random clusters",
+}
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "Gibbs": {},
+    "split-merge 3": {"moves": 10, "rule": RESTRICTED_GIBBS, "scans": 5},
+}
+SWEEPS = 100
+EARLY = 10
+CHAINS = 3
+
+
+def speed(X: Any) -> list[str]:
+    problem = Problem.of(X, families.Gaussian(0.0, 0.1, 1.0), DP)
+    order = placing_order(problem, "ascending", np.random.default_rng(0))
+    labels = MiniBatchKMeans(30, n_init=1, random_state=0).fit_predict(X)
+    _, labels = np.unique(labels, return_inverse=True)
+    passes, sweeps = [], []
+    for _ in range(7):
+        begun = time.perf_counter()
+        greedy(problem, order)
+        passes.append(time.perf_counter() - begun)
+        begun = time.perf_counter()
+        # New clusters appear quickly: few sweeps, so that K stays near 30.
+        draws = sample_problem(problem, sampler="gibbs", draws=2, start=labels, rng=0)
+        sweeps.append((time.perf_counter() - begun) / 2)
+    ratio = min(sweeps) / min(passes)
+    n, width = X.shape
+    return [
+        f"One Gibbs sweep over {n:,}×{width} numbers from K = 30 clusters (K ="
+        f" {draws.n_clusters[-1]} after two): **{min(sweeps):.3f} s, {ratio:.2f} greedy search"
+        f" passes** ({min(passes):.3f} s). The goal is 4 passes; the paper reports seven hours for"
+        " an iteration.",
+        "",
+    ]
+
+
+def chains(name: str, problem: Problem, seconds_to_refine: float, axis: Any) -> list[str]:
+    found = search_problem(problem, beam_size=1)
+    refined = refine_problem(problem, found.labels, seconds=seconds_to_refine, rng=0)
+    lines = [
+        f"### {name}",
+        "",
+        f"Negative log joint: the best that any of {CHAINS} chains of a kind has visited."
+        f" Refinement took {seconds_to_refine:.0f} s.",
+        "",
+        "| sampler | start | at the start | within 10 sweeps | within 100 | seconds for 100 |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    verdicts = []
+    for row, (sampler, options) in enumerate(SAMPLERS.items()):
+        early, late = {}, {}
+        for colour, (start, words) in zip(COLOURS, STARTS.items(), strict=False):
+            begun = time.perf_counter()
+            result = sample_problem(
+                problem, sampler=sampler, draws=SWEEPS, chains=CHAINS, rng=0,
+                start=refined if start == "refined" else start, **options,
+            )  # fmt: skip
+            seconds = (time.perf_counter() - begun) / CHAINS
+            values = -result.trace.log_joint
+            first = -refined.log_joint
+            if start != "refined":
+                first = -max(_first(problem, start, chain) for chain in range(CHAINS))
+            at_early, at_late = values[:, :EARLY].min(axis=1), values.min(axis=1)
+            if start in ("search", "refined"):
+                early[words] = at_early.max()
+            else:
+                late[words] = at_late.min()
+            lines.append(
+                f"| {sampler} | {words} | {first:,.0f} | {at_early.min():,.0f} |"
+                f" {at_late.min():,.0f} | {seconds:.1f} |"
+            )
+            style = "-" if row == 0 else "--"
+            axis.plot(
+                np.arange(1, SWEEPS + 1), values.min(axis=0), style, color=colour,
+                label=f"{sampler}, from {words}", linewidth=1.5,
+            )  # fmt: skip
+        for begin, reached in early.items():
+            passed = [words for words, value in late.items() if value <= reached]
+            verdicts.append(
+                f"- {sampler}: the worst chain from {begin} has reached {reached:,.0f} within"
+                f" {EARLY} sweeps; within {SWEEPS} that is reached by"
+                f" {'chains from ' + ', '.join(passed) if passed else 'no chain from elsewhere'}."
+            )
+    axis.set_title(name)
+    axis.set_xscale("log")
+    axis.set_xlabel("sweeps")
+    axis.set_ylabel("negative log joint")
+    axis.spines[["top", "right"]].set_visible(False)
+    return [*lines, "", *verdicts, ""]
+
+
+def _first(problem: Problem, start: str, chain: int) -> float:
+    labels = starting_labels(problem, start, chain, np.random.default_rng(chain))
+    return problem.log_joint(labels)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=os.environ.get("DPSEARCH_DATA"))
+    parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
+    arguments = parser.parse_args()
+    digits = load_mnist(arguments.data)
+    X = datasets.whitened(digits.images)
+    gaussian = families.Gaussian(0.0, 0.1, 1.0)
+    small = Problem.of(X[:200], gaussian, DP)  # to compile
+    sample_problem(small, sampler="gibbs", draws=2, rng=0)
+    refine_problem(small, greedy(small, np.arange(200)), seconds=1.0)
+    lines = ["# Samplers", "", "Written by `benchmarks/samplers.py`.", "", *speed(X)]
+    some = X[np.random.default_rng(0).permutation(len(X))[:3000]]
+    problems = {"MNIST 5 %, 3,000 digits": Problem.of(some, gaussian, DP)}
+    documents = load_nips(arguments.data)
+    if documents is None:
+        print("NIPS left out: give --data FOLDER with nips12.npz")
+    else:
+        family = families.Multinomial(10.0)
+        problems["NIPS, 1,740 documents"] = Problem.of(documents.counts, family, DP)
+    axes = new_axes(1, len(problems), (6.0 * len(problems), 4.5))[0]
+    for axis, (name, problem) in zip(axes, problems.items(), strict=True):
+        lines += chains(name, problem, 3.0 if name.startswith("MNIST") else 5.0, axis)
+        print("\n".join(lines), flush=True)
+    axes[0].legend(frameon=False, fontsize="small")
+    save_figure(axes[0].figure, arguments.out / "samplers.png", dpi=110)
+    lines += ["![Negative log joint by sweep, for each start](samplers.png)", ""]
+    (arguments.out / "samplers.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""`python -m dpsearch.cli`."""
+
+from dpsearch.cli import main
+
+main()

@@ -1,0 +1,57 @@
+"""The command line.  Exit codes: 0 done, 1 the data or a parameter is at fault, 2 wrong usage,
+130 interrupted."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dpsearch.cli.demo import demo
+from dpsearch.cli.fit import fit
+from dpsearch.cli.sample import sample
+from dpsearch.errors import DPSearchError
+
+app = typer.Typer(
+    help="Clustering without choosing the number of clusters.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (fit, sample, demo):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from dpsearch import __version__
+
+        print(f"dpsearch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point: errors on one line, no traceback."""
+    try:
+        app()
+    except DPSearchError as error:
+        print(f"dpsearch: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+    except MemoryError:
+        print("dpsearch: out of memory", file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        print(f"dpsearch: {error.filename or 'file'}: {error.strerror}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("dpsearch: interrupted", file=sys.stderr)
+        sys.exit(130)

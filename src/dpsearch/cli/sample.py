@@ -1,0 +1,158 @@
+"""`dpsearch sample`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dpsearch.cli.options import (
+    Alpha,
+    Data,
+    FamilyName,
+    Force,
+    Seed,
+    check_writable,
+    errors_name,
+    parse_alpha,
+)
+from dpsearch.errors import ParameterError
+
+SAMPLERS = ("gibbs", "split-merge-1", "split-merge-2", "split-merge-3", "sams")
+
+
+def sample(
+    data: Data,
+    draws: Annotated[int, typer.Option(help="Sweeps of each chain, burn-in included.")] = 1000,
+    burn_in: Annotated[int | None, typer.Option(help="Default: a tenth of the draws.")] = None,
+    thin: Annotated[int, typer.Option(help="Keep every so-manieth draw.")] = 1,
+    chains: Annotated[int, typer.Option(help="Independent chains.")] = 2,
+    sampler: Annotated[str, typer.Option(help=", ".join(SAMPLERS))] = "split-merge-3",
+    moves: Annotated[int, typer.Option(min=1, help="Split-merge proposals in a sweep.")] = 1,
+    start: Annotated[str, typer.Option(help="search, refined, one, all or log.")] = "search",
+    family: FamilyName = "auto",
+    alpha: Alpha = "auto",
+    out: Annotated[Path, typer.Option(help="Where to write the draws.")] = Path("draws.npz"),
+    labels: Annotated[
+        Path | None, typer.Option(help="Where to write a point estimate (CSV).")
+    ] = None,
+    loss: Annotated[str, typer.Option(help="Of the point estimate: vi or binder.")] = "vi",
+    plot: Annotated[Path | None, typer.Option(help="Where to write a trace plot.")] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where chains are saved as they run. Default: beside OUT, removed at the end."
+        ),
+    ] = None,
+    checkpoint_seconds: Annotated[
+        float, typer.Option(min=0, help="How often they are saved.")
+    ] = 10.0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the checkpoint if there is one.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = -1,
+    seed: Seed = None,
+    force: Force = False,
+) -> None:
+    """Draw partitions from the posterior.
+
+    A run that was stopped goes on with --resume, given the same data and options, and ends with
+    the draws that it would have had.
+    """
+    from dpsearch._validate import as_matrix
+    from dpsearch.defaults import choose_family, resolve_prior
+    from dpsearch.io import read_table, write_labels
+    from dpsearch.objective import Problem
+    from dpsearch.progress import progress
+    from dpsearch.samplers.point_estimates import loss_function
+    from dpsearch.samplers.run import sample_problem
+    from dpsearch.samplers.split_merge import VARIANTS
+
+    if sampler not in SAMPLERS:
+        raise ParameterError(f"unknown sampler {sampler!r}: known are {', '.join(SAMPLERS)}")
+    loss_function(loss, 1)
+    outputs = [path for path in (out, labels, plot) if path is not None]
+    for path in outputs:
+        check_writable(path, force)
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise ParameterError("--out, --labels and --plot name the same file")
+    kept = checkpoint is not None
+    saved = checkpoint if checkpoint is not None else out.with_name(out.name + ".checkpoint")
+    if saved.resolve() in {path.resolve() for path in outputs}:
+        raise ParameterError(f"{saved}: --checkpoint names a file to be written")
+    if saved.exists() and not resume:
+        raise ParameterError(
+            f"{saved} exists, from a run that was stopped: go on with --resume, or remove it"
+        )
+    console = Console(stderr=True)
+    table = read_table(data)
+    with errors_name(data):
+        matrix = as_matrix(table.X)
+        prior = resolve_prior(parse_alpha(alpha))
+        # Not by the seed: a run that is resumed must come to the same family.
+        chosen = choose_family(matrix, family, prior, np.random.default_rng(0))
+        problem = Problem.of(matrix, chosen, prior)
+    options = {}
+    if sampler != "gibbs":
+        variant = sampler if sampler == "sams" else int(sampler[-1])
+        rule, gibbs = VARIANTS[variant]
+        options = {"moves": moves, "rule": rule, "scans": 5, "gibbs": gibbs}
+    with progress(console, "sample") as callback:
+        result = sample_problem(
+            problem,
+            sampler=sampler,
+            draws=draws,
+            burn_in=draws // 10 if burn_in is None else burn_in,
+            thin=thin,
+            chains=chains,
+            start=start,
+            n_jobs=jobs,
+            rng=seed,
+            callback=callback,
+            checkpoint=saved,
+            checkpoint_seconds=checkpoint_seconds,
+            resume=resume,
+            **options,  # type: ignore[arg-type]
+        )
+    result.save(out)
+    if labels is not None:
+        write_labels(labels, result.point_estimate(loss).labels)
+    if plot is not None:
+        _save_plot(result, plot)
+    if not kept:
+        saved.unlink(missing_ok=True)
+    _print(console, result, chosen.name)
+    console.print(f"draws: {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _save_plot(result: object, path: Path) -> None:
+    from dpsearch.plots import sampler_trace, save_figure
+
+    save_figure(sampler_trace(result)[0].figure, path)  # type: ignore[arg-type]
+
+
+def _print(console: Console, result, family: str) -> None:  # type: ignore[no-untyped-def]
+    n = result.labels.shape[1]
+    console.print(
+        f"{len(result):,} partitions of {n:,} rows from {result.n_chains} chains of"
+        f" {result.sampler}; family {family}; best log joint {result.log_joint.max():.6g};"
+        f" {result.seconds:.1f} s",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+    posterior = result.k_posterior()
+    likely = np.argsort(-posterior, kind="stable")[:6]
+    shown = ", ".join(f"{k}: {posterior[k]:.0%}" for k in np.sort(likely) if posterior[k] >= 0.005)
+    console.print(f"clusters: {shown}", markup=False, highlight=False)
+    about = Table()
+    for heading in ("", "mean", "R-hat", "effective draws"):
+        about.add_column(heading, justify="right" if heading else "left")
+    for name, numbers in result.diagnostics().items():
+        mean = f"{np.mean(result.by_chain(name)):.6g}"
+        about.add_row(name, mean, f"{numbers['rhat']:.3f}", f"{numbers['ess']:.0f}")
+    console.print(about)
