@@ -4,8 +4,8 @@ Given a partition of N points into K clusters, under a Gamma(shape, rate) prior,
 
     p(α | K, N) ∝ α^(K + shape − 1) e^(−rate·α) Γ(α)/Γ(α + N).
 
-`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant; `draw_alpha_given_clusters`
-draws from it outright, for chains from which α is integrated out.
+`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant;
+`draw_alpha_given_clusters` draws from it outright, for chains from which α is integrated out.
 """
 
 from __future__ import annotations
