@@ -28,7 +28,7 @@ from models import DRAWS, PRODUCT_PRIORS
 SAMPLERS: dict[str, dict[str, Any]] = {
     "gibbs": {},
     "gibbs, random scan": {"scan": "random"},
-    "split-merge 1": {"moves": 4, "rule": RANDOM, "gibbs": False},
+    "split-merge 1": {"moves": 8, "rule": RANDOM, "gibbs": False},
     "split-merge 2": {"moves": 2, "rule": RESTRICTED_GIBBS, "scans": 2, "gibbs": False},
     "split-merge 3": {"moves": 1, "rule": RESTRICTED_GIBBS, "scans": 1},
     "sams": {"moves": 3, "rule": SEQUENTIAL, "gibbs": False},
