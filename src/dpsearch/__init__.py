@@ -12,6 +12,7 @@ from dpsearch.refinement import consensus, refine
 
 if TYPE_CHECKING:
     from dpsearch.estimator import DPMixture
+    from dpsearch.exact import Certificate, certify
     from dpsearch.model_file import load
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Certificate",
     "Clustering",
     "DPMixture",
     "Draws",
     "__version__",
     "alpha_profile",
+    "certify",
     "consensus",
     "datasets",
     "families",
@@ -43,6 +46,7 @@ __all__ = [
 _LAZY = {
     "DPMixture": "dpsearch.estimator",
     "load": "dpsearch.model_file",
+    **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
     **dict.fromkeys(
         ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
     ),

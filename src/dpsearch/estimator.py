@@ -23,10 +23,11 @@ from dpsearch._validate import as_matrix
 from dpsearch.defaults import choose_family, resolve_prior
 from dpsearch.errors import ParameterError
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Clustering, Problem
+from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
-from dpsearch.priors.base import Prior
 from dpsearch.refinement import refine_problem
+
+_CERTIFY_SECONDS = 60.0
 
 
 class DPMixture(
@@ -54,6 +55,10 @@ class DPMixture(
     refine : bool or float
         What to do after search: True refines until no move improves the partition, a number does
         so for that many seconds, False keeps what search found.
+    certify : bool or float
+        Whether to bound from above what any partition could have, and so to prove the one found
+        optimal where that can be done: True spends up to a minute on it, a number that many
+        seconds.  See `dpsearch.certify`.
     n_jobs : int or None
         Threads for refinement; −1 for all cores.  The result does not depend on it.
     random_state : int, RandomState or None
@@ -69,7 +74,10 @@ class DPMixture(
     log_joint_ : float
         log p(labels_, X), with every constant.
     clustering_ : Clustering
-        The search's result: how long it took, how many states it saw.
+        The result: how long it took, how many states search saw; with `certify` also
+        `upper_bound` and `optimal`.
+    certificate_ : Certificate
+        What proves the bound; only with `certify`.
     family_ : Family
         The family with the hyperparameters that were used.
     alpha_ : float
@@ -98,6 +106,7 @@ class DPMixture(
         beam_size: int = 1,
         order: Any = "ascending",
         refine: bool | float = True,
+        certify: bool | float = False,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -107,6 +116,7 @@ class DPMixture(
         self.beam_size = beam_size
         self.order = order
         self.refine = refine
+        self.certify = certify
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -134,21 +144,14 @@ class DPMixture(
         family = choose_family(matrix, self.family, prior, rng)
         problem = Problem.of(matrix, family, prior)
         clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
-        if self._refines(prior):
+        if _wanted(self.refine, "refine") and prior.product_form:
             clustering = self._refined(problem, clustering, rng)
+        if _wanted(self.certify, "certify"):
+            clustering = self._certified(problem, clustering)
         self._set_fitted(problem, clustering)
         if self.verbose:
             print(f"dpsearch: {self.family_}; {clustering}")
         return self
-
-    def _refines(self, prior: Prior) -> bool:
-        """Whether to refine; the paper's AntoniakCounts, made for reproduction, cannot be."""
-        wanted = self.refine
-        if isinstance(wanted, (bool, np.bool_)):
-            return bool(wanted) and prior.product_form
-        if not (isinstance(wanted, numbers.Real) and wanted >= 0):
-            raise ParameterError(f"refine must be True, False or a number ≥ 0, got {wanted!r}")
-        return prior.product_form
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
         seconds = None if isinstance(self.refine, (bool, np.bool_)) else float(self.refine)
@@ -161,6 +164,30 @@ class DPMixture(
             n_enqueued=found.n_enqueued,
             seconds=searched + result.seconds,
             trace=[*found.trace, *trace],
+        )
+
+    def _certified(self, problem: Problem, found: Clustering) -> Clustering:
+        from dpsearch.exact import certify_problem
+
+        is_flag = isinstance(self.certify, (bool, np.bool_))
+        self.certificate_ = certify_problem(
+            problem,
+            found.labels,
+            time_limit=_CERTIFY_SECONDS if is_flag else float(self.certify),
+            polish=not found.converged,
+        )
+        best = self.certificate_.clustering
+        point = TracePoint(
+            found.seconds + self.certificate_.seconds, best.log_joint, best.n_clusters, "certify"
+        )
+        return replace(
+            found,
+            labels=best.labels,
+            log_joint=best.log_joint,
+            upper_bound=best.upper_bound,
+            optimal=best.optimal,
+            seconds=point.seconds,
+            trace=[*found.trace, point],
         )
 
     def _set_fitted(self, problem: Problem, clustering: Clustering) -> None:
@@ -248,6 +275,15 @@ class DPMixture(
             pool, sizes, prior, params = pickled
             model = self.family_.compile_empty(self.n_features_in_).with_params(params)
             self._mixture = Mixture(model, pool, sizes, prior)
+
+
+def _wanted(value: Any, name: str) -> bool:
+    """Whether a setting that may be a flag or a number of seconds asks for the step."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if not (isinstance(value, numbers.Real) and float(value) >= 0):
+        raise ParameterError(f"{name} must be True, False or a number ≥ 0, got {value!r}")
+    return True
 
 
 def _generator(random_state: Any) -> np.random.Generator:

@@ -32,6 +32,10 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
 _MANY_FEATURES = 2**20
 
 
@@ -51,6 +55,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "parameters": {k: _plain(v) for k, v in parameters.items() if _is_plain(v)},
         "log_joint": estimator.log_joint_,
         "seconds": estimator.clustering_.seconds,
+        "upper_bound": _finite(estimator.clustering_.upper_bound),
+        "optimal": estimator.clustering_.optimal,
     }
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": estimator.labels_}
     write_archive(path, about, arrays)
@@ -96,8 +102,13 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
         estimator.log_joint_ = float(about["log_joint"])
         if not math.isfinite(estimator.log_joint_):
             raise ModelFileError(f"{path}: log_joint is {estimator.log_joint_}")
+        upper = about.get("upper_bound")
         estimator.clustering_ = Clustering(
-            labels, estimator.log_joint_, seconds=float(about["seconds"])
+            labels,
+            estimator.log_joint_,
+            upper_bound=math.inf if upper is None else float(upper),
+            optimal=bool(about.get("optimal", False)),
+            seconds=float(about["seconds"]),
         )
         names = about["feature_names"]
         if names is not None:

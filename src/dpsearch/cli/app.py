@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dpsearch.cli.certify import certify
 from dpsearch.cli.demo import demo
 from dpsearch.cli.fit import fit
 from dpsearch.cli.sample import sample
@@ -18,7 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (fit, sample, demo):
+for command in (fit, sample, certify, demo):
     app.command()(command)
 
 

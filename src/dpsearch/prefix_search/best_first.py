@@ -19,10 +19,12 @@ from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, score_item
 from dpsearch.objective import Callback, Problem, Progress
+from dpsearch.prefix_search.dual import node_of, worth_of
 from dpsearch.prefix_search.heuristics import (
     ADMISSIBLE,
-    INADMISSIBLE,
+    DUAL,
     REPLICA,
+    TRIVIAL,
     Heuristic,
     fresh_value,
     rest_of_row,
@@ -48,6 +50,8 @@ class _Store(NamedTuple):
     pool: Vector
     sizes: Ints
     lists: Any  # int32
+    last: Any  # int32: position of the item that made a row out of
+    before: Any  # int32: another row, or −1
 
 
 class _Queue(NamedTuple):
@@ -79,6 +83,7 @@ class _Room(NamedTuple):
     completion: Ints
     start: Ints
     score: Vector
+    inside: Ints  # which positions a cluster has
 
 
 class Outcome(NamedTuple):
@@ -184,6 +189,8 @@ def _new_store(capacity: int, width: int) -> _Store:
         pool=np.empty(capacity * width),
         sizes=np.zeros(capacity, np.int64),
         lists=np.zeros(16 * capacity, np.int32),
+        last=np.zeros(capacity, np.int32),
+        before=np.zeros(capacity, np.int32),
     )
 
 
@@ -227,6 +234,7 @@ def _new_room(problem: Problem) -> _Room:
         completion=completion_room(problem.n_points),
         start=np.zeros(1, np.int64),
         score=np.empty(1),
+        inside=np.zeros(n + 1, np.int64),
     )
 
 
@@ -289,9 +297,12 @@ def _write_down(core, items, order, states, store, state, row, first):  # type: 
         old = store.lists[begin + choice]
         copy_row(store.pool[old * width : (old + 1) * width], new)
         store.sizes[row] = store.sizes[old] + items.sizes[i]
+        store.before[row] = old
     else:
         clear_row(core, new)
         store.sizes[row] = items.sizes[i]
+        store.before[row] = -1
+    store.last[row] = states.level[state] - 1
     add_item(core, items, i, new, 1.0)
     store.lists[first + choice] = row
     states.first[state] = first
@@ -327,6 +338,9 @@ def _expand(  # type: ignore[no-untyped-def]
         _rest_of_parent(
             core, items, tables, heuristic, order, store, room, begin, n_clusters, level
         )
+    if heuristic.code == DUAL and level + 1 < n:
+        _score_by_prices(heuristic.tree, store, room, begin, n_clusters, level)
+        return n_clusters + 1
     for k in range(n_clusters + 1):
         score = states.placed[at + k]
         room.sizes[n_clusters] = 0
@@ -337,7 +351,7 @@ def _expand(  # type: ignore[no-untyped-def]
             score += greedy_completion(
                 tables, room.sizes[:count], n - level - 1, early_stop, room.completion
             )
-        elif heuristic.code == INADMISSIBLE or heuristic.code == ADMISSIBLE:
+        elif heuristic.code != TRIVIAL and heuristic.code != REPLICA:
             score += tables.log_v[count]
         else:
             largest = 0
@@ -353,6 +367,26 @@ def _expand(  # type: ignore[no-untyped-def]
         room.sizes[k] -= size
         room.out[k] = score
     return n_clusters + 1
+
+
+@inner
+def _score_by_prices(tree, store, room, begin, n_clusters, level):  # type: ignore[no-untyped-def]
+    """Set room.out: all prices, and what the clusters' best extensions lack."""
+    score = tree.ceiling
+    for k in range(n_clusters + 1):
+        for position in range(level):
+            room.inside[position] = 0
+        if k < n_clusters:
+            row = store.lists[begin + k]
+            while row >= 0:
+                room.inside[store.last[row]] = 1
+                row = store.before[row]
+        node = node_of(tree, room.inside, level)
+        without = worth_of(tree, node, 0) if k < n_clusters else 0.0
+        room.out[k] = worth_of(tree, node, 1) - without
+        score += without
+    for k in range(n_clusters + 1):
+        room.out[k] += score
 
 
 @inner

@@ -47,12 +47,13 @@ def search(
     family, prior
         One of `dpsearch.families`, one of `dpsearch.priors`.
     heuristic
-        ``"inadmissible"`` (default), ``"admissible"``, ``"trivial"`` or ``"replica"``; see
-        `dpsearch.prefix_search.heuristics`.
+        ``"inadmissible"`` (default), ``"admissible"``, ``"dual"``, ``"trivial"`` or
+        ``"replica"``; see `dpsearch.prefix_search.heuristics`.  ``"dual"`` first finds prices
+        for the points, which takes about as long as `dpsearch.certify`, and nearly all the time.
     beam_size
         Number of hypotheses kept, or the cap on the queue of a best-first search.  None: no cap,
-        which with ``"admissible"`` or ``"trivial"`` proves the result optimal, in a time that
-        grows exponentially with the number of points.
+        which with ``"admissible"``, ``"dual"`` or ``"trivial"`` proves the result optimal, in a
+        time that grows exponentially with the number of points.
     order
         ``"ascending"`` marginal likelihood (default), ``"descending"``, ``"random"``,
         ``"given"``, or a permutation of the rows.
@@ -141,7 +142,7 @@ def search_problem(
             callback=callback,
         )
         labels, dequeued, enqueued = outcome.labels, outcome.n_dequeued, outcome.n_enqueued
-        proves = heuristic in ("admissible", "trivial") and beam_size is None
+        proves = heuristic in ("admissible", "dual", "trivial") and beam_size is None
         if proves and problem.prior.product_form:
             bound = outcome.score + problem.log_base
             optimal = outcome.complete

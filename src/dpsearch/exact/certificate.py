@@ -1,0 +1,427 @@
+"""`dpsearch.certify`: how far can the best partition be above the one in hand?"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch.errors import ParameterError
+from dpsearch.exact.interval import interval_optimum, verify_potentials
+from dpsearch.exact.loose import loose_prices
+from dpsearch.exact.master import best_partition
+from dpsearch.exact.pricing import pricer_for
+from dpsearch.exact.proof import (
+    EPSILON,
+    SOLVER_ERROR,
+    Bounded,
+    Proof,
+    Sets,
+    upper_bound,
+    without_room,
+)
+from dpsearch.exact.slopes import is_linear, ranges, slope
+from dpsearch.families.base import Family
+from dpsearch.objective import Clustering, Problem
+from dpsearch.partition import by_appearance, check_labels
+from dpsearch.priors.base import Prior
+from dpsearch.refinement.driver import refine_problem
+
+_FEW_COLUMNS = 4  # up to which branch and bound is fast
+_POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
+
+
+class Closing(NamedTuple):
+    """What `certify` tells a callback as the gap closes."""
+
+    seconds: float
+    lower_bound: float
+    upper_bound: float
+
+
+CertifyCallback = Callable[[Closing], None]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A proved bound on the log joint of every partition of a data set.
+
+    Attributes
+    ----------
+    upper_bound
+        No partition has a larger log joint.
+    lower_bound
+        The log joint of `clustering`.
+    gap
+        Their difference.
+    optimal
+        Whether the gap is at most `tolerance`.
+    clustering
+        The best partition known: the one given, or a better one that was met on the way.
+    prices
+        What proves the bound, range by range of the number of clusters.
+    order
+        Of the points on a line, where the proof is by the dynamic programme.
+    method
+        How it was proved: ``"line"`` (dynamic programme), ``"prices"``, ``"sets"`` (prices, and an
+        integer programme over all sets that fit into the gap), ``"quick"`` or ``"ceiling"`` (loose
+        prices that need no search).
+    seconds
+        Wall time spent.
+    """
+
+    upper_bound: float
+    lower_bound: float
+    gap: float
+    optimal: bool
+    clustering: Clustering
+    tolerance: float
+    method: str
+    seconds: float
+    prices: tuple[Bounded, ...] = field(repr=False)
+    order: Ints | None = field(repr=False)
+    problem: Problem = field(repr=False)
+
+    def verify(self) -> bool:
+        """Prove the bound again from the stored prices alone.
+
+        Prices every set anew, without the cuts and the search that led to the prices.
+        """
+        problem = Problem.of(
+            self.problem.model.matrix, self.problem.model.family, self.problem.prior
+        )
+        value = problem.log_joint(self.clustering.labels)
+        if abs(value - self.lower_bound) > 1e-9 * max(1.0, abs(value)):
+            return False
+        if self.order is not None:
+            ranges = np.array([(entry.low, entry.high) for entry in self.prices])
+            potentials = np.array([entry.y for entry in self.prices])
+            upper = verify_potentials(problem, self.order, potentials, ranges)
+            # A rounding error in one pair counts once for each cluster.
+            return upper <= self.upper_bound + problem.n_items * _line_rounding(problem, upper)
+        covered = np.zeros(problem.n_items + 1, bool)
+        covered[0] = True
+        for entry in self.prices:
+            if not self.upper_bound >= entry.upper - _rounding(problem, entry):
+                return False
+            if not _proves(problem, entry):
+                return False
+            covered[entry.low : entry.high + 1] = True
+        return bool(covered.all())
+
+
+def certify(
+    X: ArrayLike,
+    start: Clustering | ArrayLike,
+    family: Family,
+    prior: Prior,
+    *,
+    time_limit: float | None = None,
+    tolerance: float = 1e-6,
+    callback: CertifyCallback | None = None,
+) -> Certificate:
+    """Bound the log joint of every partition from above, and close the gap to the best one known.
+
+    Parameters
+    ----------
+    X, family, prior
+        As for `search`.  The prior must be of product form (not AntoniakCounts).
+    start
+        A clustering or labels.  A better partition met on the way takes its place.
+    time_limit
+        Wall time in seconds.  None: until the gap is closed, or cannot be closed further.
+    tolerance
+        A gap up to this, in nats, counts as closed.
+    callback
+        Called with a `Closing` (seconds, lower bound, upper bound) as the gap closes.
+
+    Returns
+    -------
+    Certificate
+        Its upper bound is finite and valid, whenever time runs out.  Ctrl-C returns what is
+        proved by then.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import families, priors
+    >>> from dpsearch.exact import certify
+    >>> X = np.random.default_rng(0).normal(size=(30, 2)) + 6.0 * (np.arange(30) % 3)[:, None]
+    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    >>> certificate = certify(X, np.zeros(30), family, prior)
+    >>> certificate.optimal, certificate.clustering.n_clusters, certificate.verify()
+    (True, 3, True)
+    """
+    begun = time.perf_counter()
+    if not isinstance(prior, Prior):
+        raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
+    if not prior.product_form:
+        raise ParameterError(
+            f"certify needs a prior that is a product over clusters; {prior.name} is not"
+        )
+    _check_number(time_limit, "time_limit", none=True)
+    _check_number(tolerance, "tolerance", none=False)
+    problem = Problem.of(X, family, prior)
+    labels = check_labels(start.labels if isinstance(start, Clustering) else start, problem.n_items)
+    return certify_problem(
+        problem,
+        labels,
+        time_limit=time_limit,
+        tolerance=tolerance,
+        callback=callback,
+        polish=not (isinstance(start, Clustering) and start.converged),
+        begun=begun,
+    )
+
+
+def certify_problem(
+    problem: Problem,
+    labels: Labels,
+    *,
+    time_limit: float | None = None,
+    tolerance: float = 1e-6,
+    callback: CertifyCallback | None = None,
+    polish: bool = True,
+    line: bool = True,
+    begun: float | None = None,
+) -> Certificate:
+    """The same for a problem that is compiled already.
+
+    `polish`: refine the partition first.  `line`: use the dynamic programme where it applies; its
+    potentials bound partitions, but are no prices of arbitrary sets.
+    """
+    begun = time.perf_counter() if begun is None else begun
+    closing = _Closing(problem, by_appearance(labels), begun, time_limit, tolerance, callback)
+    with contextlib.suppress(KeyboardInterrupt):
+        closing.run(polish, line)
+    return closing.certificate()
+
+
+class _Closing:
+    """One run: ranges of the number of clusters, bounded one after the other."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        labels: Labels,
+        begun: float,
+        time_limit: float | None,
+        tolerance: float,
+        callback: CertifyCallback | None,
+    ) -> None:
+        self.problem = problem
+        self.labels = labels
+        self.lower = problem.log_joint(labels)
+        self.begun = begun
+        self.deadline = None if time_limit is None else begun + time_limit
+        self.tolerance = tolerance
+        self.callback = callback
+        self.done: list[Bounded] = []
+        self.later: list[Bounded] = []
+        self.order: Ints | None = None
+        self.whole = self._loose()
+        self.work: list[Bounded] = [self.whole]
+
+    def run(self, polish: bool, line: bool) -> None:
+        self._tell(self.work[0].upper)
+        if line and self._by_interval():
+            return
+        if polish:
+            self._improve()
+        if pricer_for(self.problem, self.work[0].lam) is None:
+            return
+        if self.problem.model.n_features > _FEW_COLUMNS:
+            self._quick()
+        whole = self.work[0]
+        log_v = self.problem.tables.log_v
+        n_clusters = int(self.labels.max()) + 1
+        self.work = [whole._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
+        sets = Sets()
+        while self.work and not self._late():
+            self._next(sets)
+            if not self.work:  # those that had no more time than their share
+                self.work, self.later = self.later, []
+
+    def certificate(self) -> Certificate:
+        entries = tuple(self.done + self.later + self.work)
+        covered = {k for entry in entries for k in range(entry.low, entry.high + 1)}
+        if len(covered) < self.problem.n_items:  # interrupted while ranges changed hands
+            entries = (*entries, self.whole)
+        clustering = self.problem.clustering(self.labels)
+        lower = clustering.log_joint
+        upper = max(lower, *(entry.upper for entry in entries))
+        optimal = upper - lower <= self.tolerance
+        seconds = time.perf_counter() - self.begun
+        return Certificate(
+            upper_bound=upper,
+            lower_bound=lower,
+            gap=upper - lower,
+            optimal=optimal,
+            clustering=replace(clustering, upper_bound=upper, optimal=optimal, seconds=seconds),
+            tolerance=self.tolerance,
+            method=max(entries, key=lambda entry: entry.upper).kind,
+            seconds=seconds,
+            prices=entries,
+            order=self.order,
+            problem=self.problem,
+        )
+
+    def _loose(self) -> Bounded:
+        """Bound everything without any work."""
+        problem, n = self.problem, self.problem.n_items
+        lam = slope(problem.tables.log_v, 1, n)
+        y = loose_prices(problem, lam)
+        upper = upper_bound(problem, 1, n, lam, y, 0.0)
+        return Bounded(1, n, lam, y, 0.0, "ceiling", upper)
+
+    def _improve(self) -> None:
+        """Polish the partition: a proof is possible only around the best one."""
+        seconds = _POLISH * self.problem.n_items
+        if self.deadline is not None:
+            seconds = min(seconds, max(0.2 * (self.deadline - time.perf_counter()), 0.0))
+        refined = refine_problem(self.problem, self.labels, seconds=seconds, rng=0)
+        self._take(refined.labels)
+
+    def _by_interval(self) -> bool:
+        """Points on a line: the dynamic programme finds and proves a best partition."""
+        found = interval_optimum(self.problem, self.deadline)
+        if found is None:
+            return False
+        upper = found.upper_bound + _line_rounding(self.problem, found.upper_bound)
+        self.done = [
+            Bounded(int(low), int(high), 0.0, potentials, 0.0, "line", upper)
+            for (low, high), potentials in zip(found.ranges, found.potentials, strict=True)
+        ]
+        self.work, self.order = [], found.order
+        self._take(found.labels)
+        return True
+
+    def _quick(self) -> None:
+        """In many dimensions branch and bound may not get far: have something to fall back on."""
+        whole = self.work[0]
+        pricer = pricer_for(self.problem, whole.lam)
+        if pricer is not None:
+            until = None if self.deadline is None else self._share(0.3)
+            y = pricer.quick(whole.y, deadline=until)
+            upper = upper_bound(self.problem, whole.low, whole.high, whole.lam, y, 0.0)
+            self.work[0] = whole._replace(y=y, kind="quick", upper=upper)
+            self._tell(upper)
+
+    def _share(self, share: float) -> float:
+        """Return when this share of the time left will be over."""
+        assert self.deadline is not None
+        now = time.perf_counter()
+        return now + share * max(self.deadline - now, 0.0)
+
+    def _take(self, labels: Labels) -> None:
+        value = self.problem.log_joint(labels)
+        if value > self.lower:
+            self.labels, self.lower = by_appearance(labels), value
+            self._tell(max(entry.upper for entry in self.done + self.later + self.work))
+
+    def _next(self, sets: Sets) -> None:
+        """Work on one range; it ends bounded, split, or with a better partition to start from."""
+        log_v = self.problem.tables.log_v
+        start = self.work[-1]
+        low, high = start.low, start.high
+        until = None if self.deadline is None else self._share(1.0 / len(self.work))
+        others = [entry.upper for entry in self.done + self.later + self.work[:-1]]
+        proof = Proof(
+            self.problem, sets, start, self.labels, self.lower,
+            low=low, high=high, lam=slope(log_v, low, high),
+            tolerance=self.tolerance, deadline=until,
+            report=lambda upper: self._tell(max([upper, *others])),
+        )  # fmt: skip
+        outcome = proof.run()
+        self.work[-1] = outcome.bounded
+        if outcome.what == "better" and outcome.labels is not None:
+            self._take(outcome.labels)
+            if not is_linear(log_v):
+                self.work = _split_at(self.work, int(self.labels.max()) + 1)
+            return
+        self.work.pop()
+        if outcome.what == "stuck" and low < high and not is_linear(log_v):
+            middle = (low + high) // 2
+            self.work.append(outcome.bounded._replace(low=low, high=middle))
+            self.work.append(outcome.bounded._replace(low=middle + 1, high=high))
+        elif until is not None and time.perf_counter() > until:
+            self.later.append(outcome.bounded)
+        else:
+            self.done.append(outcome.bounded)
+
+    def _tell(self, upper: float) -> None:
+        if self.callback is not None:
+            elapsed = time.perf_counter() - self.begun
+            self.callback(Closing(elapsed, self.lower, max(upper, self.lower)))
+
+    def _late(self) -> bool:
+        return self.deadline is not None and time.perf_counter() > self.deadline
+
+
+def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
+    """Let ranges end at the best number of clusters known, where their lines are to be tight."""
+    out = []
+    for entry in entries:
+        if entry.low < n_clusters < entry.high:
+            out += [entry._replace(high=n_clusters), entry._replace(low=n_clusters)]
+        else:
+            out.append(entry)
+    return out
+
+
+def _check_number(value: float | None, name: str, *, none: bool) -> None:
+    if value is None and none:
+        return
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
+        raise ParameterError(
+            f"{name} must be a number ≥ 0{' or None' if none else ''}, got {value!r}"
+        )
+
+
+def _rounding(problem: Problem, entry: Bounded) -> float:
+    return 64.0 * EPSILON * (float(np.abs(entry.y).sum()) + abs(entry.upper) + 1.0)
+
+
+def _line_rounding(problem: Problem, upper: float) -> float:
+    magnitude = float(np.abs(problem.alone).sum()) + abs(upper) + 1.0
+    return 16.0 * EPSILON * magnitude
+
+
+def _proves(problem: Problem, entry: Bounded) -> bool:
+    """Whether the prices of one range prove its bound."""
+    rounding = _rounding(problem, entry)
+    pricer = pricer_for(problem, entry.lam)
+    if entry.kind in ("ceiling", "quick"):
+        least = loose_prices(problem, entry.lam)
+        if entry.kind == "quick" and pricer is not None:
+            least = pricer.quick(least, deadline=None)
+        enough = bool((entry.y >= least - rounding / problem.n_items).all())
+        return enough and _range_upper(problem, entry, 0.0) <= entry.upper + rounding
+    if pricer is None:
+        return False
+    priced = pricer.price(
+        entry.y, threshold=without_room(entry.slack), max_columns=1, deadline=None
+    )
+    upper = _range_upper(problem, entry, priced.bound)
+    if entry.kind == "prices":
+        return upper <= entry.upper + rounding
+    columns = pricer.columns_within(entry.y, upper - entry.upper, limit=1_000_000, deadline=None)
+    if columns is None:
+        return False
+    if not columns:
+        return True
+    weights = np.array([pricer.log_weight(members) for members in columns]) - entry.lam
+    _, bound = best_partition(
+        columns, weights, problem.n_items, log_v=problem.tables.log_v,
+        low=entry.low, high=entry.high, seconds=1e9,
+    )  # fmt: skip
+    return bound + problem.log_base + SOLVER_ERROR / 2.0 <= entry.upper
+
+
+def _range_upper(problem: Problem, entry: Bounded, slack: float) -> float:
+    return upper_bound(problem, entry.low, entry.high, entry.lam, entry.y, slack)

@@ -1,0 +1,261 @@
+"""Proving that no partition with low … high clusters is better than the one in hand.
+
+1. First prices share out each cluster's weight; pricing raises them where sets break them, which
+   gives an upper bound at once, and the sets become cuts.
+2. Repair (`duals`): prices that pay for all cuts with nothing lost on the partition.  Back to
+   pricing, until no set breaks the prices: the bound is the partition's value.
+3. Cuts that cannot all be paid for: the LP over the known sets (`master`) is above the partition.
+   If its solution is a partition, that one is better.  If it is fractional, column generation
+   finds the LP's value, and an integer programme over all sets that fit into the gap closes it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.exact.duals import Repair
+from dpsearch.exact.master import Relaxed, best_partition, labels_of, relax
+from dpsearch.exact.pricing import Pricer, Raised, pricer_for
+from dpsearch.exact.slopes import intercept
+from dpsearch.objective import Problem
+
+EPSILON = 2.0**-52
+_MARGIN = 0.5  # nats that cuts should have to spare
+_SWEEPS = 300
+_PATIENCE = 8  # rounds without a fifth off the gap before the LP is asked
+_SMALL = 1e-4  # nats: below, a slack is of the order of rounding
+SOLVER_ERROR = 4e-7  # nats: feasibility tolerances of the integer programme
+_IN_USE = 1e-6  # of a set in the LP's solution
+_BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
+_MOST_SETS = 20_000  # for the integer programme
+
+
+class Bounded(NamedTuple):
+    """A bound on all partitions with low … high clusters, and what proves it.
+
+    kind
+        ``"prices"``: every set C has log w(C) − y(C) ≤ slack, with λ in log w.
+        ``"sets"``: the same, and the best partition into sets that fit into the gap was found.
+        ``"ceiling"``: the prices are at least those of `loose`.
+        ``"quick"``: the prices are at least those that the pricer's `quick` makes of them.
+    """
+
+    low: int
+    high: int
+    lam: float
+    y: Vector
+    slack: float
+    kind: str
+    upper: float
+
+
+def upper_bound(
+    problem: Problem, low: int, high: int, lam: float, y: Vector, slack: float
+) -> float:
+    """Return v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`."""
+    lift = intercept(problem.tables.log_v, lam, low, high)
+    magnitude = float(np.abs(y).sum()) + abs(lift) + abs(lam) * high + abs(problem.log_base)
+    total = problem.log_base + lift + math.fsum(y) + problem.n_items * max(slack, 0.0)
+    return total + 4.0 * EPSILON * magnitude
+
+
+def with_room(slack: float) -> float:
+    """Return a slack that pricing anew, with its own rounding, will not find exceeded."""
+    return slack * (1.5 if slack < _SMALL else 1.02)
+
+
+def without_room(slack: float) -> float:
+    """Return the threshold at which pricing must confirm a slack."""
+    return slack / (1.25 if slack < 1.5 * _SMALL else 1.01)
+
+
+class Outcome(NamedTuple):
+    """What came of an attempt: proved, better (another partition), stuck or late."""
+
+    what: str
+    bounded: Bounded
+    labels: Labels | None = None
+
+
+class Sets:
+    """Every set met so far, with its weight without λ; shared by all ranges."""
+
+    def __init__(self) -> None:
+        self.columns: list[Ints] = []
+        self._weights: list[float] = []
+        self._known: dict[bytes, int] = {}
+
+    def add(self, columns: list[Ints], pricer: Pricer) -> list[int]:
+        """Take sets; return the numbers of those that are new."""
+        new = []
+        for members in columns:
+            key = members.astype(np.int64).tobytes()
+            if key not in self._known:
+                self._known[key] = len(self.columns)
+                new.append(len(self.columns))
+                self.columns.append(members)
+                self._weights.append(pricer.log_weight(members) - pricer.lam)
+        return new
+
+    def number(self, members: Ints) -> int:
+        return self._known[members.astype(np.int64).tobytes()]
+
+    @property
+    def weights(self) -> Vector:
+        return np.array(self._weights)
+
+
+class Proof:
+    """One attempt at one range with one slope λ."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        sets: Sets,
+        start: Bounded,
+        labels: Labels,
+        goal: float,
+        *,
+        low: int,
+        high: int,
+        lam: float,
+        tolerance: float,
+        deadline: float | None,
+        report: Callable[[float], None],
+    ) -> None:
+        pricer = pricer_for(problem, lam)
+        assert pricer is not None
+        self.problem = problem
+        self.pricer = pricer
+        self.sets = sets
+        self.labels = labels
+        self.goal = goal
+        self.low, self.high, self.lam = low, high, lam
+        self.tolerance = tolerance
+        self.deadline = deadline
+        self.report = report
+        self.best = start
+        self.n = problem.n_items
+        self.base = problem.log_base + intercept(problem.tables.log_v, lam, low, high)
+        self.better = goal + _BETTER + 1e-3 * _BETTER * abs(goal)
+        self.threshold = tolerance / (4.0 * self.n)
+
+    def run(self) -> Outcome:
+        tight = [np.flatnonzero(self.labels == k) for k in range(int(self.labels.max()) + 1)]
+        self.sets.add(tight, self.pricer)
+        value = sum(self.pricer.log_weight(members) for members in tight)
+        used = np.array([self.sets.number(members) for members in tight])
+        fit = self.pricer.fit(self.labels)
+        idle, known = 0, 0
+        while True:
+            other = self._repair(fit, used, value)
+            # The LP may go back and forth between solutions of equal value.
+            idle = idle + 1 if len(self.sets.columns) == known else 0
+            known = len(self.sets.columns)
+            if self.best.upper <= self.goal + self.tolerance:
+                return Outcome("proved", self.best)
+            if other is None or idle > _PATIENCE:
+                return Outcome("late", self.best) if self._late() else self._enumerate()
+            # Complementary slackness: optimal prices pay exactly for every set in use.
+            used = np.flatnonzero(other.use > _IN_USE)
+            value = other.value
+            if (other.use[used] > 1.0 - _IN_USE).all():
+                labels = labels_of([self.sets.columns[s] for s in used], self.n)
+                if labels is not None and self.problem.log_joint(labels) > self.better:
+                    return Outcome("better", self.best, labels)
+
+    def _repair(self, fit: Vector, used: Ints, value: float) -> Relaxed | None:
+        """Bring the upper bound down to where the sets in use hold it, or to the goal.
+
+        Returns another solution of the LP if cuts rule that out, and None when done or late.
+        """
+        level = max(self.goal, self.base + value)
+        # What the goal leaves over goes to all points.
+        room = (level - self.base - value) / self.n
+        tight = [self.sets.columns[s] for s in used]
+        weights = self.sets.weights[used] + self.lam
+        weights += room * np.array([len(members) for members in tight])
+        repair = Repair(fit, tight, weights)
+        repair.add(self.sets.columns, self.sets.weights + self.lam)
+        y, _ = self._solve(repair, _SWEEPS)
+        near = level + max(self.tolerance, 0.02 * (level - self.goal))
+        waiting, mark, y_of_lp = 0, math.inf, False
+        while True:
+            raised = self._raise(y)
+            if self.best.upper <= near or not raised.complete or self._late():
+                return None
+            new = self.sets.add(raised.columns, self.pricer)
+            repair.add([self.sets.columns[s] for s in new], self.sets.weights[new] + self.lam)
+            gap = self.best.upper - level
+            repaired, short = self._solve(repair, _SWEEPS)
+            if short > 0.1 * gap:
+                repaired, short = self._solve(repair, 4 * _SWEEPS)
+            waiting = 0 if gap < 0.8 * mark else waiting + 1
+            if waiting == 0:
+                mark = gap
+            if new and waiting < _PATIENCE and short <= 0.1 * gap:
+                y, y_of_lp = repaired, False
+                continue
+            if not new and y_of_lp:
+                return None  # as near as rounding allows
+            relaxed = self._relax()
+            if relaxed is None or set(np.flatnonzero(relaxed.use > _IN_USE)) != set(used):
+                return relaxed
+            y, y_of_lp, waiting = relaxed.prices, True, 0
+
+    def _solve(self, repair: Repair, sweeps: int) -> tuple[Vector, float]:
+        return repair.solve(
+            _MARGIN, sweeps=sweeps, tolerance=1e-3 * self.tolerance, deadline=self.deadline
+        )
+
+    def _raise(self, y: Vector) -> Raised:
+        """Price, and keep the raised prices if their bound is the best."""
+        raised = self.pricer.raise_prices(
+            y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
+        )
+        slack = with_room(max(raised.bound, 0.0))
+        upper = upper_bound(self.problem, self.low, self.high, self.lam, raised.y, slack)
+        if upper < self.best.upper:
+            self.best = Bounded(self.low, self.high, self.lam, raised.y, slack, "prices", upper)
+            self.report(upper)
+        return raised
+
+    def _relax(self) -> Relaxed | None:
+        return relax(self.sets.columns, self.sets.weights + self.lam, self.n, seconds=self._left())
+
+    def _enumerate(self) -> Outcome:
+        """List every set that a better partition could use, and solve over them."""
+        columns = self.pricer.columns_within(
+            self.best.y, self.best.upper - self.goal, limit=_MOST_SETS, deadline=self.deadline
+        )
+        if columns is None:
+            return Outcome("stuck", self.best)
+        if not columns:
+            upper = self.goal + SOLVER_ERROR
+            return Outcome("proved", self.best._replace(kind="sets", upper=upper))
+        weights = np.array([self.pricer.log_weight(members) for members in columns]) - self.lam
+        labels, bound = best_partition(
+            columns, weights, self.n, log_v=self.problem.tables.log_v,
+            low=self.low, high=self.high, seconds=self._left(),
+        )  # fmt: skip
+        bound += self.problem.log_base + SOLVER_ERROR
+        if labels is not None and self.problem.log_joint(labels) > self.better:
+            return Outcome("better", self.best, labels)
+        if bound >= self.best.upper:
+            return Outcome("stuck", self.best)
+        self.best = self.best._replace(kind="sets", upper=max(bound, self.goal + SOLVER_ERROR))
+        self.report(self.best.upper)
+        proved = self.best.upper <= self.goal + self.tolerance
+        return Outcome("proved" if proved else "stuck", self.best)
+
+    def _late(self) -> bool:
+        return self.deadline is not None and time.perf_counter() > self.deadline
+
+    def _left(self) -> float:
+        return 1e9 if self.deadline is None else self.deadline - time.perf_counter()

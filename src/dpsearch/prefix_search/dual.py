@@ -1,0 +1,156 @@
+"""The score `dual`: prices of the points bound what a prefix clustering can become.
+
+With log V(K) = v₀ + λK and prices y that pay for every set, y(C) ≥ log w(C) (see
+`dpsearch.exact.pricing`), a partition into sets T_k has the log joint v₀ + Σ_n y_n + Σ_k v(T_k),
+where v(T) = log w(T) − y(T) ≤ 0.  A cluster C of a prefix of t items will become some T with
+T ∩ {first t items} = C, so
+
+    v₀ + Σ_n y_n + Σ_k max { v(T) : T ∩ {first t items} = C_k }
+
+is never below the best completion: Σ_n y_n over the unplaced items, and for every open cluster
+its best priced extension.  All sets with v(T) ≥ −slack are listed beforehand, and what is not on
+the list is worth at most −slack.  Sorted as words of N bits in placing order they form a tree: a
+cluster of the prefix is a node at depth t, and the best of its extensions is known for each node.
+
+Finding the prices is most of the work, and close to a proof of optimality (`dpsearch.certify`).
+With prices that leave no gap the search then expands little more than one state per item.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.errors import CapabilityError
+from dpsearch.objective import Problem
+from dpsearch.partition import by_appearance
+
+_TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
+_MOST_SETS = 20_000
+_ALLOWANCE = 0.05  # nats below the gap down to which sets are listed
+
+
+class Tree(NamedTuple):
+    """All sets worth more than `rest`, by the items that they share with a prefix."""
+
+    child: Any  # int32 [node, 0 or 1]: without and with the next item; −1 if no set is left
+    best: Vector  # [node]: largest v(T)
+    rest: float  # bound on v(T) of all sets that are not in the tree
+    ceiling: float  # v₀ + Σ y
+
+
+def no_tree() -> Tree:
+    return Tree(np.zeros((0, 2), np.int32), np.zeros(0), 0.0, 0.0)
+
+
+def dual_tree(problem: Problem, order: Ints) -> Tree:
+    """Find prices for the problem, and list the sets that come close to them."""
+    # The exact methods use the heuristics of this folder.
+    from dpsearch.exact.pricing import pricer_for
+    from dpsearch.exact.slopes import intercept, is_linear, slope
+
+    n, log_v = problem.n_items, problem.tables.log_v
+    if problem.tables.multiplicity or not is_linear(log_v):
+        raise CapabilityError(
+            "heuristic 'dual' needs a prior with log V(K) linear in K, such as DirichletProcess"
+            f" with a fixed alpha; got {problem.prior!r}"
+        )
+    lam = slope(log_v, 1, n)
+    pricer = pricer_for(problem, lam)
+    if pricer is None:
+        raise CapabilityError(
+            f"heuristic 'dual' cannot price clusters of the {problem.model.family.name} family"
+        )
+    y, value = _prices(problem, lam)
+    ceiling = intercept(log_v, lam, 1, n) + float(y.sum())
+    slack = max(ceiling + problem.log_base - value, 0.0) * 1.1 + _ALLOWANCE
+    columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
+    while columns is None:  # too many: any smaller slack is valid, and less tight
+        slack = 0.5 * slack if slack > _TOLERANCE else 0.0
+        if slack > 0.0:
+            columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
+        else:
+            columns = []
+    worth = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
+    return _tree(columns, np.minimum(worth, 0.0), order, -slack, ceiling)
+
+
+def _prices(problem: Problem, lam: float) -> tuple[Vector, float]:
+    """Return prices that pay for every set, and the value of the best partition met."""
+    from dpsearch.exact.loose import loose_prices
+    from dpsearch.exact.proof import Bounded, Proof, Sets
+    from dpsearch.prefix_search.search import search_problem
+    from dpsearch.refinement.driver import refine_problem
+
+    n = problem.n_items
+    labels: Labels = search_problem(problem).labels
+    labels = by_appearance(refine_problem(problem, labels, rng=0).labels)
+    bounded = Bounded(1, n, lam, loose_prices(problem, lam), 0.0, "ceiling", np.inf)
+    sets = Sets()
+    while True:
+        outcome = Proof(
+            problem, sets, bounded, labels, problem.log_joint(labels), low=1, high=n, lam=lam,
+            tolerance=_TOLERANCE, deadline=None, report=lambda upper: None,
+        ).run()  # fmt: skip
+        bounded = outcome.bounded
+        if outcome.what != "better" or outcome.labels is None:
+            break
+        labels = by_appearance(outcome.labels)
+    # What is still lacking, a set has at least once.
+    return bounded.y + max(bounded.slack, 0.0), problem.log_joint(labels)
+
+
+def _tree(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceiling: float) -> Tree:
+    """Sort the sets by their bits in placing order and give every prefix of bits a node."""
+    n = len(order)
+    if not columns:
+        return Tree(np.full((1, 2), -1, np.int32), np.full(1, rest), rest, ceiling)
+    place = np.empty(n, np.int64)
+    place[order] = np.arange(n)
+    bits = np.zeros((len(columns), n), np.int8)
+    for row, members in zip(bits, columns, strict=True):
+        row[place[members]] = 1
+    sort = np.lexsort(bits.T[::-1])
+    bits, worth = bits[sort], worth[sort]
+    # Neighbours differ first at `parting`; so they share their nodes down to that depth.
+    differ = bits[1:] != bits[:-1]
+    parting = np.where(differ.any(axis=1), differ.argmax(axis=1), n)
+    child: list[Any] = []
+    best: list[Vector] = []
+    begin = 0
+    node = np.zeros(len(columns), np.int64)
+    for depth in range(n + 1):
+        first = np.flatnonzero(np.concatenate([[True], parting < depth]))
+        best.append(np.maximum.reduceat(worth, first))
+        below = np.full((len(first), 2), -1, np.int32)
+        if depth < n:
+            following = begin + len(first)
+            deeper = np.concatenate([[0], np.cumsum(parting < depth + 1)]) + following
+            below[node - begin, bits[:, depth]] = deeper
+            node, begin = deeper, following
+        child.append(below)
+    return Tree(np.concatenate(child), np.concatenate(best), rest, ceiling)
+
+
+@inner
+def worth_of(tree, node, bit):  # type: ignore[no-untyped-def]
+    """Largest v(T) of a node's sets without (bit 0) or with (bit 1) the next item."""
+    below = tree.child[node, bit] if node >= 0 else -1
+    return tree.best[below] if below >= 0 else tree.rest
+
+
+@inner
+def node_of(tree, inside, level):  # type: ignore[no-untyped-def]
+    """Return the node of a cluster at depth `level`; −1 if no listed set extends it.
+
+    inside[p] is 1 where the item at position p belongs to the cluster.
+    """
+    node = 0
+    for position in range(level):
+        if node < 0:
+            break
+        node = tree.child[node, inside[position]]
+    return node
