@@ -218,11 +218,11 @@ def _statistic(problem: Problem) -> Vector | str:
     if family == "gaussian":
         values: Vector = problem.items.values
         return values
-    points = points_of(problem)
     if family in ("poisson", "bernoulli"):
-        counts: Vector = points[:, 0]
+        counts: Vector = points_of(problem)[:, 0]
         return counts
     if family == "multinomial" and n_features == 2:
+        points = points_of(problem)
         documents = _line_of_documents(points)
         if documents is None:
             return "documents over two words must lie on a line, for example all have one length"
