@@ -18,6 +18,7 @@ test: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
 	$(BIN)/python benchmarks/refinement.py --out docs/benchmarks/refinement.md
+	$(BIN)/python benchmarks/exact.py --out docs/benchmarks/exact.md
 	$(BIN)/python benchmarks/samplers.py --out docs/benchmarks
 
 $(VENV)/.made:

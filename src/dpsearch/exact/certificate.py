@@ -149,8 +149,7 @@ def certify(
     Examples
     --------
     >>> import numpy as np
-    >>> from dpsearch import families, priors
-    >>> from dpsearch.exact import certify
+    >>> from dpsearch import certify, families, priors
     >>> X = np.random.default_rng(0).normal(size=(30, 2)) + 6.0 * (np.arange(30) % 3)[:, None]
     >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
     >>> certificate = certify(X, np.zeros(30), family, prior)
@@ -158,14 +157,7 @@ def certify(
     (True, 3, True)
     """
     begun = time.perf_counter()
-    if not isinstance(prior, Prior):
-        raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
-    if not prior.product_form:
-        raise ParameterError(
-            f"certify needs a prior that is a product over clusters; {prior.name} is not"
-        )
-    _check_number(time_limit, "time_limit", none=True)
-    _check_number(tolerance, "tolerance", none=False)
+    _check(prior, time_limit, tolerance)
     problem = Problem.of(X, family, prior)
     labels = check_labels(start.labels if isinstance(start, Clustering) else start, problem.n_items)
     return certify_problem(
@@ -196,6 +188,7 @@ def certify_problem(
     potentials bound partitions, but are no prices of arbitrary sets.
     """
     begun = time.perf_counter() if begun is None else begun
+    _check(problem.prior, time_limit, tolerance)
     closing = _Closing(problem, by_appearance(labels), begun, time_limit, tolerance, callback)
     with contextlib.suppress(KeyboardInterrupt):
         closing.run(polish, line)
@@ -372,6 +365,17 @@ def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
         else:
             out.append(entry)
     return out
+
+
+def _check(prior: Prior, time_limit: float | None, tolerance: float) -> None:
+    if not isinstance(prior, Prior):
+        raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
+    if not prior.product_form:
+        raise ParameterError(
+            f"certify needs a prior that is a product over clusters; {prior.name} is not"
+        )
+    _check_number(time_limit, "time_limit", none=True)
+    _check_number(tolerance, "tolerance", none=False)
 
 
 def _check_number(value: float | None, name: str, *, none: bool) -> None:

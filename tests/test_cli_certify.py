@@ -1,0 +1,114 @@
+"""`dpsearch certify` and `DPMixture(certify=…)`."""
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from dpsearch import DPMixture, certify, cli, families, load, priors
+from dpsearch.errors import ParameterError
+
+GAUSSIAN = families.Gaussian(0.0, 25.0, 1.0)
+
+
+def table(n=60):
+    rng = np.random.default_rng(0)
+    return np.repeat([[0.0, 0.0], [7.0, -7.0]], n // 2, axis=0) + rng.normal(size=(n, 2))
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", table())
+    DPMixture(GAUSSIAN, 1.0, random_state=0).fit(table()).save("model.npz")
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dpsearch", "certify", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    return run
+
+
+def test_a_model_is_certified_and_verified(run):
+    code, _, said = run("model.npz", "x.npy", "--verify", "--labels", "best.csv")
+    assert code == 0
+    assert said.startswith("optimal: log joint ")
+    assert said.endswith("\nverified\n")
+    labels = np.loadtxt("best.csv", delimiter=",", skiprows=1, dtype=int)[:, 1]
+    np.testing.assert_array_equal(labels, load("model.npz").labels_)
+
+
+def test_json_and_a_better_partition(run):
+    poor = DPMixture(GAUSSIAN, 1.0, refine=False)
+    X = np.random.default_rng(3).normal(size=(80, 2)) * 3.0
+    poor.fit(X).save("poor.npz")
+    np.save("cloud.npy", X)
+    code, out, said = run("poor.npz", "cloud.npy", "--json")
+    assert code == 0
+    assert said == ""
+    found = json.loads(out)
+    assert found["optimal"]
+    assert found["improvement"] > 0.0
+    assert found["log_joint"] == pytest.approx(poor.log_joint_ + found["improvement"])
+    assert found["upper_bound"] == pytest.approx(found["log_joint"], abs=1e-6)
+    _, _, said = run("poor.npz", "cloud.npy")
+    assert "a better partition was found" in said
+
+
+def test_no_time_gives_a_gap(run):
+    code, _, said = run("model.npz", "x.npy", "--time-limit", 0)
+    assert code == 0
+    assert said.startswith(("within ", "optimal"))
+
+
+def test_bad_input(run, tmp_path):
+    np.save("short.npy", table()[:-1])
+    np.save("other.npy", table() + 1.0)
+    for arguments, message in (
+        (("model.npz", "short.npy"), "short.npy: 59 rows, but model.npz was fitted to 60"),
+        (("model.npz", "other.npy"), "other.npy: not the data that model.npz was fitted to"),
+        (("nothing.npz", "x.npy"), "nothing.npz: no such file"),
+        (("model.npz", "nothing.npy"), "nothing.npy"),
+        (("model.npz", "x.npy", "--labels", "x.npy"), "x.npy exists; use --force"),
+    ):
+        code, _, said = run(*arguments)
+        assert code == 1
+        assert message in said
+        assert said.count("\n") == 1
+
+
+def test_the_estimator_certifies(tmp_path):
+    model = DPMixture(GAUSSIAN, 1.0, certify=True, random_state=0).fit(table())
+    assert model.clustering_.optimal
+    assert model.clustering_.upper_bound == model.certificate_.upper_bound
+    assert model.certificate_.verify()
+    assert model.clustering_.trace[-1].move == "certify"
+    again = certify(table(), model.labels_, GAUSSIAN, priors.DirichletProcess(1.0))
+    assert again.lower_bound == pytest.approx(model.log_joint_)
+    model.save(tmp_path / "m.npz")
+    assert load(tmp_path / "m.npz").clustering_.optimal
+    loose = DPMixture("full_gaussian", certify=0.1, random_state=0).fit(table())
+    assert not loose.clustering_.optimal
+    assert math.isfinite(loose.clustering_.upper_bound)
+    assert loose.clustering_.upper_bound >= loose.log_joint_
+
+
+def test_the_estimator_takes_a_better_partition_from_the_proof():
+    X = np.random.default_rng(3).normal(size=(80, 2)) * 3.0
+    plain = DPMixture(GAUSSIAN, 1.0, refine=False).fit(X)
+    proved = DPMixture(GAUSSIAN, 1.0, refine=False, certify=20.0).fit(X)
+    assert proved.log_joint_ > plain.log_joint_
+    assert proved.clustering_.optimal
+    assert len(np.unique(proved.labels_)) == proved.n_clusters_
+
+
+def test_bad_parameters_of_the_estimator():
+    with pytest.raises(ParameterError, match="certify must be True, False or a number"):
+        DPMixture(certify="yes").fit(table())
+    with pytest.raises(ParameterError, match="certify needs a prior"):
+        DPMixture(GAUSSIAN, priors.AntoniakCounts(1.0), certify=True).fit(table())
