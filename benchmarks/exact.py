@@ -55,11 +55,15 @@ def draws(n: int, width: int, seeds: int) -> list[Problem]:
     return out
 
 
-def bernoulli(n: int, width: int, seeds: int) -> list[Problem]:
+def bernoulli(n: int, width: int, seeds: int, equal: bool = False) -> list[Problem]:
+    """Bits from a Dirichlet process mixture with α = 1, or from five clusters of equal weight."""
     out = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
-        chances = rng.beta(0.5, 0.5, size=(5, width))[rng.integers(5, size=n)]
+        labels = rng.integers(5, size=n)
+        if not equal:
+            labels = datasets.dirichlet_process_draw(n, 1, alpha=1.0, rng=seed).labels
+        chances = rng.beta(0.5, 0.5, size=(labels.max() + 1, width))[labels]
         X = (rng.random((n, width)) < chances).astype(float)
         out.append(Problem.of(X, families.Bernoulli(0.5, 0.5), DP))
     return out
@@ -95,6 +99,8 @@ def cases(folder: Path | None, quick: bool) -> list[Case]:
     )
     found.append(Case("DP draws, D = 3, N = 1000", draws(1000, 3, seeds), 20.0))
     found.append(Case("Bernoulli, N = 50, D = 16", bernoulli(50, 16, seeds), 10.0))
+    hard = bernoulli(50, 16, seeds, equal=True)
+    found.append(Case("the same, five clusters of equal weight", hard, 10.0))
     found.append(Case("one column, N = 100,000", draws(100_000, 1, 1), 1.5))
     return found
 

@@ -1,6 +1,7 @@
 """`dpsearch sample`: what it writes, that a killed run goes on, and what it refuses."""
 
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -79,11 +80,28 @@ def test_a_killed_run_goes_on_bit_for_bit(run, tmp_path):
 
 
 def test_a_checkpoint_that_was_named_is_kept_and_makes_a_longer_run(run, tmp_path):
-    options = ["x.npy", "--seed", 0, "--burn-in", 10, "--checkpoint", "c"]
-    assert run(*options, "--draws", 30)[0] == 0
+    options = ["x.npy", "--seed", 0, "--checkpoint", "c"]
+    assert run(*options, "--draws", 1000)[0] == 0
     assert (tmp_path / "c").exists()
-    assert run(*options, "--draws", 60, "--resume", "--force")[0] == 0
-    assert len(Draws.load("draws.npz")) == 100
+    assert run(*options, "--draws", 1500, "--resume", "--force")[0] == 0
+    assert len(Draws.load("draws.npz")) == 2800
+
+
+def test_ctrl_c_says_where_the_chains_are(run, tmp_path):
+    command = [sys.executable, "-m", "dpsearch.cli", "sample", "x.npy", "--draws", "10000000"]
+    process = subprocess.Popen(
+        [*command, "--checkpoint-seconds", "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    for _ in range(1200):
+        if (tmp_path / "draws.npz.checkpoint").exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the chains are saved in draws.npz.checkpoint: go on with --resume" in said
+    assert "dpsearch: interrupted" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
@@ -99,6 +117,7 @@ def test_a_checkpoint_that_was_named_is_kept_and_makes_a_longer_run(run, tmp_pat
         (["--out", "a", "--checkpoint", "a"], "--checkpoint names a file to be written"),
         (["--out", "no/such/a"], "no such folder"),
         (["--jobs", 0], "n_jobs must be"),
+        (["--plot", "t.xyz"], "must end with one of"),
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, arguments, message):

@@ -10,19 +10,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import dpsearch
 from dpsearch import Draws, families, gibbs, log_joint, priors, split_merge
 from dpsearch.errors import DataError, DPSearchError, ModelFileError, ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem
+from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.point_estimates import expected_loss, point_estimate
+from dpsearch.samplers.settings import Settings, checked
 from enumeration import partitions
 from models import DRAWS, PRODUCT_PRIORS
 
 FAMILY = families.Gaussian(0.0, 16.0, 1.0)
 PRIOR = priors.DirichletProcess(1.0)
 GAMMA = priors.DirichletProcess(priors.Gamma(1.0, 1.0))
+SETTINGS = Settings(
+    sampler="gibbs", draws=10, burn_in=0, thin=1, chains=1, moves=0, rule=0, scans=0, gibbs=True,
+    scan="systematic", start="one", alpha="integrate", spreads=(),
+)  # fmt: skip
 
 
 def data(n=60, seed=0):
@@ -269,7 +276,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("error", [Killed, KeyboardInterrupt])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path, monkeypatch, options, error):
-    monkeypatch.setattr(dpsearch.samplers.chain, "_LEG_NUMBERS", 3000)  # short legs
+    monkeypatch.setattr(dpsearch.samplers.chain, "_LEG_NUMBERS", 10_000)  # short legs
     how = {"draws": 60, "burn_in": 10, "chains": 2, "rng": 3, **options}
     whole = split_merge(data(), FAMILY, GAMMA, **how)
     path = tmp_path / "run.checkpoint"
@@ -313,6 +320,8 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path, monkeypatc
         gibbs(data(), FAMILY, PRIOR, resume=True, **how | {"rng": 1})
     with pytest.raises(ModelFileError, match="another sampler"):
         split_merge(data(), FAMILY, PRIOR, resume=True, **how)
+    with pytest.raises(ModelFileError, match="another start: 'search', this run 'all'"):
+        gibbs(data(), FAMILY, PRIOR, resume=True, start="all", **how)
     with pytest.raises(ModelFileError, match="another thin: 1, this run 2"):
         gibbs(data(), FAMILY, PRIOR, resume=True, thin=2, **how)
     monkeypatch.setattr(dpsearch, "__version__", "0.0.1")
@@ -345,6 +354,9 @@ def test_a_damaged_checkpoint_is_an_error_whatever_is_in_it(tmp_path):
     for change in (
         {"0_now": np.zeros(7, np.int64)},
         {"0_log_joint": np.zeros(3)},
+        {"0_labels": np.zeros((3, 60), np.uint8)},
+        {"0_alpha": np.zeros(19)},
+        {"change_about": lambda text: text["chains"].append(text["chains"][0])},
         {"change_about": lambda text: text["chains"][0].pop("random")},
         {"change_about": lambda text: text["chains"][0].update(n_sweeps=3)},
         {"change_about": lambda text: text.update(version=99)},
@@ -394,7 +406,10 @@ def test_callback_reports_progress_from_the_callers_thread():
         ({"draws": 10, "hyperparameters": {"colour": 1.0}}, "has no hyperparameter 'colour'"),
         ({"draws": 10, "hyperparameters": {"prior_mean": 1.0}}, "prior_mean .* cannot be sampled"),
         ({"draws": 10, "hyperparameters": {"noise_variance": 0.0}}, "spread of noise_variance"),
+        ({"draws": 10, "hyperparameters": ["noise_variance"]}, "must map names"),
+        ({"draws": 10, "scan": ["random"]}, "unknown scan"),
         ({"draws": 10, "checkpoint": "no/such/folder/x"}, "no such folder"),
+        ({"draws": 10, "checkpoint": "."}, "is a folder"),
     ],
 )
 def test_bad_input(options, message):
@@ -402,15 +417,75 @@ def test_bad_input(options, message):
         gibbs(data(), FAMILY, PRIOR, **options)
 
 
+def test_numpy_numbers_and_names_are_taken(tmp_path):
+    result = split_merge(
+        data(), FAMILY, PRIOR, draws=np.int64(12), burn_in=np.int32(2), moves=np.int64(2),
+        start=np.array(["a", "b"] * 30, dtype=object), rng=np.random.default_rng(0),
+        checkpoint=tmp_path / "c",
+    )  # fmt: skip
+    assert len(result) == 10
+
+
+def test_a_checkpoint_of_wider_data_is_refused(tmp_path):
+    """The same stored numbers in a matrix of more columns are another data set."""
+    counts = sp.csr_matrix(np.random.default_rng(0).poisson(1.0, size=(30, 5)))
+    wider = sp.csr_matrix((counts.data, counts.indices, counts.indptr), shape=(30, 9))
+    how = {"draws": 5, "rng": 0, "checkpoint": tmp_path / "c"}
+    gibbs(counts, families.Multinomial(0.5), PRIOR, **how)
+    with pytest.raises(ModelFileError, match="of other data"):
+        gibbs(wider, families.Multinomial(0.5), PRIOR, resume=True, **how)
+
+
 def test_bad_input_of_split_merge():
+    for moves in (0, np.int64(0)):
+        with pytest.raises(ParameterError, match="moves must be a whole number"):
+            split_merge(data(), FAMILY, PRIOR, draws=10, moves=moves)
+    for variant in ([1], True, 1.0, "4"):
+        with pytest.raises(ParameterError, match="unknown variant"):
+            split_merge(data(), FAMILY, PRIOR, draws=10, variant=variant)
+    with pytest.raises(TypeError, match="unexpected argument 'colour'"):
+        split_merge(data(), FAMILY, PRIOR, draws=10, colour=1)
     with pytest.raises(ParameterError, match="unknown variant 4: known are 1, 2, 3, 'sams'"):
         split_merge(data(), FAMILY, PRIOR, draws=10, variant=4)
-    with pytest.raises(ParameterError, match="moves must be a whole number"):
-        split_merge(data(), FAMILY, PRIOR, draws=10, moves=0)
     with pytest.raises(ParameterError, match="scans must be a whole number"):
         split_merge(data(), FAMILY, PRIOR, draws=10, scans=-1)
     with pytest.raises(DPSearchError, match="product form"):
         gibbs(data(), FAMILY, priors.AntoniakCounts(1.0), draws=10)
+
+
+def test_a_hyperparameter_without_other_values_is_refused():
+    X = np.random.default_rng(0).integers(0, 4, size=(20, 2))
+    family = families.Categorical(1.0, n_levels=(4, 4))
+    with pytest.raises(ParameterError, match="n_levels .* cannot take other values"):
+        gibbs(X, family, PRIOR, draws=5, hyperparameters={"n_levels": 1.0})
+    result = gibbs(X, family, PRIOR, draws=5, hyperparameters={"concentration": 1.0}, rng=0)
+    assert np.ptp(result.hyperparameters["concentration"]) > 0.0
+
+
+def test_a_small_hyperparameter_has_diagnostics():
+    draws = gibbs(
+        data() * 1e-4, families.Gaussian(0.0, 1e-7, 1e-8), PRIOR, draws=60, rng=0,
+        hyperparameters={"noise_variance": 1.0},
+    )  # fmt: skip
+    assert np.isfinite(draws.diagnostics()["noise_variance"]["rhat"])
+
+
+def test_most_draws_must_be_a_number_above_zero(draws):
+    for call in (draws.point_estimate, lambda **o: draws.log_predictive(data(), **o)):
+        with pytest.raises(ParameterError, match="most_draws must be a whole number ≥ 1"):
+            call(most_draws=0)
+    with pytest.raises(ParameterError, match="size must be a whole number ≥ 1"):
+        draws.coclustering_blocks(2.5)
+
+
+def test_legs_are_short_when_clusters_are_many():
+    """Between legs is where Ctrl-C, progress and checkpoints come in."""
+    problem = Problem.of(np.random.default_rng(0).normal(size=(4000, 3)), FAMILY, PRIOR)
+    plan = checked(problem, SETTINGS).plan(problem)
+    few = Chain(problem, np.zeros(4000), plan, np.random.default_rng(0))
+    many = Chain(problem, np.arange(4000), plan, np.random.default_rng(0))
+    assert few.leg > 100
+    assert many.leg < 30
 
 
 def test_one_point():

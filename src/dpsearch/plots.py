@@ -25,12 +25,24 @@ def new_axes(n_rows: int, n_columns: int, size: tuple[float, float]) -> Any:
     return figure.subplots(n_rows, n_columns, squeeze=False)
 
 
-def save_figure(figure: Any, path: str | Path, dpi: int = 150) -> None:
-    """Write a figure in the format that the file's name ends with; nothing half-written."""
+def check_figure(path: str | Path) -> str:
+    """Return the format that a figure's file name asks for, or raise; also without matplotlib."""
+    try:
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        raise ParameterError(
+            f"{path}: plots need matplotlib: pip install dpsearch[plots]"
+        ) from error
     form = Path(path).suffix.lstrip(".").lower()
-    known = figure.canvas.get_supported_filetypes()
+    known = FigureCanvasBase.get_supported_filetypes()
     if form not in known:
         raise ParameterError(f"{path}: the name must end with one of {', '.join(sorted(known))}")
+    return form
+
+
+def save_figure(figure: Any, path: str | Path, dpi: int = 150) -> None:
+    """Write a figure in the format that the file's name ends with; nothing half-written."""
+    form = check_figure(path)
     with atomic_write(path) as stream:
         figure.savefig(stream, format=form, dpi=dpi)
 

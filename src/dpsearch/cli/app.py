@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +21,24 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    """Say that Ctrl-C was heard: typer would leave without a word."""
+
+    @functools.wraps(command)
+    def run(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except KeyboardInterrupt as error:
+            print("dpsearch: interrupted", file=sys.stderr)
+            raise typer.Exit(130) from error
+
+    return run
+
+
 for command in (fit, sample, certify, demo):
-    app.command()(command)
+    app.command()(_interruptible(command))
 
 
 def _version(wanted: bool) -> None:
@@ -53,6 +71,3 @@ def main() -> None:
     except OSError as error:
         print(f"dpsearch: {error.filename or 'file'}: {error.strerror}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("dpsearch: interrupted", file=sys.stderr)
-        sys.exit(130)

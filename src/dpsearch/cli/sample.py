@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -22,13 +24,22 @@ from dpsearch.cli.options import (
 )
 from dpsearch.errors import ParameterError
 
-SAMPLERS = ("gibbs", "split-merge-1", "split-merge-2", "split-merge-3", "sams")
+SAMPLERS = {
+    "gibbs": None,
+    "split-merge-1": 1,
+    "split-merge-2": 2,
+    "split-merge-3": 3,
+    "sams": "sams",
+}
 
 
 def sample(
     data: Data,
     draws: Annotated[int, typer.Option(help="Sweeps of each chain, burn-in included.")] = 1000,
-    burn_in: Annotated[int | None, typer.Option(help="Default: a tenth of the draws.")] = None,
+    burn_in: Annotated[
+        int | None,
+        typer.Option(help="Sweeps not kept; default: 100, at most a tenth."),
+    ] = None,
     thin: Annotated[int, typer.Option(help="Keep every so-manieth draw.")] = 1,
     chains: Annotated[int, typer.Option(help="Independent chains.")] = 2,
     sampler: Annotated[str, typer.Option(help=", ".join(SAMPLERS))] = "split-merge-3",
@@ -67,10 +78,11 @@ def sample(
     from dpsearch.defaults import choose_family, resolve_prior
     from dpsearch.io import read_table, write_labels
     from dpsearch.objective import Problem
+    from dpsearch.plots import check_figure
     from dpsearch.progress import progress
     from dpsearch.samplers.point_estimates import loss_function
     from dpsearch.samplers.run import sample_problem
-    from dpsearch.samplers.split_merge import VARIANTS
+    from dpsearch.samplers.split_merge import variant_options
 
     if sampler not in SAMPLERS:
         raise ParameterError(f"unknown sampler {sampler!r}: known are {', '.join(SAMPLERS)}")
@@ -80,6 +92,8 @@ def sample(
         check_writable(path, force)
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise ParameterError("--out, --labels and --plot name the same file")
+    if plot is not None:
+        check_figure(plot)
     kept = checkpoint is not None
     saved = checkpoint if checkpoint is not None else out.with_name(out.name + ".checkpoint")
     if saved.resolve() in {path.resolve() for path in outputs}:
@@ -96,17 +110,14 @@ def sample(
         # Not by the seed: a run that is resumed must come to the same family.
         chosen = choose_family(matrix, family, prior, np.random.default_rng(0))
         problem = Problem.of(matrix, chosen, prior)
-    options = {}
+    options: dict[str, Any] = {"sampler": "gibbs"}
     if sampler != "gibbs":
-        variant = sampler if sampler == "sams" else int(sampler[-1])
-        rule, gibbs = VARIANTS[variant]
-        options = {"moves": moves, "rule": rule, "scans": 5, "gibbs": gibbs}
-    with progress(console, "sample") as callback:
+        options = variant_options(SAMPLERS[sampler], moves)
+    with saving(console, saved), progress(console, "sample") as callback:
         result = sample_problem(
             problem,
-            sampler=sampler,
             draws=draws,
-            burn_in=draws // 10 if burn_in is None else burn_in,
+            burn_in=min(100, draws // 10) if burn_in is None else burn_in,
             thin=thin,
             chains=chains,
             start=start,
@@ -116,7 +127,7 @@ def sample(
             checkpoint=saved,
             checkpoint_seconds=checkpoint_seconds,
             resume=resume,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
     result.save(out)
     if labels is not None:
@@ -127,6 +138,20 @@ def sample(
         saved.unlink(missing_ok=True)
     _print(console, result, chosen.name)
     console.print(f"draws: {out}", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def saving(console: Console, path: Path) -> Iterator[None]:
+    """Say on Ctrl-C where the chains are and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if path.exists():
+            console.print(
+                f"interrupted; the chains are saved in {path}: go on with --resume",
+                markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip
+        raise
 
 
 def _save_plot(result: object, path: Path) -> None:

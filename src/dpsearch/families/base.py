@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -200,6 +201,12 @@ class Family(ABC):
         """Return a copy with some hyperparameters changed."""
         return dataclasses.replace(self, **changes)  # type: ignore[type-var]
 
+    def rescaled(self, factors: Mapping[str, float]) -> Self:
+        """Return a copy with some hyperparameters multiplied, vectors and matrices as a whole."""
+        return self.with_parameters(
+            **{name: _times(getattr(self, name), factor) for name, factor in factors.items()}
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Name and hyperparameters, as plain values that JSON can hold."""
         out: dict[str, Any] = {"name": self.name}
@@ -311,6 +318,12 @@ class Model:
             self.family.bound_width(self.n_features),
             functions.bound.address,
         )
+
+
+def _times(value: Any, factor: float) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_times(part, factor) for part in value)
+    return np.asarray(value, dtype=np.float64) * factor if np.ndim(value) else value * factor
 
 
 def without_zeros(X: Any) -> Any:

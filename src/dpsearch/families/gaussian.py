@@ -18,6 +18,7 @@ thousands of noise deviations from the prior mean lose no digits.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -363,6 +364,10 @@ class Gaussian(Family):
         uneven = tau.max() - tau.min() > 1e-12 * tau.max()
         far = float(np.abs(self.encode(X)).max()) > _FAR
         return self.with_parameters(form="columns" if uneven or far else "isotropic")
+
+    def rescaled(self, factors: Mapping[str, float]) -> Gaussian:
+        # The form suits the noise, which may change.
+        return super().rescaled(factors).with_parameters(form="auto")
 
     def variant(self) -> Functions:
         return _COLUMNS if self.form == "columns" else _ISOTROPIC

@@ -80,6 +80,11 @@ class Prior(ABC):
         """The concentration, or its posterior mean given the partition."""
         return float(getattr(self, "alpha"))  # noqa: B009  (every prior here has one)
 
+    @property
+    def alpha_prior(self) -> Any:
+        """The `Gamma` prior on the concentration, if it has one."""
+        return None
+
     def for_prediction(self) -> Prior:
         """The prior by whose tables a further point's cluster is weighted."""
         return self

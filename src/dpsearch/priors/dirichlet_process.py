@@ -79,6 +79,10 @@ class DirichletProcess(Prior):
         out[0] = 0.0
         return out
 
+    @property
+    def alpha_prior(self) -> Gamma | None:
+        return self.alpha if isinstance(self.alpha, Gamma) else None
+
     def mean_alpha(self, n_points: int, n_clusters: int) -> float:
         """E[α | K, N] = V(K + 1, N) / V(K, N) when α is integrated out."""
         if not isinstance(self.alpha, Gamma):

@@ -1,9 +1,10 @@
 """One Markov chain over partitions: what a sweep of it does, and how it is carried on.
 
-A chain runs in *legs* of a fixed number of sweeps.  At the end of each leg nothing is kept but the
-labels, the concentration, the hyperparameters and the state of the random numbers; statistics are
-computed anew from these.  So rounding never adds up, and a chain that is stopped between legs and
-carried on later, in another process, is the same chain bit for bit.
+A chain runs in *legs*, of a number of sweeps that depends on where it is and on nothing else.  At
+the end of each leg nothing is kept but the labels, the concentration, the hyperparameters and the
+state of the random numbers; statistics are computed anew from these.  So rounding never adds up,
+and a chain that is stopped between legs and carried on later, in another process, is the same
+chain bit for bit.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from dpsearch._types import Labels, Rng, Vector
 from dpsearch.dots import gather_size
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
-from dpsearch.priors import Gamma
 from dpsearch.samplers.concentration import draw_alpha, draw_alpha_given_clusters
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move
@@ -28,7 +28,7 @@ from dpsearch.state.clusters import cluster_value, grown
 from dpsearch.state.sweep import sweep_items, sweep_room
 
 SYSTEMATIC, SHUFFLED, RANDOM_ITEMS = 0, 1, 2
-_LEG_NUMBERS = 100_000_000  # of statistics updated in one leg
+_LEG_NUMBERS = 1_000_000_000  # of statistics read in one leg: about a second
 
 
 class Plan(NamedTuple):
@@ -78,10 +78,11 @@ class Chain:
 
     @property
     def leg(self) -> int:
-        """Number of sweeps in a leg: a function of the problem alone."""
+        """Number of sweeps in the next leg: a function of the problem and the labels alone."""
         if self.hyperparameters is not None:
             return 1
-        numbers = self.problem.n_items * self.problem.model.core.width
+        n_clusters = int(self.labels.max()) + 2
+        numbers = self.problem.n_items * self.problem.model.core.width * n_clusters
         return max(1, min(1000, _LEG_NUMBERS // numbers))
 
     def advance(self, n_sweeps: int, kept: Any) -> None:
@@ -108,8 +109,8 @@ class Chain:
         self.labels = by_appearance(clusters.labels)
         self.n_sweeps += count
         self.alpha = float(alpha[-1])
-        gamma = getattr(problem.prior, "alpha", None)
-        if isinstance(gamma, Gamma) and not self.plan.sample_alpha:
+        gamma = problem.prior.alpha_prior
+        if gamma is not None and not self.plan.sample_alpha:
             alpha[:] = draw_alpha_given_clusters(gamma, problem.n_points, n_clusters, self.rng)
         kept_type = np.uint8 if not labels.size or labels.max() < 256 else np.uint32
         records = self.records

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import numbers
+import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,7 @@ from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import ModelFileError
 from dpsearch.objective import Problem
 from dpsearch.samplers.chain import Chain, Records
-
-if TYPE_CHECKING:
-    from dpsearch.samplers.run import Settings
+from dpsearch.samplers.settings import Settings, new_chain
 
 FORMAT = "dpsearch-checkpoint"
 VERSION = 1
@@ -27,8 +26,9 @@ _RECORDS = ("labels", "log_joint", "n_clusters", "alpha", "hyperparameters", "ac
 
 def fingerprint(problem: Problem) -> str:
     """A digest of the data as the family encodes them."""
-    digest = hashlib.sha256()
-    for array in (problem.items.values, problem.items.ids, problem.items.indptr):
+    items = problem.items
+    digest = hashlib.sha256(f"{problem.model.n_features} {items.blocks}".encode())
+    for array in (items.values, items.ids, items.indptr, items.sizes):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()
 
@@ -39,9 +39,13 @@ class Checkpoint:
     def __init__(self, path: Path, problem: Problem, settings: Settings, rng: Any) -> None:
         from dpsearch import __version__
 
+        if path.is_dir():
+            raise ModelFileError(f"{path}: is a folder, not a file for the checkpoint")
         if not path.parent.is_dir():
             raise ModelFileError(f"{path.parent}: no such folder for the checkpoint")
         self.path = path
+        self.seconds = 0.0  # spent by earlier processes
+        self._begun = time.perf_counter()
         self.problem = problem
         chosen = {name: value for name, value in asdict(settings).items() if name != "draws"}
         seed = int(rng) if isinstance(rng, numbers.Integral) else None
@@ -75,7 +79,13 @@ class Checkpoint:
                     "random": chain.rng.bit_generator.state,
                 }
             )
-        about = {"format": FORMAT, "version": VERSION, "same": self.same, "chains": states}
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "same": self.same,
+            "seconds": self.seconds + time.perf_counter() - self._begun,
+            "chains": states,
+        }
         write_archive(self.path, about, arrays)
 
     def read(self, settings: Settings) -> list[Chain]:
@@ -86,6 +96,9 @@ class Checkpoint:
             for name, value in self.same.items():
                 if found.get(name) != value:
                     raise ModelFileError(self._mismatch(name, found.get(name), value))
+            if len(about["chains"]) != settings.chains:
+                raise ModelFileError(f"{self.path}: {len(about['chains'])} chains are left")
+            self.seconds = float(about["seconds"])
             return [
                 self._chain(c, state, arrays, settings) for c, state in enumerate(about["chains"])
             ]
@@ -105,8 +118,6 @@ class Checkpoint:
     def _chain(
         self, c: int, state: dict[str, Any], arrays: dict[str, Any], settings: Settings
     ) -> Chain:
-        from dpsearch.samplers.run import new_chain
-
         rng = np.random.Generator(np.random.PCG64())
         rng.bit_generator.state = state["random"]
         now = np.asarray(arrays[f"{c}_now"], dtype=np.int64)
@@ -126,6 +137,18 @@ class Checkpoint:
         chain.records = Records(
             **{name: [] if value is None else [value] for name, value in records.items()}
         )
-        if sum(map(len, chain.records.log_joint)) != chain.n_sweeps:
-            raise ModelFileError(f"{self.path}: chain {c} has lost part of its history")
+        self._check_records(c, chain, settings)
         return chain
+
+    def _check_records(self, c: int, chain: Chain, settings: Settings) -> None:
+        n, sampled = self.problem.n_items, chain.hyperparameters
+        wanted: dict[str, tuple[int, ...]] = dict.fromkeys(
+            ("log_joint", "n_clusters", "alpha", "accepted"), (chain.n_sweeps,)
+        )
+        wanted["labels"] = (int(settings.kept()[: chain.n_sweeps].sum()), n)
+        if sampled is not None:
+            wanted["hyperparameters"] = (chain.n_sweeps, len(sampled.names))
+        for name, shape in wanted.items():
+            parts = getattr(chain.records, name)
+            if chain.n_sweeps and (not parts or parts[0].shape != shape):
+                raise ModelFileError(f"{self.path}: chain {c} has lost part of its {name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
@@ -20,9 +20,7 @@ from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.coclustering import coclustering, coclustering_blocks
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from dpsearch.samplers.point_estimates import expected_loss, point_estimate
-
-if TYPE_CHECKING:
-    from dpsearch.samplers.run import Settings
+from dpsearch.samplers.settings import Settings
 
 FORMAT = "dpsearch-draws"
 VERSION = 1
@@ -39,7 +37,7 @@ class Trace:
     accepted: Any  # split-merge proposals accepted in each sweep
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draws:
     """Partitions drawn from the posterior, chain after chain.
 
@@ -49,7 +47,8 @@ class Draws:
         [draws, N]: the cluster of each row in each kept draw, numbered by first appearance, in
         the smallest type of unsigned integer that holds them.
     log_joint, n_clusters
-        [draws]: log p(c, x) with every constant (α integrated out if it has a prior), and K.
+        [draws]: log p(c, x) with every constant (α integrated out if it has a prior; given the
+        draw's own hyperparameters if those are sampled), and K.
     alpha
         [draws]: the concentration, drawn along with the partition if it has a prior.
     chain
@@ -113,13 +112,12 @@ class Draws:
                 f"the co-clustering matrix of {n:,} points takes {8 * n * n / 1e9:.0f} GB: ask for"
                 " some rows, or use coclustering_blocks"
             )
-        return coclustering(self.labels, _indices(rows, n, "rows"), _indices(columns, n, "columns"))
+        chosen = None if columns is None else _indices(columns, n, "columns")
+        return coclustering(self.labels, _indices(rows, n, "rows"), chosen)
 
     def coclustering_blocks(self, size: int = 1000) -> Iterator[tuple[Ints, Matrix]]:
         """Yield (row numbers, their lines of the co-clustering matrix), `size` at a time."""
-        if size < 1:
-            raise ParameterError(f"size must be 1 or more, got {size}")
-        return coclustering_blocks(self.labels, size)
+        return coclustering_blocks(self.labels, _at_least_one(size, "size"))
 
     def point_estimate(self, loss: str = "vi", *, most_draws: int = 500) -> Clustering:
         """Return the partition of least posterior expected loss that is found.
@@ -135,9 +133,10 @@ class Draws:
         Returns
         -------
         Clustering
-            Its log joint is given where the data are at hand (not after `load` without X).
+            Its log joint is that under the family as given, where the data are at hand (NaN after
+            `load`).
         """
-        labels = point_estimate(self.labels, loss, most_draws)
+        labels = point_estimate(self.labels, loss, _at_least_one(most_draws, "most_draws"))
         value = np.nan if self._problem is None else self._problem.log_joint(labels)
         return Clustering(labels, float(value), seconds=self.seconds)
 
@@ -155,7 +154,8 @@ class Draws:
         Of more than `most_draws` draws, that many evenly spaced ones are used.
         """
         problem = self._need_problem()
-        chosen = np.linspace(0, len(self) - 1, min(most_draws, len(self))).round().astype(int)
+        most = _at_least_one(most_draws, "most_draws")
+        chosen = np.linspace(0, len(self) - 1, min(most, len(self))).round().astype(int)
         values = []
         for d in chosen:
             source = problem
@@ -194,12 +194,16 @@ class Draws:
             names.insert(2, "alpha")
         out = {}
         for name in names:
-            # One partition met twice has the same log joint but for rounding, and ranks would
-            # tell the two apart.
-            values = self.by_chain(name).astype(np.float64).round(5)
+            values = self.by_chain(name).astype(np.float64)
+            if name == "log_joint":
+                # One partition met twice has the same but for rounding, and ranks would tell
+                # the two apart.
+                values = values.round(5)
             known = values.shape[1] >= 4 and np.ptp(values) > 0.0
             rhat = ess = np.nan
             if known:
+                # Neither changes by this, but numbers of 1e-8 would count as all the same.
+                values = (values - values.mean()) / values.std()
                 ess = float(array_stats.ess(values, chain_axis=0, draw_axis=1))
                 rhat = float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
             out[name] = {"rhat": rhat, "ess": ess}
@@ -267,7 +271,9 @@ class Draws:
                 seconds=float(about["seconds"]),
             )
             n_draws = {len(getattr(draws, name)) for name in _ARRAYS}
-            if draws.labels.ndim != 2 or draws.labels.dtype.kind != "u" or len(n_draws) != 1:
+            shapes = {getattr(draws.trace, name).shape for name in _TRACES}
+            fits = len(n_draws) == len(shapes) == 1 and draws.trace.log_joint.ndim == 2
+            if not fits or draws.labels.ndim != 2 or draws.labels.dtype.kind != "u":
                 raise ModelFileError(f"{path}: the arrays do not fit together")
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path}: not a valid file of draws: {error}") from error
@@ -313,6 +319,12 @@ def collect(problem: Problem, chains: list[Chain], settings: Settings, seconds: 
         _problem=problem,
         _sampled=sampled,
     )
+
+
+def _at_least_one(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ParameterError(f"{name} must be a whole number ≥ 1, got {value!r}")
+    return int(value)
 
 
 def _indices(chosen: ArrayLike, n: int, name: str) -> Ints:

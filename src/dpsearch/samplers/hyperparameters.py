@@ -5,8 +5,8 @@ is its given value times e^s, with s ~ Normal(0, spread²).  Given the partition
 
     p(s | c, x) ∝ Normal(s; 0, spread²) · Π_k H_θ(x_k),
 
-from which a slice step draws (Neal 2003, stepping out and shrinking).  A step costs a handful of
-passes over the data.
+from which a slice step draws (Neal 2003, stepping out and shrinking).  A step costs about ten
+passes over the data for each of them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,14 @@ class Hyperparameters:
     def __init__(self, problem: Problem, spreads: Mapping[str, float]) -> None:
         self.problem = problem
         self.family = problem.model.family
+        if not isinstance(spreads, Mapping):
+            raise ParameterError(
+                "hyperparameters must map names to the standard deviations of their logs, got"
+                f" {spreads!r}"
+            )
         self.names = tuple(spreads)
-        self.spreads = np.array([positive(spreads[name], f"spread of {name}") for name in spreads])
+        self.given = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
+        self.spreads = np.array(list(self.given.values()))
         if problem.items.blocks:
             raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
         known = [field.name for field in fields(self.family)]  # type: ignore[arg-type]
@@ -44,12 +50,21 @@ class Hyperparameters:
                     f"the {self.family.name} family has no hyperparameter {name!r}: it has"
                     f" {', '.join(known)}"
                 )
-            if not _positive(getattr(self.family, name)):
+            if not _is_positive(getattr(self.family, name)):
                 raise ParameterError(
                     f"{name} of the {self.family.name} family cannot be sampled: it is not a number"
                     " above 0, nor numbers above 0"
                 )
         self.log_factors = np.zeros(len(self.names))
+        one = np.zeros(problem.n_items, np.int64)
+        for at, name in enumerate(self.names):  # say a count of levels, which has no other size
+            nearby = np.zeros(len(self.names))
+            nearby[at] = 0.01
+            if self.log_density(nearby, one) == -math.inf:
+                raise ParameterError(
+                    f"{name} of the {self.family.name} family cannot be sampled: it cannot take"
+                    " other values"
+                )
 
     @property
     def values(self) -> Vector:
@@ -63,11 +78,8 @@ class Hyperparameters:
         return 1.0 if np.ndim(value) else float(value)
 
     def family_with(self, log_factors: Vector) -> Family:
-        changes = {
-            name: _scaled(getattr(self.family, name), math.exp(s))
-            for name, s in zip(self.names, log_factors, strict=True)
-        }
-        return self.family.with_parameters(**changes)
+        factors = zip(self.names, np.exp(log_factors).tolist(), strict=True)
+        return self.family.rescaled(dict(factors))
 
     def current(self) -> Problem:
         """The problem under the present values."""
@@ -121,16 +133,10 @@ class Hyperparameters:
         self.log_factors[at] = s
 
 
-def _positive(value: Any) -> bool:
+def _is_positive(value: Any) -> bool:
     if value is None or isinstance(value, (str, bool)):
         return False
     array = np.asarray(value, dtype=np.float64)
     if array.ndim == 2:  # a matrix is scaled as a whole, and so stays positive definite
         return bool((np.diag(array) > 0.0).all())
     return array.size > 0 and bool((array > 0.0).all())
-
-
-def _scaled(value: Any, factor: float) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_scaled(part, factor) for part in value)
-    return np.asarray(value, dtype=np.float64) * factor if np.ndim(value) else value * factor

@@ -102,14 +102,15 @@ def _descend(labels, draws, f, most_sweeps):  # type: ignore[no-untyped-def]
     """Move items one by one while the expected loss falls; labels change in place."""
     n = labels.shape[0]
     n_draws = draws.shape[0]
-    # One empty cluster is always at hand; as many in all as the largest draw has, and it.
+    by_item = draws.T.copy()
+    # Room for one cluster more than any draw has.
     capacity = max(labels.max(), draws.max()) + 2
     sizes = np.zeros(capacity, np.int64)
     tables = np.zeros((n_draws, draws.max() + 1, capacity), np.int32)
     for i in range(n):
         sizes[labels[i]] += 1
         for d in range(n_draws):
-            tables[d, draws[d, i], labels[i]] += 1
+            tables[d, by_item[i, d], labels[i]] += 1
     gain = np.empty(capacity)
     for _ in range(most_sweeps):
         moved = False
@@ -120,7 +121,7 @@ def _descend(labels, draws, f, most_sweeps):  # type: ignore[no-untyped-def]
                 m = sizes[k] - (k == old)
                 gain[k] = f[m] - f[m + 1]
             for d in range(n_draws):
-                row = tables[d, draws[d, i]]
+                row = tables[d, by_item[i, d]]
                 for k in range(capacity):
                     m = row[k] - (k == old)
                     gain[k] += 2.0 * (f[m + 1] - f[m]) / n_draws
@@ -134,7 +135,7 @@ def _descend(labels, draws, f, most_sweeps):  # type: ignore[no-untyped-def]
                 sizes[old] -= 1
                 sizes[best] += 1
                 for d in range(n_draws):
-                    tables[d, draws[d, i], old] -= 1
-                    tables[d, draws[d, i], best] += 1
+                    tables[d, by_item[i, d], old] -= 1
+                    tables[d, by_item[i, d], best] += 1
         if not moved:
             return

@@ -6,58 +6,22 @@ import numbers
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Ints
 from dpsearch._validate import as_rng, n_threads
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import ParameterError
 from dpsearch.objective import Problem, Progress
-from dpsearch.priors import DirichletProcess, Gamma
-from dpsearch.samplers import checkpoint as files
-from dpsearch.samplers.chain import RANDOM_ITEMS, SHUFFLED, SYSTEMATIC, Chain, Plan
+from dpsearch.samplers.chain import Chain
+from dpsearch.samplers.checkpoint import Checkpoint
 from dpsearch.samplers.draws import Draws, collect
 from dpsearch.samplers.hyperparameters import Hyperparameters
-from dpsearch.samplers.start import starting_labels
+from dpsearch.samplers.settings import Settings, checked, new_chain
+from dpsearch.samplers.start import name_of_start, starting_labels
 
-SCANS = {"systematic": SYSTEMATIC, "shuffled": SHUFFLED, "random": RANDOM_ITEMS}
-ALPHAS = ("integrate", "sample")
 SampleCallback = Callable[[Progress], None]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How chains are run; all but `draws` decide what they visit."""
-
-    sampler: str
-    draws: int
-    burn_in: int
-    thin: int
-    chains: int
-    moves: int
-    rule: int
-    scans: int
-    gibbs: bool
-    scan: str
-    alpha: str
-    spreads: tuple[tuple[str, float], ...]
-
-    def plan(self, problem: Problem) -> Plan:
-        gamma = getattr(problem.prior, "alpha", None)
-        sampled = self.alpha == "sample" and isinstance(gamma, Gamma)
-        shape, rate = (gamma.shape, gamma.rate) if isinstance(gamma, Gamma) else (1.0, 1.0)
-        return Plan(
-            self.moves, self.rule, self.scans, self.gibbs, SCANS[self.scan], sampled,
-            float(shape), float(rate),
-        )  # fmt: skip
-
-    def kept(self) -> Any:
-        """Which sweeps are kept: every `thin`-th after burn-in."""
-        sweeps = np.arange(1, self.draws + 1)
-        return (sweeps > self.burn_in) & ((sweeps - self.burn_in) % self.thin == 0)
 
 
 def sample_problem(
@@ -85,15 +49,22 @@ def sample_problem(
 ) -> Draws:
     """Run chains on a problem that is compiled already; see `gibbs` for the parameters."""
     begun = time.perf_counter()
-    spreads = tuple((str(name), float(s)) for name, s in dict(hyperparameters or {}).items())
-    settings = Settings(
-        sampler, draws, burn_in, thin, chains, moves, rule, scans, gibbs, scan, alpha, spreads
-    )
-    _check(problem, settings, checkpoint_seconds)
-    threads = min(n_threads(n_jobs), chains)
+    spreads: tuple[tuple[str, float], ...] = ()
+    if hyperparameters is not None:
+        spreads = tuple(Hyperparameters(problem, hyperparameters).given.items())
+    settings = checked(
+        problem,
+        Settings(
+            sampler, draws, burn_in, thin, chains, moves, rule, scans, gibbs, scan,
+            name_of_start(start), alpha, spreads,
+        ),
+    )  # fmt: skip
+    if not (isinstance(checkpoint_seconds, numbers.Real) and float(checkpoint_seconds) >= 0):
+        raise ParameterError(f"checkpoint_seconds must be ≥ 0, got {checkpoint_seconds!r}")
+    threads = min(n_threads(n_jobs), settings.chains)
     store = None
     if checkpoint is not None:
-        store = files.Checkpoint(Path(checkpoint), problem, settings, rng)
+        store = Checkpoint(Path(checkpoint), problem, settings, rng)
     if store is not None and store.path.exists():
         if not resume:
             raise ParameterError(
@@ -101,27 +72,26 @@ def sample_problem(
             )
         running = store.read(settings)
     else:
-        running = _new_chains(problem, settings, start, rng)
+        running = _new_chains(problem, settings, start, rng, threads)
+    before = 0.0 if store is None else store.seconds
     _run(running, settings, threads, callback, store, checkpoint_seconds)
-    return collect(problem, running, settings, time.perf_counter() - begun)
+    return collect(problem, running, settings, before + time.perf_counter() - begun)
 
 
-def _new_chains(problem: Problem, settings: Settings, start: Any, rng: Any) -> list[Chain]:
+def _new_chains(
+    problem: Problem, settings: Settings, start: Any, rng: Any, threads: int
+) -> list[Chain]:
     # Each chain has random numbers of its own, whatever the kind of Generator given.
     entropy = as_rng(rng).integers(2**32, size=8).tolist()
-    out = []
-    for number, seed in enumerate(np.random.SeedSequence(entropy).spawn(settings.chains)):
-        generator = np.random.Generator(np.random.PCG64(seed))
+    seeds = np.random.SeedSequence(entropy).spawn(settings.chains)
+
+    def begin(number: int) -> Chain:
+        generator = np.random.Generator(np.random.PCG64(seeds[number]))
         labels = starting_labels(problem, start, number, generator)
-        out.append(new_chain(problem, settings, labels, generator))
-    return out
+        return new_chain(problem, settings, labels, generator)
 
-
-def new_chain(
-    problem: Problem, settings: Settings, labels: Ints, rng: np.random.Generator
-) -> Chain:
-    sampled = Hyperparameters(problem, dict(settings.spreads)) if settings.spreads else None
-    return Chain(problem, labels, settings.plan(problem), rng, sampled)
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(begin, range(settings.chains)))
 
 
 def _run(
@@ -129,7 +99,7 @@ def _run(
     settings: Settings,
     threads: int,
     callback: SampleCallback | None,
-    store: files.Checkpoint | None,
+    store: Checkpoint | None,
     checkpoint_seconds: float,
 ) -> None:
     """Advance all chains leg by leg.
@@ -173,35 +143,3 @@ def _progress(chains: list[Chain], settings: Settings) -> Progress:
         n_clusters=int(best.records.n_clusters[-1][-1]),
         log_joint=float(best.records.log_joint[-1][-1]),
     )
-
-
-def _check(problem: Problem, settings: Settings, checkpoint_seconds: float) -> None:
-    if not problem.prior.product_form:
-        raise CapabilityError(
-            f"samplers need a prior over partitions of product form; {problem.prior.name} is not:"
-            " use DirichletProcess"
-        )
-    for name, least in (
-        ("draws", 1), ("burn_in", 0), ("thin", 1), ("chains", 1), ("moves", 0), ("scans", 0),
-    ):  # fmt: skip
-        value = getattr(settings, name)
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if not whole or value < least:
-            raise ParameterError(f"{name} must be a whole number ≥ {least}, got {value!r}")
-    if settings.burn_in + settings.thin > settings.draws:
-        raise ParameterError(
-            f"burn_in {settings.burn_in} and thin {settings.thin} leave nothing of"
-            f" {settings.draws} draws: draws counts all sweeps, burn-in included"
-        )
-    if settings.scan not in SCANS:
-        raise ParameterError(f"unknown scan {settings.scan!r}: known are {', '.join(SCANS)}")
-    if settings.alpha not in ALPHAS:
-        raise ParameterError(f"alpha must be one of {', '.join(ALPHAS)}, got {settings.alpha!r}")
-    prior = problem.prior
-    has_gamma = isinstance(prior, DirichletProcess) and isinstance(prior.alpha, Gamma)
-    if settings.alpha == "sample" and not has_gamma:
-        raise ParameterError(
-            "alpha='sample' needs a prior on α: DirichletProcess(Gamma(shape, rate))"
-        )
-    if not (isinstance(checkpoint_seconds, numbers.Real) and checkpoint_seconds >= 0):
-        raise ParameterError(f"checkpoint_seconds must be ≥ 0, got {checkpoint_seconds!r}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
+
+import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch.errors import ParameterError
@@ -10,16 +13,37 @@ from dpsearch.families.base import Family
 from dpsearch.objective import Problem
 from dpsearch.priors.base import Prior
 from dpsearch.samplers.draws import Draws
+from dpsearch.samplers.gibbs import gibbs
 from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS, SEQUENTIAL
 from dpsearch.samplers.run import sample_problem
 
-# Variant → how a cluster is divided, and whether a Gibbs sweep follows.
-VARIANTS: dict[Any, tuple[int, bool]] = {
-    1: (RANDOM, False),
-    2: (RESTRICTED_GIBBS, False),
-    3: (RESTRICTED_GIBBS, True),
-    "sams": (SEQUENTIAL, True),
+# Variant → name of the sampler, how a cluster is divided, whether a Gibbs sweep follows.
+VARIANTS: dict[Any, tuple[str, int, bool]] = {
+    1: ("split-merge-1", RANDOM, False),
+    2: ("split-merge-2", RESTRICTED_GIBBS, False),
+    3: ("split-merge-3", RESTRICTED_GIBBS, True),
+    "sams": ("sams", SEQUENTIAL, True),
 }
+
+
+def variant_options(
+    variant: Any, moves: int = 1, scans: int = 5, gibbs_sweep: bool | None = None
+) -> dict[str, Any]:
+    """Return what `sample_problem` must be told to run a variant."""
+    known = isinstance(variant, (int, str)) and not isinstance(variant, bool)
+    if not known or variant not in VARIANTS:
+        names = ", ".join(map(repr, VARIANTS))
+        raise ParameterError(f"unknown variant {variant!r}: known are {names}")
+    name, rule, gibbs = VARIANTS[variant]
+    if isinstance(moves, (int, np.integer)) and moves < 1:
+        raise ParameterError(f"moves must be a whole number ≥ 1, got {moves!r}")
+    return {
+        "sampler": name,
+        "moves": moves,
+        "rule": rule,
+        "scans": scans,
+        "gibbs": gibbs if gibbs_sweep is None else bool(gibbs_sweep),
+    }
 
 
 def split_merge(
@@ -49,8 +73,9 @@ def split_merge(
         ``"sams"``: by allocating the members one after another, without scans, and a Gibbs sweep
         (Dahl 2005).
     moves
-        Proposals in each sweep.  One costs about 2 (scans + 2)/K² of a Gibbs sweep over K clusters
-        of equal size.
+        Proposals in each sweep.  One places the members of a cluster or two between two clusters,
+        scans + 2 times: with K clusters of equal size, about (scans + 2)/K points in N and more
+        for merges, which pays when K is large.
     scans
         Restricted Gibbs scans before the last one, in variants 2 and 3.
     gibbs_sweep
@@ -73,19 +98,15 @@ def split_merge(
     >>> draws.best().n_clusters
     2
     """
-    if isinstance(variant, bool) or variant not in VARIANTS:
-        known = ", ".join(map(repr, VARIANTS))
-        raise ParameterError(f"unknown variant {variant!r}: known are {known}")
-    if isinstance(moves, int) and moves < 1:
-        raise ParameterError(f"moves must be a whole number ≥ 1, got {moves!r}")
-    rule, sweeps = VARIANTS[variant]
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise TypeError(f"split_merge got an unexpected argument {min(unknown)!r}")
     return sample_problem(
         Problem.of(X, family, prior),
-        sampler=f"split-merge {variant}",
         draws=draws,
-        moves=moves,
-        rule=rule,
-        scans=scans,
-        gibbs=sweeps if gibbs_sweep is None else bool(gibbs_sweep),
+        **variant_options(variant, moves, scans, gibbs_sweep),
         **options,
     )
+
+
+_OPTIONS = set(inspect.signature(gibbs).parameters) - {"X", "family", "prior", "draws"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -15,6 +16,14 @@ from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
 
 STARTS = ("search", "refined", "one", "all", "log")
+
+
+def name_of_start(start: Any) -> str:
+    """A word for the start, by which a checkpoint tells one from another."""
+    if isinstance(start, str):
+        return start
+    labels = start.labels if isinstance(start, Clustering) else start
+    return "labels " + hashlib.sha256(repr(np.asarray(labels).tolist()).encode()).hexdigest()[:16]
 
 
 def starting_labels(problem: Problem, start: Any, chain: int, rng: Rng) -> Labels:
