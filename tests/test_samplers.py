@@ -465,7 +465,7 @@ def test_a_hyperparameter_without_other_values_is_refused():
 def test_a_small_hyperparameter_has_diagnostics():
     draws = gibbs(
         data() * 1e-4, families.Gaussian(0.0, 1e-7, 1e-8), PRIOR, draws=60, rng=0,
-        hyperparameters={"noise_variance": 1.0},
+        hyperparameters={"noise_variance": 1.0}, chains=2,
     )  # fmt: skip
     assert np.isfinite(draws.diagnostics()["noise_variance"]["rhat"])
 

@@ -179,5 +179,7 @@ def _print(console: Console, result, family: str) -> None:  # type: ignore[no-un
         about.add_column(heading, justify="right" if heading else "left")
     for name, numbers in result.diagnostics().items():
         mean = f"{np.mean(result.by_chain(name)):.6g}"
-        about.add_row(name, mean, f"{numbers['rhat']:.3f}", f"{numbers['ess']:.0f}")
+        rhat = f"{numbers['rhat']:.3f}" if np.isfinite(numbers["rhat"]) else "–"
+        ess = f"{numbers['ess']:.0f}" if np.isfinite(numbers["ess"]) else "–"
+        about.add_row(name, mean, rhat, ess)
     console.print(about)

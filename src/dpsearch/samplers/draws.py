@@ -185,7 +185,8 @@ class Draws:
         """R-hat and effective sample size of the log joint, K, α and sampled hyperparameters.
 
         Rank-normalised split R-hat and bulk ESS (Vehtari et al. 2021), by ArviZ.  R-hat above
-        1.01 says that chains disagree; a value that never changes has none (NaN).
+        1.01 says that chains disagree.  One chain has no R-hat, and a value that never changes has
+        neither (NaN).
         """
         from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
