@@ -1,0 +1,20 @@
+"""Geweke's joint-distribution test of every sampler, for every family and prior."""
+
+from __future__ import annotations
+
+import pytest
+
+import posterior_harness as harness
+from models import DRAWS, PRODUCT_PRIORS
+from posterior_harness import SAMPLERS, check_geweke
+
+PRIORS = range(len(PRODUCT_PRIORS))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("name", DRAWS)
+def test_geweke_joint_distribution(name, prior, sampler):
+    problem, _ = harness.small_problem(name, prior, 4)
+    one = harness.one_sweep(SAMPLERS[sampler])
+    assert check_geweke(problem, PRODUCT_PRIORS[prior], one, seed=1)
