@@ -87,9 +87,7 @@ class DirichletProcess(Prior):
         """E[α | K, N] = V(K + 1, N) / V(K, N) when α is integrated out."""
         if not isinstance(self.alpha, Gamma):
             return float(self.alpha)
-        both = np.array([n_clusters, n_clusters + 1.0])
-        low, high = _log_integral(self.alpha, n_points, both)
-        return math.exp(high - low)
+        return _mean_alpha(self.alpha, n_points, n_clusters)
 
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Closed form for fixed α: all to the largest cluster, or all alone, whichever is more.
@@ -106,6 +104,13 @@ class DirichletProcess(Prior):
         placed = (len(sizes) - 1) * log_alpha + float(gammaln(sizes).sum()) - rising
         grown = math.lgamma(largest + remaining) - math.lgamma(largest)
         return placed + max(grown, remaining * log_alpha)
+
+
+@lru_cache(maxsize=1024)  # every chain of a sampler asks for it
+def _mean_alpha(gamma: Gamma, n_points: int, n_clusters: int) -> float:
+    both = np.array([n_clusters, n_clusters + 1.0])
+    low, high = _log_integral(gamma, n_points, both)
+    return math.exp(high - low)
 
 
 @lru_cache(maxsize=8)  # every mixture of a sampler's draws asks for the same
