@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data import load_mnist, load_nips
 from threadpoolctl import threadpool_limits
 
 from dpsearch import datasets, families, priors
+from dpsearch.experiments.data import mnist_or_embedded, paper_documents
 from dpsearch.objective import Problem
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
@@ -131,9 +131,9 @@ def main() -> None:
         rows.append(greedy_against_product(20_000, 400, 60, "≤ 1.5"))
         rows.append(greedy_against_product(60_000, 8, 26, ""))
         rows.append(growth())
-        mnist = load_mnist(arguments.data)
+        mnist = mnist_or_embedded(arguments.data)
         rows.append(beam_against_greedy(datasets.whitened(mnist.images)))
-        counts = load_nips(arguments.data)
+        counts = paper_documents(arguments.data)
         if counts is None:
             print("NIPS left out: give --data FOLDER with nips12.npz")
         else:

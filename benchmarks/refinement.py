@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from data import load_mnist, load_nips
 from sklearn.cluster import KMeans
 
 from dpsearch import datasets, families, priors
 from dpsearch._types import Labels
+from dpsearch.experiments.data import mnist_or_embedded, paper_documents
 from dpsearch.objective import Problem
 from dpsearch.prefix_search import search_problem
 from dpsearch.prefix_search.greedy import greedy
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 def cases(folder: Path | None) -> list[Case]:
     found = []
-    digits = load_mnist(folder)
+    digits = mnist_or_embedded(folder)
     X = datasets.whitened(digits.images)
     gaussian = families.Gaussian(0.0, 0.1, 1.0)
     if len(X) == 60_000:
@@ -51,7 +51,7 @@ def cases(folder: Path | None) -> list[Case]:
         found.append(Case("MNIST 60,000", X, gaussian, [(30.0, 3.953e6), (120.0, 3.950e6)]))
     else:
         found.append(Case("3,000 digits", X, gaussian, [(3.0, np.inf)]))
-    documents = load_nips(folder)
+    documents = paper_documents(folder)
     if documents is None:
         print("NIPS left out: give --data FOLDER with nips12.npz")
     else:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from data import load_mnist, load_nips
 from sklearn.cluster import MiniBatchKMeans
 
 from dpsearch import datasets, families, priors
+from dpsearch.experiments.data import mnist_or_embedded, paper_documents
 from dpsearch.objective import Problem
 from dpsearch.plots import COLOURS, new_axes, save_figure
 from dpsearch.prefix_search import search_problem
@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("DPSEARCH_DATA"))
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
     arguments = parser.parse_args()
-    digits = load_mnist(arguments.data)
+    digits = mnist_or_embedded(arguments.data)
     X = datasets.whitened(digits.images)
     gaussian = families.Gaussian(0.0, 0.1, 1.0)
     small = Problem.of(X[:200], gaussian, DP)  # to compile
@@ -149,7 +149,7 @@ def main() -> None:
     lines = ["# Samplers", "", "Written by `benchmarks/samplers.py`.", "", *speed(X)]
     some = X[np.random.default_rng(0).permutation(len(X))[:3000]]
     problems = {"MNIST 5 %, 3,000 digits": Problem.of(some, gaussian, DP)}
-    documents = load_nips(arguments.data)
+    documents = paper_documents(arguments.data)
     if documents is None:
         print("NIPS left out: give --data FOLDER with nips12.npz")
     else:

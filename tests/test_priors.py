@@ -140,6 +140,37 @@ def test_antoniak_greedy_completion_follows_the_paper(alpha):
             assert prior.best_completion(sizes, remaining) == pytest.approx(want, abs=1e-9)
 
 
+def naive_early_stop(alpha, sizes, remaining):
+    """The same with the early stop: step by step until the largest has grown and would again."""
+    sizes = list(sizes)
+    while remaining > 0:
+        largest = max(sizes, default=0)
+        after = naive_greedy(alpha, sizes, 1)
+        remaining -= 1
+        grown = max(after)
+        sizes = after
+        if len(after) > 1 or largest > 0:
+            again = grown * after.count(grown) / (grown + 1)
+            fresh = alpha / (after.count(1) + 1)
+            if grown > largest > 0 and remaining > 0 and again >= fresh * (1 - 1e-12):
+                sizes[sizes.index(grown)] += remaining
+                remaining = 0
+    return sizes
+
+
+@pytest.mark.parametrize("early_stop", [False, True])
+def test_antoniak_greedy_completion_from_many_states(early_stop):
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        alpha = float(rng.choice([0.3, 1.0, 2.5]))
+        sizes = rng.integers(1, rng.choice([4, 12]), size=rng.integers(9)).tolist()
+        remaining = int(rng.integers(1, 20))
+        prior = AntoniakCounts(alpha, early_stop)
+        naive = naive_early_stop if early_stop else naive_greedy
+        want = prior.log_probability(naive(alpha, sizes, remaining))
+        assert prior.best_completion(sizes, remaining) == pytest.approx(want, abs=1e-9)
+
+
 def test_antoniak_greedy_is_not_the_best_and_the_early_stop_changes_it():
     plain, early = AntoniakCounts(1.0, early_stop=False), AntoniakCounts(1.0)
     assert plain.best_completion([1, 1, 1, 1, 4], 3) == pytest.approx(

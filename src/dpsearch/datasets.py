@@ -41,6 +41,14 @@ def mnist_digits() -> Digits:
 
 def whitened(X: Any, n_components: int = 50) -> Matrix:
     """Return X centred, reduced to its principal components, each scaled to unit variance."""
+    return principal_components(X, n_components, whiten=True)
+
+
+def principal_components(X: Any, n_components: int = 50, *, whiten: bool = False) -> Matrix:
+    """Return X centred and reduced to its principal components, largest first.
+
+    whiten: each scaled to unit variance.
+    """
     centred = np.asarray(X, dtype=np.float64) - np.mean(X, axis=0)
     n, width = centred.shape
     if not 1 <= n_components <= min(n - 1, width):
@@ -57,7 +65,9 @@ def whitened(X: Any, n_components: int = 50) -> Matrix:
         raise ParameterError(f"X varies in fewer directions than n_components = {n_components}")
     largest = np.abs(directions).argmax(axis=0)
     directions = directions * np.sign(directions[largest, np.arange(n_components)])
-    return np.ascontiguousarray(centred @ (directions / np.sqrt(variances)))
+    if whiten:
+        directions = directions / np.sqrt(variances)
+    return np.ascontiguousarray(centred @ directions)
 
 
 def dirichlet_process_draw(

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 
 from dpsearch import datasets, families, priors
-from dpsearch._files import atomic_write
 from dpsearch._types import Labels
 from dpsearch.errors import ParameterError
 from dpsearch.objective import Clustering, Problem
+from dpsearch.plots import mean_images, save_figure
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.progress import progress
 from dpsearch.refinement import refine_problem
@@ -87,31 +87,16 @@ def _print_result(
 def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | None:
     """Save the mean image of each cluster, largest first."""
     try:
-        from matplotlib.figure import Figure
+        axis = mean_images(images, labels)
     except ImportError:
         # "[plots]" would be taken for markup.
         console.print(
             "(Install dpsearch[plots] to get the clusters' mean images as a picture.)", markup=False
         )
         return None
-    n_clusters = int(labels.max()) + 1
-    columns = min(n_clusters, 12)
-    rows = -(-n_clusters // columns)
-    tall, wide = 40, 32  # pixels of a tile: the image, and room for its caption
-    mosaic = np.zeros((rows * tall, columns * wide))
-    figure = Figure(figsize=(0.85 * columns, 1.05 * rows + 0.4), layout="constrained")
-    axis = figure.subplots()
-    axis.set_axis_off()
-    for k in range(n_clusters):
-        members = images[labels == k]
-        top, left = k // columns * tall, k % columns * wide
-        mosaic[top + 10 : top + 38, left + 2 : left + 30] = members.mean(axis=0).reshape(28, 28)
-        axis.text(left + 16, top + 8, str(len(members)), fontsize=8, ha="center")
-    axis.imshow(mosaic, cmap="gray_r")
     axis.set_title("Mean image of each cluster, and how many digits it has", fontsize=10)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "digits.png"
-    with atomic_write(path) as stream:
-        figure.savefig(stream, dpi=120, format="png")
+    save_figure(axis.figure, path, dpi=120)
     console.print(f"Mean images of the clusters: {path}", markup=False, soft_wrap=True)
     return path

@@ -13,6 +13,7 @@ import typer
 from dpsearch.cli.certify import certify
 from dpsearch.cli.demo import demo
 from dpsearch.cli.fit import fit
+from dpsearch.cli.reproduce import reproduce
 from dpsearch.cli.sample import sample
 from dpsearch.errors import DPSearchError
 
@@ -37,7 +38,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for command in (fit, sample, certify, demo):
+for command in (fit, sample, certify, reproduce, demo):
     app.command()(_interruptible(command))
 
 

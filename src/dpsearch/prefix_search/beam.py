@@ -16,7 +16,7 @@ from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, score_item
 from dpsearch.objective import Callback, Problem, Progress
-from dpsearch.priors.antoniak import AntoniakCounts, completion_room, greedy_completion
+from dpsearch.priors.antoniak import AntoniakCounts, complete, completion_room, grow, tally
 
 _CHUNK = 1024  # items between two looks at the callback and Ctrl-C
 
@@ -371,16 +371,21 @@ def _count_candidates(  # type: ignore[no-untyped-def]
 ):
     """The same under AntoniakCounts: the paper's score, with p(c) greedily completed."""
     found = 0
+    shape, count = room.completion[0], room.completion[1]
+    placed_shape, placed_count = room.completion[2], room.completion[3]
     for h in range(n_hypotheses):
         n_clusters = beam.counts[h]
         for k in range(n_clusters):
             room.sizes[k] = rows.sizes[beam.rows[h, k]]
         room.sizes[n_clusters] = 0
+        placed, value = tally(tables, room.sizes[:n_clusters], placed_shape, placed_count)
         for k in range(n_clusters + 1):
-            room.sizes[k] += 1
-            sizes = room.sizes[: max(n_clusters, k + 1)]
-            prior = greedy_completion(tables, sizes, remaining, early_stop, room.completion)
-            room.sizes[k] -= 1
+            for j in range(placed):
+                shape[j] = placed_shape[j]
+                count[j] = placed_count[j]
+            used, more = grow(tables, shape, count, placed, n_clusters, room.sizes[k])
+            grown = max(n_clusters, k + 1)
+            prior = complete(tables, shape, count, used, grown, value + more, remaining, early_stop)
             gain = alone if k == n_clusters else rows.gains[beam.rows[h, k]]
             room.parents[found] = h
             room.choices[found] = k

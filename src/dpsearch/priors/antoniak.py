@@ -26,6 +26,8 @@ from dpsearch._validate import positive
 from dpsearch.priors.base import Prior, check_sizes, log_gamma_ratio
 from dpsearch.priors.dirichlet_process import DirichletProcess
 
+_TIE = 1.0 + 1e-12  # factors nearer to each other than this are equal but for rounding
+
 
 @dataclass(frozen=True)
 class AntoniakCounts(Prior):
@@ -94,86 +96,124 @@ class AntoniakCounts(Prior):
 
 
 def completion_room(n_points: int) -> Ints:
-    """Working space for `greedy_completion`: n points have at most √(2n) distinct cluster sizes."""
-    return np.zeros((2, math.isqrt(2 * n_points) + 4), np.int64)
+    """Working space for completions: n points have at most √(2n) distinct cluster sizes."""
+    return np.zeros((4, math.isqrt(2 * n_points) + 4), np.int64)
 
 
 @inner
 def greedy_completion(tables, sizes, remaining, early_stop, room):  # type: ignore[no-untyped-def]
-    """Return log P(m) after placing the remaining points one by one where P(m) grows most.
-
-    The change of log P(m) for a new cluster is log α − log(m_1 + 1), and for a cluster of size i
-    it is log W(i + 1) − log W(i) + log m_i − log(m_{i+1} + 1)   (the paper's Eq. 3).
-    """
-    # Clusters of equal size are one entry: shape[j] is a size, count[j] how many have it.
-    shape = room[0]
-    count = room[1]
-    used = 0
-    for k in range(sizes.shape[0]):
-        used = _shift(shape, count, used, sizes[k], 1)
+    """Return log P(m) after placing the remaining points one by one where P(m) grows most."""
+    shape, count = room[0], room[1]
+    used, value = tally(tables, sizes, shape, count)
     n_clusters = sizes.shape[0]
+    return complete(tables, shape, count, used, n_clusters, value, remaining, early_stop)
+
+
+@inner
+def tally(tables, sizes, shape, count):  # type: ignore[no-untyped-def]
+    """Write the distinct sizes in ascending order, and how many clusters have each.
+
+    Returns the number of distinct sizes, and log P(m).
+    """
+    used = 0
+    value = tables.log_v[sizes.shape[0]]
+    for k in range(sizes.shape[0]):
+        at = used
+        while at > 0 and shape[at - 1] >= sizes[k]:
+            at -= 1
+        if at < used and shape[at] == sizes[k]:
+            count[at] += 1
+            value -= math.log(count[at])
+        else:
+            used = _insert(shape, count, used, at, sizes[k])
+        value += tables.log_w[sizes[k]]
+    return used, value
+
+
+@inner
+def complete(  # type: ignore[no-untyped-def]
+    tables, shape, count, used, n_clusters, value, remaining, early_stop
+):
+    """The same from a tally, which it overwrites.
+
+    P(m) changes by a factor α/(m_1 + 1) for a new cluster, and for a cluster of size i by
+    i m_i / ((i + 1)(m_{i+1} + 1))   (the paper's Eq. 3).
+    """
+    alpha = math.exp(tables.log_v[2] - tables.log_v[1]) if n_clusters + remaining > 1 else 1.0
     while remaining > 0:
-        singles = _count_of(shape, count, used, 1)
-        best = tables.log_v[n_clusters + 1] - tables.log_v[n_clusters] - math.log(singles + 1.0)
-        if n_clusters == 0:
-            best = 0.0
-        best_at = -1
-        largest = 0
+        singles = count[0] if used > 0 and shape[0] == 1 else 0
+        best = alpha / (singles + 1.0) if n_clusters > 0 else math.inf
+        at = -1
         for j in range(used):
-            if count[j] == 0:
-                continue
-            largest = max(largest, shape[j])
-            after = _count_of(shape, count, used, shape[j] + 1)
-            gain = tables.log_w[shape[j] + 1] - tables.log_w[shape[j]]
-            gain += math.log(count[j]) - math.log(after + 1.0)
-            if gain > best:
-                best = gain
-                best_at = j
-        if best_at < 0:
-            n_clusters += 1
-            used = _shift(shape, count, used, 1, 1)
-            remaining -= 1
-            continue
-        grown = shape[best_at] + 1
-        count[best_at] -= 1
-        used = _shift(shape, count, used, grown, 1)
+            # One cluster alone of its size cannot beat a larger one.
+            if count[j] > 1 or j == used - 1:
+                size = shape[j]
+                after = count[j + 1] if j + 1 < used and shape[j + 1] == size + 1 else 0
+                factor = (size * count[j]) / ((size + 1.0) * (after + 1.0))
+                if factor > best * _TIE:
+                    best = factor
+                    at = j
         remaining -= 1
-        if early_stop and remaining > 0 and grown > largest:
-            level = _count_of(shape, count, used, grown)
-            again = tables.log_w[grown + 1] - tables.log_w[grown] + math.log(level)
-            singles = _count_of(shape, count, used, 1)
-            fresh = tables.log_v[2] - tables.log_v[1] - math.log(singles + 1.0)
-            if again >= fresh:
-                used = _shift(shape, count, used, grown, -1)
-                used = _shift(shape, count, used, grown + remaining, 1)
+        largest = shape[used - 1] if used > 0 else 0
+        size = shape[at] if at >= 0 else 0
+        used, gain = grow(tables, shape, count, used, n_clusters, size)
+        value += gain
+        if at < 0:
+            n_clusters += 1
+        elif early_stop and remaining > 0 and size == largest:
+            singles = count[0] if shape[0] == 1 else 0
+            grown, level = size + 1, count[used - 1]
+            if grown * level / (grown + 1.0) * _TIE >= alpha / (singles + 1.0):
+                # It takes all that remains.
+                value += tables.log_w[grown + remaining] - tables.log_w[grown] + math.log(level)
                 remaining = 0
-    out = tables.log_v[n_clusters]
-    for j in range(used):
-        out += count[j] * tables.log_w[shape[j]] - math.lgamma(count[j] + 1.0)
-    return out
+    return value
 
 
 @inner
-def _count_of(shape, count, used, size):  # type: ignore[no-untyped-def]
-    for j in range(used):
-        if shape[j] == size:
-            return count[j]
-    return 0
+def grow(tables, shape, count, used, n_clusters, size):  # type: ignore[no-untyped-def]
+    """Add a point to a cluster of a size, 0 for a new one.
+
+    Returns the number of distinct sizes, and the change of log P(m).
+    """
+    at = 0  # where the entry of the next size is, or belongs
+    gain = tables.log_w[size + 1]
+    before = 1
+    if size > 0:
+        while shape[at] != size:
+            at += 1
+        before = count[at]
+        gain -= tables.log_w[size]
+        at += 1
+    else:
+        gain += tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+    after = count[at] + 1 if at < used and shape[at] == size + 1 else 1
+    if before != after:
+        gain += math.log(before / after)
+    if after > 1:
+        count[at] = after
+    if size > 0:
+        if before > 1:
+            count[at - 1] -= 1
+        elif after > 1:
+            for j in range(at, used):
+                shape[j - 1] = shape[j]
+                count[j - 1] = count[j]
+            return used - 1, gain
+        else:
+            shape[at - 1] = size + 1
+            return used, gain
+    if after == 1:
+        used = _insert(shape, count, used, at, size + 1)
+    return used, gain
 
 
 @inner
-def _shift(shape, count, used, size, by):  # type: ignore[no-untyped-def]
-    """Add `by` to the number of clusters of a size; return the number of entries in use."""
-    for j in range(used):
-        if shape[j] == size:
-            count[j] += by
-            return used
-    # An emptied entry is taken over, so that entries stay as few as there are distinct sizes.
-    for j in range(used):
-        if count[j] == 0:
-            shape[j] = size
-            count[j] = by
-            return used
-    shape[used] = size
-    count[used] = by
+def _insert(shape, count, used, at, size):  # type: ignore[no-untyped-def]
+    """Make an entry for one cluster of a size."""
+    for j in range(used, at, -1):
+        shape[j] = shape[j - 1]
+        count[j] = count[j - 1]
+    shape[at] = size
+    count[at] = 1
     return used + 1
