@@ -85,6 +85,23 @@ def test_the_optimum_of_enumeration_is_certified_for_counts(seed):
         assert certificate.verify()
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_bounds_in_many_dimensions_hold(seed):
+    """Five columns and more begin with prices that need no branch and bound."""
+    rng = np.random.default_rng(seed)
+    n, width = int(rng.integers(2, 8)), int(rng.integers(5, 8))
+    family = families.Gaussian(
+        rng.choice([0.0, 5.0]), 10 ** rng.uniform(-1.0, 2.0), 10 ** rng.uniform(-1.0, 1.0)
+    )
+    X = 10 ** rng.uniform(-1.0, 1.0) * rng.normal(size=(n, width))
+    prior = [priors.DirichletProcess(10 ** rng.uniform(-2.0, 1.0)), PRIORS[2]][seed % 2]
+    problem = Problem.of(X, family, prior)
+    for limit in (0.0, 0.002, 5.0):
+        certificate = certify_problem(problem, np.zeros(n, int), polish=False, time_limit=limit)
+        assert certificate.upper_bound >= enumeration.best(problem) - 1e-9
+        assert certificate.verify()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_two_proofs_agree_on_a_line(seed):
     """The dynamic programme and the prices of arbitrary sets have nothing in common."""

@@ -140,5 +140,30 @@ def test_out_of_time_it_still_has_a_bound():
 @pytest.mark.parametrize("seed", range(200, 230))
 def test_prices_by_nearest_neighbours_pay_for_every_subset(seed):
     _, pricer, _ = draw(seed)
-    y = neighbour_prices(pricer.space.x, pricer.space.g, np.full(pricer.n, np.inf), None)
+    y = neighbour_prices(pricer.space.x, pricer.space.g, None)
     assert max(values(pricer, y).values()) <= 1e-10
+    late = neighbour_prices(pricer.space.x, pricer.space.g, time.perf_counter() - 1.0)
+    assert (late >= y).all()
+
+
+@pytest.mark.parametrize("seed", range(300, 400))
+def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
+    """Prices as a proof meets them: each cluster's weight shared out among its points."""
+    rng = np.random.default_rng(seed)
+    n, width = int(rng.integers(4, 9)), int(rng.integers(1, 4))
+    X = rng.choice([0.1, 1.0, 3.0]) * rng.normal(size=(n, width))
+    family = families.Gaussian(0.0, 10 ** rng.uniform(-2.0, 3.0), 1.0)
+    problem = Problem.of(X, family, priors.DirichletProcess(10 ** rng.uniform(-6.0, 2.0)))
+    pricer = GaussianPricer(problem, math.log(problem.prior.alpha))
+    for mode in range(6):
+        labels = np.unique(rng.integers(0, rng.integers(1, n + 1), size=n), return_inverse=True)[1]
+        y = pricer.fit(labels)
+        if mode % 3 == 1:
+            y = y + rng.choice([0.3, 3.0]) * rng.normal(size=n)
+        if mode % 3 == 2:
+            y = rng.choice([1.0, 5.0, 20.0]) * rng.normal(size=n)
+        for k in range(labels.max() + 1):
+            members = np.flatnonzero(labels == k)
+            y[members] += (pricer.log_weight(members) - y[members].sum()) / len(members)
+        raised = pricer.raise_prices(y, threshold=1e-8, max_columns=10**6, deadline=None)
+        assert max(values(pricer, raised.y).values()) <= raised.bound + 1e-9

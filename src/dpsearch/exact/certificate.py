@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.exact.interval import interval_optimum, verify_potentials
 from dpsearch.exact.loose import loose_prices
@@ -34,6 +34,7 @@ from dpsearch.refinement.driver import refine_problem
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
 _POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
+_LEAST_POLISH = 0.1
 
 
 class Closing(NamedTuple):
@@ -95,6 +96,8 @@ class Certificate:
         problem = Problem.of(
             self.problem.model.matrix, self.problem.model.family, self.problem.prior
         )
+        if not all(_well_formed(entry, problem.n_items, self.order) for entry in self.prices):
+            return False
         value = problem.log_joint(self.clustering.labels)
         if abs(value - self.lower_bound) > 1e-9 * max(1.0, abs(value)):
             return False
@@ -103,13 +106,12 @@ class Certificate:
             potentials = np.array([entry.y for entry in self.prices])
             upper = verify_potentials(problem, self.order, potentials, ranges)
             # A rounding error in one pair counts once for each cluster.
-            return upper <= self.upper_bound + problem.n_items * _line_rounding(problem, upper)
+            # and log H is rounded in either run.
+            return upper <= self.upper_bound + 4 * problem.n_items * _line_rounding(problem, upper)
         covered = np.zeros(problem.n_items + 1, bool)
         covered[0] = True
         for entry in self.prices:
-            if not self.upper_bound >= entry.upper - _rounding(problem, entry):
-                return False
-            if not _proves(problem, entry):
+            if not _proves(problem, entry, self.upper_bound):
                 return False
             covered[entry.low : entry.high + 1] = True
         return bool(covered.all())
@@ -247,6 +249,8 @@ class _Closing:
             entries = (*entries, self.whole)
         clustering = self.problem.clustering(self.labels)
         lower = clustering.log_joint
+        if not all(np.isfinite(entry.upper) for entry in entries):
+            entries = (self.whole,)
         upper = max(lower, *(entry.upper for entry in entries))
         optimal = upper - lower <= self.tolerance
         seconds = time.perf_counter() - self.begun
@@ -274,11 +278,14 @@ class _Closing:
 
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
-        seconds = _POLISH * self.problem.n_items
-        if self.deadline is not None:
-            seconds = min(seconds, max(0.2 * (self.deadline - time.perf_counter()), 0.0))
-        refined = refine_problem(self.problem, self.labels, seconds=seconds, rng=0)
-        self._take(refined.labels)
+        for _ in range(2):  # the first may have spent its time on compiling
+            seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
+            if self.deadline is not None:
+                seconds = min(seconds, max(0.2 * (self.deadline - time.perf_counter()), 0.0))
+            refined = refine_problem(self.problem, self.labels, seconds=seconds, rng=0)
+            self._take(refined.labels)
+            if refined.converged:
+                return
 
     def _by_interval(self) -> bool:
         """Points on a line: the dynamic programme finds and proves a best partition."""
@@ -300,10 +307,13 @@ class _Closing:
         pricer = pricer_for(self.problem, whole.lam)
         if pricer is not None:
             until = None if self.deadline is None else self._share(0.3)
-            y = pricer.quick(whole.y, deadline=until)
+            y = pricer.quick(deadline=until)
+            if y is None:
+                return
             upper = upper_bound(self.problem, whole.low, whole.high, whole.lam, y, 0.0)
-            self.work[0] = whole._replace(y=y, kind="quick", upper=upper)
-            self._tell(upper)
+            if upper < whole.upper:
+                self.work[0] = whole._replace(y=y, kind="quick", upper=upper)
+                self._tell(upper)
 
     def _share(self, share: float) -> float:
         """Return when this share of the time left will be over."""
@@ -381,13 +391,25 @@ def _check(prior: Prior, time_limit: float | None, tolerance: float) -> None:
 def _check_number(value: float | None, name: str, *, none: bool) -> None:
     if value is None and none:
         return
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not value >= 0:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float, np.number))
+        or not 0 <= value < np.inf
+    ):
         raise ParameterError(
             f"{name} must be a number ≥ 0{' or None' if none else ''}, got {value!r}"
         )
 
 
-def _rounding(problem: Problem, entry: Bounded) -> float:
+def _well_formed(entry: Bounded, n_items: int, order: Ints | None) -> bool:
+    """Whether an entry holds numbers that can be a proof at all."""
+    shape = (n_items,) if order is None else (n_items + 1,)
+    numbers = np.isfinite([entry.lam, entry.slack, entry.upper]).all()
+    prices = np.shape(entry.y) == shape and bool(np.isfinite(entry.y).all())
+    return bool(numbers) and prices and entry.slack >= 0.0 and 1 <= entry.low <= entry.high
+
+
+def _rounding(entry: Bounded) -> float:
     return 64.0 * EPSILON * (float(np.abs(entry.y).sum()) + abs(entry.upper) + 1.0)
 
 
@@ -396,25 +418,28 @@ def _line_rounding(problem: Problem, upper: float) -> float:
     return 16.0 * EPSILON * magnitude
 
 
-def _proves(problem: Problem, entry: Bounded) -> bool:
-    """Whether the prices of one range prove its bound."""
-    rounding = _rounding(problem, entry)
+def _proves(problem: Problem, entry: Bounded, wanted: float) -> bool:
+    """Whether the prices of one range prove that no partition is above `wanted`."""
+    rounding = _rounding(entry)
     pricer = pricer_for(problem, entry.lam)
     if entry.kind in ("ceiling", "quick"):
-        least = loose_prices(problem, entry.lam)
-        if entry.kind == "quick" and pricer is not None:
-            least = pricer.quick(least, deadline=None)
-        enough = bool((entry.y >= least - rounding / problem.n_items).all())
-        return enough and _range_upper(problem, entry, 0.0) <= entry.upper + rounding
+        least: Vector | None = loose_prices(problem, entry.lam)
+        if entry.kind == "quick":
+            least = None if pricer is None else pricer.quick(deadline=None)
+        if least is None or (entry.y < least - rounding / problem.n_items).any():
+            return False
+        return _range_upper(problem, entry, 0.0) <= wanted + rounding
     if pricer is None:
         return False
     priced = pricer.price(
         entry.y, threshold=without_room(entry.slack), max_columns=1, deadline=None
     )
     upper = _range_upper(problem, entry, priced.bound)
+    if upper <= wanted + rounding:
+        return True
     if entry.kind == "prices":
-        return upper <= entry.upper + rounding
-    columns = pricer.columns_within(entry.y, upper - entry.upper, limit=1_000_000, deadline=None)
+        return False
+    columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000, deadline=None)
     if columns is None:
         return False
     if not columns:
@@ -424,7 +449,7 @@ def _proves(problem: Problem, entry: Bounded) -> bool:
         columns, weights, problem.n_items, log_v=problem.tables.log_v,
         low=entry.low, high=entry.high, seconds=1e9,
     )  # fmt: skip
-    return bound + problem.log_base + SOLVER_ERROR / 2.0 <= entry.upper
+    return bound + problem.log_base + SOLVER_ERROR / 2.0 <= wanted
 
 
 def _range_upper(problem: Problem, entry: Bounded, slack: float) -> float:

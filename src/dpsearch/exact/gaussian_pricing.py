@@ -67,8 +67,8 @@ class GaussianPricer(Pricer):
         out: Vector = -0.5 * (off * off).sum(axis=1)
         return out
 
-    def quick(self, y: Vector, *, deadline: float | None) -> Vector:
-        return neighbour_prices(self.space.x, self.space.g, y, deadline)
+    def quick(self, *, deadline: float | None) -> Vector | None:
+        return neighbour_prices(self.space.x, self.space.g, deadline)
 
     def price(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None

@@ -9,7 +9,9 @@ s_i(n) the sum of the n − 1 smallest squared distances from point i.  So the p
 
     y_i = max over n of [ g(n) − s_i(n)/4 ] / n
 
-pay for every cluster.  Each point's price stands alone: as many are lowered as time allows.
+pay for every cluster.  So does any vector that is nowhere below these, such as the start, the same
+with s = 0, of which as many prices are lowered as time allows.  (The smaller of two prices point by
+point, with other prices that pay, would not: each kind shares out a cluster's weight in its way.)
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from dpsearch._types import Matrix, Vector
 _WORK = 20_000_000  # distances between two looks at the clock
 
 
-def neighbour_prices(x: Matrix, g: Vector, y: Vector, deadline: float | None) -> Vector:
-    """Return y with as many prices lowered as time allows."""
-    out = y.copy()
-    n = len(y)
+def neighbour_prices(x: Matrix, g: Vector, deadline: float | None) -> Vector:
+    """Return prices that pay for every cluster, as low as time allows."""
+    n = len(x)
+    out: Vector = np.full(n, float((g[1 : n + 1] / np.arange(1, n + 1)).max()))
     block = max(1, _WORK // (n * x.shape[1]))
     for begin in range(0, n, block):
         _lower(x, g, out, begin, min(begin + block, n))
@@ -53,4 +55,4 @@ def _lower(x, g, y, begin, end):  # type: ignore[no-untyped-def]
         for k in range(n):  # the point itself comes first, at distance 0
             total += squares[k]
             best = max(best, (g[k + 1] - 0.25 * total) / (k + 1))
-        y[i] = min(y[i], best)
+        y[i] = best

@@ -80,9 +80,9 @@ class Pricer(ABC):
         out: Vector = _members(self.problem.model.core, self.problem.items, labels, pool)
         return out
 
-    def quick(self, y: Vector, *, deadline: float | None) -> Vector:
-        """Lower loose prices as far as can be done without branch and bound."""
-        return y
+    def quick(self, *, deadline: float | None) -> Vector | None:
+        """Return prices that pay for every set, found without branch and bound, if it can."""
+        return None
 
     @abstractmethod
     def price(

@@ -87,7 +87,7 @@ def _prices(problem: Problem, lam: float) -> tuple[Vector, float]:
 
     n = problem.n_items
     labels: Labels = search_problem(problem).labels
-    labels = by_appearance(refine_problem(problem, labels, rng=0).labels)
+    labels = by_appearance(refine_problem(problem, labels, seconds=5.0, rng=0).labels)
     bounded = Bounded(1, n, lam, loose_prices(problem, lam), 0.0, "ceiling", np.inf)
     sets = Sets()
     while True:
