@@ -34,7 +34,7 @@ from dpsearch.refinement.driver import refine_problem
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
 _POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
-_LEAST_POLISH = 0.1
+_LEAST_POLISH = 0.01
 
 
 class Closing(NamedTuple):
@@ -278,13 +278,15 @@ class _Closing:
 
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
-        for _ in range(2):  # the first may have spent its time on compiling
+        for _ in range(2):
             seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
             if self.deadline is not None:
                 seconds = min(seconds, max(0.2 * (self.deadline - time.perf_counter()), 0.0))
+            begun = time.perf_counter()
             refined = refine_problem(self.problem, self.labels, seconds=seconds, rng=0)
             self._take(refined.labels)
-            if refined.converged:
+            # In a new process the first call spends its time on compiling.
+            if refined.converged or time.perf_counter() - begun < 5.0 * seconds + 0.5:
                 return
 
     def _by_interval(self) -> bool:
