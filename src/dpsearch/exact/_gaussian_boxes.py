@@ -162,10 +162,6 @@ def explore(space, y, nodes, found, mode, threshold, margin, rounding, budget): 
         # -- who is out, in, open
         out_below = -space.step_high[n_high - 1] - margin
         in_above = -space.step_low[n_low] + margin
-        if mode == RAISE:
-            # A point that is worth having now may not be once its price is raised, and what lies
-            # below this node would inherit the verdict.
-            in_above = np.inf
         n_open = 0
         for k in range(start, start + length):
             i = arena[k]

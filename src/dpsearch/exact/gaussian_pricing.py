@@ -14,6 +14,7 @@ from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.exact.pricing import Priced, Pricer, Raised
 from dpsearch.objective import Problem
 
+_MOST_ROUNDS = 20  # of raising prices and pricing anew
 _EPSILON = 2.0**-52
 _WORK = 2_000_000  # points looked at between two looks at the clock
 _STACK = 2000  # nodes: two for each level of a branch
@@ -95,11 +96,18 @@ class GaussianPricer(Pricer):
         short = np.flatnonzero(self._alone - y > 0.0)
         columns = [np.array([i]) for i in short]
         raised[short] = self._alone[short]
-        found, level, complete = self._run(
-            raised, RAISE, threshold, 0.0, rounding, max_columns, deadline
-        )
-        columns += [members for _, members in found]
-        return Raised(raised, max(threshold + rounding, level), columns, complete)
+        # Raising is fast and overlooks some sets: a point that was worth having in a box stays in
+        # its sub-boxes when its price has risen since.  What it claims is therefore priced anew.
+        for _ in range(_MOST_ROUNDS):
+            found, _, _ = self._run(raised, RAISE, threshold, 0.0, rounding, max_columns, deadline)
+            columns += [members for _, members in found]
+            priced = self.price(
+                raised, threshold=threshold, max_columns=max_columns, deadline=deadline
+            )
+            columns += priced.columns
+            if not priced.complete or not priced.columns:
+                break
+        return Raised(raised, priced.bound, columns, priced.complete)
 
     def columns_within(
         self, y: Vector, slack: float, *, limit: int, deadline: float | None

@@ -158,7 +158,7 @@ class Proof:
             # The LP may go back and forth between solutions of equal value.
             idle = idle + 1 if len(self.sets.columns) == known else 0
             known = len(self.sets.columns)
-            if self.best.upper <= self.goal + self.tolerance and self._confirmed():
+            if self.best.upper <= self.goal + self.tolerance:
                 return Outcome("proved", self.best)
             if other is None or idle > _PATIENCE:
                 return Outcome("late", self.best) if self._late() else self._enumerate()
@@ -225,21 +225,6 @@ class Proof:
             self.best = Bounded(self.low, self.high, self.lam, raised.y, slack, "prices", upper)
             self.report(upper)
         return raised
-
-    def _confirmed(self) -> bool:
-        """Price once more without raising: two kinds of search must agree on what is proved."""
-        best = self.best
-        if best.kind != "prices":
-            return True
-        priced = self.pricer.price(
-            best.y, threshold=without_room(best.slack), max_columns=1, deadline=None
-        )
-        if priced.bound <= best.slack:
-            return True
-        slack = with_room(priced.bound)
-        upper = upper_bound(self.problem, self.low, self.high, self.lam, best.y, slack)
-        self.best = best._replace(slack=slack, upper=upper)
-        return False
 
     def _relax(self) -> Relaxed | None:
         return relax(self.sets.columns, self.sets.weights + self.lam, self.n, seconds=self._left())
