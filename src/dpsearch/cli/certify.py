@@ -17,7 +17,7 @@ def certify(
     model: Annotated[Path, typer.Argument(help="A model that `dpsearch fit --model` saved.")],
     data: Data,
     time_limit: Annotated[
-        float | None, typer.Option(min=0, help="Seconds; default: as long as it takes.")
+        float | None, typer.Option(min=0, help="Seconds, compilation included.")
     ] = 60.0,
     tolerance: Annotated[
         float, typer.Option(min=0, help="A gap up to this, in nats, counts as closed.")
@@ -92,6 +92,11 @@ def certify(
         lines.append(
             f"a better partition was found: {found.clustering.n_clusters} clusters,"
             f" {found.lower_bound - value:.6g} nats above the model's"
+        )
+    if found.method == "ceiling" and not found.optimal:
+        lines.append(
+            "(nothing but a ceiling on densities: proofs are for the families gaussian, bernoulli,"
+            " poisson and multinomial, and take time)"
         )
     if verified is not None:
         lines.append("verified" if verified else "NOT verified: the stored prices prove less")

@@ -74,7 +74,7 @@ class GaussianPricer(Pricer):
     def price(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
     ) -> Priced:
-        rounding = self._rounding(y)
+        rounding = self.rounding(y)
         found, level, complete = self._run(
             y.copy(), LARGEST, threshold, 0.0, rounding, math.inf, deadline
         )
@@ -90,7 +90,7 @@ class GaussianPricer(Pricer):
     def raise_prices(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
     ) -> Raised:
-        rounding = self._rounding(y)
+        rounding = self.rounding(y)
         threshold = max(threshold, 6.0 * rounding)
         raised = y.copy()
         short = np.flatnonzero(self._alone - y > 0.0)
@@ -112,7 +112,7 @@ class GaussianPricer(Pricer):
     def columns_within(
         self, y: Vector, slack: float, *, limit: int, deadline: float | None
     ) -> list[Ints] | None:
-        rounding = self._rounding(y)
+        rounding = self.rounding(y)
         worst = self.price(y, threshold=0.0, max_columns=1, deadline=deadline)
         if not worst.complete:
             return None
@@ -126,8 +126,7 @@ class GaussianPricer(Pricer):
             columns[np.array([i]).tobytes()] = np.array([i])
         return list(columns.values()) if len(columns) <= limit else None
 
-    def _rounding(self, y: Vector) -> float:
-        """What sums over a cluster can be off by, in double precision."""
+    def rounding(self, y: Vector) -> float:
         magnitude = float(self._squares.sum() + np.abs(y).sum() + np.abs(self.space.g[1:]).max())
         return 2.0 * _EPSILON * (magnitude + self._pull)
 

@@ -80,6 +80,10 @@ class Pricer(ABC):
         out: Vector = _members(self.problem.model.core, self.problem.items, labels, pool)
         return out
 
+    def rounding(self, y: Vector) -> float:
+        """What a sum over a cluster can be off by, where that limits how small a gap can get."""
+        return 0.0
+
     def quick(self, *, deadline: float | None) -> Vector | None:
         """Return prices that pay for every set, found without branch and bound, if it can."""
         return None

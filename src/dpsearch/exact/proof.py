@@ -137,7 +137,8 @@ class Proof:
         self.labels = labels
         self.goal = goal
         self.low, self.high, self.lam = low, high, lam
-        self.tolerance = tolerance
+        # Pricing leaves up to 10.5 times its rounding at each point: no use to try for less.
+        self.tolerance = max(tolerance, 12.0 * problem.n_items * pricer.rounding(start.y))
         self.deadline = deadline
         self.report = report
         self.best = start
