@@ -104,7 +104,7 @@ def test_all_sets_within_a_slack(seed):
 
 def test_a_bound_made_too_small_is_caught(monkeypatch):
     """Every box's bound lowered by half a nat must break the comparison with all subsets."""
-    monkeypatch.setattr(GaussianPricer, "_rounding", lambda self, y: -0.5)
+    monkeypatch.setattr(GaussianPricer, "rounding", lambda self, y: -0.5)
     caught = 0
     for seed in range(60):
         _, pricer, y = draw(seed)

@@ -14,14 +14,13 @@ from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.exact.interval import interval_optimum, verify_potentials
 from dpsearch.exact.loose import loose_prices
-from dpsearch.exact.master import best_partition
-from dpsearch.exact.pricing import pricer_for
+from dpsearch.exact.pricing import EPSILON, pricer_for
 from dpsearch.exact.proof import (
-    EPSILON,
     SOLVER_ERROR,
     Bounded,
     Proof,
     Sets,
+    best_of_sets,
     upper_bound,
     without_room,
 )
@@ -446,12 +445,8 @@ def _proves(problem: Problem, entry: Bounded, wanted: float) -> bool:
         return False
     if not columns:
         return True
-    weights = np.array([pricer.log_weight(members) for members in columns]) - entry.lam
-    _, bound = best_partition(
-        columns, weights, problem.n_items, log_v=problem.tables.log_v,
-        low=entry.low, high=entry.high, seconds=1e9,
-    )  # fmt: skip
-    return bound + problem.log_base + SOLVER_ERROR / 2.0 <= wanted
+    _, bound = best_of_sets(pricer, columns, entry.low, entry.high, 1e9)
+    return bound + SOLVER_ERROR / 2.0 <= wanted
 
 
 def _range_upper(problem: Problem, entry: Bounded, slack: float) -> float:

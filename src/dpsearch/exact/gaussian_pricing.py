@@ -11,11 +11,9 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._gaussian_boxes import ALL, LARGEST, RAISE, Found, Nodes, Space, explore
 from dpsearch.exact.neighbours import neighbour_prices
-from dpsearch.exact.pricing import Priced, Pricer, Raised
+from dpsearch.exact.pricing import EPSILON, Priced, Pricer, Raised
 from dpsearch.objective import Problem
 
-_MOST_ROUNDS = 20  # of raising prices and pricing anew
-_EPSILON = 2.0**-52
 _WORK = 2_000_000  # points looked at between two looks at the clock
 _STACK = 2000  # nodes: two for each level of a branch
 _ROOM = 64  # open lists that the arena holds at full length, and sets that are found at a time
@@ -96,18 +94,14 @@ class GaussianPricer(Pricer):
         short = np.flatnonzero(self._alone - y > 0.0)
         columns = [np.array([i]) for i in short]
         raised[short] = self._alone[short]
-        # Raising is fast and overlooks some sets: a point that was worth having in a box stays in
-        # its sub-boxes when its price has risen since.  What it claims is therefore priced anew.
-        for _ in range(_MOST_ROUNDS):
-            found, _, _ = self._run(raised, RAISE, threshold, 0.0, rounding, max_columns, deadline)
-            columns += [members for _, members in found]
-            priced = self.price(
-                raised, threshold=threshold, max_columns=max_columns, deadline=deadline
-            )
-            columns += priced.columns
-            if not priced.complete or not priced.columns:
-                break
-        return Raised(raised, priced.bound, columns, priced.complete)
+        # One run is fast and overlooks some sets: a point that was worth having in a box stays in
+        # its sub-boxes when its price has risen since.  So it only prepares for pricing.
+        found, _, _ = self._run(raised, RAISE, threshold, 0.0, rounding, max_columns, deadline)
+        columns += [members for _, members in found]
+        priced = super().raise_prices(
+            raised, threshold=threshold, max_columns=max_columns, deadline=deadline
+        )
+        return priced._replace(columns=columns + priced.columns)
 
     def columns_within(
         self, y: Vector, slack: float, *, limit: int, deadline: float | None
@@ -128,7 +122,7 @@ class GaussianPricer(Pricer):
 
     def rounding(self, y: Vector) -> float:
         magnitude = float(self._squares.sum() + np.abs(y).sum() + np.abs(self.space.g[1:]).max())
-        return 2.0 * _EPSILON * (magnitude + self._pull)
+        return 2.0 * EPSILON * (magnitude + self._pull)
 
     def _prepare(self) -> tuple[Nodes, Found]:
         n, n_columns = self.space.x.shape

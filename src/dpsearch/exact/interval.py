@@ -41,6 +41,7 @@ from dpsearch._jit import inner
 from dpsearch._special import LOG_2PI, log_gamma_table
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact._points import points_of
+from dpsearch.exact.slopes import intercept
 from dpsearch.objective import Problem
 
 _SQUARE, _GAMMA, _BETA = range(3)
@@ -199,8 +200,7 @@ def majorant(log_v: Vector, low: int, high: int) -> tuple[float, float]:
     else:
         other = low + 1 if low + 1 < len(log_v) else max(low - 1, 1)
         slope = float(log_v[other] - log_v[low]) / (other - low) if other != low else 0.0
-    clusters = np.arange(low, high + 1)
-    return slope, float((log_v[low : high + 1] - slope * clusters).max())
+    return slope, intercept(log_v, slope, low, high)
 
 
 # -- what the points look like ---------------------------------------------------------------

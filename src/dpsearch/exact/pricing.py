@@ -22,6 +22,8 @@ from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import log_marginals, score_member
 from dpsearch.objective import Problem
 
+EPSILON = 2.0**-52  # of double precision
+
 
 class Priced(NamedTuple):
     """What pricing has proved and found.
@@ -80,9 +82,9 @@ class Pricer(ABC):
         out: Vector = _members(self.problem.model.core, self.problem.items, labels, pool)
         return out
 
+    @abstractmethod
     def rounding(self, y: Vector) -> float:
-        """What a sum over a cluster can be off by, where that limits how small a gap can get."""
-        return 0.0
+        """What sums over a cluster can be off by, in double precision."""
 
     def quick(self, *, deadline: float | None) -> Vector | None:
         """Return prices that pay for every set, found without branch and bound, if it can."""

@@ -21,11 +21,10 @@ import numpy as np
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact.duals import Repair
 from dpsearch.exact.master import Relaxed, best_partition, labels_of, relax
-from dpsearch.exact.pricing import Pricer, Raised, pricer_for
+from dpsearch.exact.pricing import EPSILON, Pricer, Raised, pricer_for
 from dpsearch.exact.slopes import intercept
 from dpsearch.objective import Problem
 
-EPSILON = 2.0**-52
 _MARGIN = 0.5  # nats that cuts should have to spare
 _SWEEPS = 300
 _PATIENCE = 8  # rounds without a fifth off the gap before the LP is asked
@@ -73,6 +72,22 @@ def with_room(slack: float) -> float:
 def without_room(slack: float) -> float:
     """Return the threshold at which pricing must confirm a slack."""
     return slack / (1.25 if slack < 1.5 * _SMALL else 1.01)
+
+
+def best_of_sets(
+    pricer: Pricer, columns: list[Ints], low: int, high: int, seconds: float
+) -> tuple[Labels | None, float]:
+    """Return the best partition into low … high of these sets, and a bound on the log joint of all.
+
+    The bound is what the solver says, to which `SOLVER_ERROR` may be lacking.
+    """
+    problem = pricer.problem
+    weights = np.array([pricer.log_weight(members) for members in columns]) - pricer.lam
+    labels, bound = best_partition(
+        columns, weights, problem.n_items, log_v=problem.tables.log_v, low=low, high=high,
+        seconds=seconds,
+    )  # fmt: skip
+    return labels, bound + problem.log_base
 
 
 class Outcome(NamedTuple):
@@ -240,12 +255,8 @@ class Proof:
         if not columns:
             upper = self.goal + SOLVER_ERROR
             return Outcome("proved", self.best._replace(kind="sets", upper=upper))
-        weights = np.array([self.pricer.log_weight(members) for members in columns]) - self.lam
-        labels, bound = best_partition(
-            columns, weights, self.n, log_v=self.problem.tables.log_v,
-            low=self.low, high=self.high, seconds=self._left(),
-        )  # fmt: skip
-        bound += self.problem.log_base + SOLVER_ERROR
+        labels, bound = best_of_sets(self.pricer, columns, self.low, self.high, self._left())
+        bound += SOLVER_ERROR
         if labels is not None and self.problem.log_joint(labels) > self.better:
             return Outcome("better", self.best, labels)
         if bound >= self.best.upper:

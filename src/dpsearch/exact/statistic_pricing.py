@@ -24,10 +24,9 @@ from dpsearch.exact._statistic_boxes import (
     bound_nodes,
     explore,
 )
-from dpsearch.exact.pricing import Priced, Pricer, Raised
+from dpsearch.exact.pricing import EPSILON, Priced, Pricer, Raised
 from dpsearch.objective import Problem
 
-_EPSILON = 2.0**-52
 _WORK = 50_000_000  # numbers looked at between two looks at the clock
 _SETS = 1024  # that are found between two looks
 _LARGEST = 1 << 24  # numbers in tables, points times columns
@@ -80,7 +79,7 @@ class StatisticPricer(Pricer):
     def price(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
     ) -> Priced:
-        rounding = self._rounding(y)
+        rounding = self.rounding(y)
         alone = self._alone - y
         start = max(threshold, float(alone.max()))
         found, left, level = self._run(
@@ -97,7 +96,7 @@ class StatisticPricer(Pricer):
     def raise_prices(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
     ) -> Raised:
-        rounding = self._rounding(y)
+        rounding = self.rounding(y)
         threshold = max(threshold, 4.0 * rounding)
         short = np.flatnonzero(self._alone - y > 0.0)
         raised = np.maximum(y, self._alone)
@@ -115,7 +114,7 @@ class StatisticPricer(Pricer):
     def columns_within(
         self, y: Vector, slack: float, *, limit: int, deadline: float | None
     ) -> list[Ints] | None:
-        rounding = self._rounding(y)
+        rounding = self.rounding(y)
         worst = self.price(y, threshold=0.0, max_columns=1, deadline=deadline)
         if not worst.complete:
             return None
@@ -130,11 +129,10 @@ class StatisticPricer(Pricer):
         complete = bool((left == -math.inf).all())
         return columns if complete and len(columns) <= limit else None
 
-    def _rounding(self, y: Vector) -> float:
-        """What sums over a cluster can be off by, in double precision."""
+    def rounding(self, y: Vector) -> float:
         magnitude = float(np.abs(self.space.constant).max() + np.abs(y).sum())
         magnitude += float(np.abs(self._alone).sum())
-        return 16.0 * _EPSILON * magnitude
+        return 16.0 * EPSILON * magnitude
 
     def _run(
         self,
