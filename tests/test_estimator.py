@@ -490,7 +490,7 @@ def test_draws_of_codes_follow_the_predictive(name):
     assert stats.chisquare(seen, expected * seen.sum() / expected.sum()).pvalue > 1e-3
 
 
-@pytest.mark.parametrize("n_samples", [0, -1, 2.5, "many", None])
+@pytest.mark.parametrize("n_samples", [0, -1, 2.5, True, "many", None])
 def test_a_bad_number_of_draws_is_named(n_samples):
     with pytest.raises(ParameterError, match="n_samples"):
         DPMixture().fit(blobs()).sample(n_samples)

@@ -437,7 +437,7 @@ def test_a_checkpoint_of_wider_data_is_refused(tmp_path):
 
 
 def test_bad_input_of_split_merge():
-    for moves in (0, np.int64(0)):
+    for moves in (0, np.int64(0), True, 1.5):
         with pytest.raises(ParameterError, match="moves must be a whole number"):
             split_merge(data(), FAMILY, PRIOR, draws=10, moves=moves)
     for variant in ([1], True, 1.0, "4"):
@@ -521,5 +521,6 @@ def test_select_alpha():
         data(), FAMILY, [1e-6, 0.5, 50.0], runs=1, prior=priors.Gamma(1.0, 1e5), rng=0
     )
     assert weighed.alpha == 1e-6
-    with pytest.raises(ParameterError, match="runs must be"):
-        dpsearch.select_alpha(data(), FAMILY, runs=0)
+    for runs in (0, True):
+        with pytest.raises(ParameterError, match="runs must be"):
+            dpsearch.select_alpha(data(), FAMILY, runs=runs)

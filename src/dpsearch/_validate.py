@@ -159,6 +159,13 @@ def positive(value: Any, name: str) -> float:
     return number
 
 
+def whole(value: Any, name: str, least: int) -> int:
+    """Return a whole number of at least `least`, as Python's own; True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+        raise ParameterError(f"{name} must be a whole number ≥ {least}, got {value!r}")
+    return int(value)
+
+
 def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> Vector:
     """Broadcast a scalar or a vector of hyperparameters over the columns."""
     try:

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Labels, Matrix, Vector
-from dpsearch._validate import as_matrix
+from dpsearch._validate import as_matrix, whole
 from dpsearch.defaults import choose_family, resolve_prior
 from dpsearch.errors import ParameterError
 from dpsearch.mixture import Mixture
@@ -246,9 +246,8 @@ class DPMixture(
         A draw from a cluster not seen so far has the label `n_clusters_`.
         """
         check_is_fitted(self)
-        if not isinstance(n_samples, numbers.Integral) or n_samples < 1:
-            raise ParameterError(f"n_samples must be a whole number ≥ 1, got {n_samples!r}")
-        return self._mixture.sample(n_samples, _generator(self.random_state))
+        count = whole(n_samples, "n_samples", 1)
+        return self._mixture.sample(count, _generator(self.random_state))
 
     # -- files ------------------------------------------------------------------------------
 

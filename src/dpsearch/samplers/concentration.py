@@ -20,7 +20,7 @@ import numpy as np
 
 from dpsearch._jit import kernel
 from dpsearch._types import ArrayLike, Rng, Vector
-from dpsearch._validate import as_rng, positive
+from dpsearch._validate import as_rng, positive, whole
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Clustering, Problem
@@ -177,8 +177,7 @@ def select_alpha(
     1.0
     """
     grid = _grid(np.geomspace(0.01, 100.0, 13) if alphas is None else alphas)
-    if not isinstance(runs, (int, np.integer)) or runs < 1:
-        raise ParameterError(f"runs must be a whole number ≥ 1, got {runs!r}")
+    runs = whole(runs, "runs", 1)
     generator = as_rng(rng)
     compiled = Problem.of(X, family, DirichletProcess(1.0))
     log_joints = np.empty((len(grid), runs))

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
+from dpsearch._validate import whole
 from dpsearch.errors import DataError, ModelFileError, ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem
@@ -117,7 +118,7 @@ class Draws:
 
     def coclustering_blocks(self, size: int = 1000) -> Iterator[tuple[Ints, Matrix]]:
         """Yield (row numbers, their lines of the co-clustering matrix), `size` at a time."""
-        return coclustering_blocks(self.labels, _at_least_one(size, "size"))
+        return coclustering_blocks(self.labels, whole(size, "size", 1))
 
     def point_estimate(self, loss: str = "vi", *, most_draws: int = 500) -> Clustering:
         """Return the partition of least posterior expected loss that is found.
@@ -136,7 +137,7 @@ class Draws:
             Its log joint is that under the family as given, where the data are at hand (NaN after
             `load`).
         """
-        labels = point_estimate(self.labels, loss, _at_least_one(most_draws, "most_draws"))
+        labels = point_estimate(self.labels, loss, whole(most_draws, "most_draws", 1))
         value = np.nan if self._problem is None else self._problem.log_joint(labels)
         return Clustering(labels, float(value), seconds=self.seconds)
 
@@ -154,7 +155,7 @@ class Draws:
         Of more than `most_draws` draws, that many evenly spaced ones are used.
         """
         problem = self._need_problem()
-        most = _at_least_one(most_draws, "most_draws")
+        most = whole(most_draws, "most_draws", 1)
         chosen = np.linspace(0, len(self) - 1, min(most, len(self))).round().astype(int)
         values = []
         for d in chosen:
@@ -320,12 +321,6 @@ def collect(problem: Problem, chains: list[Chain], settings: Settings, seconds: 
         _problem=problem,
         _sampled=sampled,
     )
-
-
-def _at_least_one(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ParameterError(f"{name} must be a whole number ≥ 1, got {value!r}")
-    return int(value)
 
 
 def _indices(chosen: ArrayLike, n: int, name: str) -> Ints:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from dpsearch._types import Labels
+from dpsearch._validate import whole
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.objective import Problem
 from dpsearch.samplers.chain import RANDOM_ITEMS, SHUFFLED, SYSTEMATIC, Chain, Plan
@@ -68,13 +68,9 @@ def checked(problem: Problem, settings: Settings) -> Settings:
     least = {"draws": 1, "burn_in": 0, "thin": 1, "chains": 1, "moves": 0, "scans": 0}
     if not settings.gibbs:
         least["moves"] = 1
-    numbers_of: dict[str, Any] = {}
-    for name, smallest in least.items():
-        value = getattr(settings, name)
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if not whole or value < smallest:
-            raise ParameterError(f"{name} must be a whole number ≥ {smallest}, got {value!r}")
-        numbers_of[name] = int(value)
+    numbers: dict[str, Any] = {
+        name: whole(getattr(settings, name), name, smallest) for name, smallest in least.items()
+    }
     if settings.burn_in + settings.thin > settings.draws:
         raise ParameterError(
             f"burn_in {settings.burn_in} and thin {settings.thin} leave nothing of"
@@ -88,4 +84,4 @@ def checked(problem: Problem, settings: Settings) -> Settings:
         raise ParameterError(
             "alpha='sample' needs a prior on α: DirichletProcess(Gamma(shape, rate))"
         )
-    return replace(settings, **numbers_of)
+    return replace(settings, **numbers)

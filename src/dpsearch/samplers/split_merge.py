@@ -5,9 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import numpy as np
-
 from dpsearch._types import ArrayLike
+from dpsearch._validate import whole
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Problem
@@ -35,11 +34,9 @@ def variant_options(
         names = ", ".join(map(repr, VARIANTS))
         raise ParameterError(f"unknown variant {variant!r}: known are {names}")
     name, rule, gibbs = VARIANTS[variant]
-    if isinstance(moves, (int, np.integer)) and moves < 1:
-        raise ParameterError(f"moves must be a whole number ≥ 1, got {moves!r}")
     return {
         "sampler": name,
-        "moves": moves,
+        "moves": whole(moves, "moves", 1),
         "rule": rule,
         "scans": scans,
         "gibbs": gibbs if gibbs_sweep is None else bool(gibbs_sweep),
