@@ -112,9 +112,8 @@ class Chain:
         gamma = problem.prior.alpha_prior
         if gamma is not None and not self.plan.sample_alpha:
             alpha[:] = draw_alpha_given_clusters(gamma, problem.n_points, n_clusters, self.rng)
-        kept_type = np.uint8 if not labels.size or labels.max() < 256 else np.uint32
         records = self.records
-        records.labels.append(labels.astype(kept_type))
+        records.labels.append(labels.astype(np.min_scalar_type(labels.max(initial=0))))
         records.log_joint.append(log_joint)
         records.n_clusters.append(n_clusters)
         records.alpha.append(alpha)
