@@ -33,38 +33,9 @@ class Hyperparameters:
     def __init__(self, problem: Problem, spreads: Mapping[str, float]) -> None:
         self.problem = problem
         self.family = problem.model.family
-        if not isinstance(spreads, Mapping):
-            raise ParameterError(
-                "hyperparameters must map names to the standard deviations of their logs, got"
-                f" {spreads!r}"
-            )
         self.names = tuple(spreads)
-        self.given = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
-        self.spreads = np.array(list(self.given.values()))
-        if problem.items.blocks:
-            raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
-        known = [field.name for field in fields(self.family)]  # type: ignore[arg-type]
-        for name in self.names:
-            if name not in known:
-                raise ParameterError(
-                    f"the {self.family.name} family has no hyperparameter {name!r}: it has"
-                    f" {', '.join(known)}"
-                )
-            if not _is_positive(getattr(self.family, name)):
-                raise ParameterError(
-                    f"{name} of the {self.family.name} family cannot be sampled: it is not a number"
-                    " above 0, nor numbers above 0"
-                )
+        self.spreads = np.array(list(spreads.values()))
         self.log_factors = np.zeros(len(self.names))
-        one = np.zeros(problem.n_items, np.int64)
-        for at, name in enumerate(self.names):  # say a count of levels, which has no other size
-            nearby = np.zeros(len(self.names))
-            nearby[at] = 0.01
-            if self.log_density(nearby, one) == -math.inf:
-                raise ParameterError(
-                    f"{name} of the {self.family.name} family cannot be sampled: it cannot take"
-                    " other values"
-                )
 
     @property
     def values(self) -> Vector:
@@ -131,6 +102,39 @@ class Hyperparameters:
                 s = start
                 break
         self.log_factors[at] = s
+
+
+def checked_spreads(problem: Problem, spreads: Mapping[str, float]) -> dict[str, float]:
+    """Return the standard deviations by name, or raise: can each of these be sampled?"""
+    if not isinstance(spreads, Mapping):
+        raise ParameterError(
+            "hyperparameters must map names to the standard deviations of their logs, got"
+            f" {spreads!r}"
+        )
+    checked = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
+    if problem.items.blocks:
+        raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
+    family = problem.model.family
+    known = [field.name for field in fields(family)]  # type: ignore[arg-type]
+    for name in checked:
+        if name not in known:
+            raise ParameterError(
+                f"the {family.name} family has no hyperparameter {name!r}: it has"
+                f" {', '.join(known)}"
+            )
+        if not _is_positive(getattr(family, name)):
+            raise ParameterError(
+                f"{name} of the {family.name} family cannot be sampled: it is not a number"
+                " above 0, nor numbers above 0"
+            )
+    one = np.zeros(problem.n_items, np.int64)
+    for name, spread in checked.items():  # say a count of levels, which has no other size
+        alone = Hyperparameters(problem, {name: spread})
+        if alone.log_density(np.array([0.01]), one) == -math.inf:
+            raise ParameterError(
+                f"{name} of the {family.name} family cannot be sampled: it cannot take other values"
+            )
+    return checked
 
 
 def _is_positive(value: Any) -> bool:

@@ -17,7 +17,7 @@ from dpsearch.objective import Problem, Progress
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.checkpoint import Checkpoint
 from dpsearch.samplers.draws import Draws, collect
-from dpsearch.samplers.hyperparameters import Hyperparameters
+from dpsearch.samplers.hyperparameters import checked_spreads
 from dpsearch.samplers.settings import Settings, checked, new_chain
 from dpsearch.samplers.start import name_of_start, starting_labels
 
@@ -51,7 +51,7 @@ def sample_problem(
     begun = time.perf_counter()
     spreads: tuple[tuple[str, float], ...] = ()
     if hyperparameters is not None:
-        spreads = tuple(Hyperparameters(problem, hyperparameters).given.items())
+        spreads = tuple(checked_spreads(problem, hyperparameters).items())
     settings = checked(
         problem,
         Settings(
