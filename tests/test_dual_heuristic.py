@@ -10,10 +10,9 @@ from dpsearch import families, priors, search
 from dpsearch.errors import CapabilityError
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
-from dpsearch.prefix_search import best_first as bf
 from dpsearch.prefix_search import dual, search_problem
-from dpsearch.prefix_search.heuristics import prepare
 from models import DRAWS
+from prefixes import scores_of_prefixes
 
 NAMES = ["gaussian", "bernoulli", "poisson", "multinomial"]
 DP = priors.DirichletProcess(1.0)
@@ -34,33 +33,6 @@ def test_dual_search_finds_and_proves_the_optimum(name):
         assert result.upper_bound == pytest.approx(want, abs=1e-5)
 
 
-def states(problem, heuristic, order):
-    """Yield (labels of a prefix in placing order, its score) for every state there is."""
-    table, room = bf._new_states(2000), bf._new_room(problem)
-    store = bf._new_store(2000, problem.model.core.width)
-    table.parent[0], table.first[0] = -1, 0
-    stack, n_states, n_rows, n_lists = [0], 1, 0, 0
-    while stack:
-        state = stack.pop()
-        if table.level[state] == problem.n_items:
-            continue
-        if table.level[state] > 0:
-            bf._write_down(
-                problem.model.core, problem.items, order, table, store, state, n_rows, n_lists
-            )
-            n_rows += 1
-            n_lists += table.count[state]
-        made = bf._expand(
-            problem.model.core, problem.items, problem.alone, problem.tables, False, heuristic,
-            order, table, store, room, state, n_states,
-        )  # fmt: skip
-        for child in range(n_states, n_states + made):
-            labels = bf._labels(table, child, order)[order]
-            yield labels[: table.level[child]], room.out[child - n_states] + problem.log_base
-            stack.append(child)
-        n_states += made
-
-
 @pytest.mark.parametrize("most", [20_000, 3, 0], ids=["all sets", "few sets", "none"])
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_are_never_below_a_completion(name, most, monkeypatch):
@@ -73,7 +45,7 @@ def test_scores_are_never_below_a_completion(name, most, monkeypatch):
         family, X = DRAWS[name](rng, 6)
         problem = Problem.of(X, family, DP)
         order = rng.permutation(6)
-        score = {tuple(p): s for p, s in states(problem, prepare(problem, "dual", order), order)}
+        score = scores_of_prefixes(problem, "dual", order)
         values = enumeration.log_joints(problem)
         # Partitions of positions: point order[p] has the label at p.
         lookup = {

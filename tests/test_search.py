@@ -10,12 +10,11 @@ from dpsearch import families, log_joint, priors, search
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.items import log_marginals
 from dpsearch.objective import Problem
-from dpsearch.prefix_search import best_first as bf
 from dpsearch.prefix_search import search_problem
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
-from dpsearch.prefix_search.heuristics import prepare
 from models import ALL_PRIORS, DRAWS, PRODUCT_PRIORS
+from prefixes import scores_of_prefixes
 
 SETS = 200
 GAUSSIAN = families.Gaussian(0.0, 10.0, 1.0)
@@ -37,32 +36,6 @@ def test_admissible_search_finds_and_proves_the_optimum(name, prior):
         assert result.upper_bound == pytest.approx(want, abs=1e-6)
 
 
-def walk(problem, heuristic, order):
-    """Yield (labels of a prefix in placing order, its score) for every state there is."""
-    states, room = bf._new_states(1000), bf._new_room(problem)
-    store = bf._new_store(1000, problem.model.core.width)
-    states.parent[0], states.first[0] = -1, 0
-    core, items, n = problem.model.core, problem.items, problem.n_items
-    stack, n_states, n_rows, n_lists = [0], 1, 0, 0
-    while stack:
-        state = stack.pop()
-        if states.level[state] == n:
-            continue
-        if states.level[state] > 0:
-            bf._write_down(core, items, order, states, store, state, n_rows, n_lists)
-            n_rows += 1
-            n_lists += states.count[state]
-        made = bf._expand(
-            core, items, problem.alone, problem.tables, False, heuristic, order, states, store,
-            room, state, n_states,
-        )  # fmt: skip
-        for child in range(n_states, n_states + made):
-            labels = bf._labels(states, child, order)[order]
-            yield labels[: states.level[child]], room.out[child - n_states] + problem.log_base
-            stack.append(child)
-        n_states += made
-
-
 @pytest.mark.parametrize("heuristic", ["admissible", "trivial"])
 @pytest.mark.parametrize("name", DRAWS)
 def test_admissible_scores_are_never_below_a_completion(name, heuristic):
@@ -76,9 +49,7 @@ def test_admissible_scores_are_never_below_a_completion(name, heuristic):
             problem = Problem.of(X, family, prior)
             order = np.arange(6)
             values = enumeration.log_joints(problem)
-            score = {
-                tuple(p): s for p, s in walk(problem, prepare(problem, heuristic, order), order)
-            }
+            score = scores_of_prefixes(problem, heuristic, order)
             for partition, value in zip(labels, values, strict=True):
                 for level in range(1, 7):
                     prefix = tuple(partition[:level])
@@ -98,8 +69,7 @@ def test_the_papers_replica_score_is_not_admissible():
         order = np.arange(6)
         values = enumeration.log_joints(problem)
         labels, _ = enumeration.partitions(6)
-        scores = walk(problem, prepare(problem, "replica", order), order)
-        for prefix, score in scores:
+        for prefix, score in scores_of_prefixes(problem, "replica", order).items():
             inside = (labels[:, : len(prefix)] == prefix).all(axis=1)
             if score < values[inside].max() - 1e-8:
                 violated += 1
