@@ -15,21 +15,6 @@ from dpsearch.errors import DataError
 from dpsearch.io import read_table, write_labels
 
 
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `main` in a folder of its own; return (exit code, standard output, standard error)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dpsearch", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
-    return run
-
-
 def table(n=40):
     rng = np.random.default_rng(0)
     return np.repeat([[0.0, 0.0], [9.0, -9.0]], n // 2, axis=0) + rng.normal(size=(n, 2))

@@ -2,12 +2,12 @@
 
 import json
 import math
-import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
-from dpsearch import DPMixture, certify, cli, families, load, priors
+from dpsearch import DPMixture, certify, families, load, priors
 from dpsearch.errors import ParameterError
 
 GAUSSIAN = families.Gaussian(0.0, 25.0, 1.0)
@@ -19,19 +19,11 @@ def table(n=60):
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def run(run):
+    """Run `dpsearch certify` in a folder with a table and a model of it."""
     np.save("x.npy", table())
     DPMixture(GAUSSIAN, 1.0, random_state=0).fit(table()).save("model.npz")
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dpsearch", "certify", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
-    return run
+    return partial(run, "certify")
 
 
 def test_a_model_is_certified_and_verified(run):

@@ -5,32 +5,25 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
-from dpsearch import Draws, cli
+from dpsearch import Draws
 
 
 @pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    """Run `main` in a folder with a table; return (exit code, standard error)."""
-    monkeypatch.chdir(tmp_path)
+def run(run):
+    """Run `dpsearch sample` in a folder with a table."""
     rng = np.random.default_rng(0)
     X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 30, axis=0) + rng.normal(size=(60, 2))
-    np.save(tmp_path / "x.npy", X)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dpsearch", "sample", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code or 0, capsys.readouterr().err
-
-    return run
+    np.save("x.npy", X)
+    return partial(run, "sample")
 
 
 def test_draws_labels_and_plot(run, tmp_path):
-    code, said = run(
+    code, _, said = run(
         "x.npy", "--draws", 200, "--seed", 1, "--labels", "l.csv", "--plot", "t.png", "--out", "d"
     )
     assert code == 0
@@ -46,7 +39,9 @@ def test_draws_labels_and_plot(run, tmp_path):
 
 @pytest.mark.parametrize("sampler", ["gibbs", "split-merge-1", "split-merge-2", "sams"])
 def test_samplers(run, sampler):
-    code, said = run("x.npy", "--draws", 50, "--sampler", sampler, "--start", "one", "--chains", 1)
+    code, _, said = run(
+        "x.npy", "--draws", 50, "--sampler", sampler, "--start", "one", "--chains", 1
+    )
     assert code == 0
     assert f"1 chains of {sampler}" in said
 
@@ -66,10 +61,10 @@ def test_a_killed_run_goes_on_bit_for_bit(run, tmp_path):
     process.wait()
     assert saved.exists()
     assert not (tmp_path / "d.npz").exists()
-    code, said = run(*options, "--out", "d.npz")
+    code, _, said = run(*options, "--out", "d.npz")
     assert code == 1
     assert "d.npz.checkpoint exists, from a run that was stopped" in said
-    code, said = run(*options[:4], 4, *options[5:], "--out", "d.npz", "--resume")
+    code, _, said = run(*options[:4], 4, *options[5:], "--out", "d.npz", "--resume")
     assert code == 1
     assert "another seed: 3, this run 4" in said
     assert run(*options, "--out", "d.npz", "--resume")[0] == 0
@@ -121,7 +116,7 @@ def test_ctrl_c_says_where_the_chains_are(run, tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, arguments, message):
-    code, said = run("x.npy", *arguments)
+    code, _, said = run("x.npy", *arguments)
     assert code == 1
     assert message in said
     assert said.count("\n") == 1

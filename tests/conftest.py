@@ -1,0 +1,22 @@
+"""What several test files share as fixtures."""
+
+import sys
+
+import pytest
+
+from dpsearch import cli
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, tmp_path):
+    """Run `main` in a folder of its own; return (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["dpsearch", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    return run
