@@ -372,6 +372,7 @@ def test_write_labels(tmp_path):
 def test_the_demo_shows_what_it_found(run, tmp_path):
     code, out, err = run("demo", "--out", "pictures/here")
     assert (code, err) == (0, "")
+    assert "the first run compiles them" in out
     picture = tmp_path / "pictures" / "here" / "digits.png"
     assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert picture.stat().st_size > 10_000

@@ -43,6 +43,7 @@ def run_demo(out: Path, console: Console) -> Demo:
     console.print(f"{n:,} digits of MNIST, 28×28 pixels; PCA to 50 dimensions, whitened")
     X = datasets.whitened(digits.images)
     family = families.Gaussian(prior_mean=0.0, prior_variance=0.1, noise_variance=1.0)
+    console.print("Loading kernels; the first run compiles them, which takes a while …")
     problem = Problem.of(X, family, priors.DirichletProcess(alpha=1.0))
     with progress(console, "search") as callback:
         # A first pass, and a small problem worked out to the end, compile or load the kernels,
