@@ -8,11 +8,12 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
 
+# Two workers on two cores: threads of BLAS would only wait for each other.
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 2 --dist loadscope
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 # Data: a folder named by DPSEARCH_DATA, or what is embedded.
 bench: $(VENV)/.test
