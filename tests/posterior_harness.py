@@ -128,7 +128,8 @@ def draw_data(problem: Problem, labels: np.ndarray, rng: np.random.Generator) ->
     X = np.empty((len(labels), model.n_features))
     for i, k in enumerate(labels):
         X[i] = model.family.draw(rows[k], model.n_features, 1, rng)[0]
-        add_item(model.core, pack(model.family.encode(X[i : i + 1])), 0, rows[k], 1.0)
+        if k in labels[i + 1 :]:  # otherwise nobody asks for this cluster again
+            add_item(model.core, pack(model.family.encode(X[i : i + 1])), 0, rows[k], 1.0)
     return X
 
 
