@@ -18,10 +18,11 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpsearch._types import ArrayLike, Labels, Matrix, Vector
-from dpsearch._validate import as_matrix
+from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
+from dpsearch._validate import as_matrix, as_rng
 from dpsearch.defaults import choose_family, resolve_prior
 from dpsearch.errors import ParameterError
+from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
@@ -211,11 +212,14 @@ class DPMixture(
 
     # -- new data ---------------------------------------------------------------------------
 
-    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+    def _matrix(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
         matrix = as_matrix(X)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self._mixture.log_joint_probabilities(matrix)
+        return matrix
+
+    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+        return self._mixture.log_joint_probabilities(self._matrix(X))
 
     def predict(self, X: ArrayLike) -> Labels:
         """Return the most probable cluster of each row, among those found."""
@@ -249,6 +253,65 @@ class DPMixture(
         if not isinstance(n_samples, numbers.Integral) or n_samples < 1:
             raise ParameterError(f"n_samples must be a whole number ≥ 1, got {n_samples!r}")
         return self._mixture.sample(n_samples, _generator(self.random_state))
+
+    # -- what it means ----------------------------------------------------------------------
+
+    def explain(
+        self, X: ArrayLike | None = None, *, outlier_rate: float = 0.001, rng: Any = 0
+    ) -> Explanation:
+        """Tell what sets each cluster apart, how sure each row is, and which rows are odd.
+
+        Parameters
+        ----------
+        X
+            The rows that the model was fitted to, all of them in the same order: each is then
+            judged by all the others.  Or new rows, judged by the clusters.  None: clusters only.
+        outlier_rate
+            The share of rows that may be called outliers though they come from the clusters.
+        rng
+            Seed or Generator, for the draws that rows are compared with.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpsearch import DPMixture
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [0.0, 9.0]], 30, axis=0)
+        >>> explanation = DPMixture(random_state=0).fit(X).explain(X)
+        >>> explanation.indicative(0)[0].column
+        'column 1'
+        """
+        check_is_fitted(self)
+        matrix = None if X is None else self._matrix(X)
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
+        return explain_mixture(
+            self._mixture,
+            tuple(str(name) for name in names),
+            matrix,
+            None if matrix is None else self._containing(matrix),
+            outlier_rate=outlier_rate,
+            rng=as_rng(rng),
+        )
+
+    def _containing(self, matrix: Any) -> Labels | None:
+        """The clusters that contain the rows, if they are those of the fit: None if not.
+
+        They are if with `labels_` they have the clusters' statistics.
+        """
+        if matrix.shape[0] != len(self.labels_):
+            return None
+        items, _ = self._mixture.model.items(matrix)
+        pool, _ = self._mixture.model.rows(items, self.labels_, self.n_clusters_)
+        return self.labels_ if np.allclose(pool, self._mixture.pool, rtol=1e-9) else None
+
+    def outliers(self, X: ArrayLike, rate: float = 0.001, *, rng: Any = 0) -> Ints:
+        """Return the rows that are less probable than all but a share `rate` of draws.
+
+        The draws are from the clusters; rows of the fit are judged by all the others.  Least
+        probable first.  See `explain`.
+        """
+        return self.explain(X, outlier_rate=rate, rng=rng).outliers
 
     # -- files ------------------------------------------------------------------------------
 
