@@ -20,7 +20,7 @@ import numpy as np
 
 from dpsearch._types import Labels, Rng, Vector
 from dpsearch._validate import positive
-from dpsearch.errors import CapabilityError, DPSearchError, ParameterError
+from dpsearch.errors import DPSearchError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Problem
 
@@ -41,8 +41,7 @@ class Hyperparameters:
         self.names = tuple(spreads)
         self.given = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
         self.spreads = np.array(list(self.given.values()))
-        if problem.items.blocks:
-            raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
+        problem.require_points("sampling of hyperparameters")
         known = [field.name for field in fields(self.family)]  # type: ignore[arg-type]
         for name in self.names:
             if name not in known:
