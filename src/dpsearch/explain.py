@@ -8,11 +8,12 @@ above 0 where the cluster's values have a distribution of their own, below 0 whe
 distribution for all rows is the better account.  It needs the clusters' statistics alone.
 
 Rows.  Each row is taken out of its cluster, and the posterior predictive of the others is asked
-where it belongs and how probable it is.  Out of the ordinary is a row whose log density is lower
-than those of nearly all draws from the clusters found: with M draws, r of them at most as
-dense, its p-value is (r + 1)/(M + 1) (Davison & Hinkley 1997, "Bootstrap Methods and their
-Application", 4.2), and a row that does come from one of these clusters is called an outlier with
-probability `outlier_rate` at most.  Units do not matter: they add the same number to all densities.
+where it belongs and how probable it is.  Out of the ordinary is a row whose log density, given
+that it is from one of the clusters found, is lower than those of nearly all draws from them: with
+M draws, r of them at most as dense, its p-value is (r + 1)/(M + 1) (Davison & Hinkley 1997,
+"Bootstrap Methods and their Application", 4.2), and a row that does come from these clusters is
+called an outlier with probability `outlier_rate` at most.  Units do not matter: they add the same
+number to all densities.
 """
 
 from __future__ import annotations
@@ -254,7 +255,7 @@ def explain_mixture(
         rows = (nobody, nothing, nobody, nothing, nothing)
     else:
         place = mixture.memberships(X, labels)
-        p_value = _p_values(mixture, X, place.log_density, outlier_rate, rng)
+        p_value = _p_values(mixture, X, place.log_inside, outlier_rate, rng)
         rows = (place.labels, place.certainty, place.second, place.log_density, p_value)
     return Explanation(
         columns, centres, elsewhere, names, mixture.sizes.copy(), *rows, float(outlier_rate)
@@ -310,16 +311,18 @@ def _rests(core: Core, pool: Vector, n_rows: int) -> Any:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _p_values(mixture: Mixture, X: Any, log_density: Vector, rate: float, rng: Rng) -> Vector:
+def _p_values(mixture: Mixture, X: Any, log_inside: Vector, rate: float, rng: Rng) -> Vector:
     """Return the share of draws from the clusters that are no more probable than each row."""
+    if len(log_inside) == 1 and log_inside[0] == -math.inf:
+        return np.ones(1)  # the only row there is: nothing to compare it with
     lengths = mixture.model.family.lengths(X)
     n_draws = max(_DRAWS, math.ceil(_BELOW / rate))
     drawn, drawn_lengths = _densities_of_draws(mixture, n_draws, lengths, rng)
     if lengths is not None:
         expected, spread = _by_length(drawn, drawn_lengths)
         drawn = (drawn - expected(drawn_lengths)) / spread(drawn_lengths)
-        log_density = (log_density - expected(lengths)) / spread(lengths)
-    below = np.searchsorted(np.sort(drawn), log_density, side="right")
+        log_inside = (log_inside - expected(lengths)) / spread(lengths)
+    below = np.searchsorted(np.sort(drawn), log_inside, side="right")
     return np.asarray((below + 1.0) / (n_draws + 1.0))
 
 
@@ -338,7 +341,7 @@ def _densities_of_draws(
         for at in range(int(begin), int(end), step):
             stop = min(at + step, int(end))
             X = model.family.draw_of_lengths(mixture.row(k), model.n_features, wanted[at:stop], rng)
-            out[at:stop] = mixture.memberships(X).log_density
+            out[at:stop] = mixture.memberships(X).log_inside
     return out, wanted
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.base import Model
 from dpsearch.items import Core, Items, log_alone, score_item, score_member
@@ -27,6 +27,7 @@ class Memberships(NamedTuple):
     certainty: Vector  # probability of that cluster
     second: Labels  # the next most probable cluster; K stands for a new one
     log_density: Vector
+    log_inside: Vector  # the same if there are no new clusters; −∞ if there are no others
 
 
 class _Places(NamedTuple):
@@ -38,6 +39,7 @@ class _Places(NamedTuple):
     steps: Vector  # [K]: of a cluster that the point was not in
     own: Vector  # [K]: of the one that it was in, with others
     fresh: Vector  # [K + 1]: of a new cluster
+    inside: Vector  # [K + 1]: of all clusters of the others
     total: Vector  # [K + 1]: of all places
 
 
@@ -88,11 +90,11 @@ class Mixture:
         items, base = self.model.items(X)
         if labels is None:
             labels = np.full(items.n_items, -1)
-        own, certainty, second, log_density = _memberships(
+        own, certainty, second, log_density, log_inside = _memberships(
             self.model.core, items, self.pool, self.sizes, labels,
             log_alone(self.model.core, items), self._places(),
         )  # fmt: skip
-        return Memberships(own, certainty, second, log_density + base)
+        return Memberships(own, certainty, second, log_density + base, log_inside + base)
 
     def _places(self) -> _Places:
         n_points, n_clusters = int(self.sizes.sum()), self.n_clusters
@@ -112,7 +114,9 @@ class Mixture:
         weights = np.exp(steps - top)
         rest = weights.sum() - np.append(weights, 0.0)
         rest += np.append(np.where(alone, 0.0, np.exp(own - top)), 0.0)
-        return _Places(steps, own, fresh, top + np.log(rest + np.exp(fresh - top)))
+        total = rest + np.exp(fresh - top)
+        inside = np.log(np.maximum(rest, np.finfo(float).tiny))  # of a point that was all there is
+        return _Places(steps, own, fresh, top + inside, top + np.log(total))
 
     def posterior(self, k: int) -> dict[str, Any]:
         """Posterior parameters of cluster k, for people to read."""
@@ -142,6 +146,19 @@ def log_predictive(core: Core, items: Items, pool: Vector, n_clusters: int) -> M
     return out
 
 
+@inner
+def _log_sum_exp(values):  # type: ignore[no-untyped-def]
+    top = -np.inf
+    for k in range(values.shape[0]):
+        top = max(top, values[k])
+    if top == -np.inf:
+        return top
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += math.exp(values[k] - top)
+    return top + math.log(total)
+
+
 @kernel
 def _memberships(
     core: Core,
@@ -152,10 +169,10 @@ def _memberships(
     alone: Vector,
     places: _Places,
 ) -> Any:
-    """Return (label, certainty, second, log density) of every item, taken out of its cluster."""
+    """Return `Memberships` of every item, taken out of its cluster."""
     n, n_clusters = items.indptr.shape[0] - 1, sizes.shape[0]
     own, second = labels.copy(), np.empty(n, np.int64)
-    certainty, log_density = np.empty(n), np.empty(n)
+    certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
     starts = np.arange(n_clusters) * core.width
     scratch = np.empty(core.width)
     out = np.empty(n_clusters + 1)  # the last place is a new cluster
@@ -172,14 +189,14 @@ def _memberships(
             row = pool[k * core.width : (k + 1) * core.width]
             out[k] = score_member(core, items, i, row, scratch) + places.own[k]
         else:
+            out[k] = -np.inf
+        log_inside[i] = _log_sum_exp(out[:n_clusters]) - places.inside[origin]
+        if k >= 0 and sizes[k] == 1:  # staying alone is the new cluster
             out[k] = out[n_clusters]
             out[n_clusters] = -np.inf
-        top = out.max()
-        total = 0.0
-        for j in range(n_clusters + 1):
-            total += math.exp(out[j] - top)
-        log_density[i] = top + math.log(total) - places.total[origin]
-        certainty[i] = math.exp(out[own[i]] - top) / total
+        total = _log_sum_exp(out)
+        log_density[i] = total - places.total[origin]
+        certainty[i] = math.exp(out[own[i]] - total)
         out[own[i]] = -np.inf
         second[i] = out.argmax()
-    return own, certainty, second, log_density
+    return own, certainty, second, log_density, log_inside
