@@ -13,6 +13,7 @@ from dpsearch.refinement import consensus, refine
 if TYPE_CHECKING:
     from dpsearch.estimator import DPMixture
     from dpsearch.exact import Certificate, certify
+    from dpsearch.explain import Explanation
     from dpsearch.model_file import load
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
@@ -26,6 +27,7 @@ __all__ = [
     "Clustering",
     "DPMixture",
     "Draws",
+    "Explanation",
     "__version__",
     "alpha_profile",
     "certify",
@@ -45,6 +47,7 @@ __all__ = [
 # Imported when first asked for: scikit-learn takes a second, and only the first two need it.
 _LAZY = {
     "DPMixture": "dpsearch.estimator",
+    "Explanation": "dpsearch.explain",
     "load": "dpsearch.model_file",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
     **dict.fromkeys(

@@ -18,14 +18,16 @@ from sklearn.base import (
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dpsearch._types import ArrayLike, Labels, Matrix, Vector
-from dpsearch._validate import as_matrix, whole
+from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
+from dpsearch._validate import as_matrix, as_rng, whole
 from dpsearch.defaults import choose_family, resolve_prior
 from dpsearch.errors import ParameterError
+from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
+from dpsearch.weights import check_weights, repeated
 
 _CERTIFY_SECONDS = 60.0
 
@@ -73,6 +75,8 @@ class DPMixture(
     n_clusters_ : int
     log_joint_ : float
         log p(labels_, X), with every constant.
+    sample_weight_ : array of int or None
+        The weights that `fit` was given.
     clustering_ : Clustering
         The result: how long it took, how many states search saw; with `certify` also
         `upper_bound` and `optimal`.
@@ -129,26 +133,40 @@ class DPMixture(
 
     # -- fitting ----------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+    def fit(self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Find the best partition of the rows of X.
 
         Parameters
         ----------
         X : array, pandas or polars frame, or sparse matrix where the family takes one
         y : ignored
+        sample_weight : whole numbers ≥ 0, optional
+            How many times each row was seen.  The log joint is that of the repeated rows; the
+            copies of a row stay together.  A row of weight 0 takes no part in the fit, and is
+            labelled by `predict`.
         """
         matrix = as_matrix(X)
         validate_data(self, X, reset=True, skip_check_array=True)
         rng = _generator(self.random_state)
         prior = resolve_prior(self.alpha)
-        family = choose_family(matrix, self.family, prior, rng)
-        problem = Problem.of(matrix, family, prior)
+        if sample_weight is None:
+            family = choose_family(matrix, self.family, prior, rng)
+            problem, weights = Problem.of(matrix, family, prior), None
+        else:
+            weights = check_weights(sample_weight, matrix.shape[0])
+            rows, sizes = matrix[weights > 0], weights[weights > 0]
+            family = choose_family(repeated(rows, sizes), self.family, prior, rng)
+            problem = Problem.of(rows, family, prior, sizes)
+            if (weights == 0).any():
+                problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
+        if _wanted(self.certify, "certify"):
+            problem.require_points("certify")
         clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
         if _wanted(self.refine, "refine") and prior.product_form:
             clustering = self._refined(problem, clustering, rng)
         if _wanted(self.certify, "certify"):
             clustering = self._certified(problem, clustering)
-        self._set_fitted(problem, clustering)
+        self._set_fitted(problem, clustering, matrix, weights)
         if self.verbose:
             print(f"dpsearch: {self.family_}; {clustering}")
         return self
@@ -190,9 +208,18 @@ class DPMixture(
             trace=[*found.trace, point],
         )
 
-    def _set_fitted(self, problem: Problem, clustering: Clustering) -> None:
+    def _set_fitted(
+        self, problem: Problem, clustering: Clustering, matrix: Any, weights: Ints | None
+    ) -> None:
         mixture = Mixture.of(problem.model, problem.items, clustering.labels, problem.prior)
         self._set_mixture(mixture)
+        self.sample_weight_ = weights
+        if weights is not None:
+            labels = np.empty(len(weights), np.int64)
+            labels[weights > 0] = clustering.labels
+            if (weights == 0).any():
+                labels[weights == 0] = mixture.memberships(matrix[weights == 0]).labels
+            clustering = replace(clustering, labels=labels, weights=weights)
         self.clustering_ = clustering
         self.labels_ = clustering.labels
         self.log_joint_ = clustering.log_joint
@@ -205,16 +232,22 @@ class DPMixture(
         self._n_features_out = mixture.n_clusters
         self.alpha_ = mixture.prior.mean_alpha(int(mixture.sizes.sum()), mixture.n_clusters)
 
-    def fit_predict(self, X: ArrayLike, y: Any = None) -> Labels:
+    def fit_predict(
+        self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> Labels:
         """Fit and return the cluster of each row."""
-        return self.fit(X).labels_
+        return self.fit(X, sample_weight=sample_weight).labels_
 
     # -- new data ---------------------------------------------------------------------------
 
-    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+    def _matrix(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
         matrix = as_matrix(X)
         validate_data(self, X, reset=False, skip_check_array=True)
+        return matrix
+
+    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+        matrix = self._matrix(X)
         return self._mixture.log_joint_probabilities(matrix)
 
     def predict(self, X: ArrayLike) -> Labels:
@@ -248,6 +281,70 @@ class DPMixture(
         check_is_fitted(self)
         count = whole(n_samples, "n_samples", 1)
         return self._mixture.sample(count, _generator(self.random_state))
+
+    # -- what it means ----------------------------------------------------------------------
+
+    def explain(
+        self, X: ArrayLike | None = None, *, outlier_rate: float = 0.001, rng: Any = 0
+    ) -> Explanation:
+        """Tell what sets each cluster apart, how sure each row is, and which rows are odd.
+
+        Parameters
+        ----------
+        X
+            The rows that the model was fitted to, all of them in the same order: each is then
+            judged by all the others.  Or new rows, judged by the clusters.  None: clusters only.
+        outlier_rate
+            The share of rows that may be called outliers though they come from the clusters.
+        rng
+            Seed or Generator, for the draws that rows are compared with.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpsearch import DPMixture
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [0.0, 9.0]], 30, axis=0)
+        >>> explanation = DPMixture(random_state=0).fit(X).explain(X)
+        >>> explanation.indicative(0)[0].column
+        'column 1'
+        """
+        check_is_fitted(self)
+        matrix = None if X is None else self._matrix(X)
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
+        return explain_mixture(
+            self._mixture,
+            tuple(str(name) for name in names),
+            matrix,
+            None if matrix is None else self._containing(matrix),
+            outlier_rate=outlier_rate,
+            rng=as_rng(rng),
+        )
+
+    def _containing(self, matrix: Any) -> Labels | None:
+        """The clusters that contain the rows, if they are those of the fit: None if not.
+
+        They are if with `labels_` they have the clusters' statistics.
+        """
+        if matrix.shape[0] != len(self.labels_):
+            return None
+        mixture, weights = self._mixture, self.sample_weight_
+        seen = np.ones(len(self.labels_), bool) if weights is None else weights > 0
+        items, _ = mixture.model.items(matrix[seen])
+        if weights is not None:
+            items = items._replace(sizes=weights[seen])
+        pool, _ = mixture.model.rows(items, self.labels_[seen], mixture.n_clusters)
+        same = np.allclose(pool, mixture.pool, rtol=1e-9)
+        return np.where(seen, self.labels_, -1) if same else None
+
+    def outliers(self, X: ArrayLike, rate: float = 0.001, *, rng: Any = 0) -> Ints:
+        """Return the rows that are less probable than all but a share `rate` of draws.
+
+        The draws are from the clusters; rows of the fit are judged by all the others.  Least
+        probable first.  See `explain`.
+        """
+        return self.explain(X, outlier_rate=rate, rng=rng).outliers
 
     # -- files ------------------------------------------------------------------------------
 

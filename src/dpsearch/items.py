@@ -1,9 +1,8 @@
 """Items: what solvers place into clusters.
 
 An item is a block of one or more data points that stay together.  It is stored either as a data
-row (a single point) or as a row of sufficient statistics (a block: duplicated points with their
-count, or a sub-cluster that a shard hands up).  Solvers call the functions below and need not
-know which.
+row (a point, or several copies of it) or as a row of sufficient statistics (a block, such as a
+sub-cluster that a shard hands up).  Solvers call the functions below and need not know which.
 """
 
 from __future__ import annotations
@@ -55,6 +54,11 @@ class Items(NamedTuple):
     def n_items(self) -> int:
         return len(self.indptr) - 1
 
+    @property
+    def single(self) -> bool:
+        """Whether every item is one data point."""
+        return not self.blocks and bool((self.sizes == 1).all())
+
 
 @inline
 def item_ids(items: Items, i: int) -> Any:
@@ -82,8 +86,9 @@ def add_item(core: Core, items: Items, i: int, row: Any, sign: float) -> None:
     if items.blocks:
         call_merge(core.merge, (core.params, row, item_values(items, i), sign))
     else:
+        weight = sign * items.sizes[i]
         call_update(
-            core.update, (core.params, row, item_ids(items, i), item_values(items, i), sign)
+            core.update, (core.params, row, item_ids(items, i), item_values(items, i), weight)
         )
 
 
@@ -98,7 +103,7 @@ def score_item(
     core: Core, items: Items, i: int, pool: Any, starts: Any, out: Any, scratch: Any
 ) -> None:
     """Set out[k] to log H(item i | row at starts[k]), the log predictive probability."""
-    if not items.blocks:
+    if not items.blocks and items.sizes[i] == 1:
         call_score_rows(
             core.score_rows,
             (core.params, pool, starts, item_ids(items, i), item_values(items, i), out),
@@ -107,14 +112,14 @@ def score_item(
     for k in range(starts.shape[0]):
         row = pool[starts[k] : starts[k] + core.width]
         copy_row(row, scratch)
-        call_merge(core.merge, (core.params, scratch, item_values(items, i), 1.0))
+        add_item(core, items, i, scratch, 1.0)
         out[k] = log_marginal(core, scratch) - log_marginal(core, row)
 
 
 @inner
 def score_member(core: Core, items: Items, i: int, row: Any, scratch: Any) -> float:
     """Return log H(item i | the rest of its cluster), for a row that contains the item."""
-    if not items.blocks and core.score_member != 0:
+    if not items.blocks and items.sizes[i] == 1 and core.score_member != 0:
         return call_score_member(  # type: ignore[no-any-return]
             core.score_member, (core.params, row, item_ids(items, i), item_values(items, i))
         )

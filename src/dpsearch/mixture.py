@@ -7,16 +7,40 @@ V(K + 1, N + 1)/V(K, N + 1) · W(1) · H(x).
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.base import Model
-from dpsearch.items import Core, Items, log_alone, score_item
+from dpsearch.items import Core, Items, log_alone, score_item, score_member
 from dpsearch.priors.base import Prior
+
+
+class Memberships(NamedTuple):
+    """Where rows belong, given all others."""
+
+    labels: Labels
+    certainty: Vector  # probability of that cluster
+    second: Labels  # the next most probable cluster; K stands for a new one
+    log_density: Vector
+    log_inside: Vector  # the same if there are no new clusters; −∞ if there are no others
+
+
+class _Places(NamedTuple):
+    """Log weights of the places where a point may go, given the others.
+
+    [K] for clusters, [K + 1] by the cluster that the point was taken from, the last one for none.
+    """
+
+    steps: Vector  # [K]: of a cluster that the point was not in
+    own: Vector  # [K]: of the one that it was in, with others
+    fresh: Vector  # [K + 1]: of a new cluster
+    inside: Vector  # [K + 1]: of all clusters of the others
+    total: Vector  # [K + 1]: of all places
 
 
 class Mixture:
@@ -57,6 +81,43 @@ class Mixture:
         outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
         return inside, outside
 
+    def memberships(self, X: ArrayLike, labels: Labels | None = None) -> Memberships:
+        """Return where rows belong, given all others.
+
+        `labels` name the cluster that contains each row, from which it is first taken out; −1 for
+        none, and None if no row is in any.  What is in none belongs to the most probable.
+        """
+        items, base = self.model.items(X)
+        if labels is None:
+            labels = np.full(items.n_items, -1)
+        own, certainty, second, log_density, log_inside = _memberships(
+            self.model.core, items, self.pool, self.sizes, labels,
+            log_alone(self.model.core, items), self._places(),
+        )  # fmt: skip
+        return Memberships(own, certainty, second, log_density + base, log_inside + base)
+
+    def _places(self) -> _Places:
+        n_points, n_clusters = int(self.sizes.sum()), self.n_clusters
+        prior = self.prior.for_prediction()
+        with_new, without = prior.log_v(n_points + 1), prior.log_v(n_points)
+        log_w = prior.log_w(n_points + 1)
+        steps = log_w[self.sizes + 1] - log_w[self.sizes]
+        own = log_w[self.sizes] - log_w[self.sizes - 1]
+        alone = self.sizes == 1
+        # A point that was alone leaves one cluster fewer behind, and its place is a new one.
+        others = np.where(alone, n_clusters - 1, n_clusters)
+        fresh = np.append(
+            without[others + 1] - without[others], with_new[n_clusters + 1] - with_new[n_clusters]
+        )
+        fresh += log_w[1]
+        top = max(steps.max(), own.max(), fresh.max())
+        weights = np.exp(steps - top)
+        rest = weights.sum() - np.append(weights, 0.0)
+        rest += np.append(np.where(alone, 0.0, np.exp(own - top)), 0.0)
+        total = rest + np.exp(fresh - top)
+        inside = np.log(np.maximum(rest, np.finfo(float).tiny))  # of a point that was all there is
+        return _Places(steps, own, fresh, top + inside, top + np.log(total))
+
     def posterior(self, k: int) -> dict[str, Any]:
         """Posterior parameters of cluster k, for people to read."""
         return self.model.family.posterior(self.row(k), self.model.n_features)
@@ -83,3 +144,59 @@ def log_predictive(core: Core, items: Items, pool: Vector, n_clusters: int) -> M
     for i in range(n):
         score_item(core, items, i, pool, starts, out[i], scratch)
     return out
+
+
+@inner
+def _log_sum_exp(values):  # type: ignore[no-untyped-def]
+    top = -np.inf
+    for k in range(values.shape[0]):
+        top = max(top, values[k])
+    if top == -np.inf:
+        return top
+    total = 0.0
+    for k in range(values.shape[0]):
+        total += math.exp(values[k] - top)
+    return top + math.log(total)
+
+
+@kernel
+def _memberships(
+    core: Core,
+    items: Items,
+    pool: Vector,
+    sizes: Ints,
+    labels: Labels,
+    alone: Vector,
+    places: _Places,
+) -> Any:
+    """Return `Memberships` of every item, taken out of its cluster."""
+    n, n_clusters = items.indptr.shape[0] - 1, sizes.shape[0]
+    own, second = labels.copy(), np.empty(n, np.int64)
+    certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
+    starts = np.arange(n_clusters) * core.width
+    scratch = np.empty(core.width)
+    out = np.empty(n_clusters + 1)  # the last place is a new cluster
+    for i in range(n):
+        k = labels[i]
+        origin = k if k >= 0 else n_clusters
+        score_item(core, items, i, pool, starts, out[:n_clusters], scratch)
+        for j in range(n_clusters):
+            out[j] += places.steps[j]
+        out[n_clusters] = alone[i] + places.fresh[origin]
+        if k < 0:
+            own[i] = out[:n_clusters].argmax()
+        elif sizes[k] > 1:
+            row = pool[k * core.width : (k + 1) * core.width]
+            out[k] = score_member(core, items, i, row, scratch) + places.own[k]
+        else:
+            out[k] = -np.inf
+        log_inside[i] = _log_sum_exp(out[:n_clusters]) - places.inside[origin]
+        if k >= 0 and sizes[k] == 1:  # staying alone is the new cluster
+            out[k] = out[n_clusters]
+            out[n_clusters] = -np.inf
+        total = _log_sum_exp(out)
+        log_density[i] = total - places.total[origin]
+        certainty[i] = math.exp(out[own[i]] - total)
+        out[own[i]] = -np.inf
+        second[i] = out.argmax()
+    return own, certainty, second, log_density, log_inside

@@ -1,7 +1,7 @@
 """Model files: NumPy archives of plain numbers and one JSON text.  They can hold no code.
 
 Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, what was found),
-``pool`` and ``sizes`` (the clusters' statistics), ``labels``.
+``pool`` and ``sizes`` (the clusters' statistics), ``labels``, and ``weights`` if rows had any.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dpsearch.errors import ModelFileError
 from dpsearch.families import Family
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering
+from dpsearch.weights import check_weights
 
 FORMAT = "dpsearch-model"
 VERSION = 1
@@ -59,6 +60,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "optimal": estimator.clustering_.optimal,
     }
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": estimator.labels_}
+    if estimator.sample_weight_ is not None:
+        arrays["weights"] = estimator.sample_weight_
     write_archive(path, about, arrays)
 
 
@@ -87,7 +90,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
         most = max(_MANY_FEATURES, arrays["pool"].size)
         if not _is_whole(n_features) or not 1 <= n_features <= most:
             raise ModelFileError(f"{path}: n_features is {n_features!r}")
-        pool, sizes, labels = _checked(Path(path), arrays, family.width(n_features))
+        pool, sizes, labels, weights = _checked(Path(path), arrays, family.width(n_features))
         model = family.compile_empty(n_features)
         model.check_rows(pool, sizes)
         known = DPMixture().get_params(deep=False)
@@ -99,6 +102,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
             estimator.set_params(alpha=prior)
         estimator._set_mixture(Mixture(model, pool, sizes, prior))
         estimator.labels_ = labels
+        estimator.sample_weight_ = weights
         estimator.log_joint_ = float(about["log_joint"])
         if not math.isfinite(estimator.log_joint_):
             raise ModelFileError(f"{path}: log_joint is {estimator.log_joint_}")
@@ -109,6 +113,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
             upper_bound=math.inf if upper is None else float(upper),
             optimal=bool(about.get("optimal", False)),
             seconds=float(about["seconds"]),
+            weights=weights,
         )
         names = about["feature_names"]
         if names is not None:
@@ -122,8 +127,8 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
     return estimator
 
 
-def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, Any, Any]:
-    """Return pool, sizes and labels if they fit together; kernels index by them."""
+def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, ...]:
+    """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
     missing = {"pool", "sizes", "labels"} - set(arrays)
     if missing:
         raise ModelFileError(f"{path}: the entry {min(missing)} is missing")
@@ -136,9 +141,12 @@ def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, Any, 
     if not np.isfinite(pool).all():
         raise ModelFileError(f"{path}: pool holds numbers that are not finite")
     inside = labels.min() >= 0 and labels.max() < len(sizes) and sizes.min() > 0
-    if not inside or not np.array_equal(np.bincount(labels), sizes):
+    weights = (
+        check_weights(arrays["weights"], len(labels), "weights") if "weights" in arrays else None
+    )
+    if not inside or not np.array_equal(np.bincount(labels, weights), sizes):
         raise ModelFileError(f"{path}: labels do not agree with the clusters' sizes")
-    return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels
+    return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights
 
 
 def _is_whole(value: Any) -> bool:

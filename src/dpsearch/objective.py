@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.base import Dots, Family, Model
 from dpsearch.items import Items, log_alone, log_marginals
-from dpsearch.partition import by_size, check_labels
+from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior, log_prior
 
 
@@ -51,7 +51,8 @@ class Clustering:
     Attributes
     ----------
     labels
-        Cluster of each row, numbered from the largest cluster (0) to the smallest.
+        Cluster of each row, numbered from the largest cluster (0) to the smallest; of two of one
+        size, the more probable one first.
     log_joint
         log p(labels, data), with every constant.
     upper_bound
@@ -66,6 +67,8 @@ class Clustering:
         Wall time of the solver.
     trace
         The history: seconds, log joint, number of clusters, move.
+    weights
+        How many points each row stands for; None if one each.
     """
 
     labels: Labels
@@ -77,6 +80,7 @@ class Clustering:
     n_enqueued: int = 0
     seconds: float = 0.0
     trace: list[TracePoint] = field(default_factory=list, repr=False)
+    weights: Ints | None = field(default=None, repr=False)
 
     @property
     def n_clusters(self) -> int:
@@ -85,12 +89,12 @@ class Clustering:
     @property
     def sizes(self) -> Ints:
         """Number of points in each cluster."""
-        return np.bincount(self.labels)
+        return np.bincount(self.labels, self.weights).astype(np.int64)
 
     def __repr__(self) -> str:
         proof = ", optimal" if self.optimal else ""
         return (
-            f"Clustering({len(self.labels)} points in {self.n_clusters} clusters,"
+            f"Clustering({self.sizes.sum()} points in {self.n_clusters} clusters,"
             f" log joint {self.log_joint:.6g}{proof}, {self.seconds:.3g} s)"
         )
 
@@ -119,13 +123,15 @@ class Problem:
             )
 
     @classmethod
-    def of(cls, X: ArrayLike, family: Family, prior: Prior) -> Problem:
-        """Compile the family for X and take each row as an item."""
+    def of(cls, X: ArrayLike, family: Family, prior: Prior, weights: Ints | None = None) -> Problem:
+        """Compile the family for X and take each row as an item.
+
+        With weights ≥ 1, an item is that many copies of the row, which stay together.
+        """
         if not isinstance(family, Family):
             raise ParameterError(f"family must be one of dpsearch.families, got {family!r}")
         model = family.compile(X)
-        items, base = model.items()
-        return cls(model, items, float(base.sum()), prior)
+        return cls(model, *_weighted(model, weights), prior)
 
     def with_prior(self, prior: Prior) -> Problem:
         """The same data and family under another prior."""
@@ -135,11 +141,11 @@ class Problem:
         return out
 
     def with_family(self, family: Family) -> Problem:
-        """The same data, taken as points, and prior under another family."""
+        """The same data, taken as rows with their weights, and prior under another family."""
         model = family.compile(self.model.matrix)
-        items, base = model.items()
+        weights = None if self.items.blocks else self.items.sizes
         out = copy.copy(self)
-        out._set_model(model, items, float(base.sum()))
+        out._set_model(model, *_weighted(model, weights))
         return out
 
     @property
@@ -148,7 +154,14 @@ class Problem:
 
     def dots(self) -> Dots | None:
         """The block capability, where the family has it and items are points."""
-        return None if self.items.blocks else self.model.dots()
+        return self.model.dots() if self.items.single else None
+
+    def require_points(self, what: str) -> None:
+        """Raise unless each item is one point; `what` needs it."""
+        if not self.items.single:
+            raise CapabilityError(
+                f"{what} takes single points, not rows with weights or blocks of points"
+            )
 
     def rows(self, labels: Labels) -> tuple[Vector, Ints]:
         """Return the flat pool of cluster statistics, and the sizes."""
@@ -161,9 +174,25 @@ class Problem:
         return log_prior(self.tables, sizes) + float(marginals.sum()) + self.log_base
 
     def clustering(self, labels: Labels, **about: Any) -> Clustering:
-        """Wrap labels (in item order) with their value."""
-        labels = by_size(labels)
-        return Clustering(labels=labels, log_joint=self.log_joint(labels), **about)
+        """Wrap labels (in item order) with their value.
+
+        Of clusters of one size the more probable comes first, so that numbers do not depend on
+        the order of the rows.
+        """
+        weights = None if self.items.single else self.items.sizes
+        labels = by_appearance(labels)
+        pool, sizes = self.rows(labels)
+        marginals = log_marginals(self.model.core, pool, len(sizes))
+        labels = np.argsort(np.lexsort((-marginals, -sizes)))[labels]
+        return Clustering(labels, self.log_joint(labels), weights=weights, **about)
+
+
+def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:
+    """Return the model's data as items of these sizes, and their `log_base` in all."""
+    items, base = model.items()
+    if weights is None:
+        return items, float(base.sum())
+    return items._replace(sizes=weights), float(base @ weights)
 
 
 def log_joint(X: ArrayLike, labels: ArrayLike, family: Family, prior: Prior) -> float:

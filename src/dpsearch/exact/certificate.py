@@ -190,6 +190,7 @@ def certify_problem(
     """
     begun = time.perf_counter() if begun is None else begun
     _check(problem.prior, time_limit, tolerance)
+    problem.require_points("certify")
     closing = _Closing(problem, by_appearance(labels), begun, time_limit, tolerance, callback)
     with contextlib.suppress(KeyboardInterrupt):
         closing.run(polish, line)

@@ -54,7 +54,7 @@ class GaussianPricer(Pricer):
         # The bound on a range of sizes takes log W to be convex, as it is for every prior here.
         bends = np.diff(problem.tables.log_w[1:], 2)
         convex = bool((bends >= -1e-9).all())
-        return problem.model.family.name == "gaussian" and not problem.items.blocks and convex
+        return problem.model.family.name == "gaussian" and problem.items.single and convex
 
     def fit(self, labels: Labels) -> Vector:
         """Return −½|x − m|², m the posterior mean of the point's cluster."""

@@ -209,8 +209,8 @@ def majorant(log_v: Vector, low: int, high: int) -> tuple[float, float]:
 def _statistic(problem: Problem) -> Vector | str:
     """Return the one number per point that matters, or why there is none."""
     family, n_features = problem.model.family.name, problem.model.n_features
-    if problem.items.blocks:
-        return "items are blocks of points"
+    if not problem.items.single:
+        return "items are not single points"
     if problem.tables.multiplicity:
         return "the prior is not of product form"
     if family in ("gaussian", "poisson", "bernoulli") and n_features != 1:

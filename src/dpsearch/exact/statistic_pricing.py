@@ -45,7 +45,7 @@ class StatisticPricer(Pricer):
 
     @classmethod
     def takes(cls, problem: Problem) -> bool:
-        if problem.items.blocks or problem.model.family.name not in _PARAMETERS:
+        if not problem.items.single or problem.model.family.name not in _PARAMETERS:
             return False
         n, n_columns = problem.n_items, problem.model.n_features
         totals = float(problem.items.values.sum())

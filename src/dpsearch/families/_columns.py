@@ -1,10 +1,11 @@
-"""What a family's suggestions take from the data: the centre and the spread of each column."""
+"""What families share about single columns: their centre and spread, their marginals."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from dpsearch._types import Vector
 from dpsearch.errors import DataError
@@ -28,3 +29,14 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     spread = np.where(spread > 1e-13 * np.abs(mean), spread, 0.0)
     variance = X.var(axis=0)
     return mean, np.where((spread > 0.0) & (variance > 0.0), variance, 1.0)
+
+
+def normal_inverse_gamma(prior: tuple[Any, Any, Any], posterior: tuple[Any, Any, Any]) -> Vector:
+    """Log H of normal values from (strength κ, shape a, scale b) before and after them.
+
+    Γ(a)/Γ(a₀) · b₀^a₀/b^a · √(κ₀/κ), without (2π)^(−n/2) (Murphy 2007, "Conjugate Bayesian
+    analysis of the Gaussian distribution", eq. 95).
+    """
+    (strength, shape, scale), (new_strength, new_shape, new_scale) = prior, posterior
+    out = gammaln(new_shape) - gammaln(shape) - 0.5 * np.log(new_strength / strength)
+    return np.asarray(out + shape * np.log(scale) - new_shape * np.log(new_scale))

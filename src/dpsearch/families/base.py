@@ -180,6 +180,33 @@ class Family(ABC):
         """Which numbers of a row are whole and not below zero: kernels may index by them."""
         return None
 
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        """Log H of each column of a cluster on its own, for `explain`.
+
+        Factors that belong to each value alone may be left out, as with `log_base`: they cancel
+        where clusterings are compared.
+        """
+        raise CapabilityError(f"the {self.name} family does not tell what its columns say")
+
+    def column_bayes_factors(
+        self, inside: Vector, outside: Vector, both: Vector, n_features: int
+    ) -> Vector:
+        """Log Bayes factor of each column: two clusters of their own against one for all."""
+        parts = [self.column_log_marginals(row, n_features) for row in (inside, outside, both)]
+        return np.asarray(parts[0] + parts[1] - parts[2])
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        """What to expect in each column of a cluster: its posterior mean, or the likeliest code."""
+        raise CapabilityError(f"the {self.name} family does not tell what its columns say")
+
+    def lengths(self, X: Any) -> Vector | None:
+        """The size of each row where the model takes it as given, as a document's length."""
+        return None
+
+    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Vector, rng: Rng) -> Any:
+        """Draw a data row of each length, for families whose `lengths` says more than None."""
+        return self.draw(row, n_features, len(lengths), rng)
+
     def variant(self) -> Functions:
         """The functions to use with these hyperparameters."""
         return self.functions

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import betaln
 
 from dpsearch._jit import (
     BOUND,
@@ -250,6 +251,14 @@ class Bernoulli(Family):
             "successes": successes,
             "failures": failures,
         }
+
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        posterior = self.posterior(row, n_features)
+        after = betaln(posterior["successes"], posterior["failures"])
+        return np.asarray(after - betaln(*self._prior(n_features)))
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        return np.asarray(self.posterior(row, n_features)["probabilities"])
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         probabilities = self.posterior(row, n_features)["probabilities"]

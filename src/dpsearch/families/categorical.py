@@ -272,6 +272,21 @@ class Categorical(Family):
             "concentration": concentration,
         }
 
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        out = []
+        for prior, after in zip(
+            self._concentration(n_features),
+            self.posterior(row, n_features)["concentration"],
+            strict=True,
+        ):
+            value = gammaln(after).sum() - gammaln(after.sum())
+            out.append(value - len(after) * gammaln(prior) + gammaln(len(after) * prior))
+        return np.array(out)
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        probabilities = self.posterior(row, n_features)["probabilities"]
+        return np.array([float(column.argmax()) for column in probabilities])
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         probabilities = self.posterior(row, n_features)["probabilities"]
         codes = [rng.choice(len(column), size=size, p=column) for column in probabilities]

@@ -39,7 +39,7 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
-from dpsearch.families._columns import WITHIN, mean_and_variance
+from dpsearch.families._columns import WITHIN, mean_and_variance, normal_inverse_gamma
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -343,6 +343,17 @@ class DiagonalGaussian(Family):
             "shape": shape,
             "scale": beta,
         }
+
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        posterior = self.posterior(row, n_features)
+        _, scale = self._location_scale(n_features)
+        return normal_inverse_gamma(
+            (*self._strength_shape(n_features), scale**2),
+            (posterior["strength"], posterior["shape"], posterior["scale"]),
+        )
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        return np.asarray(self.posterior(row, n_features)["mean"])
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)

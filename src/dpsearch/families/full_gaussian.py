@@ -47,7 +47,7 @@ from dpsearch.families._cholesky import (
     invert_above_identity,
     squared_distance,
 )
-from dpsearch.families._columns import WITHIN, mean_and_variance
+from dpsearch.families._columns import WITHIN, mean_and_variance, normal_inverse_gamma
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -367,6 +367,31 @@ class FullGaussian(Family):
             "degrees": degrees,
             "scale": scale,
         }
+
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        """What the prior says of one column: Normal–inverse-gamma.
+
+        A diagonal block of an inverse Wishart matrix is one too, its degrees less by the number of
+        columns left out: Σ_dd ~ InverseGamma((ν − D + 1)/2, Ψ_dd/2), before and after the data.
+        """
+        _, factor = self._location_factor(n_features)
+        posterior = self.posterior(row, n_features)
+        spare = 1.0 - n_features
+        return normal_inverse_gamma(
+            (
+                self.prior_strength,
+                0.5 * (self._degrees(n_features) + spare),
+                0.5 * (factor**2).sum(axis=1),
+            ),
+            (
+                posterior["strength"],
+                0.5 * (posterior["degrees"] + spare),
+                0.5 * posterior["scale"].diagonal(),
+            ),
+        )
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        return np.asarray(self.posterior(row, n_features)["mean"])
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)

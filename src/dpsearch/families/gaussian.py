@@ -410,6 +410,26 @@ class Gaussian(Family):
             "noise_variance": scale**2,
         }
 
+    def column_bayes_factors(
+        self, inside: Vector, outside: Vector, both: Vector, n_features: int
+    ) -> Vector:
+        """Without the sums of squares, of which what is left is n₁n₂/(n₁ + n₂) (z̄₁ − z̄₂)²."""
+        tau = self._tau(n_features)
+        location, scale = self._location_scale(n_features)
+        out, counts, means = np.zeros(n_features), [], []
+        for row, sign in ((inside, 1.0), (outside, 1.0), (both, -1.0)):
+            posterior = self.posterior(row, n_features)
+            n = np.round(scale**2 / posterior["mean_variance"] - tau)
+            mean = (posterior["mean"] - location) / scale * (n + tau) / np.maximum(n, 1.0)
+            out -= 0.5 * sign * (np.log1p(n / tau) + tau * n / (n + tau) * mean**2)
+            counts.append(n)
+            means.append(mean)
+        shared = counts[0] * counts[1] / np.maximum(counts[2], 1.0)
+        return np.asarray(out + 0.5 * shared * (means[0] - means[1]) ** 2)
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        return np.asarray(self.posterior(row, n_features)["mean"])
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         spread = np.sqrt(posterior["mean_variance"] + posterior["noise_variance"])

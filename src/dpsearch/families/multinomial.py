@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import gammaln, xlogy
+from scipy.special import betaln, gammaln, xlogy
 
 from dpsearch._jit import (
     BOUND,
@@ -231,12 +231,34 @@ class Multinomial(Family):
             "mean_length": row[1] / row[0] if row[0] > 0 else math.nan,
         }
 
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        """Each word against all the others.
+
+        Those put together, the Dirichlet is a Beta(a_w, A − a_w) and counts are binomial.
+        """
+        if n_features == 1:
+            return np.zeros(1)
+        before = self._concentration(n_features)
+        after = before + row[_HEAD:]
+        return np.asarray(
+            betaln(after, after.sum() - after) - betaln(before, before.sum() - before)
+        )
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        return np.asarray(self.posterior(row, n_features)["probabilities"])
+
+    def lengths(self, X: Any) -> Vector | None:
+        return np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1)
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         """Documents as long as the cluster's mean: the model does not speak of lengths."""
-        concentration = self._concentration(n_features) + row[_HEAD:]
         length = round(row[1] / row[0]) if row[0] > 0 else 1
-        probabilities = rng.dirichlet(concentration, size=size)
-        return rng.multinomial(length, probabilities).astype(np.float64)
+        return self.draw_of_lengths(row, n_features, np.full(size, length), rng)
+
+    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Vector, rng: Rng) -> Any:
+        concentration = self._concentration(n_features) + row[_HEAD:]
+        probabilities = rng.dirichlet(concentration, size=len(lengths))
+        return rng.multinomial(lengths.astype(np.int64), probabilities).astype(np.float64)
 
     @classmethod
     def candidates(cls, X: Any) -> list[Multinomial]:

@@ -234,6 +234,16 @@ class Poisson(Family):
         shape, rate = shape + row[_HEAD : _HEAD + n_features], rate + row[0]
         return {"mean": shape / rate, "shape": shape, "rate": rate}
 
+    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+        (shape, rate), posterior = self._prior(n_features), self.posterior(row, n_features)
+        out = gammaln(posterior["shape"]) - gammaln(shape)
+        return np.asarray(
+            out + shape * np.log(rate) - posterior["shape"] * np.log(posterior["rate"])
+        )
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        return np.asarray(self.posterior(row, n_features)["mean"])
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         rates = rng.gamma(posterior["shape"], 1.0 / posterior["rate"], (size, n_features))

@@ -88,8 +88,7 @@ def prepare(problem: Problem, name: str, order: Ints) -> Heuristic:
     if name == "inadmissible":
         values = problem.alone[order] + problem.tables.open_cost
         return heuristic._replace(tail=_suffix_sums(values))
-    if problem.items.blocks:
-        raise CapabilityError(f"heuristic {name!r} takes single points, not blocks of them")
+    problem.require_points(f"heuristic {name!r}")
     if name == "trivial":
         ceiling = problem.model.family.log_ceiling(problem.model.matrix)
         return heuristic._replace(tail=_suffix_sums(ceiling[order]))

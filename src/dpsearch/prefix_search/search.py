@@ -12,7 +12,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Callback, Clustering, Problem, TracePoint
 from dpsearch.prefix_search.beam import beam
@@ -112,8 +112,8 @@ def search_problem(
     """The same for a problem that is compiled already, over points or blocks of them."""
     begun = time.perf_counter() if begun is None else begun
     _check(heuristic, beam_size, method, max_states)
-    if problem.items.blocks and problem.tables.multiplicity:
-        raise CapabilityError("AntoniakCounts takes single points, not blocks of them")
+    if problem.tables.multiplicity:
+        problem.require_points("AntoniakCounts")
     placing = placing_order(problem, order, as_rng(rng))
     if method == "auto":
         simple = heuristic == "inadmissible" and beam_size is not None and max_states is None

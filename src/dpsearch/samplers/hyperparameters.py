@@ -20,7 +20,7 @@ import numpy as np
 
 from dpsearch._types import Labels, Rng, Vector
 from dpsearch._validate import positive
-from dpsearch.errors import CapabilityError, DPSearchError, ParameterError
+from dpsearch.errors import DPSearchError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.objective import Problem
 
@@ -112,8 +112,7 @@ def checked_spreads(problem: Problem, spreads: Mapping[str, float]) -> dict[str,
             f" {spreads!r}"
         )
     checked = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
-    if problem.items.blocks:
-        raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
+    problem.require_points("sampling of hyperparameters")
     family = problem.model.family
     known = [field.name for field in fields(family)]  # type: ignore[arg-type]
     for name in checked:

@@ -1,0 +1,365 @@
+"""What a clustering says: which columns set a cluster apart, how sure each row is, what is odd.
+
+Columns.  The log Bayes factor of column d for cluster k compares two accounts of that column:
+
+    log H_d(x in k) + log H_d(x not in k) − log H_d(all)
+
+above 0 where the cluster's values have a distribution of their own, below 0 where one
+distribution for all rows is the better account.  It needs the clusters' statistics alone.
+
+Rows.  Each row is taken out of its cluster, and the posterior predictive of the others is asked
+where it belongs and how probable it is.  Out of the ordinary is a row whose log density, given
+that it is from one of the clusters found, is lower than those of nearly all draws from them: with
+M draws, r of them at most as dense, its p-value is (r + 1)/(M + 1) (Davison & Hinkley 1997,
+"Bootstrap Methods and their Application", 4.2), and a row that does come from these clusters is
+called an outlier with probability `outlier_rate` at most.  Units do not matter: they add the same
+number to all densities.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import kernel
+from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
+from dpsearch.errors import ParameterError
+from dpsearch.items import Core, clear_row, copy_row, merge_rows
+from dpsearch.mixture import Mixture
+
+_TYPICAL = 10  # rows named for each cluster
+_SURE = 0.9  # rows below are borderline
+_DRAWS = 20_000  # at least, and at least _BELOW expected among them below the threshold
+_BELOW = 20
+_CHUNK = 4_000_000  # numbers drawn at a time
+
+
+class Indication(NamedTuple):
+    """A column, and what it says about a cluster."""
+
+    column: str
+    log_bayes_factor: float
+    centre: float  # expected in the cluster: the posterior mean, or the likeliest code
+    elsewhere: float  # the same in all other clusters taken together
+
+    @property
+    def direction(self) -> str:
+        """In words: higher or lower than elsewhere, or otherwise different."""
+        if self.centre == self.elsewhere or math.isnan(self.elsewhere):
+            return "different"
+        return "higher" if self.centre > self.elsewhere else "lower"
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """A clustering explained.  Arrays with a place for each row are empty if no rows were given.
+
+    Attributes
+    ----------
+    columns
+        [K, D] log Bayes factor of each cluster and column, in nats; see `dpsearch.explain`.
+    centres, elsewhere
+        [K, D] what to expect of each column in the cluster, and in all the others together: the
+        posterior mean, for categories the likeliest code.  `elsewhere` is NaN if there are none.
+    names
+        Of the columns.
+    sizes
+        [K] points in each cluster.
+    labels
+        [N] cluster of each row.
+    certainty
+        [N] probability of that cluster for the row, given all others; new clusters included.
+    second
+        [N] the next most probable cluster; K stands for a new one.
+    log_density
+        [N] log posterior predictive density of the row, given all others.
+    p_value
+        [N] share of draws from the clusters found that are no more probable than the row, at equal
+        length where the model takes lengths as given.
+    outlier_rate
+        Rows with smaller p-values are outliers.
+    """
+
+    columns: Matrix
+    centres: Matrix
+    elsewhere: Matrix
+    names: tuple[str, ...]
+    sizes: Ints
+    labels: Labels
+    certainty: Vector
+    second: Labels
+    log_density: Vector
+    p_value: Vector
+    outlier_rate: float
+
+    @property
+    def n_clusters(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def outliers(self) -> Ints:
+        """Rows out of the ordinary, the least probable first."""
+        rows = np.flatnonzero(self.p_value <= self.outlier_rate)
+        return rows[np.lexsort((self.log_density[rows], self.p_value[rows]))]
+
+    @property
+    def typical(self) -> tuple[Ints, ...]:
+        """For each cluster up to ten of its rows that are most probable, surely its own first."""
+        out = []
+        for k in range(self.n_clusters):
+            rows = np.flatnonzero(self.labels == k)
+            doubtful = self.certainty[rows] < 0.5
+            order = np.lexsort((-self.log_density[rows], -self.p_value[rows], doubtful))
+            out.append(rows[order[:_TYPICAL]])
+        return tuple(out)
+
+    @property
+    def borderline(self) -> Ints:
+        """Rows whose certainty is below 0.9, the least certain first; `second` says what else."""
+        rows = np.flatnonzero(self.certainty < _SURE)
+        return rows[np.argsort(self.certainty[rows], kind="stable")]
+
+    def indicative(self, k: int, n: int = 10) -> list[Indication]:
+        """The columns that set cluster k apart most, the first one most of all."""
+        if not isinstance(k, (int, np.integer)) or not 0 <= k < self.n_clusters:
+            raise ParameterError(f"k must be a cluster, 0 … {self.n_clusters - 1}, got {k!r}")
+        best = np.argsort(-self.columns[k], kind="stable")[:n]
+        return [
+            Indication(
+                self.names[d],
+                float(self.columns[k, d]),
+                float(self.centres[k, d]),
+                float(self.elsewhere[k, d]),
+            )
+            for d in best
+        ]
+
+    def to_frame(self, table: str = "points", *, library: str | None = None) -> Any:
+        """Return a table as a pandas or polars frame.
+
+        Parameters
+        ----------
+        table
+            ``"points"``: a line for each row of the data.  ``"clusters"``: a line for each cluster
+            and column, the most indicative columns of each cluster first.
+        library
+            ``"pandas"`` or ``"polars"``; None for the first of them that is installed.
+        """
+        if table == "points":
+            is_outlier = self.p_value <= self.outlier_rate
+            content: dict[str, Any] = {
+                "cluster": self.labels,
+                "certainty": self.certainty,
+                "second": self.second,
+                "log_density": self.log_density,
+                "p_value": self.p_value,
+                "outlier": is_outlier,
+            }
+        elif table == "clusters":
+            width = len(self.names)
+            order = np.argsort(-self.columns, axis=1, kind="stable")
+            at = (np.repeat(np.arange(self.n_clusters), width), order.reshape(-1))
+            content = {
+                "cluster": at[0],
+                "size": self.sizes[at[0]],
+                "column": [self.names[d] for d in at[1]],
+                "log_bayes_factor": self.columns[at],
+                "centre": self.centres[at],
+                "elsewhere": self.elsewhere[at],
+            }
+        else:
+            raise ParameterError(f"table must be 'points' or 'clusters', got {table!r}")
+        return _library(library).DataFrame(content)
+
+    def summary(self) -> str:
+        """The explanation in a few lines of text."""
+        lines = []
+        typical = self.typical
+        for k, size in enumerate(self.sizes):
+            lines.append(f"cluster {k}: {size} {'point' if size == 1 else 'points'}")
+            said = [one for one in self.indicative(k, 3) if one.log_bayes_factor > 0.0]
+            for one in said:
+                lines.append(
+                    f"  {one.column}: {one.centre:.3g}, elsewhere {one.elsewhere:.3g}"
+                    f" (log Bayes factor {one.log_bayes_factor:.1f})"
+                )
+            if not said and self.n_clusters > 1:
+                lines.append("  no single column sets it apart")
+            if len(typical[k]):
+                lines.append(f"  typical rows: {_listed(typical[k][:5])}")
+        if len(self.labels):
+            lines.append(
+                f"certainty: {self.certainty.mean():.3f} on average;"
+                f" {len(self.borderline)} of {len(self.labels)} rows below {_SURE}"
+            )
+            for i in self.borderline[:3]:
+                other = self.second[i]
+                place = "a new one" if other == self.n_clusters else f"{other}"
+                lines.append(
+                    f"  row {i}: cluster {self.labels[i]} with probability"
+                    f" {self.certainty[i]:.2f}; next, {place}"
+                )
+            found = self.outliers
+            which = f": {_listed(found[:10])}" + (" …" if len(found) > 10 else "")
+            lines.append(
+                f"outliers at a rate of {self.outlier_rate:g}: {len(found)}"
+                + (which if len(found) else "")
+            )
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return (
+            f"Explanation({len(self.labels)} rows, {self.n_clusters} clusters,"
+            f" {len(self.names)} columns, {len(self.outliers)} outliers)"
+        )
+
+
+def _listed(rows: Ints) -> str:
+    return ", ".join(str(i) for i in rows)
+
+
+def _library(name: str | None) -> Any:
+    if name is None:
+        installed = [known for known in ("pandas", "polars") if importlib.util.find_spec(known)]
+        if not installed:
+            raise ParameterError("to_frame needs pandas or polars, and neither is installed")
+        name = installed[0]
+    if name not in ("pandas", "polars"):
+        raise ParameterError(f"library must be 'pandas', 'polars' or None, got {name!r}")
+    return importlib.import_module(name)
+
+
+def explain_mixture(
+    mixture: Mixture,
+    names: tuple[str, ...],
+    X: Any = None,
+    labels: Labels | None = None,
+    *,
+    outlier_rate: float,
+    rng: Rng,
+) -> Explanation:
+    """Explain the clusters, and rows if there are any.
+
+    `labels` are the clusters that contain the rows, −1 for a row that is in none of them; None if
+    all are new.
+    """
+    if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
+        raise ParameterError(f"outlier_rate must lie between 0 and 1, got {outlier_rate!r}")
+    columns, centres, elsewhere = _about_columns(mixture)
+    if X is None:
+        nobody, nothing = np.empty(0, np.int64), np.empty(0)
+        rows = (nobody, nothing, nobody, nothing, nothing)
+    else:
+        place = mixture.memberships(X, labels)
+        p_value = _p_values(mixture, X, place.log_inside, outlier_rate, rng)
+        rows = (place.labels, place.certainty, place.second, place.log_density, p_value)
+    return Explanation(
+        columns, centres, elsewhere, names, mixture.sizes.copy(), *rows, float(outlier_rate)
+    )
+
+
+# -- columns ---------------------------------------------------------------------------------
+
+
+def _about_columns(mixture: Mixture) -> tuple[Matrix, Matrix, Matrix]:
+    """Return the log Bayes factors, and what to expect inside and outside of each cluster."""
+    model, n = mixture.model, mixture.n_clusters
+    family, width = model.family, model.n_features
+    rests, everything = _rests(model.core, mixture.pool, n)
+    rests = rests.reshape(n, -1)
+    centres = [family.column_centres(mixture.row(k), width) for k in range(n)]
+    if n == 1:
+        return np.zeros((1, width)), np.array(centres), np.full((1, width), math.nan)
+    return (
+        np.array(
+            [
+                family.column_bayes_factors(mixture.row(k), rests[k], everything, width)
+                for k in range(n)
+            ]
+        ),
+        np.array(centres),
+        np.array([family.column_centres(rest, width) for rest in rests]),
+    )
+
+
+@kernel
+def _rests(core: Core, pool: Vector, n_rows: int) -> Any:
+    """Return (flat pool of all clusters but each, the row of all of them).
+
+    Merged from both ends, rather than taken out of the whole, so that no digits are lost.
+    """
+    width = core.width
+    out = np.empty(n_rows * width)
+    running = np.empty(width)
+    clear_row(core, running)
+    for k in range(n_rows):
+        copy_row(running, out[k * width : (k + 1) * width])
+        merge_rows(core, running, pool[k * width : (k + 1) * width], 1.0)
+    everything = running.copy()
+    clear_row(core, running)
+    for k in range(n_rows - 1, -1, -1):
+        if k < n_rows - 1:
+            merge_rows(core, out[k * width : (k + 1) * width], running, 1.0)
+        merge_rows(core, running, pool[k * width : (k + 1) * width], 1.0)
+    return out, everything
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def _p_values(mixture: Mixture, X: Any, log_inside: Vector, rate: float, rng: Rng) -> Vector:
+    """Return the share of draws from the clusters that are no more probable than each row."""
+    if len(log_inside) == 1 and log_inside[0] == -math.inf:
+        return np.ones(1)  # the only row there is: nothing to compare it with
+    lengths = mixture.model.family.lengths(X)
+    n_draws = max(_DRAWS, math.ceil(_BELOW / rate))
+    drawn, drawn_lengths = _densities_of_draws(mixture, n_draws, lengths, rng)
+    if lengths is not None:
+        expected, spread = _by_length(drawn, drawn_lengths)
+        drawn = (drawn - expected(drawn_lengths)) / spread(drawn_lengths)
+        log_inside = (log_inside - expected(lengths)) / spread(lengths)
+    below = np.searchsorted(np.sort(drawn), log_inside, side="right")
+    return np.asarray((below + 1.0) / (n_draws + 1.0))
+
+
+def _densities_of_draws(
+    mixture: Mixture, n_draws: int, lengths: Vector | None, rng: Rng
+) -> tuple[Vector, Vector]:
+    """Return the log densities of draws from the clusters, and their lengths: those of rows."""
+    model = mixture.model
+    weights = np.exp(mixture.log_weights)
+    labels = np.sort(rng.choice(mixture.n_clusters, size=n_draws, p=weights / weights.sum()))
+    wanted = np.zeros(n_draws) if lengths is None else rng.choice(lengths, size=n_draws)
+    out = np.empty(n_draws)
+    step = max(1, _CHUNK // model.n_features)
+    for k in np.unique(labels):
+        begin, end = np.searchsorted(labels, [k, k + 1])
+        for at in range(int(begin), int(end), step):
+            stop = min(at + step, int(end))
+            X = model.family.draw_of_lengths(mixture.row(k), model.n_features, wanted[at:stop], rng)
+            out[at:stop] = mixture.memberships(X).log_inside
+    return out, wanted
+
+
+def _by_length(log_density: Vector, lengths: Vector) -> tuple[Any, Any]:
+    """Return how the log density of draws goes with length: its mean and its deviation.
+
+    A sum over words: the mean grows about as the length, and the variance with it.
+    """
+
+    def terms(length: Vector) -> Matrix:
+        scaled = length / max(float(lengths.max()), 1.0)
+        return np.stack([np.ones(len(scaled)), np.sqrt(scaled), scaled, scaled**2], axis=1)
+
+    mean = np.linalg.lstsq(terms(lengths), log_density, rcond=None)[0]
+    squares = (log_density - terms(lengths) @ mean) ** 2
+    variance = np.linalg.lstsq(terms(lengths), squares, rcond=None)[0]
+    least = max(1e-3 * float(squares.mean()), 1e-300)
+    return (
+        lambda length: terms(length) @ mean,
+        lambda length: np.sqrt(np.maximum(terms(length) @ variance, least)),
+    )

@@ -1,0 +1,504 @@
+"""Explanations against what is computed the slow way, and on data whose truth is known."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import stats
+from scipy.special import logsumexp
+
+import naive
+from dpsearch import DPMixture, Explanation, explain, families, load, priors
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.families.base import Family
+from dpsearch.mixture import Mixture
+from dpsearch.objective import Problem
+from models import DRAWS, PRODUCT_PRIORS
+
+
+def mixture_of(X, family, prior, labels):
+    problem = Problem.of(X, family, prior)
+    return Mixture.of(problem.model, problem.items, np.asarray(labels), prior)
+
+
+def explained(X, family, labels, prior=PRODUCT_PRIORS[0], **options):
+    """Explain a given partition of rows."""
+    mixture = mixture_of(X, family, prior, labels)
+    names = tuple(f"column {j}" for j in range(X.shape[1]))
+    options = {"outlier_rate": 0.01, "rng": np.random.default_rng(0)} | options
+    return explain.explain_mixture(mixture, names, X, np.asarray(labels), **options)
+
+
+# -- rows --------------------------------------------------------------------------------------
+
+
+def naive_log_joint(family, X, labels, prior):
+    if len(X) == 0:
+        return 0.0
+    blocks = [X[labels == k] for k in np.unique(labels)]
+    value = sum(naive.log_marginal(family, block) for block in blocks)
+    return value + prior.log_probability([len(block) for block in blocks])
+
+
+def naive_places(family, prior, X, labels, x, n_clusters):
+    """Log joint with x in each cluster of the others, and in a new one, and their own."""
+    rows = np.vstack([X, x])
+    values = np.full(n_clusters + 1, -np.inf)
+    for k in [*np.unique(labels), n_clusters]:
+        values[k] = naive_log_joint(family, rows, np.append(labels, k), prior)
+    return values, naive_log_joint(family, X, labels, prior)
+
+
+def agrees_with_naive(name, prior, seed=0):
+    """Whether certainty, second place and density are those of the naive recomputation."""
+    rng = np.random.default_rng(seed)
+    family, X = DRAWS[name](rng, 9)
+    labels = np.array([0, 1, 0, 2, 1, 0, 3, 1, 0])  # clusters 2 and 3 have one row each
+    mixture = mixture_of(X, family, prior, labels)
+    family = mixture.model.family
+    found = mixture.memberships(X, labels)
+    fine = []
+    for i, k in enumerate(labels):
+        others = np.arange(9) != i
+        values, before = naive_places(family, prior, X[others], labels[others], X[i], 4)
+        if not (labels[others] == k).any():  # it was alone: its place is a new cluster
+            values[k], values[4] = values[4], -np.inf
+        total = logsumexp(values)
+        known, sizes = np.unique(labels[others], return_counts=True)
+        chances = [prior.log_probability(sizes + (known == j)) for j in known]
+        inside = logsumexp(values[known]) - before
+        inside += prior.log_probability(sizes) - logsumexp(chances)
+        fine.append(np.isclose(found.log_inside[i], inside, rtol=1e-7, atol=1e-8))
+        fine.append(np.isclose(found.certainty[i], np.exp(values[k] - total), rtol=1e-7))
+        fine.append(np.isclose(found.log_density[i], total - before, rtol=1e-7, atol=1e-8))
+        values[k] = -np.inf
+        fine.append(np.isclose(values[found.second[i]], values.max(), rtol=1e-9))
+    new = DRAWS[name](np.random.default_rng(seed), 12)[1][9:]
+    new = new[:, : X.shape[1]] if new.shape[1] >= X.shape[1] else X[:3]
+    found = mixture.memberships(new)
+    for i, x in enumerate(new):
+        values, before = naive_places(family, prior, X, labels, x, 4)
+        total = logsumexp(values)
+        fine.append(np.isclose(values[found.labels[i]], values[:4].max(), rtol=1e-9))
+        best = np.exp(values[found.labels[i]] - total)
+        fine.append(np.isclose(found.certainty[i], best, rtol=1e-7))
+        fine.append(np.isclose(found.log_density[i], total - before, rtol=1e-7, atol=1e-8))
+    return all(fine)
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=lambda prior: type(prior).__name__)
+@pytest.mark.parametrize("name", DRAWS)
+def test_leaving_one_out_agrees_with_naive_recomputation(name, prior):
+    assert agrees_with_naive(name, prior)
+
+
+def test_a_cluster_weighed_with_the_row_in_it_is_noticed(monkeypatch):
+    places = Mixture._places
+    monkeypatch.setattr(
+        Mixture, "_places", lambda self: places(self)._replace(own=places(self).steps)
+    )
+    assert not agrees_with_naive("poisson", PRODUCT_PRIORS[0])
+
+
+def test_a_lone_row_given_more_clusters_than_there_are_is_noticed(monkeypatch):
+    places = Mixture._places
+
+    def spoiled(self):
+        out = places(self)
+        return out._replace(fresh=np.full_like(out.fresh, out.fresh[-1]))
+
+    monkeypatch.setattr(Mixture, "_places", spoiled)
+    assert not agrees_with_naive("gaussian", PRODUCT_PRIORS[2])
+
+
+def test_one_row():
+    found = explained(np.array([[0.5]]), families.Gaussian(), [0])
+    assert found.certainty.tolist() == [1.0]
+    assert np.isclose(found.log_density[0], stats.norm(0.0, np.sqrt(2.0)).logpdf(0.5))
+    assert found.p_value.tolist() == [1.0]
+    assert found.columns.tolist() == [[0.0]]
+    assert np.isnan(found.elsewhere).all()
+
+
+# -- columns -----------------------------------------------------------------------------------
+
+
+def one_column(family, X, d):
+    """The family and data of column d alone."""
+    if family.name == "multinomial":
+        a = np.broadcast_to(family.concentration, X.shape[1]).astype(float)
+        both = np.stack([X[:, d], X.sum(axis=1) - X[:, d]], axis=1)
+        return families.Multinomial([a[d], a.sum() - a[d]]), both
+    if family.name == "full_gaussian":
+        width = X.shape[1]
+        scale = np.asarray(family.scale, dtype=float)
+        scale = scale if scale.ndim == 2 else np.diag(np.broadcast_to(scale, width))
+        mean = np.broadcast_to(family.prior_mean, width)[d]
+        shape = 0.5 * (family.degrees - width + 1.0)
+        return (
+            families.DiagonalGaussian(mean, family.prior_strength, shape, 0.5 * scale[d, d]),
+            X[:, [d]],
+        )
+    changes = {
+        field.name: np.broadcast_to(getattr(family, field.name), X.shape[1])[d]
+        for field in dataclasses.fields(family)
+        if field.name != "form"
+    }
+    return type(family)(**changes), X[:, [d]]
+
+
+def naive_bayes_factors(family, X, labels):
+    out = np.empty((labels.max() + 1, X.shape[1]))
+    for k, d in np.ndindex(*out.shape):
+        single, x = one_column(family, X, d)
+        inside = labels == k
+        out[k, d] = naive.log_marginal(single, x[inside]) + naive.log_marginal(single, x[~inside])
+        out[k, d] -= naive.log_marginal(single, x)
+    return out
+
+
+def column_check(name, seed):
+    rng = np.random.default_rng(seed)
+    family, X = DRAWS[name](rng, 20)
+    labels = np.append([0, 1, 2, 3], rng.integers(3, size=16))
+    found = explained(X, family, labels)
+    wanted = naive_bayes_factors(Problem.of(X, family, PRODUCT_PRIORS[0]).model.family, X, labels)
+    return np.allclose(found.columns, wanted, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", DRAWS)
+def test_bayes_factors_are_those_of_each_column_on_its_own(name, seed):
+    assert column_check(name, seed)
+
+
+@pytest.mark.parametrize("family", ["Gaussian", "DiagonalGaussian", "Poisson"])
+def test_a_wrong_bayes_factor_is_noticed(monkeypatch, family):
+    kind = getattr(families, family)
+    right = kind.column_bayes_factors
+    monkeypatch.setattr(  # the rest of the data compared with themselves
+        kind,
+        "column_bayes_factors",
+        lambda self, inside, outside, both, width: right(self, inside, both, both, width),
+    )
+    name = {"Gaussian": "gaussian", "DiagonalGaussian": "diagonal_gaussian", "Poisson": "poisson"}
+    assert not column_check(name[family], 0)
+
+
+def test_a_column_under_a_normal_inverse_wishart_prior():
+    """Two rows of two columns: the other column integrated out numerically."""
+    scale = np.array([[1.5, 0.7], [0.7, 2.0]])
+    family = families.FullGaussian([0.3, -0.2], 0.8, 6.0, scale)
+    x = np.array([0.9, -0.4])  # of column 0
+    u, step = np.linspace(-6.0, 6.0, 161, retstep=True)
+    other, weight = np.sinh(u), np.cosh(u) * step
+    values = np.empty((len(u), len(u)))
+    for a, first in enumerate(other):
+        row = np.array([x[0], first])
+        for at, given in ((0, np.empty((0, 2))), (1, row[None])):
+            mean, strength, degrees, matrix = naive.full_gaussian_posterior(family, given)
+            freedom = degrees - 1.0
+            t = stats.multivariate_t(
+                mean, matrix * (strength + 1.0) / (strength * freedom), df=freedom
+            )
+            if at == 0:
+                log_first = t.logpdf(row)
+            else:
+                values[a] = log_first + t.logpdf(np.stack([np.full(len(u), x[1]), other], axis=1))
+    integral = np.log(weight @ np.exp(values) @ weight)
+    single, _ = one_column(family, np.zeros((2, 2)), 0)
+    assert np.isclose(integral, naive.log_marginal(single, x[:, None]), atol=1e-5)
+
+
+def test_digits_are_kept_far_from_the_prior():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [0.0, 3.0]], 30, axis=0)
+    labels = np.repeat([0, 1], 30)
+    near = explained(X, families.Gaussian(0.0, 1e4, 1.0), labels)
+    far = explained(X + 1e7, families.Gaussian(1e7, 1e4, 1.0), labels)
+    assert np.allclose(near.columns, far.columns, rtol=1e-6)
+    wide = explained(X + 1e6, families.Gaussian(0.0, 1e14, 1.0), labels)
+    # One more mean to place, by a prior 10^10 times as wide, at 0.1 of its deviations.
+    wanted = near.columns - 0.5 * np.log(1e10) - 0.5 * 0.1**2
+    assert np.allclose(wide.columns, wanted, atol=1e-3)
+
+
+def planted(name, rng):
+    """Data of two clusters that differ in column 3 alone, and a family for them."""
+    labels = np.repeat([0, 1], 60)
+    high = np.zeros((120, 6))
+    high[60:, 3] = 1.0
+    if name in ("gaussian", "diagonal_gaussian", "full_gaussian"):
+        return families.by_name(name)(), rng.normal(size=(120, 6)) + 2.0 * high, labels
+    if name in ("poisson", "multinomial"):
+        X = rng.poisson(4.0 + 8.0 * high).astype(float)
+        return (families.Poisson() if name == "poisson" else families.Multinomial()), X, labels
+    X = (rng.random((120, 6)) < 0.3 + 0.6 * high).astype(float)
+    return (families.Bernoulli() if name == "bernoulli" else families.Categorical()), X, labels
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_column_that_separates_comes_first(name):
+    family, X, labels = planted(name, np.random.default_rng(0))
+    found = explained(X, family, labels)
+    best, *others = found.indicative(1)
+    assert best.column == "column 3"
+    assert best.direction == "higher"
+    assert best.centre > best.elsewhere
+    assert best.log_bayes_factor > 10.0
+    assert found.indicative(0, 1)[0].direction == "lower"
+    if name != "multinomial":  # whose other words share what the one leaves
+        assert max(one.log_bayes_factor for one in others) < 3.0
+
+
+# -- outliers ----------------------------------------------------------------------------------
+
+RATE = 0.01
+
+
+def model_data(name, rng, n=4000):
+    """Rows of five clusters whose parameters come from the family's prior."""
+    labels = np.sort(rng.integers(5, size=n))
+    width = 4
+    if name == "gaussian":
+        family = families.Gaussian(0.0, 16.0, 1.0)
+        X = rng.normal(0.0, 4.0, size=(5, width))[labels] + rng.normal(size=(n, width))
+    elif name == "full_gaussian":
+        family = families.FullGaussian(0.0, 0.1, 8.0, 2.0)
+        X = np.empty((n, width))
+        for k in range(5):
+            covariance = stats.invwishart(8.0, 2.0 * np.eye(width)).rvs(random_state=rng)
+            mean = rng.multivariate_normal(np.zeros(width), covariance / 0.1)
+            X[labels == k] = rng.multivariate_normal(mean, covariance, size=(labels == k).sum())
+    elif name == "poisson":
+        family = families.Poisson(2.0, 0.2)
+        X = rng.poisson(rng.gamma(2.0, 5.0, size=(5, width))[labels]).astype(float)
+    else:
+        family = families.Multinomial(0.5)
+        topics = rng.dirichlet(np.full(30, 0.5), size=5)[labels]
+        X = rng.multinomial(rng.integers(5, 400, size=n), topics).astype(float)
+    return family, X, labels
+
+
+def binomial_interval(n):
+    """Where the number of false alarms lies but once in a million."""
+    return stats.binom(n, RATE).interval(1.0 - 1e-6)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "full_gaussian", "poisson", "multinomial"])
+def test_false_alarms_come_at_the_stated_rate(name):
+    family, X, labels = model_data(name, np.random.default_rng(0))
+    found = explained(X, family, labels, outlier_rate=RATE)
+    low, high = binomial_interval(len(X))
+    assert low <= len(found.outliers) <= high
+    assert stats.kstest(found.p_value, "uniform").pvalue > 1e-4
+    # New rows from the clusters as well.
+    mixture = mixture_of(X, family, PRODUCT_PRIORS[0], labels)
+    names, rng = found.names, np.random.default_rng(1)
+    lengths = family.lengths(X)
+    draws = np.vstack(
+        [
+            family.draw_of_lengths(
+                mixture.row(k), X.shape[1], np.zeros(800) if lengths is None else lengths[:800], rng
+            )
+            for k in range(5)
+        ]
+    )
+    new = explain.explain_mixture(mixture, names, draws, None, outlier_rate=RATE, rng=rng)
+    assert low <= len(new.outliers) <= high
+
+
+def test_the_interval_catches_a_rule_that_is_wrong(monkeypatch):
+    """Densities of draws from the clusters' centres alone would flag too many."""
+    family, X, labels = model_data("gaussian", np.random.default_rng(0))
+    right = families.Gaussian.draw
+
+    def narrow(self, row, n_features, size, rng):
+        centre = self.posterior(row, n_features)["mean"]
+        return centre + 0.8 * (right(self, row, n_features, size, rng) - centre)
+
+    monkeypatch.setattr(families.Gaussian, "draw", narrow)
+    found = explained(X, family, labels, outlier_rate=RATE)
+    assert len(found.outliers) > binomial_interval(len(X))[1]
+
+
+def test_long_documents_are_no_outliers_for_being_long():
+    family, X, labels = model_data("multinomial", np.random.default_rng(0))
+    found = explained(X, family, labels, outlier_rate=RATE)
+    length = X.sum(axis=1)
+    edges = np.quantile(length, [0.0, 0.25, 0.5, 0.75, 1.0])
+    for low, high in itertools.pairwise(edges):
+        inside = (low <= length) & (length <= high)
+        assert (found.p_value[inside] <= RATE).mean() < 3.0 * RATE
+    odd = np.zeros((1, 30))
+    odd[0, X.sum(axis=0).argmin()] = 60.0
+    mixture = mixture_of(X, family, PRODUCT_PRIORS[0], labels)
+    new = explain.explain_mixture(
+        mixture,
+        found.names,
+        np.vstack([X[:200], odd]),
+        outlier_rate=1e-3,
+        rng=np.random.default_rng(0),
+    )
+    assert new.outliers[0] == 200
+
+
+def test_planted_outliers_are_found():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3)) + 8.0 * rng.integers(2, size=300)[:, None]
+    X[[17, 200]] = [[4.0, -9.0, 4.0], [20.0, 4.0, -9.0]]
+    model = DPMixture(random_state=0).fit(X)
+    assert set(model.outliers(X)[:2]) == {17, 200}
+    assert len(model.outliers(X)) <= 5
+    assert np.array_equal(model.explain(X).outliers, model.outliers(X))
+    assert model.outliers([[0.0, 0.0, 0.0], [4.0, 4.0, -30.0]]).tolist() == [1]
+
+
+def test_units_do_not_matter():
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3.0, size=(200, 2))
+    labels = (X[:, 0] > 0.5).astype(int)
+    found = explained(X, families.DiagonalGaussian(0.5, 0.1, 2.0, 1.0), labels)
+    scale = np.array([1e4, 1e-4])
+    other = explained(X * scale, families.DiagonalGaussian(0.5 * scale, 0.1, 2.0, scale**2), labels)
+    assert np.allclose(found.p_value, other.p_value, atol=1e-4)
+    assert np.allclose(found.columns, other.columns)
+    assert np.allclose(found.certainty, other.certainty)
+
+
+# -- what the estimator makes of it --------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) + np.repeat([[0.0, 0.0], [0.0, 6.5]], [50, 30], axis=0)
+    X[7] = [0.0, 3.1]
+    frame = pd.DataFrame(X, columns=["width", "height"])
+    return DPMixture(families.Gaussian(0.0, 25.0, 1.0), random_state=0).fit(frame), frame
+
+
+def test_rows_of_the_fit_are_judged_by_the_others(fitted):
+    model, frame = fitted
+    found = model.explain(frame)
+    assert isinstance(found, Explanation)
+    assert np.array_equal(found.labels, model.labels_)
+    alone = model._mixture.memberships(frame.to_numpy(), model.labels_)
+    assert np.array_equal(found.log_density, alone.log_density)
+    again = model.explain(frame)
+    assert np.array_equal(found.p_value, again.p_value)
+    # In another order they are new rows, whose densities contain them.
+    turned = model.explain(frame.iloc[::-1])
+    assert np.allclose(turned.log_density, model.score_samples(frame)[::-1])
+    assert (turned.log_density[::-1] > found.log_density).all()
+    assert np.array_equal(turned.labels, model.predict(frame)[::-1])
+
+
+def test_tables_and_lists(fitted):
+    model, frame = fitted
+    found = model.explain(frame)
+    assert found.names == ("width", "height")
+    assert found.indicative(0)[0].column == "height"
+    assert found.borderline[0] == 7
+    assert found.second[7] == 1
+    assert (np.diff(found.certainty[found.borderline]) >= 0.0).all()
+    for k, rows in enumerate(found.typical):
+        assert len(rows) == 10
+        assert (model.labels_[rows] == k).all()
+        rest = np.setdiff1d(np.flatnonzero(model.labels_ == k), rows)
+        assert found.log_density[rows].min() >= found.log_density[rest].max()
+    points = found.to_frame()
+    assert isinstance(points, pd.DataFrame)
+    assert points["cluster"].tolist() == model.labels_.tolist()
+    clusters = found.to_frame("clusters", library="polars")
+    assert isinstance(clusters, pl.DataFrame)
+    assert clusters["column"].to_list() == ["height", "width"] * 2
+    assert clusters["log_bayes_factor"][0] == found.columns[0, 1]
+    text = found.summary()
+    assert "cluster 0: 50 points\n  height: " in text
+    assert "row 7: cluster 0" in text
+    assert repr(found).startswith("Explanation(80 rows, 2 clusters, 2 columns, ")
+
+
+def test_without_rows(fitted):
+    model, _ = fitted
+    found = model.explain()
+    assert found.columns.shape == (2, 2)
+    assert len(found.labels) == len(found.outliers) == len(found.borderline) == 0
+    assert [len(rows) for rows in found.typical] == [0, 0]
+    assert "typical" not in found.summary()
+    assert len(found.to_frame()) == 0
+
+
+def test_a_loaded_model_explains_the_same(fitted, tmp_path):
+    model, frame = fitted
+    model.save(tmp_path / "model.npz")
+    found, other = model.explain(frame), load(tmp_path / "model.npz").explain(frame)
+    assert np.allclose(found.columns, other.columns)
+    assert np.allclose(found.log_density, other.log_density)
+
+
+@pytest.mark.parametrize("family", [families.Poisson(2.0, 0.2), families.FullGaussian(4.0, 0.1)])
+def test_weights_explain_as_repeated_rows(family):
+    rng = np.random.default_rng(0)
+    X = rng.poisson(np.repeat([[2.0, 2.0], [2.0, 12.0]], 20, axis=0)).astype(float)
+    weights = rng.integers(0, 4, size=40)
+    labels = np.repeat([0, 1], 20)
+    problem = Problem.of(X[weights > 0], family, PRODUCT_PRIORS[0], weights[weights > 0])
+    mixture = Mixture.of(problem.model, problem.items, labels[weights > 0], PRODUCT_PRIORS[0])
+    rows, names = X.repeat(weights, axis=0), ("a", "b")
+    found = explain.explain_mixture(
+        mixture, names, X, np.where(weights > 0, labels, -1), outlier_rate=0.01,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    other = explained(rows, family, labels.repeat(weights))
+    assert np.allclose(found.columns, other.columns)
+    assert np.allclose(found.certainty.repeat(weights), other.certainty)
+    assert np.allclose(found.log_density.repeat(weights), other.log_density)
+    assert np.array_equal(found.sizes, other.sizes)
+    model = DPMixture(family, random_state=0).fit(X, sample_weight=weights)
+    place = model._mixture.memberships(X, np.where(weights > 0, model.labels_, -1))
+    assert np.array_equal(model.explain(X).log_density, place.log_density)
+
+
+def test_bad_questions_are_answered_clearly(fitted):
+    model, frame = fitted
+    found = model.explain(frame)
+    for k in (-1, 2, 0.5, "a"):
+        with pytest.raises(ParameterError, match="k must be a cluster, 0 … 1"):
+            found.indicative(k)
+    for rate in (0.0, 1.0, -1, "a", None, np.nan):
+        with pytest.raises(ParameterError, match="outlier_rate must lie between 0 and 1"):
+            model.explain(frame, outlier_rate=rate)
+    with pytest.raises(ParameterError, match="'points' or 'clusters'"):
+        found.to_frame("rows")
+    with pytest.raises(ParameterError, match="'pandas', 'polars' or None"):
+        found.to_frame(library="excel")
+    with pytest.raises(ValueError, match="X has 3 features"):
+        DPMixture().fit(frame.to_numpy()).explain([[1.0, 2.0, 3.0]])
+    with pytest.raises(ParameterError, match="rng must be"):
+        model.explain(frame, rng="a")
+
+
+def test_a_family_that_does_not_tell_says_so():
+    @dataclasses.dataclass(frozen=True)
+    class Silent(families.Poisson):
+        column_centres = Family.column_centres
+
+    model = DPMixture(Silent(2.0, 0.2)).fit([[1.0], [2.0], [40.0]])
+    with pytest.raises(CapabilityError, match="does not tell what its columns say"):
+        model.explain()
+
+
+def test_priors_on_shapes_weigh_places_as_prediction_does():
+    X = np.array([[0.0], [0.3], [9.0]])
+    labels = np.array([0, 0, 1])
+    found = mixture_of(X, families.Gaussian(0.0, 25.0), priors.AntoniakCounts(1.0), labels)
+    other = mixture_of(X, families.Gaussian(0.0, 25.0), priors.DirichletProcess(1.0), labels)
+    for one, two in zip(found.memberships(X, labels), other.memberships(X, labels), strict=True):
+        assert np.array_equal(one, two)
