@@ -51,8 +51,8 @@ def states(problem, heuristic, order):
             n_rows += 1
             n_lists += table.count[state]
         made = bf._expand(
-            problem.model.core, problem.items, problem.alone, problem.tables, False, heuristic,
-            order, table, store, room, state, n_states,
+            problem.model.core, problem.items, problem.alone, problem.tables,
+            bf.rule_of(problem.prior), heuristic, order, table, store, room, state, n_states,
         )  # fmt: skip
         for child in range(n_states, n_states + made):
             labels = bf._labels(table, child, order)[order]

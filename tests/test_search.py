@@ -53,8 +53,8 @@ def walk(problem, heuristic, order):
             n_rows += 1
             n_lists += states.count[state]
         made = bf._expand(
-            core, items, problem.alone, problem.tables, False, heuristic, order, states, store,
-            room, state, n_states,
+            core, items, problem.alone, problem.tables, bf.rule_of(problem.prior), heuristic, order,
+            states, store, room, state, n_states,
         )  # fmt: skip
         for child in range(n_states, n_states + made):
             labels = bf._labels(states, child, order)[order]
