@@ -127,14 +127,18 @@ def test_two_processes_do_the_same_as_one(tmp_path):
     assert timeless[0] == timeless[1]
 
 
-def interrupting(function, **options):
-    """The solver with a callback that presses Ctrl-C."""
+def interrupting(function, after=0):
+    """The solver with a callback that presses Ctrl-C, the first times apart."""
 
     def run(*arguments, **given):
-        def press(point):
-            signal.raise_signal(signal.SIGINT)
+        calls = []
 
-        return function(*arguments, **{**given, **options, "callback": press})
+        def press(point):
+            calls.append(point)
+            if len(calls) > after:
+                signal.raise_signal(signal.SIGINT)
+
+        return function(*arguments, **{**given, "callback": press})
 
     return run
 
@@ -159,8 +163,11 @@ def test_a_unit_that_was_interrupted_is_not_kept(tmp_path):
     drawn = problem(30, 2, DP)
 
     def compute():
-        found = interrupting(study.refine_problem)(drawn, np.zeros(30, np.int64), rng=0)
+        refine = interrupting(study.refine_problem, after=1)  # it listens once it has begun
+        found = refine(drawn, np.zeros(30, np.int64), rng=0)
         return cache.Result({"value": found.log_joint})
+
+    assert compute().values["value"] < 0.0
 
     with pytest.raises(KeyboardInterrupt):
         store.unit("refine", {}, compute)
