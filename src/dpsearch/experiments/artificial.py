@@ -58,7 +58,7 @@ class Settings:
     runs_per_start: int = 5
     sweeps: int = 1000
     max_states: int = 1_000_000  # of a full search
-    max_seconds: float = 10.0
+    max_seconds: float = 5.0  # of processor time
     proof_seconds: float = 20.0
     seed: int = 0
 
