@@ -156,7 +156,8 @@ def _others_that_find(rows: Rows, missed: Rows) -> str:
     best = max(counts, key=lambda m: counts[m])
     if not counts[best]:
         return "No other method here finds the optimum of these sets either."
-    return f"Of the others, {best} finds the optimum of most of these sets, {counts[best]}."
+    name = best[0].upper() + best[1:]
+    return f"{name} finds the optimum of {counts[best]} of them, no method of more."
 
 
 def _stopped(records: Rows, settings: Settings, report: Report) -> list[str]:
