@@ -21,8 +21,8 @@ def scores_of_prefixes(problem, heuristic, order):
             n_rows += 1
             n_lists += states.count[state]
         made = bf._expand(
-            core, items, problem.alone, problem.tables, False, prepared, order, states, store,
-            room, state, n_states,
+            core, items, problem.alone, problem.tables, bf.rule_of(problem.prior), prepared, order,
+            states, store, room, state, n_states,
         )  # fmt: skip
         for child in range(n_states, n_states + made):
             prefix = bf._labels(states, child, order)[order][: states.level[child]]

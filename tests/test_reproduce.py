@@ -1,72 +1,39 @@
-"""`dpsearch reproduce`: the paper's findings on small versions, readers, pages and resuming."""
+"""`dpsearch reproduce`: the paper's findings on small versions, and the pages."""
 
 import csv
-import gzip
-import re
-import sys
-import time
-from concurrent.futures import CancelledError
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
-from scipy.io import savemat
 
-import enumeration
-from dpsearch import datasets, families, priors
-from dpsearch.cli import main
-from dpsearch.errors import CapabilityError, DataError, ParameterError
+from dpsearch import datasets, families
 from dpsearch.experiments import (
     artificial,
+    artificial_claims,
     artificial_page,
     cache,
-    chains,
     data,
     mnist,
     mnist_page,
     nips,
     nips_page,
-    optimum,
     paper,
-    reproduce,
-    work,
+    shared_page,
+    study,
 )
-from dpsearch.experiments.report import Report, against, markdown_table, rounded
+from dpsearch.experiments.report import Report, against, markdown_table, verdict
 from dpsearch.objective import Problem
 from dpsearch.prefix_search import search_problem
-from dpsearch.priors.base import log_prior
-
-DP, COUNTS = priors.DirichletProcess(1.0), priors.AntoniakCounts(1.0)
-GAUSSIAN = families.Gaussian(0.0, 10.0, 1.0)
-TINY = artificial.Settings(
-    sizes=(4, 7, 16), n_sets=2, runs_per_start=1, sweeps=50, max_states=2000, seed=3
+from small_experiments import (
+    COUNTS,
+    DP,
+    TINY,
+    TINY_MNIST,
+    TINY_NIPS,
+    check_links,
+    documents,
+    silent,
 )
-TINY_MNIST = mnist.Settings(
-    shares=(0.05, 0.2), beam_size=2, refine_seconds=(0.3, 0.3), chain_seconds=(0.2, 0.2),
-    starts=("one",), variant_beam=1,
-)  # fmt: skip
-TINY_NIPS = nips.Settings(
-    beam_sizes=(1, 3), n_random=3, refine_seconds=0.3, chain_seconds=0.2, starts=("one", "all")
-)
-
-
-def silent(message):
-    pass
-
-
-def problem(n, dimension, prior, seed=0):
-    return Problem.of(datasets.dirichlet_process_draw(n, dimension, rng=seed).X, GAUSSIAN, prior)
-
-
-def documents(seed=0, n=120, width=60, topics=8):
-    """Documents of very different lengths about a few topics."""
-    rng = np.random.default_rng(seed)
-    by_topic = rng.dirichlet(np.full(width, 0.15), size=topics)
-    lengths, about = rng.integers(5, 200, size=n), rng.integers(topics, size=n)
-    counts = [rng.multinomial(m, by_topic[t]) for m, t in zip(lengths, about, strict=True)]
-    return data.Documents(sp.csr_matrix(counts), [f"w{j}" for j in range(width)], "drawn")
-
 
 # -- the paper's findings, on small versions ---------------------------------------------------
 
@@ -116,321 +83,131 @@ def test_ascending_order_beats_descending(prior):
         assert up.log_joint > down.log_joint
 
 
-# -- what methods are compared with ------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dimension", [1, 2])
-@pytest.mark.parametrize("prior", [DP, COUNTS, priors.AntoniakCounts(0.3)], ids=repr)
-def test_the_optimum_is_that_of_all_partitions(prior, dimension, monkeypatch):
-    for n in (1, 2, 5, 7):
-        for seed in range(3):
-            drawn = problem(n, dimension, prior, seed)
-            best = enumeration.best(drawn)
-            found = optimum.optimum(drawn, np.zeros(n, np.int64))
-            assert found.log_joint == pytest.approx(best, abs=1e-9)
-            assert found.proof == "enumeration"
-            if n > 1 and dimension == 1 and prior is not DP:
-                known = drawn.log_joint(np.zeros(n, np.int64))
-                assert optimum._by_intervals(drawn, known) == pytest.approx(best, abs=1e-9)
-
-
-def test_the_optimum_beyond_enumeration():
-    for prior, dimension, proof in ((COUNTS, 1, "intervals"), (COUNTS, 2, ""), (DP, 2, None)):
-        drawn = problem(18, dimension, prior)
-        start = search_problem(drawn, beam_size=1)
-        found = optimum.optimum(drawn, start.labels)
-        assert found.log_joint >= start.log_joint - 1e-9
-        assert proof is None or found.proof == proof
-    with pytest.raises(CapabilityError, match="α fixed"):
-        optimum.optimum(problem(5, 1, priors.PitmanYor(1.0, 0.3)), np.zeros(5, np.int64))
-
-
-def test_samplers_are_judged_by_each_prior_at_its_best():
-    drawn = problem(9, 1, DP)
-    best = chains.best_of_runs(drawn, [COUNTS, DP], "split-merge", ["one", "all"], 80, 0)
-    for visited, prior in zip(best, (COUNTS, DP), strict=True):
-        value = drawn.with_prior(prior).log_joint(visited.labels)
-        assert visited.log_joint == pytest.approx(value, abs=1e-9)
-        assert 1 <= visited.sweep <= 80
-        assert visited.seconds > 0.0
-    other = drawn.log_joint(best[0].labels)
-    assert other <= best[1].log_joint + 1e-9
-    assert best[1].log_joint == pytest.approx(enumeration.best(drawn), abs=1e-9)
-
-
-def test_log_priors_of_many_partitions():
-    sizes = np.array([[3, 2, 2], [7, 0, 0], [5, 1, 1], [4, 0, 3]])
-    for prior in (DP, COUNTS):
-        drawn = problem(7, 1, prior)
-        want = [log_prior(drawn.tables, row[row > 0]) for row in sizes]
-        assert chains._log_priors(drawn, sizes) == pytest.approx(want, abs=1e-12)
-
-
-# -- reading data ------------------------------------------------------------------------------
-
-
-def idx(array):
-    header = b"\x00\x00\x08" + bytes([array.ndim])
-    return header + np.array(array.shape, ">u4").tobytes() + array.tobytes()
-
-
-def test_mnist_in_its_formats(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    images = rng.integers(256, size=(5, 28, 28), dtype=np.uint8)
-    labels = np.array([3, 1, 4, 1, 5], np.uint8)
-    assert data.load_mnist(None) is None
-    assert data.load_mnist(tmp_path) is None
-    assert len(data.mnist_or_embedded(tmp_path).images) == 3000
-    folders = [tmp_path / name for name in ("gz", "plain", "npz")]
-    for folder in folders:
-        folder.mkdir()
-    (folders[0] / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
-    (folders[0] / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx(labels)))
-    (folders[1] / "train-images-idx3-ubyte").write_bytes(idx(images))
-    (folders[1] / "train-labels-idx1-ubyte").write_bytes(idx(labels))
-    np.savez_compressed(folders[2] / "mnist_train.npz", images=images, labels=labels)
-
-    def fetch(name, **options):
-        return images.reshape(5, 784).astype(float), labels.astype(str)
-
-    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    found = [data.load_mnist(folder) for folder in folders]
-    found += [data.load_mnist(tmp_path, download=True), data.mnist_or_embedded(folders[0])]
-    for digits in found:
-        assert np.array_equal(digits.images, images.reshape(5, 784))
-        assert digits.images.dtype == np.uint8
-        assert np.array_equal(digits.labels, labels)
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "not an IDX file"),
-        (b"\x00\x00\x0d\x01", "not an IDX file"),
-        (idx(np.zeros((2, 3), np.uint8))[:-1], "header says"),
-    ],
-)
-def test_bad_idx_files(content, said, tmp_path):
-    (tmp_path / "x").write_bytes(content)
-    with pytest.raises(DataError, match=said):
-        data.read_idx(tmp_path / "x")
-
-
-def test_images_of_another_size(tmp_path):
-    np.savez(tmp_path / "mnist_train.npz", images=np.zeros((2, 9)), labels=np.zeros(2))
-    with pytest.raises(DataError, match="784 pixels"):
-        data.load_mnist(tmp_path)
-
-
-def write_uci(folder, counts, words, zipped=True):
-    matrix = sp.coo_matrix(counts)
-    lines = [str(n) for n in (*matrix.shape, matrix.nnz)]
-    lines += [
-        f"{i + 1} {j + 1} {v}" for i, j, v in zip(matrix.row, matrix.col, matrix.data, strict=True)
-    ]
-    text = ("\n".join(lines) + "\n").encode()
-    if zipped:
-        (folder / "docword.nips.txt.gz").write_bytes(gzip.compress(text))
-    else:
-        (folder / "docword.nips.txt").write_bytes(text)
-    (folder / "vocab.nips.txt").write_text("\n".join(words) + "\n")
-
-
-def test_nips_in_its_formats(tmp_path):
-    counts = np.array([[2, 0, 1, 5], [0, 3, 0, 4], [1, 0, 0, 6]])
-    words = ["a", "b", "c", "d"]
-    assert data.load_nips(None) is None
-    assert data.load_nips(tmp_path) is None
-    folders = {name: tmp_path / name for name in ("uci", "plain", "mat", "later", "npz")}
-    for folder in folders.values():
-        folder.mkdir()
-    write_uci(folders["uci"], counts, words)
-    write_uci(folders["plain"], counts, words, zipped=False)
-    cells = np.array(words, dtype=object)[:, None]
-    roweis = folders["mat"] / "nips12raw_str602.mat"
-    savemat(roweis, {"counts": sp.csc_matrix(counts.T.astype(float)), "wl": cells})
-    savemat(folders["later"] / "nips_1-17.mat", {"counts": counts.T, "words": cells.T})
-    matrix = sp.csr_matrix(counts)
-    np.savez(
-        folders["npz"] / "nips12.npz", data=matrix.data, indices=matrix.indices,
-        indptr=matrix.indptr, shape=matrix.shape,
-        vocab=np.frombuffer("\n".join(words).encode(), np.uint8),
-    )  # fmt: skip
-    for folder in folders.values():
-        found = data.load_nips(folder)
-        assert np.array_equal(found.counts.toarray(), counts), folder
-        assert found.words == words
-    kept = data.paper_vocabulary(found, drop=1, keep=2)
-    assert kept.words == ["a", "b"]  # by total, ties as they come: d, a, b, c
-    assert np.array_equal(kept.counts.toarray(), counts[:, :2])
-
-
-def test_bad_documents(tmp_path):
-    write_uci(tmp_path, np.eye(3, dtype=int), ["a", "b"])
-    with pytest.raises(DataError, match="counts of 3 words, but 2 words named"):
-        data.load_nips(tmp_path)
-    (tmp_path / "docword.nips.txt.gz").write_bytes(gzip.compress(b"1\n2\n1\n1 3 1\n"))
-    with pytest.raises(DataError, match="do not fit"):
-        data.load_nips(tmp_path)
-    (tmp_path / "docword.nips.txt.gz").write_bytes(gzip.compress(b"words\n"))
-    with pytest.raises(DataError, match="not a bag of words"):
-        data.load_nips(tmp_path)
-    (tmp_path / "nips_1-17.mat").write_bytes(b"nothing of the kind" * 20)
-    with pytest.raises(DataError, match="not a MATLAB file"):
-        data.load_nips(tmp_path)
-    savemat(tmp_path / "nips_1-17.mat", {"counts": np.eye(2)})
-    with pytest.raises(DataError, match="expected the entries"):
-        data.load_nips(tmp_path)
-
-
-def test_the_folder_is_an_option_or_a_variable(tmp_path, monkeypatch):
-    monkeypatch.delenv(data.VARIABLE, raising=False)
-    assert data.data_folder(None) is None
-    monkeypatch.setenv(data.VARIABLE, str(tmp_path))
-    assert data.data_folder(None) == tmp_path
-    with pytest.raises(ParameterError, match="no such folder"):
-        data.data_folder(tmp_path / "nowhere")
-
-
-def test_indicative_words():
-    counts = sp.csr_matrix([[9, 5, 0, 1], [9, 4, 0, 0], [9, 0, 7, 0], [9, 0, 0, 0]])
-    texts = data.Documents(counts, ["all", "first", "second", "once"], "")
-    labels = np.array([0, 0, 1, 1])
-    # tf-idf 9 log 2 and 1 log 4 in the first cluster; a word that all have counts nothing.
-    assert data.indicative_words(texts, labels, 0, 2) == ["first", "once"]
-    assert data.indicative_words(texts, labels, 1, 1) == ["second"]
-
-
-# -- keeping what is done ----------------------------------------------------------------------
-
-
-def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
-    store = cache.Cache(tmp_path)
-    settings = replace(TINY, sizes=(4, 5), dimensions=(1,))
-    one_set, done = artificial.one_set, []
-
-    def stopped(unit):
-        if len(done) == 3:
-            raise KeyboardInterrupt
-        done.append(unit)
-        return one_set(unit)
-
-    monkeypatch.setattr(artificial, "_compiled", True)
-    monkeypatch.setattr(artificial, "one_set", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        artificial.run(settings, store, 1, silent)
-    assert len(list(tmp_path.iterdir())) == 3
-    assert all(path.suffix == ".npz" for path in tmp_path.iterdir())
-    later = []
-    monkeypatch.setattr(artificial, "one_set", lambda unit: later.append(unit) or one_set(unit))
-    first = artificial.run(settings, store, 1, silent)
-    assert len(later) == 1
-    assert later[0] not in done
-    monkeypatch.setattr(artificial, "one_set", None)
-    assert artificial.run(settings, store, 1, silent) == first
-    # A file that was damaged is done again.
-    path = next(tmp_path.iterdir())
-    path.write_bytes(path.read_bytes()[:100])
-    monkeypatch.setattr(artificial, "one_set", lambda unit: later.append(unit) or one_set(unit))
-    again = artificial.run(settings, store, 1, silent)
-    assert len(later) == 2
-    assert [r.value for r in again] == [r.value for r in first]
-
-
-def test_results_are_kept_apart_by_parameters_and_version(tmp_path, monkeypatch):
-    store = cache.Cache(tmp_path)
-    result = cache.Result({"x": 1.5}, {"labels": np.arange(3)})
-    store.put("unit", {"seed": 0}, result)
-    kept = store.get("unit", {"seed": 0})
-    assert kept.values == {"x": 1.5}
-    assert np.array_equal(kept.arrays["labels"], np.arange(3))
-    assert store.get("unit", {"seed": 1}) is None
-    assert store.get("other", {"seed": 0}) is None
-    monkeypatch.setattr(cache, "__version__", "999")
-    assert store.get("unit", {"seed": 0}) is None
-
-
-def test_two_processes_do_the_same_as_one(tmp_path):
-    settings = replace(TINY, sizes=(4, 6), dimensions=(2,), n_sets=1)
-    one = artificial.run(settings, cache.Cache(tmp_path / "one"), 1, silent)
-    two = artificial.run(settings, cache.Cache(tmp_path / "two"), 2, silent)
-    timeless = [[r._replace(seconds=0.0) for r in records] for records in (one, two)]
-    assert timeless[0] == timeless[1]
-
-
-def test_refinement_that_was_interrupted_is_no_result(monkeypatch):
-    drawn = problem(30, 2, DP)
-    start = np.zeros(30, np.int64)
-    result = work.refine_for(drawn, start, 0.05, seed=0, n_jobs=1)
-    assert result.log_joint > drawn.log_joint(start)
-    half = replace(result, converged=False, seconds=0.01)
-    monkeypatch.setattr(work, "refine_problem", lambda *args, **options: half)
-    with pytest.raises(KeyboardInterrupt):
-        work.refine_for(drawn, start, 0.05, seed=0, n_jobs=1)
-
-
-def test_threads_stop_when_one_fails():
-    begun, seen = time.perf_counter(), []
-
-    def function(item, check):
-        if item == 0:
-            raise ValueError("fails")
-        seen.append(item)
-        while time.perf_counter() - begun < 30.0:
-            check()
-            time.sleep(0.01)
-
-    with pytest.raises(ValueError, match="fails"):
-        work.in_threads(function, [0, 1, 2, 3, 4], 2)
-    assert time.perf_counter() - begun < 10.0
-    assert len(seen) < 4
-    with pytest.raises(CancelledError):
-        chains.run_for(problem(9, 1, DP), "gibbs", "one", 9.0, 0, _give_up)
-    assert work.in_threads(lambda item, check: 2 * item, [1, 2, 3], 2) == [2, 4, 6]
-
-
-def _give_up():
-    raise CancelledError
-
-
-def test_made_once():
-    made = []
-    lazily = work.Lazily(lambda: made.append(1) or len(made))
-    assert [lazily(), lazily()] == [1, 1]
-
-
 # -- pages -------------------------------------------------------------------------------------
-
-
-def check_links(folder):
-    """Every link of every page leads to a file."""
-    for page in folder.glob("*.md"):
-        links = re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
-        assert links
-        for link in links:
-            assert link.startswith("http") or (folder / link).is_file(), (page, link)
 
 
 def test_the_artificial_page(records, tmp_path):
     settings = replace(TINY, sizes=(4, 6, 8, 10, 12), dimensions=(2,), n_sets=3)
-    records = [r for r in records if r.dimension == 2]
-    artificial_page.write(records, settings, Report(tmp_path), 1)
+    own = [r for r in records if r.dimension == 2]
+    # Planted: one search that was stopped.
+    first = next(r for r in own if (r.method, r.size, r.prior) == ("trivial", 12, "true"))
+    own[own.index(first)] = first._replace(stopped="seconds", seconds=7.0)
+    artificial_page.write(own, settings, Report(tmp_path), ["a machine"])
     check_links(tmp_path)
     text = (tmp_path / "artificial.md").read_text(encoding="utf-8")
-    found = [r for r in records if r.prior == "true" and r.method == "inadmissible"]
-    share = f"full: optimal in {sum(r.is_optimal for r in found)} of {len(found)} sets"
+    found = [r for r in own if r.prior == "true" and r.method == "inadmissible"]
+    share = f"inadmissible: optimal in {sum(r.is_optimal for r in found)} of {len(found)} sets"
     assert share in text
-    with (tmp_path / "tables" / "artificial_2d_true_enqueued.csv").open(encoding="utf-8") as lines:
-        table = {row[0]: row[1:] for row in csv.reader(lines)}
-    want = np.mean([r.enqueued for r in found if r.dimension == 2 and r.size == 8])
-    assert table["inadmissible"][2] == f"{want:,.0f}"
+    assert "- a machine" in text
+    assert "N = 12: 1 of 3 stopped (1 by seconds) after 7 s" in text
+    assert "* in the tables: some searches of the size were stopped" in text
+    assert "\\*" in text
+    tables = {}
+    for path in (tmp_path / "tables").glob("*.csv"):
+        with path.open(encoding="utf-8") as lines:
+            tables[path.stem] = {row[0]: row[1:] for row in csv.reader(lines)}
+        assert "\\" not in path.read_text(encoding="utf-8")
+    want = np.mean([r.enqueued for r in found if r.size == 8])
+    assert tables["artificial_2d_true_enqueued"]["inadmissible"][2] == f"{want:,.0f}"
+    assert tables["artificial_2d_true_ratio"]["trivial"][4].endswith("*")
     assert (tmp_path / "figures" / "artificial_2d.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (tmp_path / "figures" / "artificial_2d.svg").read_text()
 
 
+def test_verdicts_on_the_paper_s_claims_come_from_the_records(records):
+    """Records that bear a claim out, or do not, are planted: its verdict follows."""
+    rows = [r for r in records if r.prior == "true"]
+    small, large = 4, 12
+
+    def told(claim, change):
+        found = dict(artificial_claims.claims([change(r) for r in rows]))
+        (key,) = (name for name in found if claim in name)
+        return found[key]
+
+    def one(method, **values):
+        return lambda r: r._replace(**values) if r.method == method else r
+
+    def all_but(method, **values):
+        return lambda r: r._replace(**values) if r.method != method else r
+
+    def optimal(r):
+        return r._replace(value=r.optimum)
+
+    def off(*methods):
+        return lambda r: r._replace(value=r.optimum + (2.5 if r.method in methods else 0.0))
+
+    both = artificial_claims.BOTH
+    capped = [m for m in artificial.SEARCHES if "queue" in m and m not in both]
+    cases = [
+        ("both inadmissible", optimal, off(both[1])),
+        ("full admissible", optimal, off("tighter")),
+        ("queue of 10 do worse", off(*capped), optimal),
+        ("Gibbs never", lambda r: r._replace(value=r.optimum + (r.size > small)), optimal),
+        (
+            "now better",
+            lambda r: r._replace(value=r.optimum + (r.method == "Gibbs") * (r.size - 7)),
+            optimal,
+        ),
+        ("other split-merge", off(*artificial.LEFT_OUT), optimal),
+        (
+            "almost always slightly slower",
+            one("Gibbs", seconds=1e-12),
+            one("split-merge", seconds=0.0),
+        ),
+        (
+            "grows fast",
+            lambda r: r._replace(seconds=1.0 if r.method == "inadmissible" else 2.0**r.size),
+            lambda r: r._replace(seconds=1.0 if r.method != "inadmissible" else 2.0**r.size),
+        ),
+        (
+            "intractable",
+            lambda r: r._replace(
+                size=20 if r.size == large else r.size,
+                stopped="states" if r.size == large and r.method == "trivial" else "",
+            ),
+            lambda r: r._replace(size=20 if r.size == large else r.size, stopped=""),
+        ),
+        ("on par", lambda r: r._replace(seconds=1.0), one("Gibbs", seconds=1e9)),
+        ("worst negative", off("trivial, queue 10"), off("Gibbs")),
+        (
+            "costs time",
+            one("tighter, queue 10", seconds=9.0),
+            one("tighter, queue 10", seconds=0.0),
+        ),
+        ("fastest", all_but("inadmissible", seconds=9.0), one("Gibbs", seconds=1e-12)),
+        (
+            "best f-score",
+            one("inadmissible", f_score=1.0),
+            lambda r: r._replace(f_score=float(r.method == "Gibbs")),
+        ),
+        ("vary significantly", one("Gibbs", f_score=0.0), lambda r: r._replace(f_score=0.5)),
+        (
+            "improves with N",
+            lambda r: r._replace(f_score=r.size / 99 if r.method == "Gibbs" else 1.0),
+            lambda r: r._replace(f_score=1.0),
+        ),
+        ("fewest states", one("inadmissible", enqueued=1), one("trivial", enqueued=0)),
+        (
+            "roughly with time",
+            lambda r: r._replace(seconds=1.0 + r.enqueued),
+            lambda r: r._replace(seconds=1.0 / (1.0 + r.enqueued)),
+        ),
+        (
+            "dequeues",
+            lambda r: r._replace(dequeued=r.size + 5),
+            lambda r: r._replace(dequeued=r.size + 6),
+        ),
+    ]
+    assert len(cases) == len(artificial_claims.claims(rows))
+    for claim, holds, fails in cases:
+        assert told(claim, holds).holds == "yes", claim
+        assert told(claim, fails).holds.startswith("no"), claim
+    assert told("intractable", lambda r: r).holds == "not tested"
+
+
 def test_the_artificial_page_says_where_ours_is_worse(records, tmp_path):
     def written(change):
-        lines = artificial_page._findings([change(r) for r in records], Report(tmp_path))
+        lines = artificial_page._claims([change(r) for r in records], Report(tmp_path))
         return "\n".join(lines)
 
     settled = written(lambda r: r._replace(value=r.optimum))
@@ -443,36 +220,89 @@ def test_the_artificial_page_says_where_ours_is_worse(records, tmp_path):
     assert "The optimum is not proved for 1 sets (N = 10" in unproved
 
 
-def test_the_mnist_page_from_the_embedded_digits(tmp_path):
+def test_the_mnist_page_from_the_embedded_digits(tmp_path, monkeypatch):
+    monkeypatch.setattr(mnist, "VARIANTS", dict(list(mnist.VARIANTS.items())[:2]))
     store = cache.Cache(tmp_path / "cache")
     digits = datasets.mnist_digits()
-    few = datasets.Digits(digits.images[:3000], digits.labels[:3000], digits.rows[:3000])
-    outcome = mnist.run(few, TINY_MNIST, store, 2, silent)
-    mnist_page.write(outcome, TINY_MNIST, Report(tmp_path), 2)
+    outcome = mnist.run(digits, TINY_MNIST, store, 2, silent)
+    mnist_page.write(outcome, TINY_MNIST, Report(tmp_path), store.ran("mnist"))
     check_links(tmp_path)
     text = (tmp_path / "mnist.md").read_text(encoding="utf-8")
     assert "Left out: 20% of MNIST" in text
-    X = datasets.whitened(digits.images)
-    for found in outcome.searched + outcome.refined:
-        drawn = Problem.of(X, mnist.FAMILY, mnist.PRIORS["true"])
-        assert found.true_value == pytest.approx(-drawn.log_joint(found.labels))
-        by_counts = drawn.with_prior(mnist.PRIORS["paper"])
-        assert found.paper_value == pytest.approx(-by_counts.log_joint(found.labels))
+    assert f"{cache.machine()}, 2 at a time" in text
+    part = outcome.parts[0.05]
+    drawn = study.problems_of(datasets.whitened(digits.images), mnist.FAMILY)
+    for found in part.searched + part.refined:
+        for prior in study.PRIORS:
+            assert found.value(prior) == pytest.approx(-drawn[prior].log_joint(found.labels))
         assert f"{found.value(found.prior):,.0f}" in text
-    for before, after in zip(outcome.searched, outcome.refined, strict=True):
+        assert np.all(np.diff(np.bincount(found.labels)) <= 0)
+    for after in part.refined:
+        before = part.one(after.prior, after.beam_size)
         assert after.true_value < before.true_value
+        assert after.seconds > before.seconds
+    for chain in part.chains:
+        assert 0.0 < chain.best_seconds <= chain.seconds
+    for prior in study.PRIORS:
+        for name in ("search", "refined"):
+            assert (tmp_path / "figures" / f"mnist_{prior}_{name}.png").is_file()
     assert len(outcome.variants) == len(mnist.VARIANTS)
     # All that took time is there for the next run.
-    again = mnist.run(few, TINY_MNIST, store, 1, silent)
-    assert again.chains == outcome.chains
+    again = mnist.run(digits, TINY_MNIST, store, 1, silent)
+    assert again.parts[0.05].chains == part.chains
     assert again.variants == outcome.variants
-    # Planted: a value above the paper's is called worse, one below is not.
-    one = outcome.searched[0]
-    theirs = paper.MNIST[0.05].value
-    bad = outcome._replace(searched=[one._replace(paper_value=1.01 * theirs), outcome.searched[1]])
-    good = outcome._replace(searched=[one._replace(paper_value=0.9 * theirs), outcome.searched[1]])
-    assert "the paper's P(m): 1.0% higher (worse) than" in "\n".join(mnist_page._verdicts(bad))
-    assert "the paper's P(m): 10.0% lower (better) than" in "\n".join(mnist_page._verdicts(good))
+
+
+def found_of(prior="paper", value=2.04e5, beam_size=100, together=9e9, **values):
+    values = {"paper_value": value, "true_value": value, "seconds": 2.0, **values}
+    labels = np.arange(10) % 3
+    return study.Found(prior, beam_size, "ascending", together=together, labels=labels, **values)
+
+
+def test_why_a_value_is_worse_is_read_off_the_run():
+    theirs = paper.MNIST[0.05]
+
+    def told(found):
+        return shared_page.value_finding(found, theirs.value, 100)
+
+    assert told(found_of()).holds == "yes"
+    assert told(found_of(value=2.044e5)).holds == "yes"
+    assert told(found_of(value=2.03e5)).holds == "better"
+    worse = told(found_of(value=2.06e5))
+    assert worse == ("206,000, 0.98% higher (worse) than the paper's 2.04e5", "worse")
+    assert "the beam is 10 here, not 100" in told(found_of(value=2.06e5, beam_size=10)).ours
+    assert (
+        "all points in one cluster have 205,000"
+        in told(found_of(value=2.06e5, together=2.05e5)).ours
+    )
+    by_counts = told(found_of("true", true_value=2.06e5, value=2.0e5))
+    assert by_counts.ours.endswith("by P(m) this partition has 200,000 (better)")
+    assert shared_page.speed_finding(found_of(), theirs) == (
+        "2 s, 5 a second, 0.0185 times the paper's speed", "worse",
+    )  # fmt: skip
+
+
+def test_samplers_beside_search_and_refinement():
+    def chain(sampler, value):
+        return study.Chained(sampler, "one", 60.0, 100, 30.0, value, value, 5)
+
+    def part(gibbs, split_merge):
+        searched = [found_of(prior, 2.0e5) for prior in study.PRIORS]
+        refined = [found._replace(true_value=1.9e5, seconds=9.0) for found in searched]
+        chained = [chain("gibbs", gibbs), chain("split-merge", split_merge)]
+        return study.Part(searched, refined, chained)
+
+    def verdicts(part):
+        rows = shared_page.sampler_findings(part, 100, paper.NIPS_SAMPLERS)
+        return [[finding.holds for finding in found] for _, found in rows]
+
+    assert verdicts(part(2.2e5, 2.1e5)) == [["yes"] * 2] * 3
+    assert verdicts(part(1.7e5, 1.8e5)) == [["no"] * 2] * 3
+    assert "10,000 nats above" in shared_page.chains_against_refinement(part(2.0e5, 2.1e5))
+    assert "10,000 nats **below**" in shared_page.chains_against_refinement(part(1.8e5, 2.1e5))
+    assert nips_page._where_samplers_win(part(2.2e5, 2.1e5), 100) == []
+    assert "ends above it, at 190,000" in nips_page._where_samplers_win(part(1.8e5, 2e5), 100)[0]
+    assert "ends below it, at 190,000" in nips_page._where_samplers_win(part(1.95e5, 2e5), 100)[0]
 
 
 def test_shares_of_mnist():
@@ -486,85 +316,46 @@ def test_shares_of_mnist():
 
 def test_the_nips_page(tmp_path):
     texts = documents(1)
-    outcome = nips.run(texts, TINY_NIPS, cache.Cache(tmp_path / "cache"), 2, silent)
-    nips_page.write(outcome, texts, TINY_NIPS, Report(tmp_path), 2)
+    store = cache.Cache(tmp_path / "cache")
+    outcome = nips.run(texts, TINY_NIPS, store, 2, silent)
+    nips_page.write(outcome, texts, TINY_NIPS, Report(tmp_path), store.ran("nips"))
     check_links(tmp_path)
     text = (tmp_path / "nips.md").read_text(encoding="utf-8")
     assert "Not the paper's collection" in text
+    assert "(worse)" not in text
     assert len(outcome.searched) == 2 * 2 * 5
     for found in outcome.searched:
         assert found.clusters == len(np.unique(found.labels))
-    up = outcome.of("true", 1, "ascending")[0]
+    up, down = (outcome.one("true", 1, order) for order in ("ascending", "descending"))
     assert f"| the true p(c) | 1 | {up.true_value:,.0f} | {up.clusters} |" in text
     random = [f.true_value for f in outcome.of("true", 1, "random")]
     assert len(set(random)) > 1
     assert f"| {np.mean(random):,.0f} | {np.std(random, ddof=1):,.0f} |" in text
-    words = data.indicative_words(texts, outcome.of("paper", 3, "ascending")[0].labels, 0)
+    words = data.indicative_words(texts, outcome.one("paper", 3).labels, 0)
     assert " ".join(words) in text
+    claims = (tmp_path / "tables" / "nips_claims.csv").read_text(encoding="utf-8")
+    assert "search finds 2.4407e6" in claims
+    lead = outcome.one("true", 3, "descending").true_value - outcome.one("true", 3).true_value
+    assert f"{abs(lead):,.0f} {'lower,yes' if lead > 0 else 'higher,no'}" in claims.replace('"', "")
+    assert down.true_value != up.true_value
 
 
-def test_numbers_in_words():
-    assert against(2.05e5, 2.04e5) == "0.5% higher (worse)"
-    assert against(2.03e5, 2.04e5) == "0.5% lower (better)"
-    assert against(2.04e5, 2.04e5) == "the same"
-    assert rounded(2.04e5) == "2.04e5"
-    assert rounded(3.2e6, 2) == "3.2e6"
-    lines = markdown_table(["a", "b"], [["x|y", 1.5], ["z", "2,000"]])
-    assert lines == ["| a | b |", "| --- | ---: |", "| x\\|y | 1.5 |", "| z | 2,000 |"]
-
-
-# -- the command -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(data.VARIABLE, raising=False)
-    small = replace(TINY, sizes=(4, 6), dimensions=(1,), n_sets=1)
-    monkeypatch.setattr(artificial, "QUICK", small)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dpsearch", "reproduce", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return ended.value.code or 0, said.out, said.err
-
-    return run
-
-
-def test_all_in_quick(run, tmp_path, monkeypatch):
-    given = []
-    monkeypatch.setattr(mnist, "run", lambda digits, settings, *rest: given.append(settings))
-    monkeypatch.setattr(mnist_page, "write", lambda outcome, settings, report, n_jobs: None)
-    code, out, err = run("all", "--quick", "--jobs", 1, "--seed", 5, "--out", "docs/reproduction")
-    assert (code, out) == (0, "")
-    assert "artificial, mnist: docs/reproduction/index.md" in err
-    assert "NIPS left out" in err
-    assert "archive.ics.uci.edu" in err
-    assert "Using the 3,000 digits" in err
-    assert given == [replace(mnist.QUICK, seed=5)]
-    folder = tmp_path / "docs" / "reproduction"
-    check_links(folder)
-    index = (folder / "index.md").read_text(encoding="utf-8")
-    assert "(artificial.md)" in index
-    assert "(nips.md)" not in index
-    assert "(seed 5)" in (folder / "artificial.md").read_text(encoding="utf-8")
-    assert not list(folder.rglob("*.part"))
-
-
-def test_what_is_wrong_is_said(run, tmp_path, monkeypatch):
-    for arguments, said in (
-        (["everything"], "unknown experiment 'everything'"),
-        (["nips"], "NIPS documents not found"),
-        (["artificial", "--data", "nowhere"], "nowhere: no such folder"),
+def test_figures_are_the_same_to_the_digits_that_are_printed():
+    theirs = paper.Printed("2.04e5")
+    assert against(2.05e5, theirs) == "0.49% higher (worse) than the paper's 2.04e5"
+    assert against(2.03e5, theirs) == "0.49% lower (better) than the paper's 2.04e5"
+    for value, said in (
+        (2.0351e5, "same"),
+        (2.0449e5, "same"),
+        (2.0349e5, "better"),
+        (2.0451e5, "worse"),
     ):
-        code, out, err = run(*arguments)
-        assert (code, out) == (1, "")
-        assert err.startswith("dpsearch: ")
-        assert len(err.splitlines()) == 1
-        assert said in err
-    (tmp_path / "taken").write_text("mine")
-    assert "is a file" in run("artificial", "--out", "taken")[2]
-    monkeypatch.setattr(reproduce.importlib.util, "find_spec", lambda name: None)
-    assert "dpsearch[plots]" in run("artificial")[2]
+        assert verdict(value, theirs) == said
+    # More digits printed, less is the same.
+    assert verdict(2.4408e6, paper.NIPS.value) == "worse"
+    assert verdict(3.24e6, paper.NIPS_SAMPLERS["gibbs"].value) == "same"
+
+
+def test_tables():
+    lines = markdown_table(["a", "b"], [["x|y", "1.5*"], ["z", "2,000"]])
+    assert lines == ["| a | b |", "| --- | ---: |", "| x\\|y | 1.5\\* |", "| z | 2,000 |"]

@@ -17,6 +17,10 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for pages, tables and figures.")] = Path(
         "results"
     ),
+    dimension: Annotated[
+        list[int] | None,
+        typer.Option(help="Of the artificial data; may be given again. Default: 1 and 2."),
+    ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data. Default: DPSEARCH_DATA.")
     ] = None,
@@ -28,10 +32,12 @@ def reproduce(
 ) -> None:
     """Repeat the paper's experiments: pages that set our figures beside the paper's.
 
-    A run that was stopped goes on where it was: what is done is kept in OUT/cache.
+    A run that was stopped goes on where it was: what is done is kept in OUT/cache. A quick run
+    writes into OUT/quick.
     """
     import time
 
+    from dpsearch.experiments.reproduce import DIMENSIONS, results_folder
     from dpsearch.experiments.reproduce import reproduce as run
 
     console = Console(stderr=True)
@@ -41,8 +47,8 @@ def reproduce(
         console.print(message, markup=False, highlight=False, soft_wrap=True)
 
     done = run(
-        experiment, out, quick=quick, data=data, download=download, seed=seed, n_jobs=jobs,
-        tell=tell,
+        experiment, out, quick=quick, dimensions=dimension or DIMENSIONS, data=data,
+        download=download, seed=seed, n_jobs=jobs, tell=tell,
     )  # fmt: skip
     seconds = time.perf_counter() - begun
-    tell(f"{', '.join(done)}: {out / 'index.md'} ({seconds:.0f} s)")
+    tell(f"{', '.join(done)}: {results_folder(out, quick) / 'index.md'} ({seconds:.0f} s)")

@@ -9,11 +9,14 @@ NIPS: ``nips12.npz`` (CSR counts and vocabulary), Roweis's ``nips12raw_str602.ma
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
+import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +28,7 @@ from dpsearch.errors import DataError, ParameterError
 VARIABLE = "DPSEARCH_DATA"
 # The paper's collection, NIPS volumes 0–12.
 PAPER_DOCUMENTS = 1740
+LEAST_IMAGES = 3000
 
 MNIST_ABSENT = (
     "MNIST not found: put train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz (from"
@@ -63,25 +67,83 @@ def fingerprint(*arrays: Any) -> int:
     return out
 
 
+@contextlib.contextmanager
+def _naming(path: Path | str, what: str) -> Iterator[None]:
+    """Turn whatever is wrong with a file into a DataError that names it."""
+    try:
+        yield
+    except DataError:
+        raise
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+    ) as error:
+        raise DataError(f"{path}: not {what}, or damaged: {error}") from error
+    except (zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+        raise DataError(f"{path}: not {what}, or damaged: {error}") from error
+
+
+def _whole(values: Any, name: str, path: Path | str) -> Any:
+    """Return whole numbers ≥ 0 as int64, or raise."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "iuf":
+        raise DataError(f"{path}: {name} must be numbers, not {values.dtype}")
+    good = np.isfinite(values) & (values >= 0) & (values == np.floor(values))
+    if not good.all():
+        bad = values[~good].reshape(-1)[0]
+        raise DataError(f"{path}: {name} must be whole numbers ≥ 0, got {bad}")
+    return values.astype(np.int64)
+
+
+def _entries(path: Path, *names: str) -> dict[str, Any]:
+    """Entries of an .npz file."""
+    with _naming(path, "an .npz archive"), path.open("rb") as stream:
+        archive = np.load(stream, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise DataError(f"{path}: not an .npz archive, but a single array")
+        absent = [name for name in names if name not in archive.files]
+        if absent:
+            raise DataError(f"{path}: has no entry {absent[0]!r}; expected {', '.join(names)}")
+        return {name: archive[name] for name in names}
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, unzipped if its name says so."""
+    with _naming(path, "a gzip file" if path.suffix == ".gz" else "readable"):
+        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+
+
 # -- MNIST -------------------------------------------------------------------------------------
 
 
 def load_mnist(folder: Path | None, *, download: bool = False) -> datasets.Digits | None:
     """Return the training set as raw pixels, None if it is not there."""
     if folder is not None and (folder / "mnist_train.npz").is_file():
-        with np.load(folder / "mnist_train.npz", allow_pickle=False) as entries:
-            return _digits(entries["images"], entries["labels"], folder / "mnist_train.npz")
+        path = folder / "mnist_train.npz"
+        entries = _entries(path, "images", "labels")
+        return _digits(entries["images"], entries["labels"], path)
     images = _either(folder, "train-images-idx3-ubyte")
     labels = _either(folder, "train-labels-idx1-ubyte")
     if images is not None and labels is not None:
         return _digits(read_idx(images), read_idx(labels), images)
-    if download:
-        from sklearn.datasets import fetch_openml
+    return _openml() if download else None
 
+
+def _openml() -> datasets.Digits:
+    from sklearn.datasets import fetch_openml
+
+    try:
         images, labels = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
+    except Exception as error:  # of the network, of its cache or of scikit-learn
+        raise DataError(f"OpenML: cannot be had: {error}. {MNIST_ABSENT}") from error
+    with _naming("OpenML", "MNIST"):
         # The first 60,000 of its 70,000 are the training set.
-        return _digits(images[:60_000], labels[:60_000], Path("OpenML"))
-    return None
+        return _digits(images[:60_000], np.asarray(labels[:60_000], dtype=np.float64), "OpenML")
 
 
 def mnist_or_embedded(folder: Path | str | None) -> datasets.Digits:
@@ -90,29 +152,38 @@ def mnist_or_embedded(folder: Path | str | None) -> datasets.Digits:
     return datasets.mnist_digits() if digits is None else digits
 
 
-def _digits(images: Any, labels: Any, source: Path) -> datasets.Digits:
-    images = np.asarray(images)
-    images = images.reshape(len(images), -1)
-    if images.shape[1] != 784 or len(labels) != len(images):
-        raise DataError(f"{source}: expected images of 784 pixels, and as many labels as images")
-    return datasets.Digits(
-        np.ascontiguousarray(images, dtype=np.uint8),
-        np.asarray(labels).astype(np.int64),
-        np.arange(len(images)),
-    )
+def _digits(images: Any, labels: Any, source: Path | str) -> datasets.Digits:
+    """Check images and labels; the 3,000 that are 5 % are the least to work with."""
+    images, labels = _whole(images, "pixels", source), _whole(labels, "labels", source)
+    if images.ndim < 2 or images[0].size != 784 or labels.shape != (len(images),):
+        raise DataError(
+            f"{source}: expected images of 784 pixels, and as many labels as images; got shapes"
+            f" {images.shape} and {labels.shape}"
+        )
+    if images.max() > 255:
+        raise DataError(f"{source}: pixels must be 0 … 255, got {images.max()}")
+    if labels.max() > 9:
+        row = int(labels.argmax())
+        raise DataError(f"{source}: labels must be 0 … 9, but that of image {row} is {labels[row]}")
+    if len(images) < LEAST_IMAGES:
+        raise DataError(
+            f"{source}: {len(images):,} images, fewer than the {LEAST_IMAGES:,} that are 5 % of"
+            " MNIST"
+        )
+    images = np.ascontiguousarray(images.reshape(len(images), -1), dtype=np.uint8)
+    return datasets.Digits(images, labels, np.arange(len(images)))
 
 
 def read_idx(path: Path) -> Any:
     """Read an array of bytes in MNIST's IDX format: magic number, lengths, values."""
-    with _open(path) as stream:
-        content = stream.read()
+    content = _content(path)
     n_axes = content[3] if len(content) >= 4 else 0
     header = 4 + 4 * n_axes
     if content[:3] != b"\x00\x00\x08" or n_axes == 0 or len(content) < header:
         raise DataError(f"{path}: not an IDX file of bytes")
     shape = tuple(np.frombuffer(content, ">u4", n_axes, 4).tolist())
     values = np.frombuffer(content, np.uint8, offset=header)
-    if len(values) != np.prod(shape, dtype=np.int64):
+    if len(values) != np.prod(shape, dtype=object):
         raise DataError(f"{path}: has {len(values)} values, but its header says {shape}")
     return values.reshape(shape)
 
@@ -152,55 +223,77 @@ def paper_documents(folder: Path | str | None) -> Documents | None:
 
 
 def _read_npz(path: Path) -> Documents:
-    with np.load(path, allow_pickle=False) as z:
-        parts = (z["data"].astype(int), z["indices"].astype(int), z["indptr"])
-        counts = sp.csr_matrix(parts, shape=tuple(z["shape"]))
-        words = bytes(z["vocab"]).decode().split("\n")
-    return _documents(counts, words, path)
+    z = _entries(path, "data", "indices", "indptr", "shape", "vocab")
+    shape = tuple(_whole(z["shape"], "shape", path).tolist())
+    parts = (_whole(z[name], name, path) for name in ("data", "indices", "indptr"))
+    with _naming(path, "counts in CSR form"):
+        counts = sp.csr_matrix(tuple(parts), shape=shape)
+        counts.check_format()
+    return _documents(counts, _lines(bytes(z["vocab"]), path), path)
 
 
 def read_mat(path: Path) -> Documents:
     """Read Roweis's MATLAB file: word-by-document counts, and the words."""
     from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
 
-    try:
-        entries = loadmat(path)
-    except (ValueError, TypeError, NotImplementedError) as error:
-        raise DataError(f"{path}: not a MATLAB file: {error}") from error
-    named = next((name for name in ("words", "wl") if name in entries), None)
-    if "counts" not in entries or named is None:
-        raise DataError(f"{path}: expected the entries counts, and words or wl")
-    words = [str(np.ravel(cell)[0]).strip() for cell in np.ravel(entries[named])]
-    counts = sp.csr_matrix(entries["counts"])
-    if counts.shape[1] != len(words):
-        counts = counts.T
-    return _documents(counts, words, path)
+    with _naming(path, "a MATLAB file"):
+        try:
+            entries = loadmat(path)
+        except MatReadError as error:
+            raise DataError(f"{path}: not a MATLAB file, or damaged: {error}") from error
+        named = next((name for name in ("words", "wl") if name in entries), None)
+        if "counts" not in entries or named is None:
+            raise DataError(f"{path}: expected the entries counts, and words or wl")
+        words = [str(np.ravel(cell)[0]).strip() for cell in np.ravel(entries[named])]
+        counts = sp.csr_matrix(entries["counts"])
+    return _documents(counts if counts.shape[1] == len(words) else counts.T, words, path)
 
 
 def read_bag_of_words(counts: Path, vocabulary: Path) -> Documents:
     """Read UCI's bag of words: three lengths, then lines "document word count" from 1 on."""
-    with _open(vocabulary) as stream:
-        words = stream.read().decode("utf-8").split()
-    with _open(counts) as stream:
-        try:
-            n_documents, n_words, n_entries = (int(stream.readline()) for _ in range(3))
-            table = np.loadtxt(stream, dtype=np.int64, ndmin=2)
-        except ValueError as error:
-            raise DataError(f"{counts}: not a bag of words: {error}") from error
-    inside = table.shape == (n_entries, 3) and (table[:, :2] >= 1).all()
-    if not inside or (table[:, :2] > [n_documents, n_words]).any():
-        raise DataError(f"{counts}: its lines do not fit its first three")
+    words = _lines(_content(vocabulary), vocabulary)
+    lines = _content(counts).splitlines()
+    with _naming(counts, "a bag of words"):
+        shape = [int(line) for line in lines[:3]]
+        if len(shape) != 3 or len(lines) - 3 != shape[2] or not shape[2]:
+            raise DataError(
+                f"{counts}: {len(lines)} lines do not fit the numbers in its first three"
+            )
+        table = np.loadtxt(lines[3:], dtype=np.float64, ndmin=2)
+        if table.shape[1] != 3:
+            raise DataError(f"{counts}: its lines do not fit: expected document, word and count")
+    table = _whole(table, "documents, words and counts", counts)
+    for column, (name, most) in enumerate(zip(("document", "word"), shape, strict=False)):
+        bad = np.flatnonzero((table[:, column] < 1) | (table[:, column] > most))
+        if len(bad):
+            raise DataError(
+                f"{counts}: line {bad[0] + 4}: {name} {table[bad[0], column]} is not 1 … {most}"
+            )
     rows, columns = table[:, 0] - 1, table[:, 1] - 1
-    matrix = sp.csr_matrix((table[:, 2], (rows, columns)), shape=(n_documents, n_words))
+    matrix = sp.csr_matrix((table[:, 2], (rows, columns)), shape=tuple(shape[:2]))
     return _documents(matrix, words, counts)
+
+
+def _lines(content: bytes, path: Path) -> list[str]:
+    """Words, one on a line."""
+    try:
+        return content.decode("utf-8").split()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: the vocabulary is not UTF-8: {error}") from error
 
 
 def _documents(counts: Any, words: list[str], path: Path) -> Documents:
     if counts.shape[1] != len(words):
         raise DataError(f"{path}: counts of {counts.shape[1]} words, but {len(words)} words named")
-    counts = sp.csr_matrix(counts).astype(np.int64)
+    counts = sp.csr_matrix(counts)
+    counts = sp.csr_matrix(
+        (_whole(counts.data, "counts", path), counts.indices, counts.indptr), shape=counts.shape
+    )
+    counts.sum_duplicates()
     counts.eliminate_zeros()
-    counts.sort_indices()
+    if counts.nnz == 0:
+        raise DataError(f"{path}: no words are counted in it")
     return Documents(counts, words, path.name)
 
 
@@ -225,7 +318,3 @@ def _either(folder: Path | None, name: str) -> Path | None:
         return None
     found = (path for path in (folder / f"{name}.gz", folder / name) if path.is_file())
     return next(found, None)
-
-
-def _open(path: Path) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path) if path.suffix == ".gz" else path.open("rb"))

@@ -8,72 +8,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch import datasets, families, priors
+from dpsearch import datasets, families
 from dpsearch._types import Labels, Matrix
 from dpsearch.experiments.cache import Cache, Result
-from dpsearch.experiments.chains import PLANS, run_for
 from dpsearch.experiments.data import fingerprint
-from dpsearch.experiments.work import Check, Lazily, in_threads, refine_for
-from dpsearch.objective import Problem
+from dpsearch.experiments.study import PRIORS, Part, Study, problems_of
+from dpsearch.experiments.work import Tell
 from dpsearch.partition import by_size
 from dpsearch.prefix_search import search_problem
-from dpsearch.priors.base import Prior
-from dpsearch.refinement import refine_problem
 
-ALPHA, PRIOR_VARIANCE, NOISE_VARIANCE, COMPONENTS = 1.0, 0.1, 1.0, 50
+PRIOR_VARIANCE, NOISE_VARIANCE, COMPONENTS = 0.1, 1.0, 50
 FAMILY = families.Gaussian(0.0, PRIOR_VARIANCE, NOISE_VARIANCE)
-PRIORS: dict[str, Prior] = {
-    "paper": priors.AntoniakCounts(ALPHA),
-    "true": priors.DirichletProcess(ALPHA),
-}
 WHOLE = 60_000
 
 
 @dataclass(frozen=True)
 class Settings:
     shares: tuple[float, ...] = (0.05, 0.2, 1.0)
-    beam_size: int = 100
+    beam_sizes: tuple[int, ...] = (10, 100)  # the paper's last
     refine_seconds: tuple[float, ...] = (10.0, 30.0, 120.0)  # by share
-    chain_seconds: tuple[float, ...] = (20.0, 40.0, 120.0)
+    chain_seconds: tuple[float, ...] = (20.0, 60.0, 240.0)
     starts: tuple[str, ...] = ("one", "log", "search")
     variant_beam: int = 10
     seed: int = 0
 
 
 QUICK = Settings(
-    shares=(0.05,), beam_size=10, refine_seconds=(2.0,), chain_seconds=(2.0,),
+    shares=(0.05,), beam_sizes=(1, 10), refine_seconds=(1.0,), chain_seconds=(1.0,),
     starts=("one", "search"), variant_beam=1,
 )  # fmt: skip
-
-
-class Searched(NamedTuple):
-    """A partition, valued under both priors (negative log joints)."""
-
-    share: float
-    n_points: int
-    prior: str  # that it was found with
-    paper_value: float
-    true_value: float
-    together: float  # all points in one cluster, which has the same value under both priors
-    clusters: int
-    seconds: float
-    labels: Labels
-
-    def value(self, prior: str) -> float:
-        return self.paper_value if prior == "paper" else self.true_value
-
-
-class Chained(NamedTuple):
-    """A sampler's run for a time."""
-
-    share: float
-    sampler: str
-    start: str
-    seconds: float
-    sweeps: int
-    paper_value: float
-    true_value: float
-    clusters: int
 
 
 class Varied(NamedTuple):
@@ -88,47 +51,30 @@ class Varied(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    searched: list[Searched]
-    refined: list[Searched]
-    chains: list[Chained]
+    parts: dict[float, Part]  # by share
     variants: list[Varied]
-    images: dict[float, Any]  # by share
+    images: dict[float, Any]
     truth: dict[float, Labels]
+    missing: list[float]  # shares that there were too few digits for
 
 
 def run(
-    digits: datasets.Digits,
-    settings: Settings,
-    cache: Cache,
-    n_jobs: int,
-    tell: Callable[[str], None],
+    digits: datasets.Digits, settings: Settings, cache: Cache, n_jobs: int, tell: Tell
 ) -> Outcome:
     """Run everything; shares that the digits do not reach are left out."""
-    rows = {}
-    for share in settings.shares:
-        chosen = _rows(digits, share, settings.seed)
-        if chosen is not None:
-            rows[share] = chosen
-    out = Outcome(
-        [], [], [], [],
-        {share: digits.images[chosen] for share, chosen in rows.items()},
-        {share: digits.labels[chosen] for share, chosen in rows.items()},
-    )  # fmt: skip
+    rows = {share: _rows(digits, share, settings.seed) for share in settings.shares}
+    missing = [share for share, chosen in rows.items() if chosen is None]
+    there = {share: chosen for share, chosen in rows.items() if chosen is not None}
+    images = {share: digits.images[chosen] for share, chosen in there.items()}
+    parts = {}
     for at, share in enumerate(settings.shares):
-        if share not in rows:
-            continue
-        part = _Part(share, out.images[share], cache, settings, n_jobs)
-        tell(f"MNIST {share:.0%}: search")
-        searched = [part.search(prior) for prior in PRIORS]
-        out.searched.extend(searched)
-        tell(f"MNIST {share:.0%}: refinement, {settings.refine_seconds[at]:g} s from each")
-        out.refined.extend(part.refine(found, settings.refine_seconds[at]) for found in searched)
-        tell(f"MNIST {share:.0%}: samplers, {settings.chain_seconds[at]:g} s for each chain")
-        out.chains.extend(part.chains(settings.chain_seconds[at]))
+        if share in there:
+            limits = settings.refine_seconds[at], settings.chain_seconds[at]
+            parts[share] = _part(share, images[share], settings, *limits, cache, n_jobs, tell)
     tell("MNIST: variants of the preprocessing")
-    smallest = min(rows)
-    out.variants.extend(_variants(digits, rows[smallest], cache, settings))
-    return out
+    variants = _variants(digits, there[min(there)], cache, settings)
+    truth = {share: digits.labels[chosen] for share, chosen in there.items()}
+    return Outcome(parts, variants, images, truth, missing)
 
 
 def _rows(digits: datasets.Digits, share: float, seed: int) -> Labels | None:
@@ -144,103 +90,29 @@ def _rows(digits: datasets.Digits, share: float, seed: int) -> Labels | None:
     return np.random.default_rng(seed).permutation(len(digits.images))[:n]
 
 
-class _Part:
-    """One share of the digits."""
-
-    def __init__(
-        self, share: float, images: Any, cache: Cache, settings: Settings, n_jobs: int
-    ) -> None:
-        self.share, self.images, self.cache = share, images, cache
-        self.settings, self.n_jobs = settings, n_jobs
-        self.key = {"share": share, "data": fingerprint(images)}
-        self.problems = Lazily(self._prepare)  # not if nothing has to be computed
-
-    def _prepare(self) -> dict[str, Problem]:
-        X = datasets.whitened(self.images, COMPONENTS)
-        _compile(X)
-        true = Problem.of(X, FAMILY, PRIORS["true"])
-        return {"paper": true.with_prior(PRIORS["paper"]), "true": true}
-
-    def _valued(self, prior: str, labels: Labels, seconds: float) -> Result:
-        values = {
-            f"{name}_value": -problem.log_joint(labels) for name, problem in self.problems().items()
-        }
-        values["together"] = -self.problems()["true"].log_joint(np.zeros_like(labels))
-        return Result(
-            {"prior": prior, "seconds": seconds, **values},
-            {"labels": labels.astype(np.uint16)},
-        )
-
-    def _searched(self, result: Result) -> Searched:
-        labels = result.arrays["labels"].astype(np.int64)
-        n_points, clusters = len(labels), int(labels.max()) + 1
-        return Searched(
-            share=self.share, n_points=n_points, clusters=clusters, labels=labels, **result.values
-        )
-
-    def search(self, prior: str) -> Searched:
-        beam = self.settings.beam_size
-
-        def compute() -> Result:
-            found = search_problem(self.problems()[prior], beam_size=beam)
-            return self._valued(prior, found.labels, found.seconds)
-
-        key = {**self.key, "prior": prior, "beam": beam}
-        return self._searched(self.cache.unit("mnist-search", key, compute))
-
-    def refine(self, found: Searched, seconds: float) -> Searched:
-        """Refine under the true prior, from a partition found with either."""
-
-        def compute() -> Result:
-            result = refine_for(
-                self.problems()["true"], found.labels, seconds,
-                seed=self.settings.seed, n_jobs=self.n_jobs,
-            )  # fmt: skip
-            return self._valued(found.prior, result.labels, result.seconds)
-
-        key = {
-            **self.key, "prior": found.prior, "start": fingerprint(found.labels),
-            "seconds": seconds, "seed": self.settings.seed,
-        }  # fmt: skip
-        return self._searched(self.cache.unit("mnist-refine", key, compute))
-
-    def chains(self, seconds: float) -> list[Chained]:
-        """Run samplers of the true posterior, as many at a time as there are threads."""
-        wanted = [(sampler, start) for sampler in PLANS for start in self.settings.starts]
-
-        def one(which: tuple[str, str], check: Check) -> Chained:
-            sampler, start = which
-
-            def compute() -> Result:
-                problems = self.problems()
-                run = run_for(problems["true"], sampler, start, seconds, self.settings.seed, check)
-                values = {name: -p.log_joint(run.labels) for name, p in problems.items()}
-                return Result(
-                    {
-                        "seconds": float(run.seconds[-1]), "sweeps": len(run.seconds),
-                        "clusters": int(run.labels.max()) + 1,
-                        **{f"{name}_value": value for name, value in values.items()},
-                    }
-                )  # fmt: skip
-
-            key = {
-                **self.key, "sampler": sampler, "start": start, "seconds": seconds,
-                "seed": self.settings.seed,
-            }  # fmt: skip
-            values = self.cache.unit("mnist-chain", key, compute).values
-            return Chained(share=self.share, sampler=sampler, start=start, **values)
-
-        return in_threads(one, wanted, self.n_jobs)
-
-
-def _compile(X: Matrix) -> None:
-    """Have all kernels compiled or loaded, so that they are not timed."""
-    few = Problem.of(X[:60], FAMILY, PRIORS["true"])
-    for problem in (few, few.with_prior(PRIORS["paper"])):
-        search_problem(problem, beam_size=2)
-    refine_problem(few, np.arange(60), rng=0)
-    for sampler in PLANS:
-        run_for(few, sampler, "search", 0.0, 0)
+def _part(
+    share: float,
+    images: Any,
+    settings: Settings,
+    refine_seconds: float,
+    chain_seconds: float,
+    cache: Cache,
+    n_jobs: int,
+    tell: Tell,
+) -> Part:
+    """All methods on one share of the digits."""
+    key = {"data": fingerprint(images), "components": COMPONENTS}
+    study = Study(
+        "mnist", lambda: datasets.whitened(images, COMPONENTS), FAMILY, key, cache, settings.seed,
+        n_jobs,
+    )  # fmt: skip
+    tell(f"MNIST {share:.0%}: search")
+    searched = [study.search(prior, beam) for prior in PRIORS for beam in settings.beam_sizes]
+    tell(f"MNIST {share:.0%}: refinement, {refine_seconds:g} s from each")
+    last = [found for found in searched if found.beam_size == settings.beam_sizes[-1]]
+    refined = study.refine(last, refine_seconds)
+    tell(f"MNIST {share:.0%}: samplers, {chain_seconds:g} s for each chain")
+    return Part(searched, refined, study.chains(settings.starts, chain_seconds))
 
 
 # -- what the paper leaves unsaid --------------------------------------------------------------
@@ -298,17 +170,18 @@ def _variants(
     for words, preprocess in variants.items():
 
         def compute(preprocess: Callable[[Any], Matrix] = preprocess) -> Result:
-            true = Problem.of(preprocess(images.astype(np.float64)), FAMILY, PRIORS["true"])
-            values: dict[str, Any] = {"together": -true.log_joint(np.zeros(len(images), np.int64))}
-            for name, prior in PRIORS.items():
-                found = search_problem(true.with_prior(prior), beam_size=settings.variant_beam)
+            problems = problems_of(preprocess(images.astype(np.float64)), FAMILY)
+            together = -problems["true"].log_joint(np.zeros(len(images), np.int64))
+            values: dict[str, Any] = {"together": together}
+            for name, problem in problems.items():
+                found = search_problem(problem, beam_size=settings.variant_beam)
                 values[f"{name}_value"] = -found.log_joint
                 values[f"{name}_clusters"] = found.n_clusters
             return Result(values)
 
         key = {
             "data": fingerprint(images), "words": words, "beam": settings.variant_beam,
-            "of": len(digits.images),
+            "of": len(digits.images), "family": repr(FAMILY), "priors": repr(PRIORS),
         }  # fmt: skip
         out.append(Varied(words=words, **cache.unit("mnist-variant", key, compute).values))
     return out

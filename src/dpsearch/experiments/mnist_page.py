@@ -7,215 +7,210 @@ from typing import Any
 import numpy as np
 
 from dpsearch.experiments import mnist, paper
-from dpsearch.experiments.mnist import Outcome, Searched, Settings
+from dpsearch.experiments.mnist import Outcome, Settings
 from dpsearch.experiments.report import (
+    DIGITS,
+    PRIOR_WORDS,
+    Finding,
     Report,
     against,
     joined,
-    machine,
-    rounded,
     short,
     times_faster,
+    where,
+    yes,
 )
-from dpsearch.plots import mean_images
+from dpsearch.experiments.shared_page import (
+    CHAIN_HEADERS,
+    CHAINS,
+    PAPER_BEAM,
+    REFINEMENT,
+    REFINEMENT_HEADERS,
+    beams_finding,
+    chain_rows,
+    chains_against_refinement,
+    refinement_row,
+    sampler_findings,
+    speed_finding,
+    value_finding,
+)
+from dpsearch.experiments.study import ALPHA, Found
+from dpsearch.plots import mean_images, new_axes
 
-PRIOR_WORDS = {"paper": "the paper's P(m)", "true": "the true p(c)"}
-START_WORDS = {
-    "one": "one cluster", "all": "N clusters", "log": "log N random clusters", "search": "search",
-}  # fmt: skip
-SAMPLER_WORDS = {"gibbs": "Gibbs", "split-merge": "split-merge"}
-_SHOWN = 96
+_SHOWN, _COLUMNS = 96, 12
 
 
-def write(outcome: Outcome, settings: Settings, report: Report, n_jobs: int) -> None:
-    largest = max(outcome.images)
+def write(outcome: Outcome, settings: Settings, report: Report, ran: list[str]) -> None:
+    largest = max(outcome.parts)
     lines = [
         "Images of handwritten digits, centred, reduced to"
         f" {mnist.COMPONENTS} principal components, each scaled to variance 1; Gaussian clusters"
         f" with prior variance {mnist.PRIOR_VARIANCE:g} and noise variance"
-        f" {mnist.NOISE_VARIANCE:g}; α = {mnist.ALPHA:g}. Search with the inadmissible score, in"
-        f" ascending order, with a beam of {settings.beam_size}. All values are negative log"
+        f" {mnist.NOISE_VARIANCE:g}; α = {ALPHA:g}. Search with the inadmissible score, in"
+        f" ascending order, with a beam of {settings.beam_sizes[-1]}. All values are negative log"
         " joints with every constant: smaller is better. A partition has two, by the paper's"
         " P(m), which is not a probability of partitions, and by the true p(c); they differ in"
-        " the prior only.",
-        "",
-        f"{machine(n_jobs)}.",
+        f" the prior only. {DIGITS}",
         "",
     ]
-    missing = [share for share in settings.shares if share not in outcome.images]
-    if missing:
+    if settings != Settings(seed=settings.seed):
+        shares = joined([f"{s:.0%}" for s in settings.shares])
+        lines += [f"**A quick run:** {shares} only, smaller beams, shorter chains.", ""]
+    if outcome.missing:
         lines += [
-            f"**Left out: {joined([f'{share:.0%}' for share in missing])} of MNIST.** The training"
-            f" set was not there, and these are the {len(outcome.images[largest]):,} digits that"
-            " dpsearch has with it.",
+            f"**Left out: {joined([f'{share:.0%}' for share in outcome.missing])} of MNIST.** Only"
+            f" {len(outcome.images[largest]):,} digits were there.",
             "",
         ]
-    elif settings.shares != Settings().shares:
-        lines += [f"**A quick run:** {joined([f'{s:.0%}' for s in settings.shares])} only.", ""]
-    lines += ["## Search", "", *_searches(outcome, report), *_verdicts(outcome)]
-    lines += ["## Refinement", "", *_refinement(outcome, settings, report)]
-    lines += ["## Samplers", "", *_samplers(outcome, settings, report)]
-    lines += ["## The clusters", "", *_figures(outcome, largest, report)]
+    lines += [*where(ran), *_claims(outcome, settings, report)]
+    lines += ["## Search", "", *_searches(outcome, report)]
+    lines += ["## Refinement", "", *_refinement(outcome, report)]
+    lines += ["## Samplers", "", *_samplers(outcome, report)]
+    lines += ["## The clusters", "", *_figures(outcome, largest, settings, report)]
     lines += ["## What the paper leaves unsaid", "", *_variants(outcome, settings, report)]
     report.page("mnist", "MNIST (section 4.2)", lines)
 
 
+def _claims(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
+    """Every claim of the section, for each prior."""
+    beam = settings.beam_sizes[-1]
+    rows: list[tuple[str, list[Finding]]] = []
+    for share, part in outcome.parts.items():
+        theirs = paper.MNIST[share]
+        ours = [part.one(prior, beam) for prior in PRIOR_WORDS]
+        rows += [
+            (
+                f"{share:.0%}: search finds {theirs.value.text}",
+                [value_finding(found, theirs.value, PAPER_BEAM) for found in ours],
+            ),
+            (
+                f"{share:.0%}: with {theirs.clusters} clusters",
+                [Finding(str(f.clusters), yes(f.clusters == theirs.clusters)) for f in ours],
+            ),
+            (
+                f"{share:.0%}: in {theirs.seconds:g} s, {theirs.rate:g} points a second",
+                [speed_finding(found, theirs) for found in ours],
+            ),
+        ]
+        samplers = paper.MNIST_SAMPLERS[share]
+        rows += [(f"{share:.0%}: {c}", f) for c, f in sampler_findings(part, beam, samplers)]
+        sweep = [_sweep_finding(outcome, share)] * len(PRIOR_WORDS)
+        rows.append((f"{share:.0%}: Gibbs takes {samplers['gibbs'].sweep:g} s a sweep", sweep))
+        beams = [beams_finding(part, settings.beam_sizes, prior) for prior in PRIOR_WORDS]
+        rows.append((f"{share:.0%}: a beam of {PAPER_BEAM} is needlessly large", beams))
+    rows += [
+        (claim, [_monotone(outcome, prior, beam, what) for prior in PRIOR_WORDS])
+        for claim, what in (
+            ("more digits, more clusters", "clusters"),
+            ("more digits, fewer points a second", "rate"),
+        )
+    ]
+    largest = max(outcome.parts)
+    looks = []
+    for prior in PRIOR_WORDS:
+        purity = _purity(outcome.parts[largest].one(prior, beam), outcome.truth[largest])
+        said = f"a cluster's most frequent digit makes up {purity:.0%} of it on average"
+        looks.append(Finding(f"{said}; see the figures", "for the eye"))
+    rows.append(("the clusters look quite reasonable (no measure given)", looks))
+    columns = list(PRIOR_WORDS.values())
+    return ["## The paper's claims", "", *report.claims("mnist_claims", rows, columns)]
+
+
+def _sweep_finding(outcome: Outcome, share: float) -> Finding:
+    theirs = paper.MNIST_SAMPLERS[share]["gibbs"].sweep
+    assert theirs is not None
+    own = [c.seconds / c.sweeps for c in outcome.parts[share].chains if c.sampler == "gibbs"]
+    said = f"{short(min(own))} to {short(max(own))} s, {times_faster(max(own), theirs)} at least"
+    return Finding(said, "better" if max(own) < theirs else "worse")
+
+
+def _monotone(outcome: Outcome, prior: str, beam: int, what: str) -> Finding:
+    found = [part.one(prior, beam) for _, part in sorted(outcome.parts.items())]
+    if len(found) < 2:
+        return Finding("one share only", "not tested")
+    if what == "clusters":
+        numbers = [float(f.clusters) for f in found]
+        return Finding(joined([f"{n:.0f}" for n in numbers]), yes(numbers == sorted(set(numbers))))
+    numbers = [f.n_points / f.seconds for f in found]
+    return Finding(joined([short(n) for n in numbers]), yes(numbers == sorted(numbers)[::-1]))
+
+
 def _searches(outcome: Outcome, report: Report) -> list[str]:
     headers = [
-        "share", "prior", "−log joint", "all in one cluster", "clusters", "seconds", "points/s",
-        "paper: −log joint", "clusters", "seconds", "points/s",
+        "share", "prior", "beam", "−log joint", "all in one cluster", "clusters", "seconds",
+        "points/s", "paper: −log joint", "clusters", "seconds", "points/s",
     ]  # fmt: skip
     rows = []
-    for found in outcome.searched:
-        theirs = paper.MNIST[found.share]
-        rows.append([
-            f"{found.share:.0%}", PRIOR_WORDS[found.prior], f"{found.value(found.prior):,.0f}",
-            f"{found.together:,.0f}",
-            found.clusters, short(found.seconds), f"{found.n_points / found.seconds:,.0f}",
-            rounded(theirs.value), theirs.clusters, f"{theirs.seconds:g}", f"{theirs.rate:g}",
-        ])  # fmt: skip
+    for share, part in outcome.parts.items():
+        theirs = paper.MNIST[share]
+        for found in part.searched:
+            rows.append([
+                f"{share:.0%}", PRIOR_WORDS[found.prior], found.beam_size,
+                f"{found.value(found.prior):,.0f}", f"{found.together:,.0f}", found.clusters,
+                short(found.seconds), f"{found.n_points / found.seconds:,.0f}",
+                theirs.value.text, theirs.clusters, f"{theirs.seconds:g}", f"{theirs.rate:g}",
+            ])  # fmt: skip
     return report.table("mnist_search", headers, rows)
 
 
-def _best(outcome: Outcome, share: float) -> Searched:
-    return min((r for r in outcome.refined if r.share == share), key=lambda r: r.true_value)
-
-
-def _verdicts(outcome: Outcome) -> list[str]:
-    lines = []
-    for found in outcome.searched:
-        theirs = paper.MNIST[found.share]
-        value = found.value(found.prior)
-        line = (
-            f"- {found.share:.0%}, {PRIOR_WORDS[found.prior]}: {against(value, theirs.value)} than"
-            f" the paper's {rounded(theirs.value)}, {found.clusters} clusters against"
-            f" {theirs.clusters}, {times_faster(found.seconds, theirs.seconds)}."
-        ).replace("the same than", "the same as")
-        if value > theirs.value * 1.0005:
-            best = _best(outcome, found.share)
-            line += _why_worse(found, best, theirs.value)
-        lines.append(line)
-    return [*lines, ""]
-
-
-def _why_worse(found: Searched, best: Searched, theirs: float) -> str:
-    """Why our value is above the paper's, as far as the run can tell."""
-    line = " **Worse.**"
-    if found.prior == "true":
-        also = "worse too" if found.paper_value > theirs else "not worse"
-        line += (
-            " The paper's figure is presumably by P(m), under which a cluster costs less; by P(m)"
-            f" this partition has {found.paper_value:,.0f}, which is {also}."
-        )
-    if found.prior == "paper" or found.paper_value > theirs:
-        line += " The paper's preprocessing is not known (see below)."
-    if found.together < found.value(found.prior):
-        line += (
-            f" All points in one cluster have {found.together:,.0f}, less than what search finds;"
-            " presumably, placing points one by one, it opens clusters too early."
-        )
-    return line + (
-        f" Refinement under p(c) finds {best.true_value:,.0f} by p(c), {best.paper_value:,.0f} by"
-        " P(m)."
-    )
-
-
-def _refinement(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
-    headers = [
-        "share", "search with", "P(m), before", "after", "p(c), before", "after",
-        "clusters, before", "after", "seconds",
-    ]  # fmt: skip
-    rows = []
-    for before, after in zip(outcome.searched, outcome.refined, strict=True):
-        rows.append([
-            f"{before.share:.0%}", PRIOR_WORDS[before.prior],
-            f"{before.paper_value:,.0f}", f"{after.paper_value:,.0f}",
-            f"{before.true_value:,.0f}", f"{after.true_value:,.0f}",
-            before.clusters, after.clusters, short(after.seconds),
-        ])  # fmt: skip
-    lines = [
-        "Refinement maximises the joint under the true p(c), for a given time, also from what"
-        " search found with P(m); the value by P(m) is only read off. Negative log joints:",
-        "",
-        *report.table("mnist_refinement", headers, rows),
-    ]
-    for share in outcome.images:
-        theirs, best = paper.MNIST[share], _best(outcome, share)
+def _refinement(outcome: Outcome, report: Report) -> list[str]:
+    rows, lines = [], []
+    for share, part in outcome.parts.items():
+        for after in part.refined:
+            before = part.one(after.prior, after.beam_size)
+            rows.append([f"{share:.0%}", *refinement_row(before, after)])
+        theirs, best = paper.MNIST[share], part.best_refined
         lines.append(
-            f"- {share:.0%}: the best after refinement is {against(best.true_value, theirs.value)}"
-            f" by p(c), and {against(best.paper_value, theirs.value)} by P(m), than the paper's"
-            f" search ({rounded(theirs.value)}), with {best.clusters} clusters."
+            f"- {share:.0%}: the best after refinement, with {best.clusters} clusters, is"
+            f" {against(best.true_value, theirs.value)} by p(c);"
+            f" by P(m) it is {against(best.paper_value, theirs.value)}."
         )
-    return [*lines, ""]
+    table = report.table("mnist_refinement", ["share", *REFINEMENT_HEADERS], rows)
+    return [REFINEMENT, "", *table, *lines, ""]
 
 
-def _samplers(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
-    headers = [
-        "share", "sampler", "from", "sweeps", "seconds", "seconds/sweep", "best by p(c)",
-        "the same by P(m)", "clusters", "paper", "in",
-    ]  # fmt: skip
-    rows = []
-    for chain in outcome.chains:
-        theirs = paper.MNIST_SAMPLERS[chain.share][chain.sampler]
-        rows.append([
-            f"{chain.share:.0%}", SAMPLER_WORDS[chain.sampler], START_WORDS[chain.start],
-            f"{chain.sweeps:,}", short(chain.seconds), short(chain.seconds / chain.sweeps),
-            f"{chain.true_value:,.0f}", f"{chain.paper_value:,.0f}", chain.clusters,
-            rounded(theirs.value), theirs.about,
-        ])  # fmt: skip
-    lines = [
-        "One chain from each start for a given time, drawing from the posterior under the true"
-        " p(c); a sweep of split-merge is one proposal and a Gibbs sweep. The best state visited,"
-        " as a negative log joint. The paper says neither from where its chains started nor by"
-        " which prior they are judged.",
-        "",
-        *report.table("mnist_samplers", headers, rows),
-    ]
-    for share in outcome.images:
-        best = min((c for c in outcome.chains if c.share == share), key=lambda c: c.true_value)
-        ours = _best(outcome, share)
-        lead = (best.true_value - ours.true_value) / abs(ours.true_value)
-        verdict = f"{abs(lead):.2%} {'above' if lead > 0 else '**below**'} search and refinement"
-        lines.append(
-            f"- {share:.0%}: the best chain ({SAMPLER_WORDS[best.sampler]} from"
-            f" {START_WORDS[best.start]}, {short(best.seconds)} s) ends"
-            f" {verdict} ({short(ours.seconds)} s)."
-        )
-    return [*lines, ""]
+def _samplers(outcome: Outcome, report: Report) -> list[str]:
+    rows, lines = [], []
+    for share, part in outcome.parts.items():
+        theirs = paper.MNIST_SAMPLERS[share]
+        rows += [[f"{share:.0%}", *row] for row in chain_rows(part, theirs)]
+        lines.append(f"- {share:.0%}: {chains_against_refinement(part)}.")
+    table = report.table("mnist_samplers", ["share", *CHAIN_HEADERS], rows)
+    return [CHAINS, "", *table, *lines, ""]
 
 
-def _figures(outcome: Outcome, share: float, report: Report) -> list[str]:
-    lines = []
-    pictures = [
-        ("search", next(f for f in outcome.searched if (f.share, f.prior) == (share, "paper"))),
-        ("refined", _best(outcome, share)),
-    ]
-    for name, found in pictures:
-        how = f"search with {PRIOR_WORDS[found.prior]}"
-        if name == "refined":
-            how += " and refinement"
-        shown = min(found.clusters, _SHOWN)
-        which = "all" if shown == found.clusters else f"the largest {shown} of"
-        words = f"Mean images of {which} {found.clusters} clusters: {found.share:.0%}, {how}"
-        axis = mean_images(outcome.images[share], found.labels, shown=shown)
-        axis.set_title(words + ", largest first, with their sizes", fontsize=10)
-        purity = _purity(found, outcome.truth[share])
-        lines += [
-            f"{words}. The most frequent digit of a cluster makes up {purity:.0%} of its images on"
-            " average.",
-            "",
-            *report.figure(f"mnist_{name}", axis.figure, words),
-        ]
+def _figures(outcome: Outcome, share: float, settings: Settings, report: Report) -> list[str]:
+    """Mean images, largest cluster first: each prior, before and after refinement."""
+    part, lines = outcome.parts[share], []
+    for refined in part.refined:
+        search = part.one(refined.prior, refined.beam_size)
+        for name, found in (("search", search), ("refined", refined)):
+            how = f"search with {PRIOR_WORDS[found.prior]}"
+            if name == "refined":
+                how += ", refined with p(c)"
+            shown = min(found.clusters, _SHOWN)
+            which = "all" if shown == found.clusters else f"the largest {shown} of"
+            words = f"Mean images of {which} {found.clusters} clusters: {share:.0%}, {how}"
+            axis = new_axes(1, 1, (10.2, 1.05 * -(-shown // _COLUMNS) + 0.8))[0, 0]
+            mean_images(outcome.images[share], found.labels, axis, columns=_COLUMNS, shown=shown)
+            axis.set_title(words + "\nlargest first, with their sizes", fontsize=9)
+            purity = _purity(found, outcome.truth[share])
+            lines += [
+                f"{words}. The most frequent digit of a cluster makes up {purity:.0%} of its images"
+                " on average.",
+                "",
+                *report.figure(f"mnist_{found.prior}_{name}", axis.figure, words),
+            ]
     return lines
 
 
-def _purity(found: Searched, truth: Any) -> float:
+def _purity(found: Found, truth: Any) -> float:
     shares = mnist.digit_shares(found.labels, truth)
     return float((shares.max(axis=1) * np.bincount(found.labels)).sum() / found.n_points)
 
 
 def _variants(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
-    share = min(outcome.images)
+    share = min(outcome.parts)
     theirs = paper.MNIST[share]
     headers = [
         "preprocessing", "all in one cluster", "P(m): −log joint", "clusters",
@@ -246,7 +241,7 @@ def _variants(outcome: Outcome, settings: Settings, report: Report) -> list[str]
         f" {share:.0%}, with a beam of {settings.variant_beam}:",
         "",
         *report.table("mnist_variants", headers, rows),
-        f"The paper has {rounded(theirs.value)} and {theirs.clusters} clusters. Nearest in value:"
+        f"The paper has {theirs.value.text} and {theirs.clusters} clusters. Nearest in value:"
         f" {_told(*near)}. Nearest in the number of clusters: {_told(*close)}.",
     ]  # fmt: skip
 

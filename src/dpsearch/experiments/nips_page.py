@@ -6,27 +6,47 @@ import numpy as np
 
 from dpsearch.experiments import nips, paper
 from dpsearch.experiments.data import PAPER_DOCUMENTS, Documents, indicative_words
-from dpsearch.experiments.mnist_page import PRIOR_WORDS, SAMPLER_WORDS, START_WORDS
-from dpsearch.experiments.nips import Outcome, Searched, Settings
-from dpsearch.experiments.report import Report, against, machine, rounded, short, times_faster
+from dpsearch.experiments.nips import Settings
+from dpsearch.experiments.report import (
+    DIGITS,
+    NOT_TESTED,
+    PRIOR_WORDS,
+    Finding,
+    Report,
+    against,
+    short,
+    verdict,
+    where,
+    yes,
+)
+from dpsearch.experiments.shared_page import (
+    CHAIN_HEADERS,
+    CHAINS,
+    REFINEMENT,
+    REFINEMENT_HEADERS,
+    chain_rows,
+    chains_against_refinement,
+    refinement_row,
+    sampler_findings,
+    speed_finding,
+    value_finding,
+)
+from dpsearch.experiments.study import ALPHA, PRIORS, Part
 from dpsearch.plots import COLOURS, new_axes
 
 _SHOWN = 10
 
 
 def write(
-    outcome: Outcome, documents: Documents, settings: Settings, report: Report, n_jobs: int
+    outcome: Part, documents: Documents, settings: Settings, report: Report, ran: list[str]
 ) -> None:
     n_documents, n_words = documents.counts.shape
     lines = [
         f"{n_documents:,} documents ({documents.source}); of the vocabulary the ten most frequent"
         f" words are dropped and the next {n_words:,} kept, which leaves"
         f" {int(documents.counts.sum()):,} tokens. Multinomial clusters with a Dirichlet prior of"
-        f" {nips.CONCENTRATION:g} for each word; α = {nips.ALPHA:g}. Values are negative log joints"
-        " with the multinomial coefficients, which the paper's figures include too: smaller is"
-        " better.",
-        "",
-        f"{machine(n_jobs)}.",
+        f" {nips.CONCENTRATION:g} for each word; α = {ALPHA:g}. Values are negative log joints"
+        f" with the multinomial coefficients: smaller is better. {DIGITS}",
         "",
     ]
     if n_documents != PAPER_DOCUMENTS:
@@ -41,27 +61,134 @@ def write(
             f" {' and '.join(map(str, settings.beam_sizes))}.",
             "",
         ]
+    same = n_documents == PAPER_DOCUMENTS
+    lines += [*where(ran), *_claims(outcome, settings, same, report)]
     lines += ["## Search, and the order of the documents", ""]
-    lines += [*_orders(outcome, settings, n_documents, report), *_verdicts(outcome, settings)]
+    lines += _orders(outcome, settings, n_documents, report)
     lines += ["## Words", "", *_words(outcome, documents, settings, report)]
-    lines += ["## Refinement", "", *_refinement(outcome, settings, report)]
+    lines += ["## Refinement", "", *_refinement(outcome, same, report)]
     lines += ["## Samplers", "", *_samplers(outcome, report)]
     report.page("nips", "NIPS documents (section 4.3)", lines)
 
 
-def _one(outcome: Outcome, prior: str, beam: int, order: str) -> Searched:
-    return outcome.of(prior, beam, order)[0]
+def _claims(outcome: Part, settings: Settings, same: bool, report: Report) -> list[str]:
+    """Every claim of the section, for each prior; values of other documents do not compare."""
+    beam, theirs = settings.beam_sizes[-1], paper.NIPS
+    ours = {prior: outcome.one(prior, beam) for prior in PRIORS}
+    down = {prior: outcome.one(prior, beam, "descending").value(prior) for prior in PRIORS}
+    random = {
+        prior: np.array([f.value(prior) for f in outcome.of(prior, beam, "random")])
+        for prior in PRIORS
+    }
+
+    def valued(value: float, printed: paper.Printed, why: str = "") -> Finding:
+        """`why`: a reason to give where the value is worse."""
+        if not same:
+            return Finding(f"{value:,.0f}", NOT_TESTED)
+        holds = verdict(value, printed)
+        said = f"{value:,.0f}, {against(value, printed)}{why * (holds == 'worse')}"
+        return Finding(said, holds.replace("same", "yes"))
+
+    def mean(prior: str) -> Finding:
+        """A mean of few orders is uncertain: say how much of the difference that may explain."""
+        values = random[prior]
+        value, error = float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
+        off = (value - paper.NIPS_RANDOM) / error if error > 0.0 else np.inf
+        why = f"; {off:.1f} standard errors of a mean of {len(values)}, so that chance"
+        return valued(
+            value, paper.NIPS_RANDOM, f"{why} {'may' if off < 2 else 'does not'} explain it"
+        )
+
+    def ahead(prior: str) -> Finding:
+        lead = down[prior] - ours[prior].value(prior)
+        return Finding(f"{abs(lead):,.0f} {'lower' if lead > 0 else 'higher'}", yes(lead > 0))
+
+    def spread(prior: str) -> Finding:
+        deviation = float(random[prior].std(ddof=1))
+        off = abs(deviation - paper.NIPS_RANDOM_SPREAD)
+        holds = yes(off <= paper.NIPS_RANDOM_SPREAD.half) if same else NOT_TESTED
+        return Finding(f"{deviation:,.0f}", holds)
+
+    def better(prior: str) -> Finding:
+        count = int((random[prior] < ours[prior].value(prior)).sum())
+        said = f"{count} of {len(random[prior])}"
+        if count:
+            gain = ours[prior].value(prior) - random[prior].min()
+            said += f", the best by {gain:,.0f}"
+        enough = len(random[prior]) >= paper.NIPS_N_RANDOM
+        return Finding(said, yes(count <= 1) if enough else NOT_TESTED)
+
+    def mean_behind(prior: str) -> Finding:
+        lead = float(random[prior].mean()) - ours[prior].value(prior)
+        said = f"{abs(lead):,.0f} {'lower' if lead > 0 else 'higher'} than their mean"
+        return Finding(said, yes(lead > 0))
+
+    def words(prior: str) -> Finding:
+        return Finding("see the table of words", "for the eye")
+
+    rows = [
+        (f"search finds {theirs.value.text}",
+         [value_finding(f, theirs.value, None) if same else valued(f.value(p), theirs.value)
+          for p, f in ours.items()]),
+        (f"with {theirs.clusters} clusters",
+         [Finding(str(f.clusters), yes(f.clusters == theirs.clusters) if same else NOT_TESTED)
+          for f in ours.values()]),
+        (f"in {theirs.seconds:g} s, {theirs.rate:g} documents a second",
+         [speed_finding(f, theirs) for f in ours.values()]),
+        ("ascending order beats descending", [ahead(p) for p in PRIORS]),
+        (f"descending order finds {paper.NIPS_DESCENDING.text}",
+         [valued(down[p], paper.NIPS_DESCENDING, "; the paper's beam is not known")
+          for p in PRIORS]),
+        (f"random orders find {paper.NIPS_RANDOM.text} on average",
+         [mean(p) for p in PRIORS]),
+        (f"their deviation is {paper.NIPS_RANDOM_SPREAD.text}", [spread(p) for p in PRIORS]),
+        ("one random order in ten beats ascending, by little", [better(p) for p in PRIORS]),
+        ("ascending order is a reasonable heuristic: better than the mean of random orders",
+         [mean_behind(p) for p in PRIORS]),
+        ("the words of the clusters are indicative", [words(p) for p in PRIORS]),
+        *sampler_findings(outcome, beam, paper.NIPS_SAMPLERS),
+    ]  # fmt: skip
+    lines = [
+        "## The paper's claims",
+        "",
+        f"With a beam of {beam}; the paper does not say how large its beam was. What it calls the"
+        " variance of the random orders is in the unit of the value, so it is taken for the"
+        " standard deviation.",
+        "",
+        *report.claims("nips_claims", rows, list(PRIOR_WORDS.values())),
+    ]
+    return [*lines, *_where_samplers_win(outcome, beam)]
 
 
-def _orders(outcome: Outcome, settings: Settings, n: int, report: Report) -> list[str]:
+def _where_samplers_win(outcome: Part, beam: int) -> list[str]:
+    """Where our samplers end below our search, unlike the paper's: say so, and what is known."""
+    chain, search = outcome.best_chain("true"), outcome.one("true", beam)
+    if chain.true_value >= search.true_value:
+        return []
+    best = outcome.best_refined
+    place = "below" if best.true_value < chain.true_value else "above"
+    return [
+        "In the paper search ends far below the samplers; here the best chain ends below search"
+        f" ({chain.true_value:,.0f} against {search.true_value:,.0f} by p(c)), in more time"
+        f" ({short(chain.best_seconds)} s against {short(search.seconds)} s). Refinement of what"
+        f" search found ends {place} it, at {best.true_value:,.0f} ({short(best.seconds)} s)."
+        if chain.best_seconds > search.seconds
+        else "In the paper search ends far below the samplers; here the best chain ends below"
+        f" search ({chain.true_value:,.0f} against {search.true_value:,.0f} by p(c)), and sooner"
+        f" ({short(chain.best_seconds)} s against {short(search.seconds)} s).",
+        "",
+    ]
+
+
+def _orders(outcome: Part, settings: Settings, n: int, report: Report) -> list[str]:
     headers = [
         "prior", "beam", "ascending", "clusters", "descending", "random: mean", "deviation",
         "best", "seconds", "documents/s",
     ]  # fmt: skip
     rows: list[list[object]] = []
-    for prior in nips.PRIORS:
+    for prior in PRIORS:
         for beam in settings.beam_sizes:
-            up, down = (_one(outcome, prior, beam, order) for order in ("ascending", "descending"))
+            up, down = (outcome.one(prior, beam, order) for order in ("ascending", "descending"))
             random = np.array([f.value(prior) for f in outcome.of(prior, beam, "random")])
             rows.append([
                 PRIOR_WORDS[prior], beam, f"{up.value(prior):,.0f}", up.clusters,
@@ -76,12 +203,12 @@ def _orders(outcome: Outcome, settings: Settings, n: int, report: Report) -> lis
     ])  # fmt: skip
     axis = new_axes(1, 1, (8.0, 3.6))[0, 0]
     names = []
-    for at, (prior, beam) in enumerate((p, b) for p in nips.PRIORS for b in settings.beam_sizes):
+    for at, (prior, beam) in enumerate((p, b) for p in PRIORS for b in settings.beam_sizes):
         names.append(f"{PRIOR_WORDS[prior]}, beam {beam}")
         others = [f.value(prior) for f in outcome.of(prior, beam, "random")]
         axis.plot(others, [at] * len(others), "o", color="0.6", markersize=5, zorder=1)
         for order, marker, colour in (("ascending", "^", 0), ("descending", "v", 5)):
-            value = _one(outcome, prior, beam, order).value(prior)
+            value = outcome.one(prior, beam, order).value(prior)
             axis.plot(value, at, marker, color=COLOURS[colour], markersize=9)
     at = len(names)
     names.append("the paper")
@@ -101,49 +228,16 @@ def _orders(outcome: Outcome, settings: Settings, n: int, report: Report) -> lis
     axis.figure.legend(loc="outside upper center", ncols=3, frameon=False)
     words = "negative log joint by order of the documents"
     return [
-        "Negative log joint by the prior that is searched with. The paper does not say how large"
-        " its beam was. What it calls the variance of the random orders is in the unit of the"
-        f" value, so it is taken for the standard deviation. {settings.n_random} random orders.",
+        "Negative log joint by the prior that is searched with, which for the paper is presumably"
+        f" P(m). {settings.n_random} random orders.",
         "",
         *report.table("nips_orders", headers, rows),
         *report.figure("nips_orders", axis.figure, words),
     ]
 
 
-def _verdicts(outcome: Outcome, settings: Settings) -> list[str]:
-    theirs = paper.NIPS
-    lines = []
-    for prior in nips.PRIORS:
-        for beam in settings.beam_sizes:
-            up, down = (_one(outcome, prior, beam, order) for order in ("ascending", "descending"))
-            ours = up.value(prior)
-            random = np.array([f.value(prior) for f in outcome.of(prior, beam, "random")])
-            ahead = "beats" if ours < down.value(prior) else "**does not beat**"
-            better = int((random < ours).sum())
-            line = (
-                f"- {PRIOR_WORDS[prior]}, beam {beam}: ascending is"
-                f" {against(ours, theirs.value)} than the paper's,"
-                f" {times_faster(up.seconds, theirs.seconds)}; it {ahead} descending by"
-                f" {abs(down.value(prior) - ours):,.0f}; {better} of {len(random)} random orders"
-                " are better than it."
-            ).replace("the same than", "the same as")
-            if ours > theirs.value * 1.0005:
-                also = "worse too" if up.paper_value > theirs.value else "not worse"
-                line += " **Worse.**"
-                if prior == "true":
-                    line += (
-                        " The paper's value is presumably by P(m), under which a cluster costs"
-                        f" less; by P(m) the same partition has {up.paper_value:,.0f}, which is"
-                        f" {also}."
-                    )
-            if better > 1:
-                line += " The paper found one better of ten: ascending is a rule of thumb."
-            lines.append(line)
-    return [*lines, ""]
-
-
-def _words(outcome: Outcome, documents: Documents, settings: Settings, report: Report) -> list[str]:
-    found = _one(outcome, "paper", settings.beam_sizes[-1], "ascending")
+def _words(outcome: Part, documents: Documents, settings: Settings, report: Report) -> list[str]:
+    found = outcome.one("paper", settings.beam_sizes[-1], "ascending")
     sizes = np.bincount(found.labels)
     theirs = [line.split() for line in paper.NIPS_WORDS]
     rows = []
@@ -170,54 +264,20 @@ def _words(outcome: Outcome, documents: Documents, settings: Settings, report: R
     ]  # fmt: skip
 
 
-def _refinement(outcome: Outcome, settings: Settings, report: Report) -> list[str]:
-    headers = [
-        "search with", "P(m), before", "after", "p(c), before", "after", "clusters, before",
-        "after", "seconds",
-    ]  # fmt: skip
-    rows = []
-    for after in outcome.refined:
-        before = _one(outcome, after.prior, after.beam_size, after.order)
-        rows.append([
-            PRIOR_WORDS[after.prior], f"{before.paper_value:,.0f}", f"{after.paper_value:,.0f}",
-            f"{before.true_value:,.0f}", f"{after.true_value:,.0f}", before.clusters,
-            after.clusters, short(after.seconds),
-        ])  # fmt: skip
-    best = min(outcome.refined, key=lambda r: r.true_value)
-    return [
-        f"Under the true p(c), from search with a beam of {settings.beam_sizes[-1]}; the value by"
-        " P(m) is only read off. Negative log joints:",
-        "",
-        *report.table("nips_refinement", headers, rows),
-        f"The best has {best.true_value:,.0f} by p(c) with {best.clusters} clusters,"
-        f" {against(best.true_value, paper.NIPS.value)} than the paper's search.",
-        "",
+def _refinement(outcome: Part, same: bool, report: Report) -> list[str]:
+    rows = [
+        refinement_row(outcome.one(after.prior, after.beam_size), after)
+        for after in outcome.refined
     ]
+    best = outcome.best_refined
+    said = f"The best has {best.true_value:,.0f} by p(c), with {best.clusters} clusters"
+    if same:
+        said += f", which is {against(best.true_value, paper.NIPS.value)}"
+    table = report.table("nips_refinement", REFINEMENT_HEADERS, rows)
+    return [REFINEMENT, "", *table, f"{said}.", ""]
 
 
-def _samplers(outcome: Outcome, report: Report) -> list[str]:
-    headers = [
-        "sampler", "from", "sweeps", "seconds", "best by p(c)", "the same by P(m)", "clusters",
-        "paper", "in",
-    ]  # fmt: skip
-    rows = []
-    for chain in outcome.chains:
-        theirs = paper.NIPS_SAMPLERS[chain.sampler]
-        rows.append([
-            SAMPLER_WORDS[chain.sampler], START_WORDS[chain.start], f"{chain.sweeps:,}",
-            short(chain.seconds), f"{chain.true_value:,.0f}", f"{chain.paper_value:,.0f}",
-            chain.clusters, rounded(theirs.value, 2), theirs.about,
-        ])  # fmt: skip
-    best = min(outcome.chains, key=lambda c: c.true_value)
-    ours = min(outcome.refined, key=lambda r: r.true_value)
-    lead = best.true_value - ours.true_value
-    return [
-        "One chain from each start for a given time, drawing from the posterior under the true"
-        " p(c); a sweep of split-merge is one proposal and a Gibbs sweep. The best state visited:",
-        "",
-        *report.table("nips_samplers", headers, rows),
-        f"The best chain ({SAMPLER_WORDS[best.sampler]} from {START_WORDS[best.start]}) ends"
-        f" {abs(lead):,.0f} nats {'above' if lead > 0 else '**below**'} search and refinement"
-        f" ({short(ours.seconds)} s). The paper's samplers ended far above its search; it says"
-        " neither from where they started nor by which prior they are judged.",
-    ]
+def _samplers(outcome: Part, report: Report) -> list[str]:
+    table = report.table("nips_samplers", CHAIN_HEADERS, chain_rows(outcome, paper.NIPS_SAMPLERS))
+    said = chains_against_refinement(outcome)
+    return [CHAINS, "", *table, f"{said[0].upper()}{said[1:]}."]

@@ -133,8 +133,9 @@ def _linear(problem: Problem) -> tuple[float, float]:
 def _by_intervals(problem: Problem, known: float) -> float | None:
     """Best contiguous partition under AntoniakCounts; None if there are too many to go through.
 
-    A branch is a multiset of sizes that covers the first points.  What the others can add is at
-    most what they add when no two clusters are of one size.
+    −∞ if all are worse than the best known, which cannot be.  A branch is a multiset of sizes that
+    covers the first points.  What the others can add is at most what they add when no two
+    clusters are of one size.
     """
     n = problem.n_items
     order = np.argsort(problem.items.values, kind="stable")
@@ -164,8 +165,7 @@ def _by_intervals(problem: Problem, known: float) -> float | None:
                 key = tuple(sorted((*sizes, j - i)))
                 if more > levels[j].get(key, -math.inf):
                     levels[j][key] = more
-    best = max(levels[n].values(), default=-math.inf) + problem.log_base + intercept
-    return float(max(best, known))
+    return max(levels[n].values(), default=-math.inf) + problem.log_base + intercept
 
 
 # -- marginal likelihoods of many blocks -------------------------------------------------------

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import csv
-import os
-import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpsearch import __version__
 from dpsearch._files import atomic_write
+from dpsearch.experiments.paper import Printed
 from dpsearch.plots import save_figure
 
 PAPER = "Hal Daumé III, *Fast search for Dirichlet process mixture models*, AISTATS 2007"
+
+PRIOR_WORDS = {"paper": "the paper's P(m)", "true": "the true p(c)"}
+START_WORDS = {
+    "one": "one cluster", "all": "N clusters", "log": "log N random clusters", "search": "search",
+}  # fmt: skip
+SAMPLER_WORDS = {"gibbs": "Gibbs", "split-merge": "split-merge"}
+
+
+class Finding(NamedTuple):
+    """What a run says about one claim of the paper; the verdict is computed, never typed."""
+
+    ours: str
+    holds: str  # "yes", "no", "better", "worse", "not tested"
+
+
+NOT_TESTED = "not tested"
 
 
 class Report:
@@ -40,6 +54,16 @@ class Report:
             stream.write("\n".join(lines) + "\n")
         return [*lines, "", f"([CSV](tables/{name}.csv))", ""]
 
+    def claims(
+        self, name: str, rows: Sequence[tuple[str, Sequence[Finding]]], columns: Sequence[str] = ()
+    ) -> list[str]:
+        """A table of the paper's claims beside what the run found, in one column or several."""
+        headers = ["the paper says"]
+        for column in columns or [""]:
+            headers += [f"we find{column and ', with '}{column}", "holds?"]
+        cells = [[claim, *(cell for f in found for cell in f)] for claim, found in rows]
+        return self.table(name, headers, cells)
+
     def figure(self, name: str, figure: Any, words: str) -> list[str]:
         """Write a figure as PNG and SVG; return the Markdown for a page."""
         for form in ("png", "svg"):
@@ -54,11 +78,14 @@ def markdown_table(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> lis
 
 
 def _line(cells: Iterable[Any]) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+    def escaped(cell: Any) -> str:
+        return str(cell).replace("|", "\\|").replace("*", "\\*")
+
+    return "| " + " | ".join(map(escaped, cells)) + " |"
 
 
 def _is_number(cell: Any) -> bool:
-    text = str(cell).replace(",", "").strip("% ")
+    text = str(cell).replace(",", "").strip("%* ")
     if text == "" or text == "–":
         return True
     try:
@@ -75,17 +102,32 @@ def short(value: float) -> str:
     return f"{value:.3g}" if value >= 1e-3 else f"{value:.1e}"
 
 
-def rounded(value: float, digits: int = 3) -> str:
-    """A number as the paper prints it: 2.04e5."""
-    return f"{value:.{digits - 1}e}".replace("e+0", "e")
+DIGITS = (
+    "The paper prints few digits: 2.04e5 stands for anything from 203,500 to 204,500. A value of"
+    " ours in the range that a printed figure stands for is called the same; below it is better,"
+    " above it worse."
+)
 
 
-def against(ours: float, paper: float) -> str:
-    """Our negative log joint beside the paper's, which is given to few digits."""
-    change = ours / paper - 1.0
-    if abs(change) < 5e-4:
-        return "the same"
-    return f"{abs(change):.1%} {'lower (better)' if change < 0.0 else 'higher (worse)'}"
+def verdict(ours: float, paper: Printed) -> str:
+    """Our negative log joint against the paper's, to the digits that it prints."""
+    if abs(ours - paper) <= paper.half:
+        return "same"
+    return "better" if ours < paper else "worse"
+
+
+def against(ours: float, paper: Printed) -> str:
+    """The same in words, after "is"."""
+    which = verdict(ours, paper)
+    if which == "same":
+        return f"the same as the paper's {paper.text}"
+    change = abs(ours / paper - 1.0)
+    how = "lower (better)" if which == "better" else "higher (worse)"
+    return f"{change:.2%} {how} than the paper's {paper.text}"
+
+
+def yes(condition: bool) -> str:
+    return "yes" if condition else "no"
 
 
 def times_faster(ours: float, paper: float) -> str:
@@ -100,9 +142,11 @@ def joined(words: Sequence[str]) -> str:
     return ", ".join(words[:-1]) + " and " + words[-1]
 
 
-def machine(n_jobs: int) -> str:
-    return (
-        f"dpsearch {__version__}, Python {platform.python_version()},"
-        f" {os.cpu_count()} cores ({platform.machine()}), {n_jobs} used at a time; kernels are"
-        " compiled before anything is timed"
-    )
+def where(lines: Sequence[str]) -> list[str]:
+    """Where and when the work was done; the lines are a cache's."""
+    return [
+        "Every method works in one thread. Kernels are compiled before anything is timed.",
+        "",
+        *(f"- {line}" for line in lines),
+        "",
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +27,11 @@ from dpsearch.experiments.data import (
     paper_documents,
 )
 from dpsearch.experiments.report import PAPER, Report
+from dpsearch.experiments.work import Tell
 
 EXPERIMENTS = ("artificial", "mnist", "nips")
-Tell = Callable[[str], None]
+DIMENSIONS = (1, 2)
+MOST_DIMENSIONS = 50
 
 
 def reproduce(
@@ -37,6 +39,7 @@ def reproduce(
     out: Path,
     *,
     quick: bool = False,
+    dimensions: Sequence[int] = DIMENSIONS,
     data: Path | None = None,
     download: bool = False,
     seed: int = 0,
@@ -45,7 +48,8 @@ def reproduce(
 ) -> list[str]:
     """Run one experiment or all; return those whose pages were written.
 
-    What is done is kept in `out`/cache: a run that was stopped goes on where it was.
+    What is done is kept in `out`/cache: a run that was stopped goes on where it was.  A quick run
+    has a folder of its own in `out`, so that it never takes the place of a full one.
     """
     if which not in (*EXPERIMENTS, "all"):
         known = ", ".join((*EXPERIMENTS, "all"))
@@ -54,13 +58,17 @@ def reproduce(
         raise ParameterError("reproduce draws figures: install matplotlib, or dpsearch[plots]")
     if out.exists() and not out.is_dir():
         raise ParameterError(f"{out}: is a file, not a folder")
+    wrong = [d for d in dimensions if not 1 <= d <= MOST_DIMENSIONS]
+    if wrong or not dimensions:
+        raise ParameterError(f"dimension must be 1 … {MOST_DIMENSIONS}, got {list(dimensions)}")
+    out = results_folder(out, quick)
     folder = data_folder(data)
     jobs = n_threads(n_jobs)
     cache, report = Cache(out / "cache"), Report(out)
     done = []
     for name in EXPERIMENTS if which == "all" else (which,):
         if name == "artificial":
-            _artificial(quick, seed, cache, report, jobs, tell)
+            _artificial(quick, dimensions, seed, cache, report, jobs, tell)
         elif name == "mnist":
             _mnist(folder, download, quick, seed, cache, report, jobs, tell)
         elif not _nips(folder, quick, seed, cache, report, jobs, tell):
@@ -73,12 +81,23 @@ def reproduce(
     return done
 
 
+def results_folder(out: Path, quick: bool) -> Path:
+    return out / "quick" if quick else out
+
+
 def _artificial(
-    quick: bool, seed: int, cache: Cache, report: Report, n_jobs: int, tell: Tell
+    quick: bool,
+    dimensions: Sequence[int],
+    seed: int,
+    cache: Cache,
+    report: Report,
+    n_jobs: int,
+    tell: Tell,
 ) -> None:
-    settings = replace(artificial.QUICK if quick else artificial.Settings(), seed=seed)
+    settings = artificial.QUICK if quick else artificial.Settings()
+    settings = replace(settings, seed=seed, dimensions=tuple(sorted(set(dimensions))))
     records = artificial.run(settings, cache, n_jobs, tell)
-    artificial_page.write(records, settings, report, n_jobs)
+    artificial_page.write(records, settings, report, cache.ran("artificial"))
 
 
 def _mnist(
@@ -97,7 +116,7 @@ def _mnist(
         digits = datasets.mnist_digits()
         tell(f"Using the {len(digits.images):,} digits that dpsearch has with it. {MNIST_ABSENT}")
     outcome = mnist.run(digits, settings, cache, n_jobs, tell)
-    mnist_page.write(outcome, settings, report, n_jobs)
+    mnist_page.write(outcome, settings, report, cache.ran("mnist"))
 
 
 def _nips(
@@ -114,7 +133,7 @@ def _nips(
     if documents is None:
         return False
     outcome = nips.run(documents, settings, cache, n_jobs, tell)
-    nips_page.write(outcome, documents, settings, report, n_jobs)
+    nips_page.write(outcome, documents, settings, report, cache.ran("nips"))
     return True
 
 

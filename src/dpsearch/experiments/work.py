@@ -1,19 +1,18 @@
-"""Doing things once, in threads, for a time, and so that Ctrl-C leaves nothing half done."""
+"""Doing things once, in threads, and so that Ctrl-C leaves nothing half done."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from typing import Generic, TypeVar
-
-from dpsearch._types import Labels
-from dpsearch.objective import Clustering, Problem
-from dpsearch.refinement import refine_problem
+from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
+Tell = Callable[[str], None]
 # A state to look at from time to time: raises when the work is to be given up.
 Check = Callable[[], None]
 
@@ -33,6 +32,33 @@ class Lazily(Generic[Made]):
         return self._made[0]
 
 
+@contextlib.contextmanager
+def whole_or_nothing() -> Iterator[None]:
+    """Have Ctrl-C end the block with KeyboardInterrupt, whatever a solver in it makes of it.
+
+    Refinement and certificates take Ctrl-C for the wish to have what there is by then, which is
+    no result to keep.  Threads other than the main one never see Ctrl-C.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or usual is not signal.default_int_handler:
+        yield
+        return
+    heard = threading.Event()
+
+    def hear(number: int, frame: Any) -> None:
+        heard.set()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if heard.is_set():
+        raise KeyboardInterrupt
+
+
 def in_threads(
     function: Callable[[Item, Check], Made], items: Sequence[Item], n_jobs: int
 ) -> list[Made]:
@@ -49,13 +75,3 @@ def in_threads(
     finally:
         stopped.set()
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def refine_for(
-    problem: Problem, labels: Labels, seconds: float, *, seed: int, n_jobs: int
-) -> Clustering:
-    """Refine for a time; Ctrl-C is passed on, since what it leaves is not a result to keep."""
-    result = refine_problem(problem, labels, seconds=seconds, rng=seed, n_jobs=n_jobs)
-    if not result.converged and result.seconds < seconds:
-        raise KeyboardInterrupt
-    return result

@@ -16,7 +16,7 @@ from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, score_item
 from dpsearch.objective import Callback, Problem, Progress
-from dpsearch.priors.antoniak import AntoniakCounts, complete, completion_room, grow, tally
+from dpsearch.priors.antoniak import complete, completion_room, grow, rule_of, tally
 
 _CHUNK = 1024  # items between two looks at the callback and Ctrl-C
 
@@ -98,14 +98,14 @@ def beam(
     room = _new_room(hypotheses, rows, width, problem.n_points)
     # One hypothesis to begin with: nothing placed.
     counts = _Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
-    early_stop = isinstance(problem.prior, AntoniakCounts) and problem.prior.early_stop
+    rule = rule_of(problem.prior)
     placed, n_enqueued, n_dequeued = 0, 0, 0
     while placed < n:
         stop = min(n, placed + _CHUNK)
         model = (problem.model.core, problem.items, problem.alone, problem.tables)
         state = (hypotheses, rows, nodes, counts, room, order, placed, stop, beam_size)
         if problem.tables.multiplicity:
-            placed, made, taken, counts = _advance_counts(*model, early_stop, *state)
+            placed, made, taken, counts = _advance_counts(*model, rule, *state)
         else:
             placed, made, taken, counts = _advance(*model, *state)
         n_enqueued += made
@@ -248,7 +248,7 @@ def _advance(  # type: ignore[no-untyped-def]
 
 @inner
 def _advance_counts(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, early_stop, beam, rows, nodes, counts, room, order, begin, end,
+    core, items, alone, tables, rule, beam, rows, nodes, counts, room, order, begin, end,
     beam_size,
 ):  # fmt: skip
     """The same under AntoniakCounts; apart, so that it is compiled only when it is used."""
@@ -262,7 +262,7 @@ def _advance_counts(  # type: ignore[no-untyped-def]
         _score_live(core, items, i, tables, rows, counts, room)
         found = _count_candidates(
             tables,
-            early_stop,
+            rule,
             beam,
             rows,
             counts.hypotheses,
@@ -367,7 +367,7 @@ def _candidates(  # type: ignore[no-untyped-def]
 
 @inner
 def _count_candidates(  # type: ignore[no-untyped-def]
-    tables, early_stop, beam, rows, n_hypotheses, alone, remaining, room
+    tables, rule, beam, rows, n_hypotheses, alone, remaining, room
 ):
     """The same under AntoniakCounts: the paper's score, with p(c) greedily completed."""
     found = 0
@@ -385,7 +385,7 @@ def _count_candidates(  # type: ignore[no-untyped-def]
                 count[j] = placed_count[j]
             used, more = grow(tables, shape, count, placed, n_clusters, room.sizes[k])
             grown = max(n_clusters, k + 1)
-            prior = complete(tables, shape, count, used, grown, value + more, remaining, early_stop)
+            prior = complete(tables, shape, count, used, grown, value + more, remaining, rule)
             gain = alone if k == n_clusters else rows.gains[beam.rows[h, k]]
             room.parents[found] = h
             room.choices[found] = k

@@ -11,6 +11,8 @@ list of row numbers, which its children refer to.
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +31,7 @@ from dpsearch.prefix_search.heuristics import (
     fresh_value,
     rest_of_row,
 )
-from dpsearch.priors.antoniak import AntoniakCounts, completion_room, greedy_completion
+from dpsearch.priors.antoniak import completion_room, greedy_completion, rule_of
 from dpsearch.priors.base import log_completion
 
 _CHUNK = 512  # expansions between two looks at the callback and Ctrl-C
@@ -103,22 +105,27 @@ def best_first(
     *,
     queue_size: int | None = None,
     max_states: int | None = None,
+    seconds: float | None = None,
     callback: Callback | None = None,
 ) -> Outcome:
-    """Run the search; at `max_states` states enqueued, complete the best one greedily."""
+    """Run the search; at `max_states` states enqueued, complete the best one greedily.
+
+    The same after `seconds` of processor time, which other work on the machine does not count in.
+    """
+    deadline = math.inf if seconds is None else time.thread_time() + seconds
     n, width = problem.n_items, problem.model.core.width
     states, store, queue = _new_states(4096), _new_store(256, width), _new_queue(4096)
     states.parent[0] = -1
     states.first[0] = 0
     used = _Used(1, 1, 0, 0)
     room = _new_room(problem)
-    early_stop = isinstance(problem.prior, AntoniakCounts) and problem.prior.early_stop
+    rule = rule_of(problem.prior)
     cap = np.iinfo(np.int64).max if queue_size is None else queue_size
     limit = np.iinfo(np.int64).max if max_states is None else max_states
     dequeued, enqueued = 0, 0
     while True:
         goal, top, used, more_out, more_in = _run(
-            problem.model.core, problem.items, problem.alone, problem.tables, early_stop, heuristic,
+            problem.model.core, problem.items, problem.alone, problem.tables, rule, heuristic,
             order, states, store, queue, used, room, cap, _CHUNK, limit - enqueued,
         )  # fmt: skip
         dequeued += more_out
@@ -128,7 +135,7 @@ def best_first(
             callback(Progress(level, n, count, float(top)))
         if states.level[goal] == n:
             return Outcome(_labels(states, goal, order), True, float(top), dequeued, enqueued)
-        if enqueued >= limit:
+        if enqueued >= limit or time.thread_time() > deadline:
             labels = _completed(problem, states, int(goal), order)
             return Outcome(labels, False, float(top), dequeued, enqueued)
         if more_out < _CHUNK:  # something is full
@@ -240,7 +247,7 @@ def _new_room(problem: Problem) -> _Room:
 
 @inner
 def _run(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, early_stop, heuristic, order, states, store, queue, used, room,
+    core, items, alone, tables, rule, heuristic, order, states, store, queue, used, room,
     cap, most_out, most_in,
 ):  # fmt: skip
     """Expand states until one is complete, a limit is reached or a structure may be too small.
@@ -271,7 +278,7 @@ def _run(  # type: ignore[no-untyped-def]
             n_rows += 1
             n_lists += states.count[state]
         made = _expand(
-            core, items, alone, tables, early_stop, heuristic, order, states, store, room, state,
+            core, items, alone, tables, rule, heuristic, order, states, store, room, state,
             n_states,
         )  # fmt: skip
         for child in range(n_states, n_states + made):
@@ -310,7 +317,7 @@ def _write_down(core, items, order, states, store, state, row, first):  # type: 
 
 @inner
 def _expand(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, early_stop, heuristic, order, states, store, room, state, at
+    core, items, alone, tables, rule, heuristic, order, states, store, room, state, at
 ):
     """Write the state's children from position `at` on, their scores into room.out."""
     n = order.shape[0]
@@ -349,7 +356,7 @@ def _expand(  # type: ignore[no-untyped-def]
         # p(c): completed as the heuristic says.
         if tables.multiplicity:
             score += greedy_completion(
-                tables, room.sizes[:count], n - level - 1, early_stop, room.completion
+                tables, room.sizes[:count], n - level - 1, rule, room.completion
             )
         elif heuristic.code != TRIVIAL and heuristic.code != REPLICA:
             score += tables.log_v[count]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,13 @@ from dpsearch.priors.base import Prior, check_sizes, log_gamma_ratio
 from dpsearch.priors.dirichlet_process import DirichletProcess
 
 _TIE = 1.0 + 1e-12  # factors nearer to each other than this are equal but for rounding
+
+
+class Rule(NamedTuple):
+    """How P(m) is completed, as kernels see it."""
+
+    alpha: float
+    early_stop: bool
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class AntoniakCounts(Prior):
             tables = self.tables(int(sizes.sum()) + remaining)
             room = completion_room(int(sizes.sum()) + remaining)
             self._cache[key] = float(
-                greedy_completion(tables, sizes, remaining, self.early_stop, room)
+                greedy_completion(tables, sizes, remaining, rule_of(self), room)
             )
         return self._cache[key]
 
@@ -95,18 +102,25 @@ class AntoniakCounts(Prior):
         return {"name": self.name, "alpha": float(self.alpha), "early_stop": self.early_stop}
 
 
+def rule_of(prior: Prior) -> Rule:
+    """The prior's rule; kernels want one also for priors that they complete otherwise."""
+    if isinstance(prior, AntoniakCounts):
+        return Rule(float(prior.alpha), prior.early_stop)
+    return Rule(1.0, False)
+
+
 def completion_room(n_points: int) -> Ints:
     """Working space for completions: n points have at most √(2n) distinct cluster sizes."""
     return np.zeros((4, math.isqrt(2 * n_points) + 4), np.int64)
 
 
 @inner
-def greedy_completion(tables, sizes, remaining, early_stop, room):  # type: ignore[no-untyped-def]
+def greedy_completion(tables, sizes, remaining, rule, room):  # type: ignore[no-untyped-def]
     """Return log P(m) after placing the remaining points one by one where P(m) grows most."""
     shape, count = room[0], room[1]
     used, value = tally(tables, sizes, shape, count)
     n_clusters = sizes.shape[0]
-    return complete(tables, shape, count, used, n_clusters, value, remaining, early_stop)
+    return complete(tables, shape, count, used, n_clusters, value, remaining, rule)
 
 
 @inner
@@ -131,18 +145,15 @@ def tally(tables, sizes, shape, count):  # type: ignore[no-untyped-def]
 
 
 @inner
-def complete(  # type: ignore[no-untyped-def]
-    tables, shape, count, used, n_clusters, value, remaining, early_stop
-):
+def complete(tables, shape, count, used, n_clusters, value, remaining, rule):  # type: ignore[no-untyped-def]
     """The same from a tally, which it overwrites.
 
     P(m) changes by a factor α/(m_1 + 1) for a new cluster, and for a cluster of size i by
     i m_i / ((i + 1)(m_{i+1} + 1))   (the paper's Eq. 3).
     """
-    alpha = math.exp(tables.log_v[2] - tables.log_v[1]) if n_clusters + remaining > 1 else 1.0
     while remaining > 0:
         singles = count[0] if used > 0 and shape[0] == 1 else 0
-        best = alpha / (singles + 1.0) if n_clusters > 0 else math.inf
+        best = rule.alpha / (singles + 1.0) if n_clusters > 0 else math.inf
         at = -1
         for j in range(used):
             # One cluster alone of its size cannot beat a larger one.
@@ -160,10 +171,10 @@ def complete(  # type: ignore[no-untyped-def]
         value += gain
         if at < 0:
             n_clusters += 1
-        elif early_stop and remaining > 0 and size == largest:
+        elif rule.early_stop and remaining > 0 and size == largest:
             singles = count[0] if shape[0] == 1 else 0
             grown, level = size + 1, count[used - 1]
-            if grown * level / (grown + 1.0) * _TIE >= alpha / (singles + 1.0):
+            if grown * level / (grown + 1.0) * _TIE >= rule.alpha / (singles + 1.0):
                 # It takes all that remains.
                 value += tables.log_w[grown + remaining] - tables.log_w[grown] + math.log(level)
                 remaining = 0
