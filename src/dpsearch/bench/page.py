@@ -64,10 +64,10 @@ def is_main(cell: Cell) -> bool:
 
 def _about(limit: float, n_jobs: int, quick: bool, scores: Sequence[Score]) -> list[str]:
     tools = {score.unit.tool.name: score.unit.tool for score in scores}
-    versions = {t.package or "dpsearch": t.version for t in tools.values()}
-    listed = joined([f"{name} {version}" for name, version in versions.items()])
+    versions = {t.package: t.version for t in tools.values() if t.package}
+    listed = joined([f"{name} {version}" for name, version in versions.items()]) or "no peer"
     return [
-        f"Written by `dpsearch bench peers{' --quick' if quick else ''}`: {listed}.",
+        f"Written by `dpsearch bench peers{' --quick' if quick else ''}`, with {listed}.",
         f"{machine(n_jobs)}.",
         "",
         "How to read it:",
@@ -77,7 +77,7 @@ def _about(limit: float, n_jobs: int, quick: bool, scores: Sequence[Score]) -> l
         " differ. One seed only: where the first took more than 120 s, on MNIST 60k, and for tools"
         " without chance.",
         "- Seconds are processor seconds of the fit alone, on one thread: on an idle machine the"
-        " same as time by the clock, and unlike it not changed by what else runs. Choosing K by a"
+        " same as time by the clock, and less changed by what else runs. Choosing K by a"
         " ladder is part of the fit. dpsearch's kernels are compiled before, by a fit of up to"
         " 1,000 rows.",
         f"- A fit is stopped after {limit:g} s. A tool that was stopped or failed on a set gave no"
@@ -210,7 +210,7 @@ def _details(name: str, here: Sequence[Cell], report: Report) -> list[str]:
     headers = ["tool", "ARI", "AMI", "clusters", "seconds", "MB", "log joint"]
     about = f"{len(truth):,} rows, {width:,} columns, {len(np.unique(truth))} classes."
     chosen = [
-        f"{cell.tool.name} chose `{cell.scores[0].outcome.about['family'][:200]}`."
+        f"{cell.tool.name} chose {cell.scores[0].outcome.about['family'].split('(')[0]}."
         for cell in here
         if "family" in cell.scores[0].outcome.about
     ]

@@ -52,6 +52,7 @@ def figure(lines: Sequence[Line], limit: float) -> Any:
     axes[0].set_xlim(left=min(-0.02, *(min(line.ari) for line in lines)), right=1.02)
     for axis in axes[1:]:
         axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
     axes[1].axvline(1.0, color="0.6", linewidth=1.0, linestyle=":", zorder=0)
     axes[2].axvline(limit, color="0.6", linewidth=1.0, linestyle=":", zorder=0)
     axes[2].text(limit, -0.6, " limit", fontsize=8, color="0.4", ha="right", va="bottom")

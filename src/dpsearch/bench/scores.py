@@ -44,7 +44,7 @@ class Score:
 
 
 def scored(results: Sequence[tuple[Unit, Outcome]]) -> list[Score]:
-    """Judge all units; `judge` is imported by name so that tests can plant a wrong one."""
+    """Judge all units."""
     values = log_joints(results)
     return [
         judge(unit, outcome, value) for (unit, outcome), value in zip(results, values, strict=True)

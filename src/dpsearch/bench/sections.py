@@ -64,7 +64,7 @@ def _why(ours: Cell, here: dict[str, Cell], winner: Cell) -> str:
         if mine is not None and other is not None:
             out += (
                 f". On the common columns its own partition has a log joint {mine - other:,.0f}"
-                " above the winner's: it is the model that prefers it, search has not missed it"
+                " above the winner's: it is the model that prefers it"
                 if mine >= other
                 else f". On the common columns the winner's partition has a log joint"
                 f" {other - mine:,.0f} above its own: search has missed a better one"
