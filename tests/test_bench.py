@@ -103,6 +103,9 @@ def test_a_kept_result_answers_for_other_limits(tmp_path):
     store.put(unit, outcome(DRAWN.labels, seconds=5.0))
     assert store.get(unit, 10.0).status == "done"
     assert store.get(unit, 4.0) == units.stopped(4.0)
+    store.put(unit, replace(outcome(DRAWN.labels, seconds=5.0), wall_seconds=20.0))
+    assert store.get(unit, 10.0).busy
+    assert units.Store(tmp_path, retime=True).get(unit, 10.0) is None
     store.put(unit, units.stopped(10.0))
     assert store.get(unit, 4.0) == units.stopped(4.0)
     assert store.get(unit, 11.0) is None  # might be done by then

@@ -18,10 +18,8 @@ from dpsearch.bench.tools import (
     LADDER,
     SILHOUETTE_SAMPLE,
 )
+from dpsearch.bench.units import BUSY
 from dpsearch.experiments.report import Report, joined, machine
-
-# A fit that takes this many times its processor time has shared the machine with others.
-BUSY = 1.5
 
 
 def write(
@@ -103,14 +101,14 @@ def _about(limit: float, n_jobs: int, quick: bool, scores: Sequence[Score]) -> l
 
 def _busy(scores: Sequence[Score]) -> list[str]:
     """Say so if fits had to share the machine: that makes processor seconds longer too."""
-    timed = [s.outcome for s in scores if s.done and s.outcome.seconds >= 0.1]
-    shared = sum(o.wall_seconds > BUSY * o.seconds for o in timed)
+    timed = [score.outcome for score in scores if score.outcome.long_enough]
+    shared = sum(outcome.busy for outcome in timed)
     if not shared:
         return []
     return [
         f"- {shared} of {len(timed)} fits of 0.1 s or more took over {BUSY:g} times as long by the"
         " clock as in processor time: the machine was busy with other work, which makes processor"
-        " seconds longer too."
+        " seconds longer too. `--retime` runs them again."
     ]
 
 

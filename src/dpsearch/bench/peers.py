@@ -38,6 +38,7 @@ def bench_peers(
     sets: Sequence[str] | None = None,
     seeds: int = 3,
     limit: float = 600.0,
+    retime: bool = False,
     n_jobs: int = 1,
     tell: Tell = lambda message: None,
 ) -> Path:
@@ -56,7 +57,8 @@ def bench_peers(
     tools = chosen(only, [*PEERS, LACE])
     for line in absent:
         tell(line)
-    runner = Runner(Store(cache or out / "cache"), Environments(envs or default_folder()), limit)
+    store = Store(cache or out / "cache", retime=retime)
+    runner = Runner(store, Environments(envs or default_folder()), limit)
     first = units(tables, tools)
     results = run(runner, first, seeds, jobs, tell)
     scores = scored(results)

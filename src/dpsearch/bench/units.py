@@ -27,6 +27,8 @@ _WORKERS = Path(__file__).parent / "workers"
 _THREADS = ("OMP", "OPENBLAS", "MKL", "VECLIB", "NUMEXPR", "NUMBA", "RAYON")
 # The limit is on processor time.  A process that waits for ever is ended after this much more.
 _WALL_FACTOR, _WALL_EXTRA = 10.0, 300.0
+# A fit that takes this many times its processor time has shared the machine with others.
+BUSY = 1.5
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class Outcome:
     labels: list[int] = field(default_factory=list, repr=False)
     message: str = ""
     about: dict[str, Any] = field(default_factory=dict)  # what else the worker told
+
+    @property
+    def long_enough(self) -> bool:
+        """Whether its time says anything about how busy the machine was."""
+        return self.status == "done" and self.seconds >= 0.1
+
+    @property
+    def busy(self) -> bool:
+        """Whether the fit had to share the machine, which makes processor seconds longer too."""
+        return self.long_enough and self.wall_seconds > BUSY * self.seconds
 
 
 @dataclass(frozen=True)
@@ -72,10 +84,14 @@ class Unit:
 
 
 class Store:
-    """A folder of outcomes as JSON files.  What failed is not kept: it is tried again."""
+    """A folder of outcomes as JSON files.  What failed is not kept: it is tried again.
 
-    def __init__(self, folder: Path) -> None:
+    retime: take what was timed on a busy machine as not kept.
+    """
+
+    def __init__(self, folder: Path, *, retime: bool = False) -> None:
         self.folder = folder
+        self.retime = retime
         folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, unit: Unit) -> Path:
@@ -88,6 +104,8 @@ class Store:
         """What is kept, as a run with this limit would have had it; None if it must be run."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             kept = Outcome(**json.loads(self.path(unit).read_text(encoding="utf-8"))["outcome"])
+            if kept.busy and self.retime:
+                return None
             if kept.status == "stopped":
                 return stopped(limit) if limit <= kept.seconds else None
             return kept if kept.seconds <= limit else stopped(limit)

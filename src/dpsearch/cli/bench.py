@@ -37,6 +37,9 @@ def bench(
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds where a fit is short.")] = 3,
     limit: Annotated[float, typer.Option(help="Seconds that a fit may take.")] = 600.0,
+    retime: Annotated[
+        bool, typer.Option("--retime", help="Run again what was timed on a busy machine.")
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Fits at a time, one thread each.")] = 1,
 ) -> None:
     """Compare dpsearch with other tools: accuracy, clusters, seconds, on labelled data.
@@ -58,7 +61,7 @@ def bench(
 
     page = bench_peers(
         out, quick=quick, data=data, envs=envs, cache=cache, only=_names(only), sets=_names(sets),
-        seeds=seeds, limit=limit, n_jobs=jobs, tell=tell,
+        seeds=seeds, limit=limit, retime=retime, n_jobs=jobs, tell=tell,
     )  # fmt: skip
     tell(f"{page} ({time.perf_counter() - begun:.0f} s)")
 
