@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dpsearch.cli.bench import bench
 from dpsearch.cli.certify import certify
 from dpsearch.cli.demo import demo
 from dpsearch.cli.fit import fit
@@ -38,7 +39,7 @@ def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-for command in (fit, sample, certify, reproduce, demo):
+for command in (fit, sample, certify, reproduce, bench, demo):
     app.command()(_interruptible(command))
 
 

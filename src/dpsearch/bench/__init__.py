@@ -1,0 +1,1 @@
+"""Benchmarks against the tools that people use today: what `dpsearch bench` runs."""
