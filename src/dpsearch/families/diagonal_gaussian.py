@@ -39,7 +39,7 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
-from dpsearch.families._columns import WITHIN, mean_and_variance
+from dpsearch.families._columns import WITHIN, mean_and_variance, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -262,6 +262,7 @@ class DiagonalGaussian(Family):
 
     name: ClassVar[str] = "diagonal_gaussian"
     scale_replicas: ClassVar[bool] = True
+    independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
@@ -344,6 +345,12 @@ class DiagonalGaussian(Family):
             "scale": beta,
         }
 
+    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        out = np.zeros((n_features, self.width(1)))
+        out[:, 0] = row[0]
+        out[:, _HEAD : _HEAD + 2] = row[_HEAD : _HEAD + 2 * n_features].reshape(2, -1).T
+        return list(out)
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         kappa, shape = posterior["strength"], posterior["shape"]
@@ -364,4 +371,5 @@ class DiagonalGaussian(Family):
             Example(cls(0.0, 0.5, 2.0, 1.5), 2.0 * rng.normal(size=(12, 3))),
             Example(cls([1.0, -1.0], [0.1, 2.0], [1.5, 3.0], [0.3, 4.0]), rng.normal(size=(12, 2))),
             Example(cls(3.0, 1.0, 1.0, 1e-4), 1e3 + rng.normal(size=(12, 11))),
+            Example(cls([1.0, -1.0], 2.0, [1.5, 3.0], 0.7), with_holes(rng.normal(size=(12, 2)))),
         ]

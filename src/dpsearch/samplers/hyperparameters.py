@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -43,14 +42,14 @@ class Hyperparameters:
         self.spreads = np.array(list(self.given.values()))
         if problem.items.blocks:
             raise CapabilityError("hyperparameters can be sampled for single points, not blocks")
-        known = [field.name for field in fields(self.family)]  # type: ignore[arg-type]
+        known = self.family.hyperparameters()
         for name in self.names:
             if name not in known:
                 raise ParameterError(
                     f"the {self.family.name} family has no hyperparameter {name!r}: it has"
                     f" {', '.join(known)}"
                 )
-            if not _is_positive(getattr(self.family, name)):
+            if not _is_positive(known[name]):
                 raise ParameterError(
                     f"{name} of the {self.family.name} family cannot be sampled: it is not a number"
                     " above 0, nor numbers above 0"
@@ -74,7 +73,7 @@ class Hyperparameters:
 
     def unit(self, name: str) -> float:
         """The given value of a hyperparameter that is a number; 1 for vectors and matrices."""
-        value = getattr(self.family, name)
+        value = self.family.hyperparameters()[name]
         return 1.0 if np.ndim(value) else float(value)
 
     def family_with(self, log_factors: Vector) -> Family:
