@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numbers
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.base import (
     BaseEstimator,
@@ -19,13 +21,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Labels, Matrix, Vector
-from dpsearch._validate import as_matrix
-from dpsearch.defaults import choose_family, resolve_prior
+from dpsearch._validate import as_matrix, column_names, has_gaps, naming_columns
+from dpsearch.defaults import check_columns, check_family, choose_family, resolve_prior, takes_gaps
 from dpsearch.errors import ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
+from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 
 _CERTIFY_SECONDS = 60.0
 
@@ -59,6 +62,9 @@ class DPMixture(
         Whether to bound from above what any partition could have, and so to prove the one found
         optimal where that can be done: True spends up to a minute on it, a number that many
         seconds.  See `dpsearch.certify`.
+    kinds : dict or None
+        What columns of a pandas or polars frame hold, by name, where their types do not say it:
+        "real", "count", "binary" or "category".
     n_jobs : int or None
         Threads for refinement; −1 for all cores.  The result does not depend on it.
     random_state : int, RandomState or None
@@ -82,6 +88,8 @@ class DPMixture(
         The family with the hyperparameters that were used.
     alpha_ : float
         The concentration: as given, or its posterior mean given the partition.
+    schema_ : Schema or None
+        The kinds and levels of the columns, when X is a frame with other columns than numbers.
     n_features_in_ : int
     feature_names_in_ : array of str, when X has column names
 
@@ -107,6 +115,7 @@ class DPMixture(
         order: Any = "ascending",
         refine: bool | float = True,
         certify: bool | float = False,
+        kinds: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -117,6 +126,7 @@ class DPMixture(
         self.order = order
         self.refine = refine
         self.certify = certify
+        self.kinds = kinds
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -125,6 +135,7 @@ class DPMixture(
         tags = super().__sklearn_tags__()
         # What every setting takes.  "auto" and the families of counts take sparse counts too.
         tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = takes_gaps(self.family)
         return tags
 
     # -- fitting ----------------------------------------------------------------------------
@@ -135,13 +146,25 @@ class DPMixture(
         Parameters
         ----------
         X : array, pandas or polars frame, or sparse matrix where the family takes one
+            Missing values (NaN, None, null) are skipped, where the family can.
         y : ignored
         """
-        matrix = as_matrix(X)
+        schema = Schema.of(X, self.kinds) if self.kinds is not None or is_mixed(X) else None
+        if schema is None:
+            matrix = as_matrix(X, gaps=takes_gaps(self.family))
+        else:
+            check_family(schema, self.family)
+            matrix = schema.encode(X)
+        names = column_names(X)
+        with naming_columns(range(matrix.shape[1]) if names is None else names):
+            return self._fit(X, matrix, schema)
+
+    def _fit(self, X: ArrayLike, matrix: Any, schema: Schema | None) -> Self:
+        check_columns(matrix)
         validate_data(self, X, reset=True, skip_check_array=True)
         rng = _generator(self.random_state)
         prior = resolve_prior(self.alpha)
-        family = choose_family(matrix, self.family, prior, rng)
+        family = choose_family(matrix, self.family, prior, rng, schema)
         problem = Problem.of(matrix, family, prior)
         clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
         if _wanted(self.refine, "refine") and prior.product_form:
@@ -149,6 +172,7 @@ class DPMixture(
         if _wanted(self.certify, "certify"):
             clustering = self._certified(problem, clustering)
         self._set_fitted(problem, clustering)
+        self.schema_ = schema
         if self.verbose:
             print(f"dpsearch: {self.family_}; {clustering}")
         return self
@@ -212,10 +236,16 @@ class DPMixture(
     # -- new data ---------------------------------------------------------------------------
 
     def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+        return self._mixture.log_joint_probabilities(self._new_data(X))
+
+    def _new_data(self, X: ArrayLike) -> Any:
+        """Check X against what the model was fitted to, and return it as a matrix."""
         check_is_fitted(self)
-        matrix = as_matrix(X)
+        if self.schema_ is not None:
+            return self.schema_.encode(X)
+        matrix = as_matrix(X, gaps=self.family_.takes_gaps)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return self._mixture.log_joint_probabilities(matrix)
+        return matrix
 
     def predict(self, X: ArrayLike) -> Labels:
         """Return the most probable cluster of each row, among those found."""
@@ -240,15 +270,35 @@ class DPMixture(
         """Return the mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1) -> tuple[Matrix, Labels]:
+    def impute(self, X: ArrayLike) -> Any:
+        """Return X with missing values filled in from the posterior predictive.
+
+        Each gap gets what the clusters expect there, weighted by their probabilities given the
+        rest of the row: the mean of numbers and counts, the most probable level of categories.
+        The result is what X is: an array, or a pandas or polars frame.
+        """
+        matrix = self._new_data(X)
+        if not has_gaps(matrix):
+            return copy(X) if is_frame(X) or sp.issparse(X) else matrix.copy()
+        filled = self._mixture.impute(matrix)
+        if not is_frame(X):
+            return filled
+        at = range(matrix.shape[1]) if self.schema_ is None else self.schema_.places(X)
+        gaps = np.isnan(matrix).any(axis=0)
+        new = {place: filled[:, j] for j, place in enumerate(at) if gaps[j]}
+        return replace_columns(X, self.schema_, new)
+
+    def sample(self, n_samples: int = 1) -> tuple[Any, Labels]:
         """Draw rows from the posterior predictive, and the clusters that they come from.
 
-        A draw from a cluster not seen so far has the label `n_clusters_`.
+        A draw from a cluster not seen so far has the label `n_clusters_`.  Rows come as a frame if
+        the model was fitted to one with other columns than numbers.
         """
         check_is_fitted(self)
         if not isinstance(n_samples, numbers.Integral) or n_samples < 1:
             raise ParameterError(f"n_samples must be a whole number ≥ 1, got {n_samples!r}")
-        return self._mixture.sample(n_samples, _generator(self.random_state))
+        rows, labels = self._mixture.sample(n_samples, _generator(self.random_state))
+        return (rows if self.schema_ is None else self.schema_.decode(rows)), labels
 
     # -- files ------------------------------------------------------------------------------
 
