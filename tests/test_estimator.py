@@ -498,7 +498,7 @@ def test_a_bad_number_of_draws_is_named(n_samples):
 
 def test_nothing_works_before_fit():
     model = DPMixture()
-    for method in ("predict", "predict_proba", "transform", "score_samples", "score"):
+    for method in ("predict", "predict_proba", "transform", "score_samples", "score", "impute"):
         with pytest.raises(NotFittedError):
             getattr(model, method)(blobs())
     for method, argument in (("sample", 1), ("save", "model.npz")):

@@ -236,7 +236,8 @@ class DPMixture(
     # -- new data ---------------------------------------------------------------------------
 
     def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
-        return self._mixture.log_joint_probabilities(self._new_data(X))
+        matrix = self._new_data(X)
+        return self._mixture.log_joint_probabilities(matrix)
 
     def _new_data(self, X: ArrayLike) -> Any:
         """Check X against what the model was fitted to, and return it as a matrix."""
