@@ -13,6 +13,7 @@ from scipy.special import softmax
 import enumeration
 import naive
 from dpsearch import DPMixture, certify, families, gibbs, load, log_joint, priors, refine, search
+from dpsearch._special import vector_log
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem
@@ -151,6 +152,13 @@ def test_a_model_of_complete_data_takes_gaps_and_the_other_way_round(name):
     np.testing.assert_allclose(
         got, one.log_joint_probabilities(complete)[0] - one.log_weights, rtol=1e-8, atol=1e-8
     )
+
+
+def test_the_logarithm_that_loops_vectorise():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([1.0 + rng.random(500), np.exp(rng.uniform(-600.0, 700.0, 500)), [1.0]])
+    got = np.array([vector_log(value) for value in x])
+    np.testing.assert_allclose(got, np.log(x), rtol=4e-16)
 
 
 # -- what cannot be done -----------------------------------------------------------------------

@@ -88,7 +88,8 @@ def from_dict(spec: Mapping[str, Any], extra: Mapping[str, type[Family]] | None 
     if not isinstance(spec, Mapping):
         raise ParameterError(f"a family is described by a name and fields, got {spec!r}")
     if spec.get("name") == WithGaps.name:
-        return WithGaps(from_dict(_only(spec, "family"), extra))
+        plain = from_dict(_only(spec, "family"), extra)
+        return WithGaps(plain).family.with_gaps()  # checked, and in the form of its own if any
     if spec.get("name") == Product.name:
         return Product(_parts(_only(spec, "parts"), extra))
     family = _look_up(spec.get("name"), {**BY_NAME, **(extra or {})})

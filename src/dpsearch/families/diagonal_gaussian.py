@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -42,6 +42,9 @@ from dpsearch.errors import DataError
 from dpsearch.families._columns import WITHIN, mean_and_variance, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
+
+if TYPE_CHECKING:
+    from dpsearch.families._diagonal_gaps import DiagonalWithGaps
 
 # params: D, size of each table, whether a₀ is one number, κ₀[D], a₀[D], steps, totals.  Entry n of
 # `steps` is the predictive's constant without β, of `totals` the marginal's.
@@ -345,11 +348,13 @@ class DiagonalGaussian(Family):
             "scale": beta,
         }
 
-    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
-        out = np.zeros((n_features, self.width(1)))
-        out[:, 0] = row[0]
-        out[:, _HEAD : _HEAD + 2] = row[_HEAD : _HEAD + 2 * n_features].reshape(2, -1).T
-        return list(out)
+    def with_gaps(self) -> DiagonalWithGaps:
+        from dpsearch.families._diagonal_gaps import DiagonalWithGaps
+
+        return DiagonalWithGaps(self)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        return self.with_gaps().row_of_complete(row, n_features)
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)

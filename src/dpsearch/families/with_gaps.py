@@ -4,14 +4,15 @@ The marginal over what was observed is the product over columns of the family's 
 values that the column has: each column is a part with its own count (`_parts.py`).
 
 Families take this form by themselves when data have gaps.  It is slower than the plain one, which
-shares a count and its logarithms among columns.
+shares a count and its logarithms among columns; a family may have a faster form of its own and give
+it by `with_gaps` (`_diagonal_gaps.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -61,11 +62,11 @@ class WithGaps(Family):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         return row
 
-    def suited(self, X: Any) -> WithGaps:
+    def suited(self, X: Any) -> Self:
         return self.resolve(X)
 
-    def resolve(self, X: Any) -> WithGaps:
-        return WithGaps(self.family.resolve(filled(X)))
+    def resolve(self, X: Any) -> Self:
+        return type(self)(self.family.resolve(filled(X)))
 
     def check(self, X: Any) -> None:
         self.family.check(filled(X))
@@ -127,8 +128,8 @@ class WithGaps(Family):
     def hyperparameters(self) -> dict[str, Any]:
         return self.family.hyperparameters()
 
-    def rescaled(self, factors: Mapping[str, float]) -> WithGaps:
-        return WithGaps(self.family.rescaled(factors))
+    def rescaled(self, factors: Mapping[str, float]) -> Self:
+        return type(self)(self.family.rescaled(factors))
 
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "family": self.family.to_dict()}
