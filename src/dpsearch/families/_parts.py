@@ -38,6 +38,7 @@ from dpsearch._jit import (
     call_score_rows,
     call_update,
     inner,
+    kernel,
     pointer,
 )
 from dpsearch._stack import stack_vector
@@ -366,6 +367,16 @@ def relocated(parts: Sequence[Part], params: Vector) -> Vector:
     return params
 
 
+@kernel
+def _place(own_values, own_ids, indptr, begins, lengths, p, values, ids):  # type: ignore[no-untyped-def]
+    """Copy the data rows of part p to where they begin."""
+    for i in range(lengths.shape[0]):
+        for j in range(lengths[i, p]):
+            values[begins[i, p] + j] = own_values[indptr[i] + j]
+            if own_ids.shape[0] > 0:
+                ids[begins[i, p] + j] = own_ids[indptr[i] + j]
+
+
 def encoded(parts: Sequence[Part], X: Any, observed: Any) -> Items:
     """Lay the parts' data rows end to end; `observed` [rows, parts] says which are there."""
     items = []
@@ -377,20 +388,13 @@ def encoded(parts: Sequence[Part], X: Any, observed: Any) -> Items:
     n_rows, n_parts = lengths.shape
     indptr = np.concatenate([[0], np.cumsum(n_parts + present.sum(axis=1))])
     values = np.empty(indptr[-1])
-    sparse = [len(own.ids) > 0 for own in items]
-    ids = np.zeros(indptr[-1] if any(sparse) else 0, np.int32)
+    sparse = any(len(own.ids) > 0 for own in items)
+    ids = np.zeros(indptr[-1] if sparse else 0, np.int32)
     heads = indptr[:-1, None] + np.arange(n_parts)
     values[heads] = np.where(observed, lengths, -1.0)
     begins = indptr[:-1, None] + n_parts + np.cumsum(present, axis=1) - present
     for p, own in enumerate(items):
-        # Entry j of row i goes from indptr[i] + j to begins[i, p] + j.
-        counts = present[:, p]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        source = np.repeat(own.indptr[:-1], counts) + within
-        target = np.repeat(begins[:, p], counts) + within
-        values[target] = own.values[source]
-        if sparse[p]:
-            ids[target] = own.ids[source]
+        _place(own.values, own.ids, own.indptr, begins, present, p, values, ids)
     return Items(values, ids, indptr.astype(np.int64), np.ones(n_rows, np.int64), False)
 
 
