@@ -6,6 +6,8 @@ hyperparameters alone.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import scipy.sparse as sp
 from scipy import stats
@@ -136,6 +138,28 @@ def _categorical(family, X):
     return out
 
 
+def _of_column(family, d, n_features):
+    """The family of column d alone; whatever has one value for each column, at d."""
+    own = {}
+    for field in dataclasses.fields(family):
+        value = getattr(family, field.name)
+        if np.ndim(value) == 1:
+            own[field.name] = np.broadcast_to(value, n_features)[d]
+    return dataclasses.replace(family, **own)
+
+
+def _with_gaps(family, X):
+    """Column by column, the rows that have a value."""
+    return sum(
+        log_marginal(_of_column(family.family, d, X.shape[1]), x[~np.isnan(x)][:, None])
+        for d, x in enumerate(X.T)
+    )
+
+
+def _product(family, X):
+    return sum(log_marginal(part, X[:, list(columns)]) for part, columns in family.parts)
+
+
 _MARGINALS = {
     "gaussian": _gaussian,
     "diagonal_gaussian": _diagonal_gaussian,
@@ -144,6 +168,8 @@ _MARGINALS = {
     "bernoulli": _bernoulli,
     "poisson": _poisson,
     "categorical": _categorical,
+    "with_gaps": _with_gaps,
+    "product": _product,
 }
 
 
@@ -211,6 +237,22 @@ def _categorical_moments(family, X):
     return np.array(means), np.array(variances)
 
 
+def _with_gaps_moments(family, X):
+    columns = [
+        predictive_moments(_of_column(family.family, d, X.shape[1]), x[~np.isnan(x)][:, None])
+        for d, x in enumerate(X.T)
+    ]
+    return np.hstack([mean for mean, _ in columns]), np.hstack([var for _, var in columns])
+
+
+def _product_moments(family, X):
+    means, variances = np.empty(X.shape[1]), np.empty(X.shape[1])
+    for part, columns in family.parts:
+        at = list(columns)
+        means[at], variances[at] = predictive_moments(part, X[:, at])
+    return means, variances
+
+
 _MOMENTS = {
     "gaussian": _gaussian_moments,
     "diagonal_gaussian": _diagonal_gaussian_moments,
@@ -219,4 +261,6 @@ _MOMENTS = {
     "bernoulli": _bernoulli_moments,
     "poisson": _poisson_moments,
     "categorical": _categorical_moments,
+    "with_gaps": _with_gaps_moments,
+    "product": _product_moments,
 }

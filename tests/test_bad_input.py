@@ -71,6 +71,12 @@ def naive_log_joint(X, labels, family, prior=DP):
 def test_nan_and_infinity_are_named(name, value, said):
     family, X = example(name)
     X[3, 1] = value
+    if np.isnan(value) and family.takes_gaps:
+        results = [call() for call in every_way_in(family, X)]
+        values = [getattr(r, "log_joint", getattr(r, "log_joint_", r)) for r in results]
+        assert np.isfinite(values).all()
+        assert np.isfinite(fitted(name)[0].score_samples(X)).all()
+        return
     for call in every_way_in(family, X):
         with pytest.raises(DataError, match=f"Input X contains {said}: X at row 3, column 1 is"):
             call()
@@ -102,31 +108,40 @@ MISSING = {
 
 @pytest.mark.parametrize("kind", MISSING)
 def test_missing_values_in_frames_are_named_by_column(kind):
-    model = DPMixture().fit(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}))
-    for call in (DPMixture().fit, model.predict, lambda X: search(X, example("gaussian")[0], DP)):
+    full = families.FullGaussian()
+    model = DPMixture(full).fit(pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 5.0]}))
+    for call in (DPMixture(full).fit, model.predict, lambda X: search(X, full, DP)):
         with pytest.raises(DataError, match="X at row 1, column 'b' is missing"):
             call(MISSING[kind])
+    # Families that can skip them do, and all ways to say missing are one.
+    gaussian = families.Gaussian()
+    want = log_joint([[1.0, 3.0], [2.0, np.nan]], [0, 0], gaussian, DP)
+    assert log_joint(MISSING[kind], [0, 0], gaussian, DP) == want
 
 
 def test_masked_values_are_missing():
     X = np.ma.masked_greater(np.arange(8.0).reshape(4, 2), 6.5)
     with pytest.raises(DataError, match="X at row 3, column 1 is missing"):
-        DPMixture().fit(X)
+        DPMixture("full_gaussian").fit(X)
+    gaussian = families.Gaussian()
+    want = log_joint([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [6.0, np.nan]], [0] * 4, gaussian, DP)
+    assert log_joint(X, [0] * 4, gaussian, DP) == want
     unmasked = np.ma.masked_array(np.arange(8.0).reshape(4, 2))
     assert np.isfinite(DPMixture().fit(unmasked).log_joint_)
 
 
+TEXT = "row 0, column 'b' is 'x'|column 'b' of X is text in which 2 of 2 values differ"
 NOT_NUMBERS = {
     "text": ([["1", "b"], ["2", "c"]], "row 0, column 1 is 'b', not a number"),
     "numbers as text": (np.array([["1", "2"]]), "type <U1, not numbers"),
-    "text frame": (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "row 0, column 'b' is 'x'"),
-    "polars text": (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), "row 0, column 'b' is 'x'"),
+    "text frame": (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), TEXT),
+    "polars text": (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), TEXT),
     "dates": (np.array([["2020-01-01"]], dtype="datetime64[D]"), "row 0, column 0 is"),
-    "date frame": (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 3)}), "row 0, column"),
+    "date frame": (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 3)}), "column 'a'"),
     "no date": (np.array([["NaT"]], dtype="datetime64[D]"), "row 0, column 0 is missing"),
     "times": (np.array([[5]], dtype="timedelta64[s]"), "row 0, column 0 is"),
     "objects": (np.array([[1.0, {}]], dtype=object), "row 0, column 1 is {}"),
-    "none": ([[1.0, None]], "row 0, column 1 is missing"),
+    "none": ([[1.0, None]], "row 0, column 1 is missing|column 1 of X has no value at"),
     "complex": ([[1.0, 2j]], "Complex data not supported: X"),
     "sparse complex": (sp.csr_matrix([[1.0, 2j]]), "Complex data not supported: X"),
     "too large a whole number": ([[1, 10**400]], "row 0, column 1 is too large"),

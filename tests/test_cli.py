@@ -251,8 +251,8 @@ def bad_numpy_files(folder):
     yield "cube.npy", "3D array"
     np.save(folder / "norows.npy", np.zeros((0, 2)))
     yield "norows.npy", "X is empty"
-    np.save(folder / "nan.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
-    yield "nan.npy", "row 1, column 1 is missing"
+    np.save(folder / "nan.npy", np.array([[1.0, np.nan], [3.0, np.nan]]))
+    yield "nan.npy", "column 1 of X has no value at all"
     np.save(folder / "complex.npy", np.zeros((2, 2), complex))
     yield "complex.npy", "Complex data"
     np.save(folder / "texts.npy", np.array([["1", "b"]]))

@@ -80,7 +80,7 @@ def test_blocks_are_found():
     family, use = python_blocks("docs/add_a_family.md")
     assert "class Geometric" in family.code
     assert family.output is None
-    assert use.output == "2\nTrue\n"
+    assert use.output == "2\nTrue\n2\n"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

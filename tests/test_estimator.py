@@ -498,7 +498,7 @@ def test_a_bad_number_of_draws_is_named(n_samples):
 
 def test_nothing_works_before_fit():
     model = DPMixture()
-    for method in ("predict", "predict_proba", "transform", "score_samples", "score"):
+    for method in ("predict", "predict_proba", "transform", "score_samples", "score", "impute"):
         with pytest.raises(NotFittedError):
             getattr(model, method)(blobs())
     for method, argument in (("sample", 1), ("save", "model.npz")):
@@ -511,7 +511,7 @@ def test_a_failed_fit_leaves_the_fitted_model_alone():
     model = DPMixture().fit(X)
     want = model.predict_proba(X)
     with pytest.raises(DataError):
-        model.fit([[1.0, np.nan]])
+        model.fit([[1.0, np.inf]])
     assert np.array_equal(model.predict_proba(X), want)
     assert model.n_features_in_ == 2
 

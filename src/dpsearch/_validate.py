@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 import numbers
 import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ from dpsearch.errors import DataError, DataTypeError, ParameterError
 LARGEST = 1e150
 # Log-gammas of larger counts are rounded to more than a hundredth: clusterings differ by less.
 MOST_COUNTED = 2.0**40
+_INDEPENDENT = "gaussian, diagonal_gaussian, bernoulli, poisson, categorical"
 
 
 def column_names(X: ArrayLike) -> list[str] | None:
@@ -31,8 +35,30 @@ def name_column(names: list[str] | None, j: int) -> str:
     return f"column {j}" if names is None else f"column {names[j]!r}"
 
 
-def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> Any:
-    """Return X as a C-contiguous float64 array or a canonical CSR matrix of finite values."""
+@contextmanager
+def naming_columns(names: Sequence[Any]) -> Iterator[None]:
+    """Give the columns that an error numbers the names, or numbers, that the user knows."""
+    try:
+        yield
+    except (DataError, ParameterError) as error:
+        numbered = {f"column {j}": f"column {name!r}" for j, name in enumerate(names)}
+        text = re.sub(r"\bcolumn \d+\b", lambda m: numbered.get(m[0], m[0]), str(error))
+        raise type(error)(text) from error
+
+
+def has_gaps(X: Any) -> bool:
+    """Whether a checked matrix has missing values, which are NaN; sparse ones never have."""
+    return not sp.issparse(X) and bool(np.isnan(X.min()))
+
+
+def as_matrix(
+    X: ArrayLike, *, accept_sparse: bool = True, gaps: bool = False, name: str = "X"
+) -> Any:
+    """Return X as a C-contiguous float64 array or a canonical CSR matrix of finite values.
+
+    With `gaps` a dense X may have missing values (NaN, None, pandas's NA, masked), which become
+    NaN.
+    """
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:
@@ -69,8 +95,12 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(_empty(name, array.shape))
     if np.ma.is_masked(X):
-        i, j = np.argwhere(np.ma.getmaskarray(X))[0]
-        raise DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
+        if not gaps:
+            i, j = np.argwhere(np.ma.getmaskarray(X))[0]
+            raise DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
+        array = np.where(np.ma.getmaskarray(X), np.nan, array)
+    if gaps and array.dtype.kind == "O":
+        array = np.where(_is_missing(array), np.nan, array)
     if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
         raise _not_a_number(array, names, name)
     try:
@@ -82,6 +112,7 @@ def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, name: str = "X") -> A
         dense.reshape(-1),
         lambda at: f"row {at // width}, {name_column(names, at % width)}",
         name,
+        gaps=gaps,
     )
     return dense
 
@@ -95,7 +126,19 @@ def _not_two_dimensional(name: str, ndim: int) -> str:
 
 
 def _missing(name: str, place: str) -> str:
-    return f"Input {name} contains NaN: {name} at {place} is missing"
+    return (
+        f"Input {name} contains NaN: {name} at {place} is missing, and only dense data under"
+        f" families with columns independent given the cluster may have gaps: {_INDEPENDENT}"
+    )
+
+
+def _is_missing(array: Any) -> Any:
+    """Which cells of an array of objects are None, NaN or pandas's NA or NaT."""
+    return np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
+
+
+def _says_missing(value: Any) -> bool:
+    return value is None or str(value) in ("nan", "<NA>", "NaT")
 
 
 def _empty(name: str, shape: tuple[int, ...]) -> str:
@@ -113,7 +156,7 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
             place = f"{name} at row {i}, {name_column(names, j)}"
             if isinstance(error, OverflowError):
                 return DataError(f"{place} is too large for a number in double precision")
-            if value is None or str(value) in ("<NA>", "NaT"):  # pandas's ways to say so
+            if _says_missing(value):
                 return DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
             if isinstance(value, str):
                 return DataError(f"{place} is {str(value)!r}, not a number")
@@ -128,13 +171,18 @@ def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> str:
     return f"row {row}, {name_column(names, int(matrix.indices[at]))}"
 
 
-def _check_finite(values: Any, place: Any, name: str) -> None:
+def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> None:
     # One pass without a temporary array: a sum is finite only if every term is, and overflow
     # is caught by the range check.
     with np.errstate(over="ignore", invalid="ignore"):
         if values.size == 0 or max(abs(values.max()), abs(values.min())) <= LARGEST:
             return
-    at = int(np.flatnonzero(~(np.abs(values) <= LARGEST))[0])
+    bad = ~(np.abs(values) <= LARGEST)
+    if gaps:
+        bad &= ~np.isnan(values)
+        if not bad.any():
+            return
+    at = int(np.flatnonzero(bad)[0])
     value = values[at]
     if np.isnan(value):
         raise DataError(_missing(name, place(at)))

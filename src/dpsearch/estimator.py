@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import numbers
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.special import logsumexp
 from sklearn.base import (
     BaseEstimator,
@@ -19,14 +21,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
-from dpsearch._validate import as_matrix, as_rng, whole
-from dpsearch.defaults import choose_family, resolve_prior
+from dpsearch._validate import as_matrix, as_rng, column_names, has_gaps, naming_columns, whole
+from dpsearch.defaults import check_columns, check_family, choose_family, resolve_prior, takes_gaps
 from dpsearch.errors import ParameterError
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
+from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights, repeated
 
 _CERTIFY_SECONDS = 60.0
@@ -61,6 +64,9 @@ class DPMixture(
         Whether to bound from above what any partition could have, and so to prove the one found
         optimal where that can be done: True spends up to a minute on it, a number that many
         seconds.  See `dpsearch.certify`.
+    kinds : dict or None
+        What columns of a pandas or polars frame hold, by name, where their types do not say it:
+        "real", "count", "binary" or "category".
     n_jobs : int or None
         Threads for refinement; −1 for all cores.  The result does not depend on it.
     random_state : int, RandomState or None
@@ -86,6 +92,8 @@ class DPMixture(
         The family with the hyperparameters that were used.
     alpha_ : float
         The concentration: as given, or its posterior mean given the partition.
+    schema_ : Schema or None
+        The kinds and levels of the columns, when X is a frame with other columns than numbers.
     n_features_in_ : int
     feature_names_in_ : array of str, when X has column names
 
@@ -111,6 +119,7 @@ class DPMixture(
         order: Any = "ascending",
         refine: bool | float = True,
         certify: bool | float = False,
+        kinds: Any = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -121,6 +130,7 @@ class DPMixture(
         self.order = order
         self.refine = refine
         self.certify = certify
+        self.kinds = kinds
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -129,6 +139,7 @@ class DPMixture(
         tags = super().__sklearn_tags__()
         # What every setting takes.  "auto" and the families of counts take sparse counts too.
         tags.input_tags.sparse = False
+        tags.input_tags.allow_nan = takes_gaps(self.family)
         return tags
 
     # -- fitting ----------------------------------------------------------------------------
@@ -139,23 +150,37 @@ class DPMixture(
         Parameters
         ----------
         X : array, pandas or polars frame, or sparse matrix where the family takes one
+            Missing values (NaN, None, null) are skipped, where the family can.
         y : ignored
         sample_weight : whole numbers ≥ 0, optional
             How many times each row was seen.  The log joint is that of the repeated rows; the
             copies of a row stay together.  A row of weight 0 takes no part in the fit, and is
             labelled by `predict`.
         """
-        matrix = as_matrix(X)
+        schema = Schema.of(X, self.kinds) if self.kinds is not None or is_mixed(X) else None
+        if schema is None:
+            matrix = as_matrix(X, gaps=takes_gaps(self.family))
+        else:
+            check_family(schema, self.family)
+            matrix = schema.encode(X)
+        names = column_names(X)
+        with naming_columns(range(matrix.shape[1]) if names is None else names):
+            return self._fit(X, matrix, schema, sample_weight)
+
+    def _fit(
+        self, X: ArrayLike, matrix: Any, schema: Schema | None, sample_weight: ArrayLike | None
+    ) -> Self:
+        check_columns(matrix)
         validate_data(self, X, reset=True, skip_check_array=True)
         rng = _generator(self.random_state)
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
-            family = choose_family(matrix, self.family, prior, rng)
+            family = choose_family(matrix, self.family, prior, rng, schema)
             problem, weights = Problem.of(matrix, family, prior), None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
-            family = choose_family(repeated(rows, sizes), self.family, prior, rng)
+            family = choose_family(repeated(rows, sizes), self.family, prior, rng, schema)
             problem = Problem.of(rows, family, prior, sizes)
             if (weights == 0).any():
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
@@ -167,6 +192,7 @@ class DPMixture(
         if _wanted(self.certify, "certify"):
             clustering = self._certified(problem, clustering)
         self._set_fitted(problem, clustering, matrix, weights)
+        self.schema_ = schema
         if self.verbose:
             print(f"dpsearch: {self.family_}; {clustering}")
         return self
@@ -240,15 +266,18 @@ class DPMixture(
 
     # -- new data ---------------------------------------------------------------------------
 
-    def _matrix(self, X: ArrayLike) -> Any:
+    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+        matrix = self._new_data(X)
+        return self._mixture.log_joint_probabilities(matrix)
+
+    def _new_data(self, X: ArrayLike) -> Any:
+        """Check X against what the model was fitted to, and return it as a matrix."""
         check_is_fitted(self)
-        matrix = as_matrix(X)
+        if self.schema_ is not None:
+            return self.schema_.encode(X)
+        matrix = as_matrix(X, gaps=self.family_.takes_gaps)
         validate_data(self, X, reset=False, skip_check_array=True)
         return matrix
-
-    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
-        matrix = self._matrix(X)
-        return self._mixture.log_joint_probabilities(matrix)
 
     def predict(self, X: ArrayLike) -> Labels:
         """Return the most probable cluster of each row, among those found."""
@@ -273,14 +302,34 @@ class DPMixture(
         """Return the mean of `score_samples`."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int = 1) -> tuple[Matrix, Labels]:
+    def impute(self, X: ArrayLike) -> Any:
+        """Return X with missing values filled in from the posterior predictive.
+
+        Each gap gets what the clusters expect there, weighted by their probabilities given the
+        rest of the row: the mean of numbers and counts, the most probable level of categories.
+        The result is what X is: an array, or a pandas or polars frame.
+        """
+        matrix = self._new_data(X)
+        if not has_gaps(matrix):
+            return copy(X) if is_frame(X) or sp.issparse(X) else matrix.copy()
+        filled = self._mixture.impute(matrix)
+        if not is_frame(X):
+            return filled
+        at = range(matrix.shape[1]) if self.schema_ is None else self.schema_.places(X)
+        gaps = np.isnan(matrix).any(axis=0)
+        new = {place: filled[:, j] for j, place in enumerate(at) if gaps[j]}
+        return replace_columns(X, self.schema_, new)
+
+    def sample(self, n_samples: int = 1) -> tuple[Any, Labels]:
         """Draw rows from the posterior predictive, and the clusters that they come from.
 
-        A draw from a cluster not seen so far has the label `n_clusters_`.
+        A draw from a cluster not seen so far has the label `n_clusters_`.  Rows come as a frame if
+        the model was fitted to one with other columns than numbers.
         """
         check_is_fitted(self)
         count = whole(n_samples, "n_samples", 1)
-        return self._mixture.sample(count, _generator(self.random_state))
+        rows, labels = self._mixture.sample(count, _generator(self.random_state))
+        return (rows if self.schema_ is None else self.schema_.decode(rows)), labels
 
     # -- what it means ----------------------------------------------------------------------
 
@@ -310,7 +359,7 @@ class DPMixture(
         'column 1'
         """
         check_is_fitted(self)
-        matrix = None if X is None else self._matrix(X)
+        matrix = None if X is None else self._new_data(X)
         given = getattr(self, "feature_names_in_", None)
         names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
         return explain_mixture(

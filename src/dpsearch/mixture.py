@@ -8,15 +8,17 @@ V(K + 1, N + 1)/V(K, N + 1) · W(1) · H(x).
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
+from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.families.base import Model
-from dpsearch.items import Core, Items, log_alone, score_item, score_member
+from dpsearch.items import Core, Items, log_alone, merge_rows, score_item, score_member
 from dpsearch.priors.base import Prior
 
 
@@ -75,7 +77,11 @@ class Mixture:
 
     def log_joint_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
         """Return log p(cluster k, x) [N, K] and log p(new cluster, x) [N]."""
-        items, base = self.model.items(X)
+        family = self.model.family
+        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.takes_gaps)
+        if has_gaps(matrix) and self._gapped is not self:
+            return self._gapped.log_joint_probabilities(matrix)
+        items, base = self.model.items(matrix)
         inside = log_predictive(self.model.core, items, self.pool, self.n_clusters)
         inside += self.log_weights + base[:, None]
         outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
@@ -87,7 +93,10 @@ class Mixture:
         `labels` name the cluster that contains each row, from which it is first taken out; −1 for
         none, and None if no row is in any.  What is in none belongs to the most probable.
         """
-        items, base = self.model.items(X)
+        matrix = as_matrix(X, accept_sparse=self.model.family.accepts_sparse, gaps=True)
+        if has_gaps(matrix) and self._gapped is not self:
+            return self._gapped.memberships(matrix, labels)
+        items, base = self.model.items(matrix)
         if labels is None:
             labels = np.full(items.n_items, -1)
         own, certainty, second, log_density, log_inside = _memberships(
@@ -117,6 +126,38 @@ class Mixture:
         total = rest + np.exp(fresh - top)
         inside = np.log(np.maximum(rest, np.finfo(float).tiny))  # of a point that was all there is
         return _Places(steps, own, fresh, top + inside, top + np.log(total))
+
+    @cached_property
+    def _gapped(self) -> Mixture:
+        """The same clusters in the form that takes data with missing values."""
+        family, n_features = self.model.family, self.model.n_features
+        if family.with_gaps() is family:
+            return self
+        model = family.with_gaps().compile_empty(n_features)
+        rows = []
+        for k in range(self.n_clusters):
+            row = model.empty_row()
+            merge_rows(model.core, row, family.row_with_gaps(self.row(k), n_features), 1.0)
+            rows.append(row)
+        return Mixture(model, np.concatenate(rows), self.sizes, self.prior)
+
+    def impute(self, matrix: Matrix) -> Matrix:
+        """Fill gaps with what the posterior predictive given the rest of the row expects.
+
+        That is the mean over clusters, new ones included, each weighted by its probability given
+        the observed entries; for columns of codes the most probable code.
+        """
+        inside, outside = self.log_joint_probabilities(matrix)
+        missing = np.isnan(matrix)
+        weights = softmax(np.column_stack([inside, outside]), axis=1)
+        rows = [self.row(k) for k in range(self.n_clusters)] + [self.model.empty_row()]
+        family, n_features = self.model.family, self.model.n_features
+        expected = [family.expected(row, n_features) for row in rows]
+        out = matrix.copy()
+        for d in np.flatnonzero(missing.any(axis=0)):
+            values = weights[missing[:, d]] @ np.stack([columns[d] for columns in expected])
+            out[missing[:, d], d] = values[:, 0] if values.shape[1] == 1 else values.argmax(axis=1)
+        return out
 
     def posterior(self, k: int) -> dict[str, Any]:
         """Posterior parameters of cluster k, for people to read."""

@@ -19,6 +19,7 @@ from dpsearch.errors import ModelFileError
 from dpsearch.families import Family
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering
+from dpsearch.tables import Schema
 from dpsearch.weights import check_weights
 
 FORMAT = "dpsearch-model"
@@ -52,6 +53,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "prior": mixture.prior.to_dict(),
         "n_features": mixture.model.n_features,
         "feature_names": None if names is None else [str(name) for name in names],
+        "schema": None if estimator.schema_ is None else estimator.schema_.to_dict(),
         # Objects are not parameters that a file can hold; what they became is stored above.
         "parameters": {k: _plain(v) for k, v in parameters.items() if _is_plain(v)},
         "log_joint": estimator.log_joint_,
@@ -115,6 +117,10 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
             seconds=float(about["seconds"]),
             weights=weights,
         )
+        schema = about.get("schema")  # not in the files of earlier versions
+        estimator.schema_ = None if schema is None else Schema.from_dict(schema)
+        if estimator.schema_ is not None and len(estimator.schema_.columns) != n_features:
+            raise ModelFileError(f"{path}: the schema has not {n_features} columns")
         names = about["feature_names"]
         if names is not None:
             if not isinstance(names, list) or len(names) != n_features:

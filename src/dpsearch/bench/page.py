@@ -19,7 +19,8 @@ from dpsearch.bench.tools import (
     SILHOUETTE_SAMPLE,
 )
 from dpsearch.bench.units import BUSY
-from dpsearch.experiments.report import Report, joined, machine
+from dpsearch.experiments.cache import machine
+from dpsearch.experiments.report import Report, joined
 
 
 def write(
@@ -66,7 +67,7 @@ def _about(limit: float, n_jobs: int, quick: bool, scores: Sequence[Score]) -> l
     listed = joined([f"{name} {version}" for name, version in versions.items()]) or "no peer"
     return [
         f"Written by `dpsearch bench peers{' --quick' if quick else ''}`, with {listed}.",
-        f"{machine(n_jobs)}.",
+        f"{machine()}, {n_jobs} at a time.",
         "",
         "How to read it:",
         "",

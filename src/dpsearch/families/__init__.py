@@ -20,6 +20,8 @@ from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
+from dpsearch.families.product import Product
+from dpsearch.families.with_gaps import WithGaps
 
 __all__ = [
     "BY_NAME",
@@ -33,6 +35,8 @@ __all__ = [
     "Gaussian",
     "Multinomial",
     "Poisson",
+    "Product",
+    "WithGaps",
     "by_name",
     "check_counts",
     "from_dict",
@@ -83,6 +87,11 @@ def from_dict(spec: Mapping[str, Any], extra: Mapping[str, type[Family]] | None 
     """
     if not isinstance(spec, Mapping):
         raise ParameterError(f"a family is described by a name and fields, got {spec!r}")
+    if spec.get("name") == WithGaps.name:
+        plain = from_dict(_only(spec, "family"), extra)
+        return WithGaps(plain).family.with_gaps()  # checked, and in the form of its own if any
+    if spec.get("name") == Product.name:
+        return Product(_parts(_only(spec, "parts"), extra))
     family = _look_up(spec.get("name"), {**BY_NAME, **(extra or {})})
     fields = {field.name: field for field in dataclasses.fields(family) if field.init}  # type: ignore[arg-type]
     given = {name: value for name, value in spec.items() if name != "name"}
@@ -99,6 +108,22 @@ def from_dict(spec: Mapping[str, Any], extra: Mapping[str, type[Family]] | None 
         return family(**{name: _plain(value, name) for name, value in given.items()})
     except TypeError as error:
         raise ParameterError(f"the {family.name} family: {error}") from error
+
+
+def _only(spec: Mapping[str, Any], field: str) -> Any:
+    """Return the one field that a family made of others has."""
+    if set(spec) != {"name", field}:
+        raise ParameterError(f"the {spec['name']} family has the field {field!r} and no other")
+    return spec[field]
+
+
+def _parts(parts: Any, extra: Mapping[str, type[Family]] | None) -> list[tuple[Family, Any]]:
+    pairs = isinstance(parts, (list, tuple)) and all(
+        isinstance(part, (list, tuple)) and len(part) == 2 for part in parts
+    )
+    if not pairs:
+        raise ParameterError(f"parts must be pairs of a family and its columns, got {parts!r}")
+    return [(from_dict(family, extra), _plain(columns, "columns")) for family, columns in parts]
 
 
 def _plain(value: Any, name: str) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._types import Vector
+from dpsearch._validate import has_gaps
 from dpsearch.errors import DataError
 
 # Shares of a column's variance that may lie within clusters.
@@ -16,8 +17,10 @@ WITHIN = (1.0, 0.3, 0.1, 0.03, 0.01)
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     """Return each column's mean and variance; a constant column counts as having variance 1."""
-    mean = X.mean(axis=0)
-    spread = np.abs(X - mean).max(axis=0)
+    if has_gaps(X):
+        X = np.ma.masked_invalid(X)
+    mean = np.ma.filled(X.mean(axis=0), 0.0)
+    spread = np.ma.filled(np.abs(X - mean).max(axis=0), 0.0)
     small = (spread > 0.0) & (spread < 1e-145)
     if small.any():
         column = int(np.flatnonzero(small)[0])
@@ -27,7 +30,7 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
         )
     # A column whose values differ by rounding alone is constant.
     spread = np.where(spread > 1e-13 * np.abs(mean), spread, 0.0)
-    variance = X.var(axis=0)
+    variance = np.ma.filled(X.var(axis=0), 0.0)
     return mean, np.where((spread > 0.0) & (variance > 0.0), variance, 1.0)
 
 
@@ -40,3 +43,11 @@ def normal_inverse_gamma(prior: tuple[Any, Any, Any], posterior: tuple[Any, Any,
     (strength, shape, scale), (new_strength, new_shape, new_scale) = prior, posterior
     out = gammaln(new_shape) - gammaln(shape) - 0.5 * np.log(new_strength / strength)
     return np.asarray(out + shape * np.log(scale) - new_shape * np.log(new_scale))
+
+
+def with_holes(X: Any) -> Any:
+    """Return X with a third of its values missing, and all of its last row: for examples."""
+    missing = np.random.default_rng(7).random(X.shape) < 0.3
+    missing[-1] = True
+    missing[0] = False
+    return np.where(missing, np.nan, X)

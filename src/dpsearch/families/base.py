@@ -33,7 +33,7 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._types import ArrayLike, Ints, Rng, Vector
-from dpsearch._validate import as_matrix
+from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.errors import CapabilityError, DataError
 from dpsearch.items import Core, Items, clear_row, rows_of_labels
 
@@ -117,6 +117,8 @@ class Family(ABC):
     accepts_sparse: ClassVar[bool] = False
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
+    # Whether columns are independent given the cluster: missing values can then be skipped.
+    independent_columns: ClassVar[bool] = False
     functions: ClassVar[Functions]
 
     # -- what a family must say -------------------------------------------------------------
@@ -176,7 +178,7 @@ class Family(ABC):
         """Settings worth trying for these data when the user gives none."""
         return [cls()]
 
-    def counts_in_row(self, n_features: int) -> slice | None:
+    def counts_in_row(self, n_features: int) -> slice | Ints | None:
         """Which numbers of a row are whole and not below zero: kernels may index by them."""
         return None
 
@@ -207,16 +209,59 @@ class Family(ABC):
         """Draw a data row of each length, for families whose `lengths` says more than None."""
         return self.draw(row, n_features, len(lengths), rng)
 
+    def expected(self, row: Vector, n_features: int) -> list[Vector]:
+        """For each column of a new point of the cluster its mean, as a vector of one number.
+
+        For a column of codes instead the probabilities of 0, 1, 2 …, at least two of them.
+        """
+        posterior = self.posterior(row, n_features)
+        if "mean" not in posterior:
+            raise CapabilityError(f"the {self.name} family cannot say what values to expect")
+        return [np.array([mean]) for mean in posterior["mean"]]
+
+    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        """The row as one for each column on its own: what `merge` and the predictive need."""
+        raise CapabilityError(
+            f"clusters of the {self.name} family were fitted to complete data and cannot be taken"
+            " apart by column: fit to data with missing values, or fill them"
+        )
+
     def variant(self) -> Functions:
         """The functions to use with these hyperparameters."""
         return self.functions
 
     # -- what every family then has ---------------------------------------------------------
 
+    @property
+    def takes_gaps(self) -> bool:
+        """Whether data may have missing values, which are NaN."""
+        return self.independent_columns
+
+    def with_gaps(self) -> Family:
+        """The same family with rows of statistics that can skip missing values."""
+        from dpsearch.families.with_gaps import WithGaps
+
+        return WithGaps(self)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        """Return a row as one of `with_gaps()`, for `merge` to complete."""
+        return np.concatenate([row[:1], *self.column_rows(row, n_features)])
+
+    def suited(self, X: Any) -> Family:
+        """Return the family completed by a checked matrix, in the form that its gaps need."""
+        return self.with_gaps().resolve(X) if has_gaps(X) else self.resolve(X)
+
+    def column(self, d: int, n_features: int) -> Self:
+        """The family of one column on its own, where columns are independent."""
+        values = {name: getattr(self, name) for name in _names(self)}
+        return self.with_parameters(
+            **{name: _at(value, d) for name, value in values.items() if np.ndim(value) == 1}
+        )
+
     def compile(self, X: ArrayLike) -> Model:
         """Check X against the family and make it ready for solvers."""
-        matrix = as_matrix(X, accept_sparse=self.accepts_sparse)
-        family = self.resolve(matrix)
+        matrix = as_matrix(X, accept_sparse=self.accepts_sparse, gaps=self.takes_gaps)
+        family = self.suited(matrix)
         family.check(matrix)
         return Model(family, matrix)
 
@@ -234,13 +279,21 @@ class Family(ABC):
             **{name: _times(getattr(self, name), factor) for name, factor in factors.items()}
         )
 
+    def hyperparameters(self) -> dict[str, Any]:
+        """Every hyperparameter by the name that `rescaled` knows it by."""
+        return {name: getattr(self, name) for name in _names(self)}
+
+    def relocated(self, params: Vector, n_features: int) -> Vector:
+        """Return parameters from another process with whatever of them this one must renew."""
+        return params
+
     def to_dict(self) -> dict[str, Any]:
         """Name and hyperparameters, as plain values that JSON can hold."""
         out: dict[str, Any] = {"name": self.name}
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = getattr(self, field.name)
+        for name in _names(self):
+            value = getattr(self, name)
             plain = value is None or isinstance(value, (str, bool))
-            out[field.name] = value if plain else np.asarray(value).tolist()
+            out[name] = value if plain else np.asarray(value).tolist()
         return out
 
 
@@ -291,6 +344,7 @@ class Model:
     def with_params(self, params: Vector) -> Model:
         """The same model with the parameters of another data set: larger or smaller tables."""
         out = copy.copy(self)
+        params = self.family.relocated(params, self.n_features)
         out.core = self.core._replace(params=params)
         return out
 
@@ -299,7 +353,9 @@ class Model:
         if X is None:
             matrix = self._matrix
         else:
-            matrix = as_matrix(X, accept_sparse=self.family.accepts_sparse)
+            matrix = as_matrix(
+                X, accept_sparse=self.family.accepts_sparse, gaps=self.family.takes_gaps
+            )
             if matrix.shape[1] != self.n_features:
                 raise DataError(
                     f"X has {matrix.shape[1]} features, but the model was fitted with"
@@ -347,6 +403,15 @@ class Model:
         )
 
 
+def _names(family: Family) -> list[str]:
+    return [field.name for field in dataclasses.fields(family)]  # type: ignore[arg-type]
+
+
+def _at(values: Any, d: int) -> Any:
+    """Element d of a vector of hyperparameters, as a plain number."""
+    return np.asarray(values)[d if len(values) > 1 else 0].item()
+
+
 def _times(value: Any, factor: float) -> Any:
     if isinstance(value, tuple):
         return tuple(_times(part, factor) for part in value)
@@ -363,7 +428,9 @@ def without_zeros(X: Any) -> Any:
 
 
 def pack(X: Any) -> Items:
-    """Lay dense or CSR rows end to end."""
+    """Lay dense or CSR rows end to end, unless the family has done so itself."""
+    if isinstance(X, Items):
+        return X
     sizes = np.ones(X.shape[0], np.int64)
     if sp.issparse(X):
         return Items(

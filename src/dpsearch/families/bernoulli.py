@@ -38,6 +38,7 @@ from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
+from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 
 # params: D, size of each table, s[D], f[D], log(s + j), log(f + j), log Γ(s + j), log Γ(f + j).
@@ -186,6 +187,7 @@ class Bernoulli(Family):
 
     name: ClassVar[str] = "bernoulli"
     accepts_sparse: ClassVar[bool] = True
+    independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
@@ -260,6 +262,13 @@ class Bernoulli(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["probabilities"])
 
+    def expected(self, row: Vector, n_features: int) -> list[Vector]:
+        ones = self.posterior(row, n_features)["probabilities"]
+        return list(np.stack([1.0 - ones, ones], axis=1))
+
+    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        return [np.array([row[0], 0.0, ones, 0.0]) for ones in row[_HEAD : _HEAD + n_features]]
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         probabilities = self.posterior(row, n_features)["probabilities"]
         return (rng.random((size, n_features)) < probabilities).astype(np.float64)
@@ -277,4 +286,5 @@ class Bernoulli(Family):
             Example(cls(0.5, 2.0), X),
             Example(cls([0.3, 1.0, 2.0, 0.7], [1.0, 0.2, 3.0, 1.5]), X),
             Example(cls(1.0, 0.1), sp.csr_matrix(X)),
+            Example(cls([0.3, 1.0, 2.0, 0.7], 1.5), with_holes(X)),
         ]

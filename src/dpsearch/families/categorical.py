@@ -38,6 +38,7 @@ from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 
 # With V = ΣL levels in all:
@@ -181,6 +182,7 @@ class Categorical(Family):
     n_levels: Any = None
 
     name: ClassVar[str] = "categorical"
+    independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
@@ -287,6 +289,16 @@ class Categorical(Family):
         probabilities = self.posterior(row, n_features)["probabilities"]
         return np.array([float(column.argmax()) for column in probabilities])
 
+    def expected(self, row: Vector, n_features: int) -> list[Vector]:
+        # A column of one level gets a second, impossible one: a single number would be a mean.
+        probabilities = self.posterior(row, n_features)["probabilities"]
+        return [p if len(p) > 1 else np.append(p, 0.0) for p in probabilities]
+
+    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        levels = self._levels(n_features)
+        counts = np.split(row[_HEAD : _HEAD + int(levels.sum())], np.cumsum(levels)[:-1])
+        return [np.concatenate([[row[0], 0.0], own, np.zeros(len(own))]) for own in counts]
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         probabilities = self.posterior(row, n_features)["probabilities"]
         codes = [rng.choice(len(column), size=size, p=column) for column in probabilities]
@@ -304,4 +316,5 @@ class Categorical(Family):
             Example(cls(0.5), X),
             Example(cls([0.2, 1.0, 3.0], [4, 3, 6]), X),
             Example(cls(2.0, 5), X),
+            Example(cls([0.2, 1.0, 3.0]), with_holes(X)),
         ]

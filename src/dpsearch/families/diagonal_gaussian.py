@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -39,9 +39,17 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
-from dpsearch.families._columns import WITHIN, mean_and_variance, normal_inverse_gamma
+from dpsearch.families._columns import (
+    WITHIN,
+    mean_and_variance,
+    normal_inverse_gamma,
+    with_holes,
+)
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
+
+if TYPE_CHECKING:
+    from dpsearch.families._diagonal_gaps import DiagonalWithGaps
 
 # params: D, size of each table, whether a₀ is one number, κ₀[D], a₀[D], steps, totals.  Entry n of
 # `steps` is the predictive's constant without β, of `totals` the marginal's.
@@ -262,6 +270,7 @@ class DiagonalGaussian(Family):
 
     name: ClassVar[str] = "diagonal_gaussian"
     scale_replicas: ClassVar[bool] = True
+    independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
@@ -355,6 +364,14 @@ class DiagonalGaussian(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["mean"])
 
+    def with_gaps(self) -> DiagonalWithGaps:
+        from dpsearch.families._diagonal_gaps import DiagonalWithGaps
+
+        return DiagonalWithGaps(self)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        return self.with_gaps().row_of_complete(row, n_features)
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         kappa, shape = posterior["strength"], posterior["shape"]
@@ -375,4 +392,5 @@ class DiagonalGaussian(Family):
             Example(cls(0.0, 0.5, 2.0, 1.5), 2.0 * rng.normal(size=(12, 3))),
             Example(cls([1.0, -1.0], [0.1, 2.0], [1.5, 3.0], [0.3, 4.0]), rng.normal(size=(12, 2))),
             Example(cls(3.0, 1.0, 1.0, 1e-4), 1e3 + rng.normal(size=(12, 11))),
+            Example(cls([1.0, -1.0], 2.0, [1.5, 3.0], 0.7), with_holes(rng.normal(size=(12, 2)))),
         ]

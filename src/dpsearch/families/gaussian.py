@@ -41,7 +41,7 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families._columns import WITHIN, mean_and_variance
+from dpsearch.families._columns import WITHIN, mean_and_variance, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.items import copy_row
 
@@ -339,6 +339,7 @@ class Gaussian(Family):
 
     name: ClassVar[str] = "gaussian"
     scale_replicas: ClassVar[bool] = True
+    independent_columns: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.form not in ("auto", "isotropic", "columns"):
@@ -430,6 +431,13 @@ class Gaussian(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["mean"])
 
+    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        out = np.zeros((n_features, self.width(1)))
+        out[:, 0] = row[0]
+        out[:, 5] = row[5] / n_features  # only their sum is known, nor does the predictive need it
+        out[:, _HEAD] = row[_HEAD : _HEAD + n_features]
+        return list(out)
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         spread = np.sqrt(posterior["mean_variance"] + posterior["noise_variance"])
@@ -448,4 +456,6 @@ class Gaussian(Family):
             Example(cls(0.0, 10.0, 1.0), 3.0 * rng.normal(size=(12, 2))),
             Example(cls([0.5, -1.0, 2.0], 4.0, 0.25), rng.normal(size=(12, 3))),
             Example(cls(0.0, [1.0, 9.0], [0.5, 2.0]), 2.0 * rng.normal(size=(12, 2))),
+            Example(cls(0.5, 4.0, [0.25, 1.0, 2.0]), with_holes(rng.normal(size=(12, 3)))),
+            Example(cls(0.5, 4.0, 2.0), with_holes(2.0 * rng.normal(size=(12, 2)))),
         ]

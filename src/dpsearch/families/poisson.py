@@ -37,7 +37,8 @@ from dpsearch._jit import (
 )
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Rng, Vector
-from dpsearch._validate import check_counts, per_column
+from dpsearch._validate import check_counts, has_gaps, per_column
+from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 
 # params: D, whether b is one number, size of the table, Σa, a[D], b[D], log Γ(a + j).  The table
@@ -187,6 +188,7 @@ class Poisson(Family):
 
     name: ClassVar[str] = "poisson"
     accepts_sparse: ClassVar[bool] = True
+    independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
@@ -244,6 +246,10 @@ class Poisson(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["mean"])
 
+    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        sums = row[_HEAD : _HEAD + n_features]
+        return [np.array([row[0], 0.0, total, 0.0, total]) for total in sums]
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         rates = rng.gamma(posterior["shape"], 1.0 / posterior["rate"], (size, n_features))
@@ -251,7 +257,8 @@ class Poisson(Family):
 
     @classmethod
     def candidates(cls, X: Any) -> list[Poisson]:
-        mean = np.asarray(X.mean(axis=0)).reshape(-1)
+        X = np.ma.masked_invalid(X) if has_gaps(X) else X
+        mean = np.asarray(np.ma.filled(X.mean(axis=0), 0.0)).reshape(-1)
         mean = np.where(mean > 0.0, mean, 1.0)
         shapes = (0.3, 1.0, 3.0, 10.0)
         return [cls(shape, tuple((shape / mean).tolist())) for shape in shapes]
@@ -266,4 +273,5 @@ class Poisson(Family):
             Example(cls([0.3, 1.0, 9.0], [0.5, 1.0, 0.2]), X),
             Example(cls([2.0, 0.1, 5.0], 1.0), X),
             Example(cls(0.7, 2.0), sp.csr_matrix(X)),
+            Example(cls(0.7, [0.5, 1.0, 0.2]), with_holes(X)),
         ]

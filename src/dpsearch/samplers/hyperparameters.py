@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ class Hyperparameters:
 
     def unit(self, name: str) -> float:
         """The given value of a hyperparameter that is a number; 1 for vectors and matrices."""
-        value = getattr(self.family, name)
+        value = self.family.hyperparameters()[name]
         return 1.0 if np.ndim(value) else float(value)
 
     def family_with(self, log_factors: Vector) -> Family:
@@ -114,14 +113,14 @@ def checked_spreads(problem: Problem, spreads: Mapping[str, float]) -> dict[str,
     checked = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
     problem.require_points("sampling of hyperparameters")
     family = problem.model.family
-    known = [field.name for field in fields(family)]  # type: ignore[arg-type]
+    known = family.hyperparameters()
     for name in checked:
         if name not in known:
             raise ParameterError(
                 f"the {family.name} family has no hyperparameter {name!r}: it has"
                 f" {', '.join(known)}"
             )
-        if not _is_positive(getattr(family, name)):
+        if not _is_positive(known[name]):
             raise ParameterError(
                 f"{name} of the {family.name} family cannot be sampled: it is not a number"
                 " above 0, nor numbers above 0"

@@ -1,0 +1,254 @@
+"""A family for each group of columns: mixed tables.
+
+    log H(x) = Σ_p log H_p(x_p)        over the parts p
+
+Given the cluster the parts are independent.  All the work is in `_parts.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dpsearch._types import Ints, Rng, Vector
+from dpsearch._validate import has_gaps, naming_columns
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import _parts
+from dpsearch.families._parts import Part
+from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.bernoulli import Bernoulli
+from dpsearch.families.categorical import Categorical
+from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.gaussian import Gaussian
+from dpsearch.families.multinomial import Multinomial
+from dpsearch.families.poisson import Poisson
+
+
+@dataclass(frozen=True)
+class Product(Family):
+    """A family for each group of columns.
+
+    Parameters
+    ----------
+    parts
+        Pairs of a family and the numbers of its columns.  Every column is in exactly one.
+
+    Examples
+    --------
+    >>> from dpsearch import families
+    >>> families.Product([(families.Gaussian(), [0, 2]), (families.Bernoulli(), [1])]).parts[1]
+    (Bernoulli(successes=1.0, failures=1.0), (1,))
+    """
+
+    parts: Any
+
+    name: ClassVar[str] = "product"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", _checked(self.parts))
+
+    def _parts(self) -> list[Part]:
+        return [Part(family, np.array(columns)) for family, columns in self.parts]
+
+    def _with(self, members: Sequence[Family]) -> Product:
+        """The same groups of columns with other families."""
+        columns = [columns for _, columns in self.parts]
+        return Product(tuple(zip(members, columns, strict=True)))
+
+    def _check_width(self, n_features: int) -> None:
+        wanted = sum(len(columns) for _, columns in self.parts)
+        if n_features != wanted:
+            raise DataError(
+                f"X has {n_features} columns, but the parts of the product have {wanted}"
+            )
+
+    @property
+    def takes_gaps(self) -> bool:
+        return True  # or `resolve` names the part that does not
+
+    def with_gaps(self) -> Product:
+        members = [family.with_gaps() if family.takes_gaps else family for family, _ in self.parts]
+        same = all(new is old for new, (old, _) in zip(members, self.parts, strict=True))
+        return self if same else self._with(members)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        pairs = zip(self._parts(), _parts.rows_of(self._parts(), row), strict=True)
+        rows = [
+            part.family.row_with_gaps(own, len(part.columns)) if part.family.takes_gaps else own
+            for part, own in pairs
+        ]
+        return np.concatenate([row[:1], *rows])
+
+    def suited(self, X: Any) -> Product:
+        return self.resolve(X)
+
+    def resolve(self, X: Any) -> Product:
+        self._check_width(X.shape[1])
+        members = []
+        for family, columns in self._parts():
+            own = X[:, columns]
+            _refuse_gaps(family, own, columns)
+            with naming_columns(columns.tolist()):
+                members.append(family.suited(own))
+        return self._with(members)
+
+    def check(self, X: Any) -> None:
+        for family, columns in self._parts():
+            _refuse_gaps(family, X[:, columns], columns)
+            with naming_columns(columns.tolist()):
+                family.check(X[:, columns])
+
+    def variant(self) -> Functions:
+        return _parts.functions_of(self._parts())
+
+    def width(self, n_features: int) -> int:
+        self._check_width(n_features)
+        return _parts.width_of(self._parts())
+
+    def bound_width(self, n_features: int) -> int:
+        return _parts.features_of(self._parts())
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        return _parts.parameters_of(self._parts(), X)
+
+    def relocated(self, params: Vector, n_features: int) -> Vector:
+        return _parts.relocated(self._parts(), params)
+
+    def encode(self, X: Any) -> Any:
+        return _parts.encoded(self._parts(), X, np.ones((X.shape[0], len(self.parts)), bool))
+
+    def log_base(self, X: Any) -> Vector:
+        parts = self._parts()
+        return np.sum([part.family.log_base(X[:, part.columns]) for part in parts], axis=0)  # type: ignore[no-any-return]
+
+    def log_ceiling(self, X: Any) -> Vector:
+        parts = self._parts()
+        return np.sum([part.family.log_ceiling(X[:, part.columns]) for part in parts], axis=0)  # type: ignore[no-any-return]
+
+    def counts_in_row(self, n_features: int) -> Ints:
+        return _parts.counts_of(self._parts())
+
+    def _triples(self, row: Vector) -> list[tuple[Family, Vector, int]]:
+        """Each part's family, row and number of columns."""
+        parts = self._parts()
+        rows = _parts.rows_of(parts, row)
+        return [
+            (part.family, own, len(part.columns)) for part, own in zip(parts, rows, strict=True)
+        ]
+
+    def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
+        return {
+            "parts": [family.posterior(own, width) for family, own, width in self._triples(row)]
+        }
+
+    def expected(self, row: Vector, n_features: int) -> list[Vector]:
+        return self._in_order(
+            [family.expected(own, width) for family, own, width in self._triples(row)]
+        )
+
+    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+        drawn = [family.draw(own, width, size, rng) for family, own, width in self._triples(row)]
+        return np.stack(self._in_order([list(part.T) for part in drawn]), axis=1)
+
+    def _in_order(self, of_parts: list[list[Any]]) -> list[Any]:
+        """Put one thing per column of each part into the order of the table's columns."""
+        of_column = {
+            int(column): value
+            for part, values in zip(self._parts(), of_parts, strict=True)
+            for column, value in zip(part.columns, values, strict=True)
+        }
+        return [of_column[column] for column in sorted(of_column)]
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Named by part: ``0.scale`` is the scale of the first."""
+        return {
+            f"{p}.{name}": value
+            for p, (family, _) in enumerate(self.parts)
+            for name, value in family.hyperparameters().items()
+        }
+
+    def rescaled(self, factors: Mapping[str, float]) -> Product:
+        return self._with(
+            [
+                family.rescaled(
+                    {
+                        name: factors[f"{p}.{name}"]
+                        for name in family.hyperparameters()
+                        if f"{p}.{name}" in factors
+                    }
+                )
+                for p, (family, _) in enumerate(self.parts)
+            ]
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        parts = [[family.to_dict(), list(columns)] for family, columns in self.parts]
+        return {"name": self.name, "parts": parts}
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        rng = np.random.default_rng(0)
+        real = 2.0 * rng.normal(size=(12, 2))
+        counts = rng.poisson(3.0, size=(12, 2)).astype(np.float64)
+        ones = (rng.random((12, 2)) < [0.3, 0.7]).astype(np.float64)
+        codes = np.floor(rng.random((12, 2)) ** 2 * [2, 4])
+        X = np.hstack([real, counts, ones, codes])
+        gaps = np.where(rng.random(X.shape) < 0.25, np.nan, X)
+        gaps[5] = np.nan
+        mixed = cls(
+            [
+                (DiagonalGaussian(0.3, 0.5, 2.0, 1.5), (0, 1)),
+                (Poisson([1.5, 0.7], 0.5), (3, 2)),
+                (Bernoulli(0.5, 2.0), (4, 5)),
+                (Categorical([0.5, 0.3], (2, 4)), (6, 7)),
+            ]
+        )
+        two = cls([(Gaussian(0.0, 3.0, 1.0), (2, 0)), (Gaussian(1.0, 2.0, [0.5, 1.0]), (1, 3))])
+        return [
+            Example(mixed, X),
+            Example(mixed, gaps),
+            Example(two, X[:, :4]),
+            Example(
+                cls([(FullGaussian(0.0, 0.5), (1, 3)), (Multinomial(0.7), (0, 2))]),
+                X[:, [2, 0, 3, 1]],
+            ),
+        ]
+
+
+def _refuse_gaps(family: Family, X: Any, columns: Ints) -> None:
+    if not family.takes_gaps and has_gaps(X):
+        row, at = np.argwhere(np.isnan(X))[0]
+        raise DataError(
+            f"X at row {row}, column {columns[at]} is missing, but the {family.name} family of this"
+            " column cannot skip missing values: its columns are not independent given the cluster"
+        )
+
+
+def _checked(parts: Any) -> tuple[tuple[Family, tuple[int, ...]], ...]:
+    """Return the parts as tuples, if every column is in exactly one."""
+    try:
+        pairs = [(family, tuple(np.atleast_1d(columns).tolist())) for family, columns in parts]
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"parts must be pairs of a family and its columns, got {parts!r}"
+        ) from error
+    for family, columns in pairs:
+        if not isinstance(family, Family) or isinstance(family, Product):
+            raise ParameterError(f"a part of a product must be another family, got {family!r}")
+        if not columns:
+            raise ParameterError(f"the part {family!r} of a product has no columns")
+        for column in columns:
+            if not isinstance(column, int) or isinstance(column, bool) or column < 0:
+                raise ParameterError(f"columns of parts must be numbers from 0, got {column!r}")
+    seen = sorted(column for _, columns in pairs for column in columns)
+    if not seen:
+        raise ParameterError("a product needs at least one part")
+    for wanted, column in enumerate(seen):
+        if column != wanted:
+            fault = f"{column} is in two" if column < wanted else f"{wanted} is in none"
+            raise ParameterError(f"every column must be in one part of a product: column {fault}")
+    return tuple(pairs)
