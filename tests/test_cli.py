@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from command_line import as_text, complains, names_in, table
 from dpsearch import DPMixture, __version__, cli, demo, load
 from dpsearch.cli.options import parse_duration
+from dpsearch.progress import stages
 
 PROGRAM = [sys.executable, "-W", "always", "-m", "dpsearch.cli"]
 FILES = ["clusters.csv", "labels.csv", "model.npz", "run.json"]
@@ -173,7 +174,10 @@ def test_json_and_quiet(run, tmp_path):
     assert (code, err) == (0, "")
     about = json.loads(out)
     assert [cluster["size"] for cluster in about["clusters"]] == [20, 20]
-    assert len(about["clusters"][0]["mean"]) == 2
+    posterior = load("x.clusters/model.npz")._mixture.posterior(0)
+    assert about["clusters"][0]["posterior"]["mean"] == posterior["mean"].tolist()
+    assert about["clusters"][0]["centre"] == posterior["mean"].tolist()
+    assert {one["column"] for one in about["clusters"][0]["indicative"]} == set(about["columns"])
     code, out, err = run("sample", "x.npy", "--draws", 20, "--json", "--quiet")
     assert (code, err) == (0, "")
     assert json.loads(out)["draws"] == 36
@@ -257,6 +261,10 @@ def test_inspect_shows_clusters(run, tmp_path):
     assert "family: gaussian" in out
     assert "[red]height" in out
     assert len(re.findall(r"│ +[01] │ +20 │", out)) == 2
+    wide = np.repeat(table(), 10, axis=1)
+    np.save("wide.npy", wide + np.random.default_rng(1).normal(size=wide.shape))
+    assert run("fit", "wide.npy", "--family", "gaussian", "--refine", "no")[0] == 0
+    assert "set apart by" in run("inspect", "wide.clusters")[1]
 
 
 def test_texts(run, tmp_path):
@@ -289,6 +297,36 @@ def test_texts(run, tmp_path):
     assert code == 0
     found = pl.read_csv(io.StringIO(out))["cluster"].to_list()
     assert found == [labels["cluster"][1], labels["cluster"][0]]
+
+
+def test_mixed_tables(run, tmp_path):
+    """Categories, truth values and gaps: two kinds of animals."""
+    pytest.importorskip("dpsearch.tables")
+    rng = np.random.default_rng(0)
+    lines = ["kind,legs,weight,flies"]
+    for i in range(60):
+        if i % 2:
+            lines.append(f"bird,2,{rng.normal(1, 0.3):.3f},{'true' if i % 12 else ''}")
+        else:
+            lines.append(f"dog,{4 if i % 10 else ''},{rng.normal(20, 3):.3f},false")
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    code, _, err = run("fit", "x.csv")
+    assert code == 0, err
+    assert "60 rows in 2 clusters" in err
+    found = pl.read_csv("x.clusters/labels.csv")["cluster"].to_list()
+    assert len(set(found[::2])) == len(set(found[1::2])) == 1
+    centres = pl.read_csv("x.clusters/clusters.csv")["centre of kind"].to_list()
+    assert centres == (["dog", "bird"] if found[0] == 0 else ["bird", "dog"])
+    code, out, err = run("predict", "x.clusters", "x.csv")
+    assert (code, err) == (0, "")
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == found
+    (tmp_path / "new.csv").write_text("flies,weight,kind,legs\n,1.2,bird,\n,,dog,4\n")
+    code, out, _ = run("predict", "x.clusters", "new.csv")
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == [found[1], found[0]]
+    (tmp_path / "new.csv").write_text("kind,legs,weight,flies\nfish,0,1,false\n")
+    complains(run("predict", "x.clusters", "new.csv"), "line 2, column 'kind' is 'fish'")
+    assert run("sample", "x.csv", "--model", "x.clusters", "--draws", 20)[0] == 0
+    assert run("sample", "x.csv", "--draws", 20, "--force")[0] == 0
 
 
 # -- pipes and interruptions -------------------------------------------------------------------
@@ -337,6 +375,20 @@ def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
         assert names_in(tmp_path / "x.clusters") == FILES
     else:
         assert names_in(tmp_path) == ["x.npy"]
+
+
+def test_a_terminal_shows_how_the_fit_goes_on():
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with stages(screen) as stage:
+        stage.begin("fitting [red]")
+        model = DPMixture("gaussian", refine=False)
+        model._listener = stage.callback
+        model.fit(table())
+        time.sleep(0.3)  # the line is drawn some ten times a second
+    shown = screen.file.getvalue()
+    assert "fitting [red]: 2 clusters, log joint -" in shown
+    with stages(Console(file=io.StringIO())) as stage:
+        assert stage.callback is None
 
 
 # -- errors ------------------------------------------------------------------------------------
@@ -428,6 +480,7 @@ def test_the_report_is_called_with_what_it_needs(run, tmp_path, monkeypatch):
 
     def write_report(path, model, X, **about):
         seen.update(about, model=model, shape=X.shape)
+        model.predict(X)  # as a report may: not the place for warnings about names
         path.write_text("report")
 
     stand_in = types.SimpleNamespace(write_report=write_report)

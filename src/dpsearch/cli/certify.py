@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpsearch.cli.console import Voice, print_json
-from dpsearch.cli.model import load_model, read_for
+from dpsearch.cli.model import load_model, matrix_of, read_for
 from dpsearch.cli.options import (
     Data,
     Force,
@@ -68,7 +68,9 @@ def certify(
             f"{data}: {table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}"
         )
     with errors_name(table):
-        problem = Problem.of(table.X, estimator.family_, estimator._mixture.prior)
+        problem = Problem.of(
+            matrix_of(estimator, table), estimator.family_, estimator._mixture.prior
+        )
     value = problem.log_joint(estimator.labels_)
     if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
         raise DataError(f"{data}: not the data that {model} was fitted to")

@@ -84,6 +84,7 @@ def fit(
     as a whole or not at all.  Ctrl-C during refinement keeps the best so far, writes it, and
     ends with exit code 130.
     """
+    from dpsearch.cli import results
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
     from dpsearch.progress import stages
@@ -117,15 +118,13 @@ def fit(
         read = time.perf_counter() - begun
         for note in table.notes:
             voice.say(f"note: {note}")
-        stage.begin("search")
+        stage.begin("fitting")
         estimator._listener = stage.callback
         with errors_name(table):
             estimator.fit(table.X)
         del estimator._listener
         fitted = time.perf_counter() - begun
         stage.begin("explaining")
-        from dpsearch.cli import results
-
         found = results.Results.of(estimator, table)
         stage.begin("writing")
         record = results.run_record(estimator, table, data, reading)
@@ -220,6 +219,7 @@ def _write(
     shape: tuple[int, int] | None,
 ) -> None:
     from dpsearch._files import atomic_folder
+    from dpsearch.cli.results import quiet_about_names
     from dpsearch.io import write_table
 
     with atomic_folder(place, WRITTEN) as folder:
@@ -227,16 +227,17 @@ def _write(
         write_table(folder / f"clusters.{format}", found.cluster_table())
         found.model.save(folder / "model.npz")
         if report:
-            _report_writer()(
-                folder / "report.html",
-                found.model,
-                found.table.X,
-                names=found.table.names,
-                index=found.table.index,
-                title=found.table.source,
-                image_shape=shape,
-                certificate=getattr(found.model, "certificate_", None),
-            )
+            with quiet_about_names():
+                _report_writer()(
+                    folder / "report.html",
+                    found.model,
+                    found.table.X,
+                    names=found.table.names,
+                    index=found.table.index,
+                    title=found.table.source,
+                    image_shape=shape,
+                    certificate=getattr(found.model, "certificate_", None),
+                )
         text = json.dumps(plain(record), indent=2, ensure_ascii=False)
         (folder / "run.json").write_text(text + "\n", encoding="utf-8")
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dpsearch.errors import DataError
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     width = model.n_features_in_
     if reading.columns is None and reading.drop is None:
         reading = replace(reading, wanted=wanted, width=width)
+    schema = getattr(model, "schema_", None)
+    if schema is not None and reading.categories is None:
+        groups = tuple(c.name for c in schema.columns if c.kind == "category")
+        reading = replace(reading, categories=groups)
     table = read_table(data, reading, **options)
     if table.n_columns != width:
         raise DataError(
@@ -39,4 +45,14 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
             raise DataError(f"{table.source}: no column {missing!r}, which the model needs")
         table.X = table.X[:, [table.names.index(name) for name in wanted]]
         table.names = list(wanted)
+    if schema is not None and isinstance(table.X, np.ndarray):
+        import polars as pl
+
+        table.X = pl.DataFrame(table.X, schema=list(wanted or ()), orient="row")
     return table
+
+
+def matrix_of(model: Any, table: Table) -> Any:
+    """The table as the model's solvers see it: categories as codes."""
+    schema = getattr(model, "schema_", None)
+    return table.X if schema is None else schema.encode(table.X)

@@ -151,7 +151,13 @@ def errors_name(table: Table) -> Iterator[None]:
     try:
         yield
     except (DataError, DataTypeError) as error:
-        raise DataError(f"{table.source}: {table.locate(str(error))}") from error
+        raise DataError(f"{table.source}: {table.locate(_as_options(str(error)))}") from error
+
+
+def _as_options(message: str) -> str:
+    """What a message advises, in terms of the command line."""
+    message = re.sub(r"kinds=\{('[^']*'): 'category'\}", r"--category \1", message)
+    return re.sub(r", or say kinds=\{('[^']*'): '\w+'\}", r" with --drop \1", message)
 
 
 # -- writing ----------------------------------------------------------------------------------

@@ -70,12 +70,26 @@ class Results:
             lines.append({**line, **self._posterior(k)})
         return pl.DataFrame(lines, infer_schema_length=None)
 
-    def _posterior(self, k: int) -> dict[str, float]:
+    def _posterior(self, k: int) -> dict[str, Any]:
         width = self.table.n_columns
         if width > _WIDE:
             return {}
         names = self.table.names or [f"column {j}" for j in range(width)]
-        return flat(self.model._mixture.posterior(k), names)
+        about = flat(self.model._mixture.posterior(k), names)
+        if about:
+            return about
+        return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
+
+    def _centres(self, k: int) -> list[Any]:
+        """What to expect of each column; of categories the likeliest."""
+        centres = self.explanation.centres[k]
+        schema = getattr(self.model, "schema_", None)
+        if schema is None:
+            return [float(x) for x in centres]
+        return [
+            str(column.levels[round(x)]) if column.kind == "category" else float(x)
+            for column, x in zip(schema.columns, centres, strict=True)
+        ]
 
     def summary(self) -> str:
         model = self.model

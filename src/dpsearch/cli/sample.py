@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpsearch.cli.console import Voice, print_json
-from dpsearch.cli.model import load_model, read_for
+from dpsearch.cli.model import load_model, matrix_of, read_for
 from dpsearch.cli.options import (
     Alpha,
     Data,
@@ -96,8 +96,7 @@ def sample(
     A run that was stopped goes on with --resume, given the same data and options, and ends with
     the draws that it would have had.
     """
-    from dpsearch._validate import as_matrix
-    from dpsearch.defaults import choose_family, resolve_prior
+    from dpsearch.estimator import DPMixture
     from dpsearch.io import labels_table, read_table, write_table
     from dpsearch.io.output import check_ending
     from dpsearch.objective import Problem
@@ -135,24 +134,21 @@ def sample(
     if model is not None:
         fitted = load_model(model)
         table = read_for(fitted, data, reading)
-        prior, chosen = fitted._mixture.prior, fitted.family_
-        with errors_name(table):
-            problem = Problem.of(table.X, chosen, prior)
         if start is None:
-            if table.n_rows != len(fitted.labels_):
-                raise DataError(
-                    f"{data}: {table.n_rows} rows, but {model} was fitted to"
-                    f" {len(fitted.labels_)}: its clusters are no start; say --start search"
-                )
             first = fitted.labels_
+            if table.n_rows != len(first):
+                raise DataError(
+                    f"{data}: {table.n_rows} rows, but {model} was fitted to {len(first)}: its"
+                    " clusters are no start; say --start search"
+                )
     else:
         table = read_table(data, reading)
+        # Not by the seed: a run that is resumed must come to the same family.
+        fitted = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
         with errors_name(table):
-            matrix = as_matrix(table.X)
-            prior = resolve_prior(parse_alpha(alpha))
-            # Not by the seed: a run that is resumed must come to the same family.
-            chosen = choose_family(matrix, family, prior, np.random.default_rng(0))
-            problem = Problem.of(matrix, chosen, prior)
+            fitted.fit(table.X)
+    with errors_name(table):
+        problem = Problem.of(matrix_of(fitted, table), fitted.family_, fitted._mixture.prior)
     for note in table.notes:
         voice.say(f"note: {note}")
     options: dict[str, Any] = {"sampler": "gibbs"}
@@ -183,9 +179,9 @@ def sample(
     if not kept:
         saved.unlink(missing_ok=True)
     if as_json:
-        print_json(_about(result, chosen.name, out))
+        print_json(_about(result, fitted.family_.name, out))
         return
-    _print(console, result, chosen.name)
+    _print(console, result, fitted.family_.name)
     voice.say(f"draws: {out}")
 
 

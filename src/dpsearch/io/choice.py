@@ -66,10 +66,13 @@ def choose(names: list[str] | None, width: int, reading: Reading, source: str) -
     return Choice(kept, index, text, categories, named)
 
 
-def _numbers(text: str, names: list[str] | None, width: int, option: str, source: str) -> list[int]:
+def _numbers(
+    text: str | tuple[str, ...], names: list[str] | None, width: int, option: str, source: str
+) -> list[int]:
     """Parse "a,b,3-7": a name if a column has it, otherwise a number or a range of numbers."""
     found: list[int] = []
-    for part in (part.strip() for part in text.split(",")):
+    parts = [part.strip() for part in text.split(",")] if isinstance(text, str) else text
+    for part in parts:
         if names is not None and part in names:
             found.append(names.index(part))
             continue

@@ -325,8 +325,10 @@ class _Columns:
         name = name_of(self.names, j)
         if j in texts:
             cells = texts[j].alias(name)
+            if j in self.choice.categories:
+                return cells.cast(pl.Categorical)
             lower = cells.str.to_lowercase()
-            if j not in self.choice.categories and lower.drop_nulls().is_in(list(_TRUTH)).all():
+            if lower.drop_nulls().is_in(list(_TRUTH)).all():
                 return lower.replace_strict(_TRUTH, return_dtype=pl.Boolean)
             return cells
         column = pl.Series(name, numbers[j]).fill_nan(None)

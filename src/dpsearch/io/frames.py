@@ -56,7 +56,11 @@ def table_of_frame(frame: pl.DataFrame, index: Any, source: str, texts: set[str]
                 f" with --drop {name!r}, or turn it into a number"
             )
     frame = frame.with_columns(
-        [pl.col(name).cast(pl.String) for name in texts if name in frame.columns]
+        [
+            pl.col(name).cast(pl.String).cast(pl.Categorical)
+            for name in texts
+            if name in frame.columns
+        ]
     )
     columns = frame.get_columns()
     for column in columns:

@@ -45,7 +45,7 @@ class Reading:
     drop: str | None = None
     index: str | None = None
     text: str | None = None
-    categories: str | None = None
+    categories: str | tuple[str, ...] | None = None
     input_format: str | None = None
     separator: str | None = None
     decimal_comma: bool = False

@@ -87,8 +87,8 @@ def _numbers_rows(table: Table) -> bool:
 
 
 def _all_different(column: pl.Series) -> bool:
-    is_text = column.dtype in (pl.String, pl.Categorical) or isinstance(column.dtype, pl.Enum)
-    return bool(is_text and len(column) >= _FEW and column.n_unique() == len(column))
+    is_text = column.dtype == pl.String  # categories are meant to be such
+    return is_text and len(column) >= _FEW and column.n_unique() == len(column)
 
 
 def _is_missing(table: Table, j: int) -> bool:
