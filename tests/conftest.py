@@ -1,4 +1,4 @@
-"""What several test files share as fixtures."""
+"""Fixtures that several test files share."""
 
 import sys
 
@@ -9,7 +9,7 @@ from dpsearch import cli
 
 @pytest.fixture
 def run(monkeypatch, capsys, tmp_path):
-    """Run `main` in a folder of its own; return (exit code, standard output, standard error)."""
+    """Run `dpsearch` in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):

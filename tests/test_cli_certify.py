@@ -2,7 +2,7 @@
 
 import json
 import math
-from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,15 +19,15 @@ def table(n=60):
 
 
 @pytest.fixture
-def run(run):
+def certified(run):
     """Run `dpsearch certify` in a folder with a table and a model of it."""
     np.save("x.npy", table())
     DPMixture(GAUSSIAN, 1.0, random_state=0).fit(table()).save("model.npz")
-    return partial(run, "certify")
+    return lambda *arguments: run("certify", *arguments)
 
 
-def test_a_model_is_certified_and_verified(run):
-    code, _, said = run("model.npz", "x.npy", "--verify", "--labels", "best.csv")
+def test_a_model_is_certified_and_verified(certified):
+    code, _, said = certified("model.npz", "x.npy", "--verify", "--labels", "best.csv")
     assert code == 0
     assert said.startswith("optimal: log joint ")
     assert said.endswith("\nverified\n")
@@ -35,12 +35,12 @@ def test_a_model_is_certified_and_verified(run):
     np.testing.assert_array_equal(labels, load("model.npz").labels_)
 
 
-def test_json_and_a_better_partition(run):
+def test_json_and_a_better_partition(certified):
     poor = DPMixture(GAUSSIAN, 1.0, refine=False)
     X = np.random.default_rng(3).normal(size=(80, 2)) * 3.0
     poor.fit(X).save("poor.npz")
     np.save("cloud.npy", X)
-    code, out, said = run("poor.npz", "cloud.npy", "--json")
+    code, out, said = certified("poor.npz", "cloud.npy", "--json")
     assert code == 0
     assert said == ""
     found = json.loads(out)
@@ -48,27 +48,29 @@ def test_json_and_a_better_partition(run):
     assert found["improvement"] > 0.0
     assert found["log_joint"] == pytest.approx(poor.log_joint_ + found["improvement"])
     assert found["upper_bound"] == pytest.approx(found["log_joint"], abs=1e-6)
-    _, _, said = run("poor.npz", "cloud.npy")
+    _, _, said = certified("poor.npz", "cloud.npy")
     assert "a better partition was found" in said
 
 
-def test_no_time_gives_a_gap(run):
-    code, _, said = run("model.npz", "x.npy", "--time-limit", 0)
+def test_no_time_gives_a_gap(certified):
+    code, _, said = certified("model.npz", "x.npy", "--time-limit", "0s")
     assert code == 0
     assert said.startswith(("within ", "optimal"))
 
 
-def test_bad_input(run, tmp_path):
+def test_bad_input(certified):
     np.save("short.npy", table()[:-1])
     np.save("other.npy", table() + 1.0)
+    Path("mine.csv").write_text("mine")
     for arguments, message in (
         (("model.npz", "short.npy"), "short.npy: 59 rows, but model.npz was fitted to 60"),
         (("model.npz", "other.npy"), "other.npy: not the data that model.npz was fitted to"),
         (("nothing.npz", "x.npy"), "nothing.npz: no such file"),
         (("model.npz", "nothing.npy"), "nothing.npy"),
-        (("model.npz", "x.npy", "--labels", "x.npy"), "x.npy exists; use --force"),
+        (("model.npz", "x.npy", "--labels", "x.npy"), "written as .csv or .parquet"),
+        (("model.npz", "x.npy", "--labels", "mine.csv"), "mine.csv exists; use --force"),
     ):
-        code, _, said = run(*arguments)
+        code, _, said = certified(*arguments)
         assert code == 1
         assert message in said
         assert said.count("\n") == 1

@@ -5,25 +5,29 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import numpy as np
 import pytest
 
-from dpsearch import Draws
+from dpsearch import Draws, load, priors, split_merge
 
 
 @pytest.fixture
-def run(run):
-    """Run `dpsearch sample` in a folder with a table."""
+def sampled(run, tmp_path):
+    """Run `dpsearch sample` in a folder with a table; return (exit code, standard error)."""
     rng = np.random.default_rng(0)
     X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 30, axis=0) + rng.normal(size=(60, 2))
-    np.save("x.npy", X)
-    return partial(run, "sample")
+    np.save(tmp_path / "x.npy", X)
+
+    def sampled(*arguments):
+        code, _, said = run("sample", *arguments)
+        return code, said
+
+    return sampled
 
 
-def test_draws_labels_and_plot(run, tmp_path):
-    code, _, said = run(
+def test_draws_labels_and_plot(sampled, tmp_path):
+    code, said = sampled(
         "x.npy", "--draws", 200, "--seed", 1, "--labels", "l.csv", "--plot", "t.png", "--out", "d"
     )
     assert code == 0
@@ -37,19 +41,41 @@ def test_draws_labels_and_plot(run, tmp_path):
     np.testing.assert_array_equal(labels, draws.point_estimate("vi").labels)
 
 
+def test_a_model_brings_its_family_and_its_clusters(sampled, run, tmp_path):
+    assert run("fit", "x.npy", "--family", "gaussian", "--alpha", "0.5", "--quiet")[0] == 0
+    options = ["x.npy", "--draws", 30, "--seed", 1, "--chains", 1, "--burn-in", 0, "--force"]
+    code, said = sampled(*options, "--model", "x.clusters")
+    assert code == 0
+    assert "family gaussian" in said
+    fitted = load("x.clusters/model.npz")
+    prior = priors.DirichletProcess(0.5)
+    want = split_merge(
+        np.load("x.npy"), fitted.family_, prior, draws=30, variant=3, moves=1, chains=1, rng=1,
+        start=fitted.labels_,
+    )  # fmt: skip
+    np.testing.assert_array_equal(Draws.load("draws.npz").labels, want.labels)
+    code, said = sampled(*options, "--model", "x.clusters", "--family", "gaussian")
+    assert (code, said.count("\n")) == (1, 1)
+    assert "--model brings its own family" in said
+    np.save("short.npy", np.load("x.npy")[:9])
+    code, said = sampled("short.npy", *options[1:], "--model", "x.clusters")
+    assert (code, said.count("\n")) == (1, 1)
+    assert "9 rows, but x.clusters was fitted to 60" in said
+
+
 @pytest.mark.parametrize("sampler", ["gibbs", "split-merge-1", "split-merge-2", "sams"])
-def test_samplers(run, sampler):
-    code, _, said = run(
+def test_samplers(sampled, sampler):
+    code, said = sampled(
         "x.npy", "--draws", 50, "--sampler", sampler, "--start", "one", "--chains", 1
     )
     assert code == 0
     assert f"1 chains of {sampler}" in said
 
 
-def test_a_killed_run_goes_on_bit_for_bit(run, tmp_path):
+def test_a_killed_run_goes_on_bit_for_bit(sampled, tmp_path):
     """The process is killed outright once it has saved its chains."""
     options = ["x.npy", "--draws", "12000", "--seed", "3", "--family", "diagonal_gaussian"]
-    assert run(*options, "--out", "whole.npz")[0] == 0
+    assert sampled(*options, "--out", "whole.npz")[0] == 0
     command = [sys.executable, "-m", "dpsearch.cli", "sample", *options, "--out", "d.npz"]
     process = subprocess.Popen([*command, "--checkpoint-seconds", "0"], cwd=tmp_path)
     saved = tmp_path / "d.npz.checkpoint"
@@ -61,28 +87,28 @@ def test_a_killed_run_goes_on_bit_for_bit(run, tmp_path):
     process.wait()
     assert saved.exists()
     assert not (tmp_path / "d.npz").exists()
-    code, _, said = run(*options, "--out", "d.npz")
+    code, said = sampled(*options, "--out", "d.npz")
     assert code == 1
     assert "d.npz.checkpoint exists, from a run that was stopped" in said
-    code, _, said = run(*options[:4], 4, *options[5:], "--out", "d.npz", "--resume")
+    code, said = sampled(*options[:4], 4, *options[5:], "--out", "d.npz", "--resume")
     assert code == 1
     assert "another seed: 3, this run 4" in said
-    assert run(*options, "--out", "d.npz", "--resume")[0] == 0
+    assert sampled(*options, "--out", "d.npz", "--resume")[0] == 0
     assert not saved.exists()
     whole, again = Draws.load("whole.npz"), Draws.load("d.npz")
     for name in ("labels", "log_joint", "alpha"):
         np.testing.assert_array_equal(getattr(again, name), getattr(whole, name))
 
 
-def test_a_checkpoint_that_was_named_is_kept_and_makes_a_longer_run(run, tmp_path):
+def test_a_checkpoint_that_was_named_is_kept_and_makes_a_longer_run(sampled, tmp_path):
     options = ["x.npy", "--seed", 0, "--checkpoint", "c"]
-    assert run(*options, "--draws", 1000)[0] == 0
+    assert sampled(*options, "--draws", 1000)[0] == 0
     assert (tmp_path / "c").exists()
-    assert run(*options, "--draws", 1500, "--resume", "--force")[0] == 0
+    assert sampled(*options, "--draws", 1500, "--resume", "--force")[0] == 0
     assert len(Draws.load("draws.npz")) == 2800
 
 
-def test_ctrl_c_says_where_the_chains_are(run, tmp_path):
+def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
     command = [sys.executable, "-m", "dpsearch.cli", "sample", "x.npy", "--draws", "10000000"]
     process = subprocess.Popen(
         [*command, "--checkpoint-seconds", "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
@@ -115,8 +141,8 @@ def test_ctrl_c_says_where_the_chains_are(run, tmp_path):
         (["--plot", "t.xyz"], "must end with one of"),
     ],
 )
-def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path, arguments, message):
-    code, _, said = run("x.npy", *arguments)
+def test_bad_input_is_one_line_and_writes_nothing(sampled, tmp_path, arguments, message):
+    code, said = sampled("x.npy", *arguments)
     assert code == 1
     assert message in said
     assert said.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,9 @@ class DPMixture(
     array([ True])
     """
 
+    # Told how the fit goes on; the command line's progress.  No parameter, and never stored.
+    _listener: Callable[[Any], None] | None = None
+
     def __init__(
         self,
         family: Any = "auto",
@@ -186,7 +190,13 @@ class DPMixture(
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
         if _wanted(self.certify, "certify"):
             problem.require_points("certify")
-        clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
+        clustering = search_problem(
+            problem,
+            beam_size=self.beam_size,
+            order=self.order,
+            rng=rng,
+            callback=self._listener,
+        )
         if _wanted(self.refine, "refine") and prior.product_form:
             clustering = self._refined(problem, clustering, rng)
         if _wanted(self.certify, "certify"):
@@ -199,7 +209,14 @@ class DPMixture(
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
         seconds = None if isinstance(self.refine, (bool, np.bool_)) else float(self.refine)
-        result = refine_problem(problem, found.labels, seconds=seconds, rng=rng, n_jobs=self.n_jobs)
+        result = refine_problem(
+            problem,
+            found.labels,
+            seconds=seconds,
+            rng=rng,
+            n_jobs=self.n_jobs,
+            callback=self._listener,
+        )
         searched = found.seconds
         trace = [point._replace(seconds=point.seconds + searched) for point in result.trace]
         return replace(
@@ -219,6 +236,7 @@ class DPMixture(
             found.labels,
             time_limit=_CERTIFY_SECONDS if is_flag else float(self.certify),
             polish=not found.converged,
+            callback=self._listener,
         )
         best = self.certificate_.clustering
         point = TracePoint(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dpsearch.objective import Callback
@@ -19,7 +20,7 @@ def progress(console: Console, what: str) -> Iterator[Callback | None]:
 
     None when nobody would see the bar.
     """
-    if not console.is_terminal:
+    if not console.is_terminal or console.quiet:
         yield None
         return
     columns = (
@@ -33,25 +34,50 @@ def progress(console: Console, what: str) -> Iterator[Callback | None]:
         task = bar.add_task(what, total=1, about="")
 
         def callback(report: Report) -> None:
-            about = f"{report.n_clusters} clusters, log joint {report.log_joint:.6g}"
-            bar.update(task, completed=report.done, total=report.total, about=about)
+            bar.update(task, completed=report.done, total=report.total, about=describe(report))
 
         yield callback
+
+
+class Stages:
+    """What is being done, one stage after the other, on a line that changes."""
+
+    def __init__(self, status: Any) -> None:
+        self._status = status
+        self._stage = ""
+
+    def begin(self, stage: str) -> None:
+        self._stage = stage
+        self.tell("")
+
+    def tell(self, about: str) -> None:
+        """Show how far the stage is."""
+        if self._status is not None:
+            self._status.update(escape(f"{self._stage}: {about}" if about else self._stage))
+
+    @property
+    def callback(self) -> Callable[[Any], None] | None:
+        """For a solver; None when nobody would see it."""
+        return None if self._status is None else lambda report: self.tell(describe(report))
 
 
 @contextlib.contextmanager
-def closing_gap(console: Console) -> Iterator[Callable[[Any], None] | None]:
-    """Yield a callback for `certify` that shows how far the bounds are apart."""
-    if not console.is_terminal:
-        yield None
+def stages(console: Console) -> Iterator[Stages]:
+    """Show stages with a spinner; nothing off a terminal."""
+    if not console.is_terminal or console.quiet:
+        yield Stages(None)
         return
-    with console.status("certify") as status:
+    with console.status("") as status:
+        yield Stages(status)
 
-        def callback(report: Any) -> None:
-            gap = report.upper_bound - report.lower_bound
-            status.update(
-                f"certify: log joint {report.lower_bound:.6g}, gap {gap:.3g} nats,"
-                f" {report.seconds:.0f} s"
-            )
 
-        yield callback
+def describe(report: Any) -> str:
+    """One line for what a solver tells its callback."""
+    if hasattr(report, "upper_bound"):
+        gap = report.upper_bound - report.lower_bound
+        return (
+            f"proof, log joint {report.lower_bound:.6g}, gap {gap:.3g} nats, {report.seconds:.0f} s"
+        )
+    about = f"{report.n_clusters} clusters, log joint {report.log_joint:.6g}"
+    seconds = getattr(report, "seconds", None)
+    return about if seconds is None else f"{about}, {seconds:.0f} s"

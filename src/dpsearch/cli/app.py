@@ -1,11 +1,12 @@
-"""The command line.  Exit codes: 0 done, 1 the data or a parameter is at fault, 2 wrong usage,
-130 interrupted."""
+"""The command line, put together; what becomes of errors."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -14,33 +15,69 @@ from dpsearch.cli.bench import bench
 from dpsearch.cli.certify import certify
 from dpsearch.cli.demo import demo
 from dpsearch.cli.fit import fit
+from dpsearch.cli.inspect import inspect as inspect_model
+from dpsearch.cli.predict import predict
 from dpsearch.cli.reproduce import reproduce
 from dpsearch.cli.sample import sample
+from dpsearch.cli.signature import Command, parameters, signed
 from dpsearch.errors import DPSearchError
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
 
 app = typer.Typer(
     help="Clustering without choosing the number of clusters.",
+    epilog="Exit codes: 0 done; 1 the data or a parameter is at fault, or a file cannot be read or"
+    " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted. Results go to standard output,"
+    " everything else to standard error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 
 
-def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
-    """Say that Ctrl-C was heard: typer would leave without a word."""
+def _guarded(command: Command) -> Command:
+    """Errors on one line, and the exit codes; a traceback with --debug."""
 
-    @functools.wraps(command)
-    def run(*arguments: Any, **options: Any) -> None:
-        try:
-            command(*arguments, **options)
-        except KeyboardInterrupt as error:
-            print("dpsearch: interrupted", file=sys.stderr)
-            raise typer.Exit(130) from error
+    def run(*, debug: Debug = False, **options: Any) -> None:
+        with _telling(debug):
+            command(**options)
 
-    return run
+    wanted = {**parameters(command), "debug": parameters(run)["debug"]}
+    return signed(functools.wraps(command)(run), wanted)
 
 
-for command in (fit, sample, certify, reproduce, bench, demo):
-    app.command()(_interruptible(command))
+@contextlib.contextmanager
+def _telling(debug: bool) -> Iterator[None]:
+    code, message = 1, ""
+    cause: BaseException
+    try:
+        yield
+        return
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except KeyboardInterrupt as error:
+        code, message, cause = 130, "interrupted", error
+    except BrokenPipeError as error:
+        # Whoever read the output has gone: no error.  Nothing is left to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(141) from error
+    except DPSearchError as error:
+        message, cause = str(error), error
+    except MemoryError as error:
+        message, cause = "out of memory", error
+    except OSError as error:
+        message, cause = f"{error.filename or 'file'}: {error.strerror or error}", error
+    except Exception as error:
+        code, cause = 70, error
+        message = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
+    if debug:
+        raise cause
+    print(f"dpsearch: {' '.join(message.split())}", file=sys.stderr)
+    raise typer.Exit(code) from cause
+
+
+for command in (fit, predict, inspect_model, certify, sample, reproduce, bench, demo):
+    app.command()(_guarded(command))
 
 
 def _version(wanted: bool) -> None:
@@ -61,15 +98,5 @@ def _root(
 
 
 def main() -> None:
-    """Entry point: errors on one line, no traceback."""
-    try:
-        app()
-    except DPSearchError as error:
-        print(f"dpsearch: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1)
-    except MemoryError:
-        print("dpsearch: out of memory", file=sys.stderr)
-        sys.exit(1)
-    except OSError as error:
-        print(f"dpsearch: {error.filename or 'file'}: {error.strerror}", file=sys.stderr)
-        sys.exit(1)
+    """Entry point."""
+    app()

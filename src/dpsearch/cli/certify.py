@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from dpsearch.cli.options import Data, Force, check_writable, errors_name
+from dpsearch.cli.console import Voice, print_json
+from dpsearch.cli.model import load_model, matrix_of, read_for
+from dpsearch.cli.options import (
+    Data,
+    Force,
+    Json,
+    Model,
+    Quiet,
+    Reading,
+    check_writable,
+    errors_name,
+    parse_duration,
+    reads_data,
+)
 from dpsearch.errors import DataError
 
 
+@reads_data
 def certify(
-    model: Annotated[Path, typer.Argument(help="A model that `dpsearch fit --model` saved.")],
+    model: Model,
     data: Data,
+    reading: Reading,
     time_limit: Annotated[
-        float | None, typer.Option(min=0, help="Seconds, compilation included.")
+        float,
+        typer.Option(
+            parser=parse_duration, metavar="DURATION", help="How long, compilation included."
+        ),
     ] = 60.0,
     tolerance: Annotated[
         float, typer.Option(min=0, help="A gap up to this, in nats, counts as closed.")
@@ -28,59 +44,64 @@ def certify(
     labels: Annotated[
         Path | None, typer.Option(help="Where to write the best partition known (CSV).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Json = False,
     force: Force = False,
+    quiet: Quiet = False,
 ) -> None:
     """Bound how much better any clustering of the data could be than a model's.
 
     Exit code 0 whether or not the gap could be closed; the output says which.
     """
     from dpsearch.exact import certify_problem
-    from dpsearch.io import read_table, write_labels
-    from dpsearch.model_file import load
+    from dpsearch.io import labels_table, write_table
+    from dpsearch.io.output import check_ending
     from dpsearch.objective import Problem
-    from dpsearch.progress import closing_gap
+    from dpsearch.progress import stages
 
     if labels is not None:
+        check_ending(labels)
         check_writable(labels, force)
-    estimator = load(model)
-    table = read_table(data)
-    if len(table.X) != len(estimator.labels_):
+    estimator = load_model(model)
+    table = read_for(estimator, data, reading)
+    if table.n_rows != len(estimator.labels_):
         raise DataError(
-            f"{data}: {len(table.X)} rows, but {model} was fitted to {len(estimator.labels_)}"
+            f"{data}: {table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}"
         )
-    with errors_name(data):
-        problem = Problem.of(table.X, estimator.family_, estimator._mixture.prior)
+    with errors_name(table):
+        problem = Problem.of(
+            matrix_of(estimator, table), estimator.family_, estimator._mixture.prior
+        )
     value = problem.log_joint(estimator.labels_)
     if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
         raise DataError(f"{data}: not the data that {model} was fitted to")
-    console = Console(stderr=True)
-    with closing_gap(console) as callback:
+    voice = Voice(quiet)
+    with stages(voice.console) as stage:
+        stage.begin("certify")
         found = certify_problem(
             problem,
             estimator.labels_,
             time_limit=time_limit,
             tolerance=tolerance,
-            callback=callback,
+            callback=stage.callback,
         )
     verified = found.verify() if verify else None
     if labels is not None:
-        write_labels(labels, found.clustering.labels)
+        write_table(
+            labels, labels_table(table.index, table.n_rows, cluster=found.clustering.labels)
+        )
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "log_joint": found.lower_bound,
-                    "upper_bound": found.upper_bound,
-                    "gap": found.gap,
-                    "optimal": found.optimal,
-                    "improvement": found.lower_bound - value,
-                    "clusters": found.clustering.n_clusters,
-                    "method": found.method,
-                    "seconds": found.seconds,
-                    "verified": verified,
-                }
-            )
+        print_json(
+            {
+                "log_joint": found.lower_bound,
+                "upper_bound": found.upper_bound,
+                "gap": found.gap,
+                "optimal": found.optimal,
+                "improvement": found.lower_bound - value,
+                "clusters": found.clustering.n_clusters,
+                "method": found.method,
+                "seconds": found.seconds,
+                "verified": verified,
+            }
         )
         return
     verdict = "optimal" if found.optimal else f"within {found.gap:.3g} nats of the optimum"
@@ -101,4 +122,4 @@ def certify(
     if verified is not None:
         lines.append("verified" if verified else "NOT verified: the stored prices prove less")
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        voice.say(line)

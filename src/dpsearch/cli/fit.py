@@ -2,68 +2,260 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from types import FrameType
+from typing import Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
 
+from dpsearch.cli.console import Voice, plain, print_json
 from dpsearch.cli.options import (
     Alpha,
     Data,
     FamilyName,
     Force,
-    Seed,
-    check_writable,
+    Jobs,
+    Json,
+    Quiet,
+    Reading,
     errors_name,
     parse_alpha,
+    parse_duration,
+    reads_data,
 )
 from dpsearch.errors import ParameterError
 
+FORMATS = ("csv", "parquet")
+WRITTEN = frozenset(
+    {"labels.csv", "labels.parquet", "clusters.csv", "clusters.parquet", "model.npz", "run.json",
+     "report.html"}
+)  # fmt: skip
 
+
+@reads_data
 def fit(
     data: Data,
+    reading: Reading,
     family: FamilyName = "auto",
     alpha: Alpha = "auto",
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1,
-    seconds: Annotated[
-        float | None, typer.Option(min=0, help="Time for refinement; default: till it converges.")
+    refine: Annotated[
+        str,
+        typer.Option(help="Improve what search finds: converge, no, or for how long (30s, 2m)."),
+    ] = "converge",
+    certify: Annotated[
+        float | None,
+        typer.Option(
+            parser=parse_duration, metavar="DURATION", help="Try to prove it best, for so long."
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Where to write the labels.")] = Path("labels.csv"),
-    model: Annotated[Path | None, typer.Option(help="Where to save the model (.npz).")] = None,
-    seed: Seed = None,
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder for the results; - for the labels on standard output. Default: the data's"
+            " name with .clusters; - for standard input."
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option(help="Of the tables: csv or parquet.")] = "csv",
+    report: Annotated[bool, typer.Option("--report", help="Write report.html too.")] = False,
+    image_shape: Annotated[
+        str | None, typer.Option(help="Rows are images of so many pixels, as in 28x28.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")
+    ] = 0,
+    jobs: Jobs = -1,
     force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Cluster a table and write the cluster of each row."""
-    from dpsearch.estimator import DPMixture
-    from dpsearch.io import read_table, write_labels
+    """Cluster the rows of a table.
 
-    for path in (out, model):
-        if path is not None:
-            check_writable(path, force)
-    if model is not None and model.resolve() == out.resolve():
-        raise ParameterError(f"{out}: --out and --model name the same file")
-    console = Console(stderr=True)
+    Writes a folder with labels.csv (the cluster of each row and how certain it is), clusters.csv
+    (sizes, typical rows, the columns that set a cluster apart), model.npz (for predict, inspect,
+    certify and sample), run.json (how to repeat it) and report.html if asked for.  It is written
+    as a whole or not at all.  Ctrl-C during refinement keeps the best so far, writes it, and
+    ends with exit code 130.
+    """
+    from dpsearch.cli import results
+    from dpsearch.estimator import DPMixture
+    from dpsearch.io import read_table
+    from dpsearch.progress import stages
+
+    begun, started = time.perf_counter(), time.time()
+    seconds = _refinement(refine)
+    place = _output(data, out, format, force, as_json)
+    shape = _image_shape(image_shape, report)
+    if report:
+        if place is None:
+            raise ParameterError("--report needs a folder: say --out")
+        _report_writer()
+    voice = Voice(quiet)
     estimator = DPMixture(
         family=family,
         alpha=parse_alpha(alpha),
         beam_size=beam_size,
-        refine=True if seconds is None else seconds,
+        refine=seconds,
+        certify=False if certify is None else certify,
+        n_jobs=jobs,
         random_state=seed,
     )
-    table = read_table(data)
-    with errors_name(data), console.status("search"):
-        estimator.fit(table.X)
-    if table.names is not None:
-        estimator.feature_names_in_ = np.array(table.names, dtype=object)
-    write_labels(out, estimator.labels_)
-    if model is not None:
-        estimator.save(model)
-    console.print(
-        f"{len(estimator.labels_):,} rows in {estimator.n_clusters_} clusters;"
-        f" log joint {estimator.log_joint_:.6g}; family {estimator.family_.name}; labels: {out}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    with stages(voice.console) as stage, _noticing_interrupts() as interrupts:
+        stage.begin(f"reading {data}")
+        table = read_table(data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
+        if shape is not None and shape[0] * shape[1] != table.n_columns:
+            raise ParameterError(
+                f"--image-shape {image_shape} is {shape[0] * shape[1]} pixels, but there are"
+                f" {table.n_columns} columns"
+            )
+        read = time.perf_counter() - begun
+        for note in table.notes:
+            voice.say(f"note: {note}")
+        stage.begin("fitting")
+        estimator._listener = stage.callback
+        with errors_name(table):
+            estimator.fit(table.X)
+        del estimator._listener
+        fitted = time.perf_counter() - begun
+        stage.begin("explaining")
+        found = results.Results.of(estimator, table)
+        stage.begin("writing")
+        record = results.run_record(estimator, table, data, reading)
+        record["started"] = started
+        record["seconds"] = {
+            "reading": read,
+            "fitting": fitted - read,
+            "total": time.perf_counter() - begun,
+        }
+        if place is None:
+            found.print_labels()
+        else:
+            _write(place, found, record, format, report, shape)
+    if as_json:
+        print_json({**record, "out": None if place is None else str(place)})
+    where = "" if place is None else f"; written to {place}"
+    voice.say(f"{found.summary()}{where}")
+    if interrupts:
+        voice.say("interrupted: this is the best that was found until then")
+        raise typer.Exit(130)
+
+
+def _refinement(text: str) -> bool | float:
+    if text in ("converge", "no"):
+        return text == "converge"
+    try:
+        return parse_duration(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(
+            f"--refine takes converge, no, or a duration such as 30s, got {text!r}"
+        ) from error
+
+
+def _output(data: Path, out: str | None, format: str, force: bool, as_json: bool) -> Path | None:
+    """The folder to write, checked before any work is done; None for standard output."""
+    if format not in FORMATS:
+        raise ParameterError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
+    if out is None:
+        out = "-" if str(data) == "-" else f"{_stem(data)}.clusters"
+    if out == "-":
+        if as_json:
+            raise ParameterError(
+                "--json and the labels would both go to standard output: name a folder with --out"
+            )
+        return None
+    place = Path(out)
+    if place.suffix.lower() in (".csv", ".parquet", ".npz", ".tsv"):
+        raise ParameterError(f"--out names a folder, and {out} looks like a file")
+    if place.exists() and not place.is_dir():
+        raise ParameterError(f"{place}: is a file, not a folder")
+    if not place.absolute().parent.is_dir():
+        raise ParameterError(f"{place.parent}: no such folder")
+    if place.is_dir() and not force:
+        there = sorted(WRITTEN.intersection(file.name for file in place.iterdir()))
+        if there:
+            raise ParameterError(f"{place / there[0]} exists; use --force to overwrite it")
+    return place
+
+
+def _stem(data: Path) -> str:
+    name = data.resolve().name if data.name in ("", "..") else data.name
+    name = name.removesuffix(".gz")
+    return name.rsplit(".", 1)[0] or name if not data.is_dir() else name
+
+
+def _image_shape(text: str | None, report: bool) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    height, _, width = text.lower().replace("×", "x").partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise typer.BadParameter(f"--image-shape is height x width, as in 28x28, got {text!r}")
+    if not report:
+        raise ParameterError("--image-shape is for the report: say --report too")
+    return int(height), int(width)
+
+
+def _report_writer() -> Any:
+    try:
+        return importlib.import_module("dpsearch.report").write_report
+    except ImportError as error:
+        raise ParameterError(
+            f"--report needs more than is installed: pip install 'dpsearch[report]' ({error})"
+        ) from error
+
+
+def _write(
+    place: Path,
+    found: Any,
+    record: dict[str, Any],
+    format: str,
+    report: bool,
+    shape: tuple[int, int] | None,
+) -> None:
+    from dpsearch._files import atomic_folder
+    from dpsearch.cli.results import quiet_about_names
+    from dpsearch.io import write_table
+
+    with atomic_folder(place, WRITTEN) as folder:
+        write_table(folder / f"labels.{format}", found.labels_table())
+        write_table(folder / f"clusters.{format}", found.cluster_table())
+        found.model.save(folder / "model.npz")
+        if report:
+            with quiet_about_names():
+                _report_writer()(
+                    folder / "report.html",
+                    found.model,
+                    found.table.X,
+                    names=found.table.names,
+                    index=found.table.index,
+                    title=found.table.source,
+                    image_shape=shape,
+                    certificate=getattr(found.model, "certificate_", None),
+                )
+        text = json.dumps(plain(record), indent=2, ensure_ascii=False)
+        (folder / "run.json").write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def _noticing_interrupts() -> Iterator[list[int]]:
+    """Remember Ctrl-C: refinement ends with the best so far, and does not say why."""
+    noticed: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noticed
+        return
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        noticed.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield noticed
+    finally:
+        signal.signal(signal.SIGINT, before)

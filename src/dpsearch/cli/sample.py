@@ -12,17 +12,25 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from dpsearch.cli.console import Voice, print_json
+from dpsearch.cli.model import load_model, matrix_of, read_for
 from dpsearch.cli.options import (
     Alpha,
     Data,
     FamilyName,
     Force,
+    Jobs,
+    Json,
+    Quiet,
+    Reading,
     Seed,
     check_writable,
     errors_name,
     parse_alpha,
+    parse_duration,
+    reads_data,
 )
-from dpsearch.errors import ParameterError
+from dpsearch.errors import DataError, ParameterError
 
 SAMPLERS = {
     "gibbs": None,
@@ -33,8 +41,10 @@ SAMPLERS = {
 }
 
 
+@reads_data
 def sample(
     data: Data,
+    reading: Reading,
     draws: Annotated[int, typer.Option(help="Sweeps of each chain, burn-in included.")] = 1000,
     burn_in: Annotated[
         int | None,
@@ -44,7 +54,16 @@ def sample(
     chains: Annotated[int, typer.Option(help="Independent chains.")] = 2,
     sampler: Annotated[str, typer.Option(help=", ".join(SAMPLERS))] = "split-merge-3",
     moves: Annotated[int, typer.Option(min=1, help="Split-merge proposals in a sweep.")] = 1,
-    start: Annotated[str, typer.Option(help="search, refined, one, all or log.")] = "search",
+    start: Annotated[
+        str | None,
+        typer.Option(
+            help="search, refined, one, all or log. Default: search, or the model's clusters."
+        ),
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(help="What `dpsearch fit` wrote: sample under its family and concentration."),
+    ] = None,
     family: FamilyName = "auto",
     alpha: Alpha = "auto",
     out: Annotated[Path, typer.Option(help="Where to write the draws.")] = Path("draws.npz"),
@@ -60,23 +79,26 @@ def sample(
         ),
     ] = None,
     checkpoint_seconds: Annotated[
-        float, typer.Option(min=0, help="How often they are saved.")
+        float,
+        typer.Option(parser=parse_duration, metavar="DURATION", help="How often they are saved."),
     ] = 10.0,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from the checkpoint if there is one.")
     ] = False,
-    jobs: Annotated[int, typer.Option(help="Threads; -1 for all cores.")] = -1,
+    jobs: Jobs = -1,
     seed: Seed = None,
     force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Draw partitions from the posterior.
 
     A run that was stopped goes on with --resume, given the same data and options, and ends with
     the draws that it would have had.
     """
-    from dpsearch._validate import as_matrix
-    from dpsearch.defaults import choose_family, resolve_prior
-    from dpsearch.io import read_table, write_labels
+    from dpsearch.estimator import DPMixture
+    from dpsearch.io import labels_table, read_table, write_table
+    from dpsearch.io.output import check_ending
     from dpsearch.objective import Problem
     from dpsearch.plots import check_figure
     from dpsearch.progress import progress
@@ -94,6 +116,10 @@ def sample(
         raise ParameterError("--out, --labels and --plot name the same file")
     if plot is not None:
         check_figure(plot)
+    if labels is not None:
+        check_ending(labels)
+    if model is not None and (family, alpha) != ("auto", "auto"):
+        raise ParameterError("--model brings its own family and concentration")
     kept = checkpoint is not None
     saved = checkpoint if checkpoint is not None else out.with_name(out.name + ".checkpoint")
     if saved.resolve() in {path.resolve() for path in outputs}:
@@ -102,14 +128,29 @@ def sample(
         raise ParameterError(
             f"{saved} exists, from a run that was stopped: go on with --resume, or remove it"
         )
-    console = Console(stderr=True)
-    table = read_table(data)
-    with errors_name(data):
-        matrix = as_matrix(table.X)
-        prior = resolve_prior(parse_alpha(alpha))
+    voice = Voice(quiet)
+    console = voice.console
+    first: Any = start or "search"
+    if model is not None:
+        fitted = load_model(model)
+        table = read_for(fitted, data, reading)
+        if start is None:
+            first = fitted.labels_
+            if table.n_rows != len(first):
+                raise DataError(
+                    f"{data}: {table.n_rows} rows, but {model} was fitted to {len(first)}: its"
+                    " clusters are no start; say --start search"
+                )
+    else:
+        table = read_table(data, reading)
         # Not by the seed: a run that is resumed must come to the same family.
-        chosen = choose_family(matrix, family, prior, np.random.default_rng(0))
-        problem = Problem.of(matrix, chosen, prior)
+        fitted = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
+        with errors_name(table):
+            fitted.fit(table.X)
+    with errors_name(table):
+        problem = Problem.of(matrix_of(fitted, table), fitted.family_, fitted._mixture.prior)
+    for note in table.notes:
+        voice.say(f"note: {note}")
     options: dict[str, Any] = {"sampler": "gibbs"}
     if sampler != "gibbs":
         options = variant_options(SAMPLERS[sampler], moves)
@@ -120,7 +161,7 @@ def sample(
             burn_in=min(100, draws // 10) if burn_in is None else burn_in,
             thin=thin,
             chains=chains,
-            start=start,
+            start=first,
             n_jobs=jobs,
             rng=seed,
             callback=callback,
@@ -131,13 +172,17 @@ def sample(
         )
     result.save(out)
     if labels is not None:
-        write_labels(labels, result.point_estimate(loss).labels)
+        estimate = result.point_estimate(loss).labels
+        write_table(labels, labels_table(table.index, table.n_rows, cluster=estimate))
     if plot is not None:
         _save_plot(result, plot)
     if not kept:
         saved.unlink(missing_ok=True)
-    _print(console, result, chosen.name)
-    console.print(f"draws: {out}", markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        print_json(_about(result, fitted.family_.name, out))
+        return
+    _print(console, result, fitted.family_.name)
+    voice.say(f"draws: {out}")
 
 
 @contextlib.contextmanager
@@ -158,6 +203,20 @@ def _save_plot(result: object, path: Path) -> None:
     from dpsearch.plots import sampler_trace, save_figure
 
     save_figure(sampler_trace(result)[0].figure, path)  # type: ignore[arg-type]
+
+
+def _about(result: Any, family: str, out: Path) -> dict[str, Any]:
+    return {
+        "draws": len(result),
+        "chains": result.n_chains,
+        "sampler": result.sampler,
+        "family": family,
+        "best_log_joint": result.log_joint.max(),
+        "clusters": result.k_posterior(),
+        "diagnostics": result.diagnostics(),
+        "seconds": result.seconds,
+        "out": str(out),
+    }
 
 
 def _print(console: Console, result, family: str) -> None:  # type: ignore[no-untyped-def]

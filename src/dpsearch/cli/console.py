@@ -1,0 +1,38 @@
+"""What a command says: to people on standard error, to machines on standard output."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from rich.console import Console
+
+
+class Voice:
+    """Lines for people, which `--quiet` silences."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet)
+
+    def say(self, line: str) -> None:
+        # As it is: names of files may look like markup.
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+
+def print_json(content: Any) -> None:
+    """One object on one line.  JSON knows no infinity: null."""
+    print(json.dumps(plain(content), ensure_ascii=False))
+
+
+def plain(value: Any) -> Any:
+    """Turn NumPy's values into those that JSON has."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,87 @@
+"""`dpsearch inspect`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from dpsearch.cli.console import plain, print_json
+from dpsearch.cli.model import load_model
+from dpsearch.cli.options import Json, Model
+
+_SHOWN_CLUSTERS = 30
+_SHOWN_COLUMNS = 6
+
+
+def inspect(model: Model, as_json: Json = False) -> None:
+    """Show what a model is: family, hyperparameters, and its clusters."""
+    estimator = load_model(model)
+    mixture = estimator._mixture
+    explanation = estimator.explain()
+    about: dict[str, Any] = {
+        "family": mixture.model.family.to_dict(),
+        "prior": mixture.prior.to_dict(),
+        "alpha": estimator.alpha_,
+        "rows": int(mixture.sizes.sum()),
+        "columns": list(explanation.names),
+        "log_joint": estimator.log_joint_,
+        "upper_bound": estimator.clustering_.upper_bound,
+        "optimal": estimator.clustering_.optimal,
+        "clusters": [
+            {
+                "size": int(mixture.sizes[k]),
+                "centre": explanation.centres[k],
+                "indicative": [one._asdict() for one in explanation.indicative(k)],
+                "posterior": mixture.posterior(k),
+            }
+            for k in range(mixture.n_clusters)
+        ],
+    }
+    if as_json:
+        print_json(about)
+    else:
+        _show(about)
+
+
+def _show(about: dict[str, Any]) -> None:
+    console = Console()
+
+    def say(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+    names, clusters = about["columns"], about["clusters"]
+    proved = ", proved to be the best" if about["optimal"] else ""
+    say(f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters{proved}")
+    say(f"log joint {about['log_joint']:.6f}")
+    say(f"family: {_described(about['family'])}")
+    say(f"prior: {_described(about['prior'])}; alpha {about['alpha']:.4g}")
+    # A few columns are shown as they are; of many, those that tell.
+    few = len(names) <= _SHOWN_COLUMNS
+    shown = Table()
+    for heading in ("cluster", "size", *(escape(name) for name in names if few)):
+        shown.add_column(heading, justify="right", overflow="fold")
+    if not few:
+        shown.add_column("set apart by", overflow="fold")
+    for k, cluster in enumerate(clusters[:_SHOWN_CLUSTERS]):
+        cells = [f"{x:.4g}" for x in cluster["centre"] if few]
+        if not few:
+            said = [one for one in cluster["indicative"] if one["log_bayes_factor"] > 0.0]
+            cells.append(escape(", ".join(one["column"] for one in said)))
+        shown.add_row(str(k), f"{cluster['size']:,}", *cells)
+    console.print(shown)
+    if len(clusters) > _SHOWN_CLUSTERS:
+        say(f"and {len(clusters) - _SHOWN_CLUSTERS} smaller clusters: see --json")
+
+
+def _described(spec: dict[str, Any]) -> str:
+    """A name and its hyperparameters; long vectors by their length."""
+    parts = [str(spec.get("name", ""))]
+    for key, value in plain(spec).items():
+        if key == "name":
+            continue
+        long = isinstance(value, list) and len(value) > _SHOWN_COLUMNS
+        parts.append(f"{key} {f'({len(value)} numbers)' if long else value}")
+    return ", ".join(parts)

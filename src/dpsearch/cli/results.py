@@ -1,0 +1,190 @@
+"""What a fit has found, as tables and as a record of the run."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import platform
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dpsearch.io import Reading, Table, labels_table, write_table
+
+_WIDE = 100  # columns beyond which parameters are left to the model file
+_TYPICAL = 5
+_INDICATIVE = 10
+_PACKAGES = ("numpy", "scipy", "numba", "sklearn", "polars")
+
+
+@dataclass
+class Results:
+    """A fitted model with its data, and the explanation of both."""
+
+    model: Any
+    table: Table
+    explanation: Any
+
+    @classmethod
+    def of(cls, model: Any, table: Table) -> Results:
+        give_names(model, table)
+        with quiet_about_names():
+            return cls(model, table, model.explain(table.X))
+
+    def labels_table(self) -> pl.DataFrame:
+        return labels_table(
+            self.table.index,
+            self.table.n_rows,
+            cluster=self.model.labels_,
+            certainty=np.round(self.explanation.certainty, 6),
+        )
+
+    def print_labels(self) -> None:
+        write_table("-", self.labels_table())
+
+    def cluster_table(self) -> pl.DataFrame:
+        """A line for each cluster: size, weight, rows, columns, and posterior parameters."""
+        mixture = self.model._mixture
+        index = labels_table(self.table.index, self.table.n_rows).to_series(0)
+        weights = np.exp(mixture.log_weights)
+        lines = []
+        for k in range(self.model.n_clusters_):
+            line: dict[str, Any] = {
+                "cluster": k,
+                "size": int(mixture.sizes[k]),
+                "weight": float(weights[k]),
+                "typical_rows": _listed(index[self.explanation.typical[k][:_TYPICAL].tolist()]),
+                "indicative_columns": _listed(
+                    f"{indication.column} ({indication.direction})"
+                    for indication in self.explanation.indicative(k, _INDICATIVE)
+                    if indication.log_bayes_factor > 0.0
+                ),
+            }
+            lines.append({**line, **self._posterior(k)})
+        return pl.DataFrame(lines, infer_schema_length=None)
+
+    def _posterior(self, k: int) -> dict[str, Any]:
+        width = self.table.n_columns
+        if width > _WIDE:
+            return {}
+        names = self.table.names or [f"column {j}" for j in range(width)]
+        about = flat(self.model._mixture.posterior(k), names)
+        if about:
+            return about
+        return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
+
+    def _centres(self, k: int) -> list[Any]:
+        """What to expect of each column; of categories the likeliest."""
+        centres = self.explanation.centres[k]
+        schema = getattr(self.model, "schema_", None)
+        if schema is None:
+            return [float(x) for x in centres]
+        return [
+            str(column.levels[round(x)]) if column.kind == "category" else float(x)
+            for column, x in zip(schema.columns, centres, strict=True)
+        ]
+
+    def summary(self) -> str:
+        model = self.model
+        text = (
+            f"{self.table.n_rows:,} rows in {model.n_clusters_} clusters; log joint"
+            f" {model.log_joint_:.6g}; family {model.family_.name}"
+        )
+        if model.clustering_.optimal:
+            return f"{text}; proved to be the best partition"
+        if np.isfinite(model.clustering_.upper_bound):
+            gap = model.clustering_.upper_bound - model.log_joint_
+            return f"{text}; at most {gap:.3g} nats below the best"
+        return text
+
+
+def _listed(values: Any) -> str:
+    return "; ".join(str(value) for value in values)
+
+
+def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
+    """Posterior parameters as columns: numbers by their name, vectors by the data's columns.
+
+    >>> flat({"mean": np.array([1.0, 2.0]), "strength": 3.0}, ["a", "b"])
+    {'mean of a': 1.0, 'mean of b': 2.0, 'strength': 3.0}
+    """
+    out: dict[str, float] = {}
+    for key, value in posterior.items():
+        array = None if isinstance(value, (list, dict)) else np.asarray(value, dtype=np.float64)
+        if array is None or array.ndim > 1:
+            continue  # matrices and lists of lists: in the model file
+        if array.ndim == 0:
+            out[key] = float(array)
+        elif len(array) == len(names):
+            out.update({f"{key} of {name}": float(x) for name, x in zip(names, array)})
+    return out
+
+
+def give_names(model: Any, table: Table) -> None:
+    """Matrices carry no names: let the model know those of the file."""
+    if table.names is not None and not hasattr(model, "feature_names_in_"):
+        model.feature_names_in_ = np.array(table.names, dtype=object)
+
+
+@contextlib.contextmanager
+def quiet_about_names() -> Iterator[None]:
+    """scikit-learn warns of matrices without names; here they have been checked."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield
+
+
+def run_record(model: Any, table: Table, data: Path, reading: Reading) -> dict[str, Any]:
+    """Enough to repeat the run, and to see whether the data are the same."""
+    from dpsearch import __version__
+
+    clustering = model.clustering_
+    parameters = model.get_params(deep=False)
+    return {
+        "dpsearch": __version__,
+        "python": platform.python_version(),
+        "packages": {name: importlib.import_module(name).__version__ for name in _PACKAGES},
+        "platform": platform.platform(),
+        "command": ["dpsearch", *sys.argv[1:]],
+        "input": {
+            "source": table.source,
+            "sha256": digest(data),
+            "rows": table.n_rows,
+            "columns": table.n_columns,
+            "left_out": table.left_out,
+            "reading": {k: v for k, v in asdict(reading).items() if v is not None},
+        },
+        "parameters": parameters,
+        "seed": parameters["random_state"],
+        "family": model.family_.to_dict(),
+        "prior": model._mixture.prior.to_dict(),
+        "alpha": model.alpha_,
+        "clusters": model.n_clusters_,
+        "sizes": model._mixture.sizes,
+        "log_joint": model.log_joint_,
+        "upper_bound": clustering.upper_bound,
+        "optimal": clustering.optimal,
+        "converged": clustering.converged,
+    }
+
+
+def digest(path: Path) -> str | None:
+    """SHA-256 of a file, or of the names and contents of a folder; None for standard input."""
+    if path.is_dir():
+        whole = hashlib.sha256()
+        for file in sorted(path.rglob("*")):
+            if file.is_file():
+                whole.update(f"{file.relative_to(path).as_posix()}\n".encode())
+                whole.update((digest(file) or "").encode())
+        return whole.hexdigest()
+    if not path.is_file():
+        return None
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,60 @@
+"""NumPy's .npy and .npz files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsearch.errors import DataError
+from dpsearch.io.choice import Choice, choose
+from dpsearch.io.table import Reading, Table
+
+
+def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
+    """Read an array; of an archive the entry ``X``, or the only one."""
+    try:
+        # Opened here, because np.load leaves a damaged archive open.
+        with path.open("rb") as stream:
+            array = np.load(stream, allow_pickle=False)
+            if isinstance(array, np.lib.npyio.NpzFile):
+                array = _entry(source, array)
+    except (DataError, OSError):
+        raise
+    except Exception as error:  # ValueError, BadZipFile, zlib.error and the like
+        raise DataError(f"{source}: not a NumPy file of numbers: {error}") from error
+    if array.ndim == 1 and array.dtype.names is None:
+        array = array.reshape(-1, 1)
+    return table_of_array(array, None, None, reading, source)
+
+
+def _entry(source: str, entries: Any) -> Any:
+    names = list(entries.files)
+    if "X" not in names and len(names) != 1:
+        raise DataError(f"{source}: which entry? It has {', '.join(names) or 'none'} and no 'X'")
+    array = entries["X" if "X" in names else names[0]]
+    if not isinstance(array, np.ndarray):
+        raise DataError(f"{source}: holds files that are not NumPy arrays")
+    return array
+
+
+def table_of_array(
+    array: Any, names: list[str] | None, index: Any, reading: Reading, source: str
+) -> tuple[Table, Choice]:
+    """Choose columns of a dense or sparse matrix."""
+    import polars as pl
+
+    if array.ndim != 2:
+        raise DataError(f"{source}: an array of {array.ndim} dimensions, not rows and columns")
+    if reading.text is not None or reading.categories is not None:
+        raise DataError(f"{source}: --text and --category are for tables with texts")
+    choice = choose(names, array.shape[1], reading, source)
+    if choice.index is not None:
+        column = array[:, [choice.index]]
+        column = np.asarray(column.todense() if hasattr(column, "todense") else column).ravel()
+        index = pl.Series(names[choice.index] if names else f"column {choice.index}", column)
+    if choice.kept != list(range(array.shape[1])):
+        array = array[:, choice.kept]
+        names = None if names is None else [names[j] for j in choice.kept]
+    return Table(array, names, index, source), choice

@@ -1,0 +1,136 @@
+"""Delimited text in blocks of whole records, so that a file of any size passes through a window.
+
+Records end at a line end outside quotation marks.  A block knows the line of the file on which
+each of its records ends, so that whatever is wrong with it can be found in an editor.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from dpsearch.errors import DataError
+
+BLOCK = 1 << 24  # bytes read at a time
+_LONGEST = 1 << 27  # bytes of one record
+
+
+class Block(NamedTuple):
+    text: bytes  # whole records, without blank lines
+    lines: Any  # line of the file on which each record ends: a range or an array
+    fields: Any  # number of fields of each record
+
+
+def text_blocks(stream: IO[bytes], source: str, encoding: str, size: int) -> Iterator[str]:
+    """Yield the text of a stream in pieces that end with a line outside quotation marks."""
+    import codecs
+
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)()
+    except LookupError as error:
+        raise DataError(f"unknown encoding {encoding!r}") from error
+    rest, seen, lone = "", 0, None
+    while True:
+        data = stream.read(size)
+        if seen == 0:
+            _check_kind(data, source, encoding)
+        try:
+            text = decoder.decode(data, final=not data)
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{source}: not {encoding.upper()} text (byte {seen + error.start}); say"
+                " --encoding, for example cp1252, or save it as UTF-8"
+            ) from error
+        if seen == 0:
+            text = text.removeprefix("\ufeff")
+            lone = "\n" not in text and "\r" in text[:-1]  # line ends of old
+        seen += len(data)
+        text = rest + (text.replace("\r", "\n") if lone else text)
+        if not data:
+            if text.count('"') % 2 and _open_quote(text):
+                raise DataError(f"{source}: a quotation mark is opened and never closed")
+            if text:
+                yield text if text.endswith("\n") else text + "\n"
+            return
+        cut = _boundary(text)
+        rest = text[cut:]
+        if len(rest) > _LONGEST:
+            raise DataError(f"{source}: a record is longer than {_LONGEST >> 20} MiB")
+        if cut:
+            yield text[:cut]
+
+
+def _check_kind(data: bytes, source: str, encoding: str) -> None:
+    if not data:
+        raise DataError(f"{source}: the file is empty")
+    if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+        return
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{source}: not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16")
+    if b"\0" in data:
+        at = data.index(b"\0")
+        raise DataError(f"{source}: not text: there is a NUL byte on line {_line(data, at)}")
+
+
+def _line(data: bytes, at: int) -> int:
+    return data.count(b"\n", 0, at) + 1
+
+
+def _boundary(text: str) -> int:
+    """End of the last record that is complete: an even number of quotation marks before it."""
+    cut = text.rfind("\n") + 1
+    quotes = text.count('"', 0, cut)
+    while quotes % 2:
+        shorter = text.rfind("\n", 0, text.rfind('"', 0, cut)) + 1
+        quotes -= text.count('"', shorter, cut)
+        cut = shorter
+    return cut
+
+
+def _open_quote(text: str) -> bool:
+    """Whether a field that begins with a quotation mark does not end; inches are no such field."""
+    try:
+        list(csv.reader(io.StringIO(text), strict=True))
+    except csv.Error as error:
+        return "unexpected end" in str(error)
+    return False
+
+
+def records(text: str, separator: str, first_line: int, source: str) -> Block:
+    """Count the fields of each record, and leave out blank lines."""
+    if '"' in text:
+        return _quoted_records(text, separator, first_line, source)
+    data = np.frombuffer(text.encode(), dtype=np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    blank = np.diff(ends, prepend=-1) == 1
+    blank |= (np.diff(ends, prepend=-1) == 2) & (data[np.maximum(ends - 1, 0)] == ord("\r"))
+    before = np.searchsorted(np.flatnonzero(data == ord(separator)), ends)
+    fields = np.diff(before, prepend=0) + 1
+    lines: Any = range(first_line, first_line + len(ends))
+    if blank.any():
+        lines = np.asarray(lines)[~blank]
+        text = re.sub(r"(?:\r?\n)+", "\n", text).removeprefix("\n")
+        fields = fields[~blank]
+    return Block(text.encode(), lines, fields)
+
+
+def _quoted_records(text: str, separator: str, first_line: int, source: str) -> Block:
+    lines, fields = [], []
+    rows = io.StringIO(newline="")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    writer = csv.writer(rows, delimiter=separator, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    try:
+        for cells in reader:
+            if cells:
+                lines.append(first_line + reader.line_num - 1)
+                fields.append(len(cells))
+                writer.writerow(cells)
+    except csv.Error as error:
+        place = f"{source}, line {first_line + reader.line_num - 1}"
+        raise DataError(f"{place}: not a CSV file: {error}") from error
+    return Block(rows.getvalue().encode(), np.array(lines), np.array(fields))

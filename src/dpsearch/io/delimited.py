@@ -1,0 +1,350 @@
+"""CSV, TSV and their like: cells by Polars, block by block.
+
+The rules do not depend on where blocks end.  A column is of numbers if its first value is one, and
+then all must be; otherwise it is of texts, unless most of it are numbers, which is a mistake in the
+file rather than a category.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import polars as pl
+
+from dpsearch._validate import name_column
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.io.blocks import BLOCK, Block, records, text_blocks
+from dpsearch.io.choice import Choice, choose
+from dpsearch.io.table import MISSING, Reading, Table, shown, source_error
+
+SEPARATORS = ",;\t|"
+_SAMPLE = 50  # records looked at to find out about the file
+_TRUTH = {"true": True, "false": False}
+
+
+def read_delimited(
+    path: Path,
+    reading: Reading,
+    source: str,
+    *,
+    block: int = BLOCK,
+    tell: Callable[[int], None] | None = None,
+) -> tuple[Table, Choice]:
+    """Read a file of separated values, also compressed by gzip.
+
+    Parameters
+    ----------
+    block
+        Bytes to read at a time.
+    tell
+        Called with the number of rows read so far.
+    """
+    _check_options(reading)
+    try:
+        with _opened(path) as stream:
+            return _read(stream, path, reading, source, block, tell)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{source}: damaged, or not a gzip file: {error}") from error
+
+
+def _check_options(reading: Reading) -> None:
+    separator = reading.separator
+    if separator is not None and (
+        len(separator) != 1 or not separator.isascii() or separator in '"\n\r'
+    ):
+        raise ParameterError(f"--separator must be one character, got {separator!r}")
+    if reading.decimal_comma and separator == ",":
+        raise ParameterError("--decimal-comma needs another --separator than the comma")
+
+
+def _opened(path: Path) -> Any:
+    with path.open("rb") as stream:
+        compressed = stream.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if compressed or path.suffix == ".gz" else path.open("rb")
+
+
+def _read(
+    stream: IO[bytes],
+    path: Path,
+    reading: Reading,
+    source: str,
+    size: int,
+    tell: Callable[[int], None] | None,
+) -> tuple[Table, Choice]:
+    columns: _Columns | None = None
+    line = 1
+    for text in text_blocks(stream, source, reading.encoding, size):
+        if columns is None:
+            separator = reading.separator or guess_separator(text, ".tsv" in path.suffixes)
+        block = records(text, separator, line, source)
+        line += text.count("\n")
+        if not len(block.fields):
+            continue
+        if columns is None:
+            names = None
+            first = _first_record(block.text, separator)
+            header = reading.header
+            if header is None:
+                header = not all(_is_number(cell, reading.decimal_comma) for cell in first)
+            if header:
+                names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
+                block = _without_first(block, separator)
+            choice = choose(names, len(first), reading, source)
+            columns = _Columns(names, len(first), choice, reading, separator, source)
+            if not len(block.fields):
+                continue
+        columns.add(block)
+        if tell is not None:
+            tell(columns.n_rows)
+    if columns is None:
+        raise DataError(f"{source}: the file is empty")
+    if columns.n_rows == 0:
+        raise DataError(f"{source}: a line of column names and no data")
+    return columns.table(), columns.choice
+
+
+def guess_separator(text: str, tabs: bool = False) -> str:
+    """The separator that cuts the first records into equally many fields, most of them numbers."""
+    start = text[: 1 << 16]
+    head = [line for line in start.split("\n")[:_SAMPLE] if line.strip()]
+    if len(head) > 1 and len(text) > len(start):
+        head.pop()  # may have been cut
+    best, best_score = "\t" if tabs else ",", (0.0, 0.0, 0)
+    for separator in SEPARATORS:
+        rows = _parse("\n".join(head), separator)
+        widths = [len(row) for row in rows]
+        common = max(set(widths), key=widths.count, default=1)
+        if common == 1:
+            continue
+        cells = [cell for row in rows for cell in row]
+        numbers = sum(_is_number(cell, separator != ",") for cell in cells) / len(cells)
+        score = (widths.count(common) / len(widths), numbers, common)
+        if score > best_score:
+            best, best_score = separator, score
+    return best
+
+
+def _parse(text: str, separator: str) -> list[list[str]]:
+    try:
+        return [row for row in csv.reader(io.StringIO(text), delimiter=separator) if row]
+    except csv.Error:
+        return []
+
+
+def _first_record(text: bytes, separator: str) -> list[str]:
+    return next(csv.reader(io.StringIO(text.decode(), newline=""), delimiter=separator))
+
+
+def _without_first(block: Block, separator: str) -> Block:
+    stream = io.StringIO(block.text.decode(), newline="")
+    reader = csv.reader(stream, delimiter=separator)
+    next(reader)
+    text = "".join(stream.readlines())
+    return Block(text.encode(), block.lines[1:], block.fields[1:])
+
+
+def _is_number(cell: str, decimal_comma: bool = False) -> bool:
+    cell = cell.strip()
+    if cell in MISSING:
+        return True
+    if decimal_comma:
+        cell = cell.replace(",", ".", 1)
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+class _Columns:
+    """The columns as far as they have been read."""
+
+    def __init__(
+        self,
+        names: list[str] | None,
+        width: int,
+        choice: Choice,
+        reading: Reading,
+        separator: str,
+        source: str,
+    ) -> None:
+        self.names, self.width, self.choice = names, width, choice
+        self.source, self.separator = source, separator
+        self.decimal_comma = reading.decimal_comma
+        self.lines: list[Any] = []
+        self.n_rows = 0
+        aside = [j for j in (choice.index, choice.text) if j is not None]
+        # By column number: what texts are, and where the first was; the others are numbers, or
+        # not known as long as nothing but gaps has been seen.
+        self.texts: dict[int, list[pl.Series]] = {j: [] for j in aside}
+        for j in choice.categories & set(choice.kept):
+            self.texts.setdefault(j, [])
+        self.first_text: dict[int, tuple[int, str]] = {}
+        self.like_numbers: dict[int, int] = {}
+        self.known: set[int] = set()
+        self.whole: set[int] = set(choice.kept)
+        self.used = list(dict.fromkeys([*choice.kept, *aside]))
+        self.numbers: list[tuple[list[int], Any]] = []
+
+    def add(self, block: Block) -> None:
+        self._check_width(block)
+        schema = {str(j): pl.String for j in range(self.width)}
+        try:
+            frame = pl.read_csv(
+                block.text,
+                has_header=False,
+                schema=schema,
+                separator=self.separator,
+                null_values=list(MISSING),
+            ).select([str(j) for j in self.used])
+        except pl.exceptions.PolarsError as error:
+            place = f"{self.source}, from line {block.lines[0]}"
+            raise source_error(place, f"not a CSV file: {error}") from error
+        numeric = [j for j in self.used if j not in self.texts]
+        casts = frame.select(pl.col([str(j) for j in numeric]).cast(pl.Float64, strict=False))
+        doubtful = _more_nulls(casts, frame)
+        if doubtful:
+            frame = frame.with_columns(self._cleaned(pl.col(doubtful)))
+            again = frame.select(pl.col(doubtful).cast(pl.Float64, strict=False))
+            casts = casts.with_columns(again.get_columns())
+            for name in _more_nulls(again, frame):
+                self._meet_text(int(name), frame[name], again[name], block)
+        self._note_numbers(frame, casts, block)
+        self._keep_texts(frame)
+        self.lines.append(block.lines)
+        self.n_rows += frame.height
+
+    def _check_width(self, block: Block) -> None:
+        wrong = np.flatnonzero(block.fields != self.width)
+        if len(wrong):
+            line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
+            raise DataError(f"{self.source}, line {line}: {fields} cells, expected {self.width}")
+
+    def _cleaned(self, cells: pl.Expr) -> pl.Expr:
+        """Without blanks around, gaps as null, and a decimal point."""
+        cells = cells.str.strip_chars()
+        if self.decimal_comma:
+            cells = cells.str.replace(",", ".", literal=True)
+        return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
+
+    def _meet_text(self, j: int, cells: pl.Series, casts: pl.Series, block: Block) -> None:
+        """A cell is not a number: the column is of texts if that is its first value."""
+        at = (cells.is_not_null() & casts.is_null()).arg_true()[0]
+        first = cells.is_not_null().arg_true()[0]
+        if j in self.known or at != first:
+            raise self._not_a_number(j, block.lines[at], cells[at])
+        self.first_text[j] = (int(block.lines[at]), cells[at])
+        self.texts[j] = [pl.repeat(None, self.n_rows, dtype=pl.String, eager=True)]
+
+    def _not_a_number(self, j: int, line: int, cell: str) -> DataError:
+        comma = "," in cell and _is_number(cell, True)
+        hint = " (a decimal comma? say --decimal-comma)" if comma else ""
+        place = f"{self.source}, line {line}, {name_column(self.names, j)}"
+        if not comma and not any(char.isdigit() for char in cell):
+            hint = "; if it is a category, say --category, if it is a gap, leave it empty"
+        return DataError(f"{place}: {shown(cell)} is not a number{hint}")
+
+    def _note_numbers(self, frame: pl.DataFrame, casts: pl.DataFrame, block: Block) -> None:
+        numeric = [j for j in self.used if j not in self.texts]
+        casts = casts.select([str(j) for j in numeric])
+        matrix = casts.to_numpy(order="c") if numeric else np.empty((frame.height, 0))
+        if not np.isfinite(matrix).all() and np.isinf(matrix).any():
+            row, column = np.argwhere(np.isinf(matrix))[0]
+            j = numeric[column]
+            place = f"{self.source}, line {block.lines[int(row)]}, {name_column(self.names, j)}"
+            raise DataError(f"{place}: {shown(frame[str(j)][int(row)])} is not finite")
+        self.numbers.append((numeric, matrix))
+        self.known |= {j for j, n in _null_counts(casts).items() if n < frame.height}
+        whole = [str(j) for j in numeric if j in self.whole]
+        if whole:
+            casts = frame.select(pl.col(whole).cast(pl.Int64, strict=False))
+            self.whole -= {int(name) for name in _more_nulls(casts, frame)}
+
+    def _keep_texts(self, frame: pl.DataFrame) -> None:
+        for j, parts in self.texts.items():
+            cells = frame.select(self._stripped(str(j)))[str(j)]
+            parts.append(cells)
+            if j in self.first_text:
+                plain = cells.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
+                seen = self.like_numbers.get(j, 0)
+                self.like_numbers[j] = seen + int(plain.is_not_null().sum())
+
+    def _stripped(self, name: str) -> pl.Expr:
+        cells = pl.col(name).str.strip_chars()
+        return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).alias(name)
+
+    # -- the end ----------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        texts = {j: pl.concat(parts) for j, parts in self.texts.items()}
+        for j, (line, cell) in self.first_text.items():
+            if j in self.choice.kept and 2 * self.like_numbers[j] > texts[j].count():
+                raise self._not_a_number(j, line, cell)
+        numeric = [j for j in self.choice.kept if j not in texts]
+        matrix = self._matrix(numeric)
+        index = self._series(self.choice.index, texts)
+        document = self._series(self.choice.text, texts)
+        names = None if self.names is None else [self.names[j] for j in self.choice.kept]
+        X: Any = matrix
+        if document is not None:
+            X = document
+        elif len(numeric) < len(self.choice.kept):
+            by_number = dict(zip(numeric, matrix.T, strict=True))
+            X = pl.DataFrame([
+                self._typed(j, by_number, texts) for j in self.choice.kept
+            ])  # fmt: skip
+            names = X.columns
+        return Table(X, names, index, self.source, lines=self.lines)
+
+    def _matrix(self, numeric: list[int]) -> Any:
+        """Join the blocks; each is freed when it has been copied."""
+        out = np.empty((self.n_rows, len(numeric)))
+        row = 0
+        self.numbers.reverse()
+        while self.numbers:
+            columns, part = self.numbers.pop()
+            if columns != numeric:
+                part = part[:, [columns.index(j) for j in numeric]]
+            out[row : row + len(part)] = part
+            row += len(part)
+        return out
+
+    def _series(self, j: int | None, texts: dict[int, pl.Series]) -> pl.Series | None:
+        if j is None:
+            return None
+        return texts[j].alias(name_of(self.names, j))
+
+    def _typed(self, j: int, numbers: dict[int, Any], texts: dict[int, pl.Series]) -> pl.Series:
+        name = name_of(self.names, j)
+        if j in texts:
+            cells = texts[j].alias(name)
+            if j in self.choice.categories:
+                return cells.cast(pl.Categorical)
+            lower = cells.str.to_lowercase()
+            if lower.drop_nulls().is_in(list(_TRUTH)).all():
+                return lower.replace_strict(_TRUTH, return_dtype=pl.Boolean)
+            return cells
+        column = pl.Series(name, numbers[j]).fill_nan(None)
+        return column.cast(pl.Int64) if j in self.whole else column
+
+
+def name_of(names: list[str] | None, j: int) -> str:
+    return f"column {j}" if names is None else names[j]
+
+
+def _null_counts(frame: pl.DataFrame) -> dict[int, int]:
+    counts = frame.null_count()
+    return {int(name): int(counts[name][0]) for name in frame.columns}
+
+
+def _more_nulls(casts: pl.DataFrame, frame: pl.DataFrame) -> list[str]:
+    """Columns in which a cast failed."""
+    before, after = frame.null_count(), casts.null_count()
+    return [name for name in casts.columns if after[name][0] > before[name][0]]

@@ -1,0 +1,126 @@
+"""`read_table`: a file of any known format, standard input, or a folder of texts."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.io.table import Reading, Table
+
+FORMATS = {
+    "csv": (".csv", ".tsv", ".tab", ".txt"),
+    "parquet": (".parquet", ".pq"),
+    "arrow": (".arrow", ".feather", ".ipc"),
+    "numpy": (".npy", ".npz"),
+    "mtx": (".mtx",),
+    "svmlight": (".svmlight", ".svm", ".libsvm"),
+    "h5ad": (".h5ad",),
+}
+STANDARD_INPUT = "standard input"
+
+
+def read_table(
+    path: str | Path,
+    reading: Reading | None = None,
+    *,
+    tell: Callable[[int], None] | None = None,
+) -> Table:
+    """Read rows to cluster.
+
+    Parameters
+    ----------
+    path
+        A file, ``-`` for standard input, or a folder of text files.
+    reading
+        What is known about it.
+    tell
+        Called now and then with the number of rows read, where a file is read piece by piece.
+    """
+    reading = reading or Reading()
+    source = STANDARD_INPUT if str(path) == "-" else str(path)
+    form = format_of(Path(path), reading)
+    with local_file(path) as local:
+        try:
+            return _read(local, form, reading, source, tell)
+        except OSError as error:
+            raise DataError(f"{source}: cannot be read: {error.strerror or error}") from error
+
+
+def format_of(path: Path, reading: Reading) -> str:
+    """The format that was named, or that the file's ending tells."""
+    if reading.input_format is not None:
+        if reading.input_format not in FORMATS:
+            raise ParameterError(
+                f"unknown format {reading.input_format!r}: known are {', '.join(FORMATS)}"
+            )
+        return reading.input_format
+    if str(path) == "-":
+        return "csv"
+    if path.is_dir():
+        return "folder"
+    if not path.exists():
+        raise DataError(f"{path}: no such file")
+    ending = path.with_suffix("").suffix if path.suffix.lower() == ".gz" else path.suffix
+    for form, endings in FORMATS.items():
+        if ending.lower() in endings:
+            return form
+    known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
+    raise DataError(f"{path}: cannot tell the format from '{ending}'; known are {known} (or say"
+                    " --input-format)")  # fmt: skip
+
+
+@contextlib.contextmanager
+def local_file(path: str | Path) -> Iterator[Path]:
+    """A path that can be read twice: standard input and pipes are copied to a temporary file."""
+    path = Path(path)
+    if str(path) != "-" and (path.is_file() or path.is_dir()):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="dpsearch-") as folder:
+        copy = Path(folder) / "input"
+        with copy.open("wb") as out:
+            if str(path) == "-":
+                shutil.copyfileobj(sys.stdin.buffer, out)
+            else:
+                with path.open("rb") as stream:
+                    shutil.copyfileobj(stream, out)
+        yield copy
+
+
+def _read(
+    path: Path,
+    form: str,
+    reading: Reading,
+    source: str,
+    tell: Callable[[int], None] | None,
+) -> Table:
+    from dpsearch.io import arrays, delimited, frames, sparse, text
+    from dpsearch.io.tidy import tidy
+
+    if path.is_dir():
+        if form != "folder":
+            raise DataError(f"{source}: is a folder, not a file")
+        return text.read_folder(path, reading, source)
+    readers: dict[str, Callable[..., Any]] = {
+        "parquet": frames.read_parquet,
+        "arrow": frames.read_arrow,
+        "numpy": arrays.read_numpy,
+        "mtx": sparse.read_matrix_market,
+        "svmlight": sparse.read_svmlight,
+        "h5ad": sparse.read_anndata,
+    }
+    if form == "csv":
+        table, choice = delimited.read_delimited(path, reading, source, tell=tell)
+    else:
+        table, choice = readers[form](path, reading, source)
+    if choice.text is not None:
+        return text.count_text_column(table, reading)
+    if form in ("csv", "parquet", "arrow"):
+        return tidy(table, named=choice.named)
+    return table

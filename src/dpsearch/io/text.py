@@ -1,0 +1,90 @@
+"""Documents as counts of words, by scikit-learn's CountVectorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsearch.errors import DataError
+from dpsearch.io.table import Reading, Table
+
+_FEW_DOCUMENTS = 20
+_TOO_COMMON = 0.5  # share of the documents
+
+
+def read_folder(path: Path, reading: Reading, source: str) -> Table:
+    """Read a folder of text files, a document each, named by its path below the folder."""
+    import polars as pl
+
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    )
+    if not files:
+        raise DataError(
+            f"{source}: a folder without files; a folder is read as a file per document"
+        )
+    X, names, note = count_words(_texts(files, reading.encoding), reading, source)
+    index = pl.Series("document", [file.relative_to(path).as_posix() for file in files])
+    return Table(X, names, index, source, notes=[note] if note else [], words=True)
+
+
+def _texts(files: list[Path], encoding: str) -> Iterator[str]:
+    for file in files:
+        try:
+            text = file.read_text(encoding=encoding)
+        except LookupError as error:
+            raise DataError(f"unknown encoding {encoding!r}") from error
+        except UnicodeDecodeError as error:
+            raise DataError(f"{file}: not {encoding.upper()} text (byte {error.start})") from error
+        if "\0" in text:
+            raise DataError(f"{file}: not text: there is a NUL byte")
+        yield text
+
+
+def count_text_column(table: Table, reading: Reading) -> Table:
+    """Turn a table whose X is a column of texts into counts."""
+    texts = table.X.fill_null("").to_list()
+    table.X, table.names, note = count_words(iter(texts), reading, table.source)
+    table.notes += [note] if note else []
+    table.words = True
+    return table
+
+
+def count_words(
+    texts: Iterator[str], reading: Reading, source: str
+) -> tuple[Any, list[str], str | None]:
+    """Return counts, words, and a note on what was counted.
+
+    Words in a single document and words in more than half of them tell clusters apart badly; in
+    all but small collections they are not counted.  With `reading.wanted` the words are a model's.
+    """
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    if reading.wanted is not None:
+        counter = CountVectorizer(vocabulary=list(reading.wanted), dtype=np.float64)
+        return counter.transform(texts), list(reading.wanted), None
+    counter = CountVectorizer(dtype=np.float64)
+    try:
+        X = counter.fit_transform(texts)
+    except DataError:
+        raise
+    except ValueError as error:  # "empty vocabulary"
+        raise DataError(f"{source}: there are no words") from error
+    words = np.array(counter.get_feature_names_out(), dtype=object)
+    total = len(words)
+    if X.shape[0] >= _FEW_DOCUMENTS:
+        documents = np.diff(X.tocsc().indptr)
+        telling = (documents >= 2) & (documents <= _TOO_COMMON * X.shape[0])
+        if telling.any():
+            X, words = X[:, telling], words[telling]
+    if len(words) > reading.words:
+        frequent = np.argsort(-np.asarray(X.sum(axis=0)).ravel(), kind="stable")[: reading.words]
+        frequent.sort()
+        X, words = X[:, frequent], words[frequent]
+    note = f"{len(words):,} of {total:,} words are counted" if len(words) < total else None
+    return X.tocsr(), [str(word) for word in words], note

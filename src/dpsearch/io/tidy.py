@@ -1,0 +1,98 @@
+"""Columns that are not measurements: row numbers, names of rows, and columns without a value.
+
+Clustering by a row number finds clusters of rows that follow each other.  Unless the user names the
+columns, such a column is left out, and said to be.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dpsearch._validate import name_column
+from dpsearch.errors import DataError
+from dpsearch.io.table import Table, as_floats
+
+_FEW = 5  # rows among which different texts, or numbers in order, may be by chance
+_UNNAMED = ("column 0", "Unnamed: 0", "index")  # as pandas writes the names of rows
+
+
+def tidy(table: Table, *, named: bool) -> Table:
+    """Take a first column that names the rows as the index, and leave out what tells nothing."""
+    if table.n_rows == 0:
+        raise DataError(f"{table.source}: there are no rows")
+    if named:
+        return table
+    out = list(range(table.n_columns))
+    if table.n_columns > 1 and _numbers_rows(table):
+        name = _name(table, 0)
+        index = pl.Series("row" if name in _UNNAMED else name, _column(table, 0))
+        if index.dtype == pl.Float64:
+            index = index.cast(pl.Int64)
+        _take_out(table, out, 0, "it numbers the rows")
+        table.index = index if table.index is None else table.index
+    if isinstance(table.X, pl.DataFrame):
+        for j in range(table.n_columns):
+            column = table.X.to_series(j)
+            if len(out) > 1 and j in out and _all_different(column):
+                if j == 0 and table.index is None:
+                    table.index = column
+                    _take_out(table, out, j, "it names the rows")
+                else:
+                    _take_out(table, out, j, "it is text, and every value is different")
+    gaps = [j for j in out if _is_missing(table, j)]
+    if gaps == out:
+        raise DataError(f"{table.source}: no column has a value")
+    for j in gaps:
+        _take_out(table, out, j, "it has no values")
+    if len(out) < table.n_columns:
+        table.X = table.X[:, out]
+        table.names = None if table.names is None else [table.names[j] for j in out]
+        if isinstance(table.X, pl.DataFrame) and all(t.is_numeric() for t in table.X.dtypes):
+            table.X = as_floats(table.X.get_columns(), table.n_rows)
+    return table
+
+
+def _take_out(table: Table, out: list[int], j: int, why: str) -> None:
+    out.remove(j)
+    column = name_column(table.names, j)
+    if table.names is not None and table.names[j] == f"column {j}":
+        column = f"{table.names[j]}, which has no name,"
+    table.left_out.append(_name(table, j))
+    table.notes.append(f"{column} is not clustered by: {why} (--columns overrides)")
+
+
+def _name(table: Table, j: int) -> str:
+    return f"column {j}" if table.names is None else table.names[j]
+
+
+def _column(table: Table, j: int) -> Any:
+    return table.X.to_series(j) if isinstance(table.X, pl.DataFrame) else table.X[:, j]
+
+
+def _numbers_rows(table: Table) -> bool:
+    """Whether the first column is 0 … N−1 or 1 … N, in any order, or a nameless whole index."""
+    column = _column(table, 0)
+    if isinstance(column, pl.Series):
+        if not column.dtype.is_numeric() or column.null_count():
+            return False
+        column = column.to_numpy()
+    ordered = np.sort(column)
+    if table.names is not None and table.names[0] in _UNNAMED:
+        return bool((np.diff(ordered) > 0).all() and (column == np.floor(column)).all())
+    count = np.arange(len(column)) + ordered[0]
+    return len(column) >= _FEW and ordered[0] in (0.0, 1.0) and np.array_equal(ordered, count)
+
+
+def _all_different(column: pl.Series) -> bool:
+    is_text = column.dtype == pl.String  # categories are meant to be such
+    return is_text and len(column) >= _FEW and column.n_unique() == len(column)
+
+
+def _is_missing(table: Table, j: int) -> bool:
+    column = _column(table, j)
+    if isinstance(column, pl.Series):
+        return column.null_count() == len(column)
+    return bool(np.isnan(column[0]) and np.isnan(column).all())

@@ -1,0 +1,30 @@
+"""What the tests of the command line share: see `run` in conftest.py."""
+
+import re
+
+import numpy as np
+
+
+def complains(outcome, *parts):
+    """One line on standard error that says all of it, nothing else."""
+    code, out, err = outcome
+    assert code == 1, err
+    assert out == ""
+    assert re.fullmatch(r"dpsearch: [^\n]+\n", err), err
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in err, err
+
+
+def table(n=40):
+    """Two clusters in the plane."""
+    rng = np.random.default_rng(0)
+    return np.repeat([[0.0, 0.0], [9.0, -9.0]], n // 2, axis=0) + rng.normal(size=(n, 2))
+
+
+def as_text(X, header=""):
+    return header + "".join(",".join(map(repr, row)) + "\n" for row in X.tolist())
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())

@@ -1,0 +1,440 @@
+"""Reading: every format gives the same table; blocks do not matter; ids are told from data."""
+
+import csv
+import gzip
+import io
+import math
+import sys
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.io import mmwrite
+from sklearn.datasets import dump_svmlight_file
+
+from command_line import as_text, names_in, table
+from dpsearch._files import atomic_folder
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.io import Reading, labels_table, read_table, write_table
+from dpsearch.io.delimited import guess_separator, read_delimited
+from dpsearch.io.table import MISSING
+
+NAMES = ["height", "weight"]
+
+
+def write_as(form, X, folder):
+    """Write a matrix; return the path and the column names that the format keeps."""
+    path = folder / form
+    frame = pl.DataFrame(X[:, :2], schema=NAMES, orient="row")
+    text = as_text(X, ",".join(NAMES) + "\n")
+    if form == "plain.csv":
+        path.write_text(as_text(X))
+        return path, None
+    if form == "messy.csv":  # a byte order mark, Windows line ends, blanks, quotes, blank lines
+        lines = ['"height", weight', *(f'"{a!r}", {b!r} ' for a, b in X.tolist()), "", ""]
+        path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join(lines).encode())
+    elif form in ("x.csv", "X.CSV"):
+        path.write_text(text)
+    elif form == "old_mac.csv":
+        path.write_bytes(text.replace("\n", "\r").encode())
+    elif form == "x.tsv":
+        path.write_text(text.replace(",", "\t"))
+    elif form == "semicolon.csv":
+        path.write_text(text.replace(",", ";"))
+    elif form == "bar.txt":
+        path.write_text(text.replace(",", "|"))
+    elif form in ("x.csv.gz", "x.tsv.gz"):
+        path.write_bytes(gzip.compress(text.replace(",", "\t" if "tsv" in form else ",").encode()))
+    elif form == "x.parquet":
+        frame.write_parquet(path)
+    elif form in ("x.arrow", "x.feather"):
+        frame.write_ipc(path)
+    elif form == "pandas.feather":
+        frame.to_pandas().to_feather(path)
+    elif form == "x.h5ad":
+        anndata = pytest.importorskip("anndata")
+        cells = anndata.AnnData(X)
+        cells.var_names = NAMES
+        cells.obs_names = [f"cell {i}" for i in range(len(X))]
+        cells.write_h5ad(path)
+    else:
+        if form == "x.npy":
+            np.save(path, X)
+        elif form == "fortran.npy":
+            np.save(path, np.asfortranarray(X))
+        elif form == "named.npz":
+            np.savez_compressed(path, labels=np.zeros(3), X=X)
+        elif form == "only.npz":
+            np.savez(path, anything=X)
+        elif form in ("dense.mtx", "sparse.mtx"):
+            mmwrite(path, X if form == "dense.mtx" else sp.coo_matrix(X), precision=17)
+        elif form == "x.mtx.gz":
+            mmwrite(folder / "x.mtx", sp.coo_matrix(X), precision=17)
+            path.write_bytes(gzip.compress((folder / "x.mtx").read_bytes()))
+        else:
+            dump_svmlight_file(X, np.zeros(len(X)), str(path))
+        return path, None
+    return path, NAMES
+
+
+FORMS = [
+    "plain.csv", "x.csv", "X.CSV", "messy.csv", "old_mac.csv", "x.tsv", "semicolon.csv", "bar.txt",
+    "x.csv.gz", "x.tsv.gz", "x.parquet", "x.arrow", "x.feather", "pandas.feather", "x.npy",
+    "fortran.npy", "named.npz", "only.npz", "dense.mtx", "sparse.mtx", "x.mtx.gz", "x.svmlight",
+    "x.h5ad",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_format_gives_the_same_table(form, tmp_path):
+    X = table()
+    path, names = write_as(form, X, tmp_path)
+    found = read_table(path)
+    assert found.names == names
+    if form == "x.svmlight":  # scikit-learn writes sixteen digits
+        np.testing.assert_allclose(found.X, X, rtol=1e-15)
+    else:
+        np.testing.assert_array_equal(found.X, X)
+    assert found.notes == []
+    if form == "x.h5ad":
+        assert found.index.to_list()[:2] == ["cell 0", "cell 1"]
+
+
+@pytest.mark.parametrize("form", ["sparse.mtx", "x.svmlight", "x.h5ad"])
+def test_counts_stay_sparse(form, tmp_path):
+    X = np.random.default_rng(0).poisson(0.5, size=(30, 4)).astype(float)
+    X[0, 3] = 2.0  # the last column of an SVMlight file is the last that is not empty
+    if form == "x.h5ad":
+        anndata = pytest.importorskip("anndata")
+        anndata.AnnData(sp.csr_matrix(X)).write_h5ad(tmp_path / form)
+    else:
+        write_as(form, X, tmp_path)
+    found = read_table(tmp_path / form).X
+    assert sp.issparse(found)
+    np.testing.assert_array_equal(found.toarray(), X)
+
+
+def test_anndata_missing_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    (tmp_path / "x.h5ad").write_bytes(b"whatever")
+    with pytest.raises(DataError, match=r"x.h5ad: .*pip install 'dpsearch\[anndata\]'"):
+        read_table(tmp_path / "x.h5ad")
+
+
+# -- delimited text ------------------------------------------------------------------------------
+
+
+def read_text(text, tmp_path, **options):
+    (tmp_path / "x.csv").write_text(text, newline="")
+    return read_table(tmp_path / "x.csv", Reading(**options))
+
+
+def test_names_and_gaps(tmp_path):
+    found = read_text("a, b \n1,2.5\n-3,NA\n,4e2\n", tmp_path)
+    assert found.names == ["a", "b"]
+    np.testing.assert_array_equal(found.X, [[1.0, 2.5], [-3.0, math.nan], [math.nan, 400.0]])
+    for gap in MISSING:
+        np.testing.assert_array_equal(
+            read_text(f"a,b\n{gap},1\n2,{gap}\n", tmp_path).X, [[math.nan, 1.0], [2.0, math.nan]]
+        )
+
+
+def test_mixed_tables_are_frames(tmp_path):
+    found = read_text(
+        "colour,count,size,sold,code\nred,1,1.5,true,10\nblue,2,,FALSE,10\nred,,2.5,,20\n",
+        tmp_path,
+        categories="code",
+    )
+    assert found.X.equals(
+        pl.DataFrame(
+            {
+                "colour": ["red", "blue", "red"],
+                "count": [1, 2, None],
+                "size": [1.5, None, 2.5],
+                "sold": [True, False, None],
+                "code": ["10", "10", "20"],
+            }
+        )
+    )
+
+
+def test_decimal_commas(tmp_path):
+    text = "a;b\n1,5;2\n-3,25;4\n"
+    with pytest.raises(
+        DataError, match=r"line 2, column 'a': '1,5' is not a number.*decimal comma"
+    ):
+        read_text(text, tmp_path)
+    np.testing.assert_array_equal(
+        read_text(text, tmp_path, decimal_comma=True).X, [[1.5, 2.0], [-3.25, 4.0]]
+    )
+
+
+def test_encodings(tmp_path):
+    for encoding in ("latin-1", "utf-16", "cp1252"):
+        (tmp_path / "x.csv").write_bytes("größe,b\n1,2\n3,4\n".encode(encoding))
+        with pytest.raises(DataError, match="not UTF-8"):
+            read_table(tmp_path / "x.csv")
+        found = read_table(tmp_path / "x.csv", Reading(encoding=encoding))
+        assert found.names == ["größe", "b"]
+        np.testing.assert_array_equal(found.X, [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_headers(tmp_path):
+    assert read_text("2019,2020\n1,2\n", tmp_path).n_rows == 2
+    found = read_text("2019,2020\n1,2\n", tmp_path, header=True)
+    assert (found.names, found.n_rows) == (["2019", "2020"], 1)
+    with pytest.raises(DataError, match="line 1, column 0"):
+        read_text("a,1\n1,2\n2,3\n3,4\n", tmp_path, header=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ("a,b\n1,2\n", ","),
+        ("a;b;c\n1,5;2,5;3\n", ";"),
+        ("1,5;2,5;3\n1,5;2,5;3\n", ";"),
+        ("a\tb c\n1\t2\n", "\t"),
+        ("a|b\n1|2\n", "|"),
+        ('"x;y",b\n"u;v;w",2\n', ","),
+        ("a\n1\n2\n", ","),
+        ("a,b\n1,2\n3\n", ","),
+    ],
+)
+def test_separators(text, separator):
+    assert guess_separator(text) == separator
+
+
+def naive(text, separator):
+    """The obvious reader of a table with names, of numbers and gaps only."""
+    rows = [row for row in csv.reader(io.StringIO(text), delimiter=separator) if row]
+    cells = [[cell.strip() for cell in row] for row in rows[1:]]
+    return rows[0], [[math.nan if c in MISSING else float(c) for c in row] for row in cells]
+
+
+CELLS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-999, 10**25).map(str),
+    st.sampled_from(["", "NA", " 7 ", '"8"', "+1e3", "5.", '"9\n"']),
+)
+
+
+@given(
+    st.integers(1, 3).flatmap(
+        lambda width: st.lists(st.lists(CELLS, min_size=width, max_size=width), min_size=1)
+    ),
+    st.sampled_from(",;\t|"),
+    st.integers(1, 40),
+    st.sampled_from(["\n", "\r\n", "\n\n"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_blocks_of_any_size_give_the_naive_table(tmp_path_factory, rows, separator, block, end):
+    names = ["a", "b", "c"][: len(rows[0])]
+    text = end.join(separator.join(cells) for cells in [names, *rows]) + end
+    path = tmp_path_factory.mktemp("blocks") / "x.csv"
+    path.write_text(text, newline="")
+    want_names, want = naive(text.replace("\r\n", "\n"), separator)
+    if not want:  # one column, and nothing but blank lines
+        return
+    found, _ = read_delimited(path, Reading(separator=separator), "x.csv", block=block)
+    assert found.names == want_names
+    np.testing.assert_array_equal(found.X, want)
+    whole, _ = read_delimited(path, Reading(separator=separator), "x.csv")
+    assert [whole.line(i) for i in range(len(want))] == [found.line(i) for i in range(len(want))]
+    # The line of a row is where it ends.
+    lines = text.replace("\r\n", "\n").split("\n")
+    for i, cells in enumerate(rows if len(want) == len(rows) else []):
+        ending = separator.join(cells).split("\n")[-1]
+        assert lines[found.line(i) - 1] == ending
+
+
+@pytest.mark.parametrize("block", [5, 64, 1 << 20])
+def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
+    lines = ["a,b", *(f"{i},{i}" for i in range(100)), "7,oops", "8,9", "x,1"]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"line 102, column 'b': 'oops' is not a number"):
+        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+    (tmp_path / "x.csv").write_text("\n".join(lines).replace("7,oops", '"7\n",3\n\n4'))
+    with pytest.raises(DataError, match=r"line 105: 1 cells, expected 2"):
+        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+
+
+def test_a_file_passes_through_a_small_window(tmp_path):
+    """Memory is the matrix and a few blocks, not the text."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 10))
+    (tmp_path / "x.csv").write_text(as_text(X))
+    tracemalloc.start()  # sees NumPy's and Python's memory
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=1 << 16)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found.X, X)
+    assert peak < 2.5 * X.nbytes  # the text alone is 2.4 times the matrix
+    rows = []
+    read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=1 << 16, tell=rows.append)
+    assert rows == sorted(rows)
+    assert rows[-1] == 20_000
+    assert len(rows) > 20
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["x.csv", "x.parquet", "x.npy"])
+def test_columns_by_name_and_number(form, tmp_path):
+    X = np.arange(24.0).reshape(6, 4) ** 1.5
+    names = None if form == "x.npy" else ["a", "b", "3", "d"]
+    path = tmp_path / form
+    if names is None:
+        np.save(path, X)
+    else:
+        frame = pl.DataFrame(X, schema=names, orient="row")
+        frame.write_csv(path) if form == "x.csv" else frame.write_parquet(path)
+
+    def columns(**options):
+        found = read_table(path, Reading(**options))
+        wanted = [int(np.flatnonzero((x[:, None] == X).all(axis=0))[0]) for x in found.X.T]
+        assert found.names == (None if names is None else [names[j] for j in wanted])
+        return wanted, found
+
+    assert columns(columns="0,2-3")[0] == [0, 2, 3]
+    assert columns(columns="1-2")[0] == [1, 2]
+    assert columns(drop="1")[0] == [0, 2, 3]
+    kept, found = columns(index="0")
+    assert kept == [1, 2, 3]
+    np.testing.assert_array_equal(found.index.cast(pl.Float64), X[:, 0])
+    if names is not None:
+        assert columns(columns="d,a")[0] == [3, 0]
+        assert columns(columns="3")[0] == [2]  # a name goes before a number
+        assert columns(wanted=("d", "b"))[0] == [3, 1]
+        with pytest.raises(DataError, match="no column 'e', which the model needs"):
+            columns(wanted=("a", "e"))
+    with pytest.raises(ParameterError, match="--drop: no column 'z'"):
+        columns(drop="z")
+
+
+def ids(text, tmp_path):
+    found = read_text(text, tmp_path)
+    index = None if found.index is None else found.index.to_list()
+    assert len(found.notes) == len(found.left_out)
+    return found.names, index, found.left_out
+
+
+def test_columns_that_are_no_measurements(tmp_path):
+    rest = ["5,1", "6,3", "7,2", "8,8", "7,9"]
+
+    def with_first(name, values):
+        rows = [f"{first},{cells}" for first, cells in zip(values, rest, strict=True)]
+        return ids("\n".join([f"{name},a,b", *rows]), tmp_path)
+
+    assert with_first("id", range(5)) == (["a", "b"], [0, 1, 2, 3, 4], ["id"])
+    assert with_first("id", range(1, 6)) == (["a", "b"], [1, 2, 3, 4, 5], ["id"])
+    assert with_first("id", [3, 1, 2, 5, 4]) == (["a", "b"], [3, 1, 2, 5, 4], ["id"])
+    assert with_first("", [10, 7, 3, 20, 5]) == (["a", "b"], [10, 7, 3, 20, 5], ["column 0"])
+    assert with_first("Unnamed: 0", [4, 8, 15, 16, 23])[2] == ["Unnamed: 0"]
+    assert with_first("who", "vwxyz") == (["a", "b"], list("vwxyz"), ["who"])
+    # Measurements stay.
+    assert with_first("x", [2, 3, 4, 5, 6]) == (["x", "a", "b"], None, [])
+    assert with_first("x", [1, 2, 3, 4, 4]) == (["x", "a", "b"], None, [])
+    assert with_first("x", ["u", "u", "v", "w", "x"])[0] == ["x", "a", "b"]
+    # So does what the user names.
+    named = read_text("id,a\n1,5\n2,6\n3,5\n4,6\n5,5\n", tmp_path, columns="id,a")
+    assert (named.names, named.notes) == (["id", "a"], [])
+    # Elsewhere than in the first column, texts that are all different, and nothing at all.
+    found = ids("a,note,gone\n5,u,\n6,v,NA\n7,w,\n8,x,\n7,y,\n", tmp_path)
+    assert found == (["a"], None, ["note", "gone"])
+
+
+def test_an_index_of_pandas_in_parquet(tmp_path):
+    frame = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": [1.0, 1.0, 2.0]}, index=[10, 30, 20])
+    frame.to_parquet(tmp_path / "x.parquet")
+    found = read_table(tmp_path / "x.parquet")
+    assert found.names == ["a", "b"]
+    np.testing.assert_array_equal(found.X, frame.to_numpy())
+
+
+# -- texts ---------------------------------------------------------------------------------------
+
+
+def test_words_are_counted(tmp_path):
+    (tmp_path / "docs" / "deep").mkdir(parents=True)
+    (tmp_path / "docs" / "b.txt").write_text("Pear pear PLUM")
+    (tmp_path / "docs" / "deep" / "a.md").write_text("plum äpfel")
+    (tmp_path / "docs" / ".hidden").write_text("secret")
+    found = read_table(tmp_path / "docs")
+    assert found.words
+    assert found.names == ["pear", "plum", "äpfel"]
+    assert found.index.to_list() == ["b.txt", "deep/a.md"]
+    assert found.X.toarray().tolist() == [[2.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
+    again = read_table(tmp_path / "docs", Reading(wanted=("plum", "quince")))
+    assert again.X.toarray().tolist() == [[1.0, 0.0], [1.0, 0.0]]
+
+
+def test_rare_common_and_too_many_words_are_left_out(tmp_path):
+    rows = [
+        f"the {'apple' if i % 2 else 'bolt'} once{i} {'pear' if i < 5 else ''}" for i in range(30)
+    ]
+    pl.DataFrame({"text": rows, "other": 1}).write_csv(tmp_path / "t.csv")
+    found = read_table(tmp_path / "t.csv", Reading(text="text"))
+    assert found.names == ["apple", "bolt", "pear"]
+    assert found.notes == ["3 of 34 words are counted"]
+    fewer = read_table(tmp_path / "t.csv", Reading(text="text", words=2))
+    assert fewer.names == ["apple", "bolt"]
+    pl.DataFrame({"text": ["", None]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="there are no words"):
+        read_table(tmp_path / "t.parquet", Reading(text="text"))
+
+
+# -- places in messages, and writing -------------------------------------------------------------
+
+
+def test_messages_are_put_in_terms_of_the_file(tmp_path):
+    found = read_text("a,b\n\n1,2\n3,4\n", tmp_path)
+    assert found.locate("X at row 1, column 1 is 4") == "X at line 4, column 'b' is 4"
+    assert found.locate("row 0 of X is odd") == "line 3 of X is odd"
+    assert found.locate("row 7, column 9 is far") == "row 7, column 9 is far"
+    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
+    assert read_table(tmp_path / "x.npy").locate("row 1, column 0") == "row 1, column 0"
+
+
+def test_writing(tmp_path, capsys):
+    frame = labels_table(None, 3, cluster=np.array([2, 0, 1]))
+    write_table(tmp_path / "labels.csv", frame)
+    assert (tmp_path / "labels.csv").read_text() == "row,cluster\n0,2\n1,0\n2,1\n"
+    write_table("-", frame)
+    assert capsys.readouterr().out == "row,cluster\n0,2\n1,0\n2,1\n"
+    clash = labels_table(pl.Series("cluster", ["a", "b"]), 2, cluster=[0, 1])
+    assert clash.columns == ["input cluster", "cluster"]
+
+
+def test_a_folder_is_written_as_a_whole_or_not_at_all(tmp_path):
+    out = tmp_path / "out"
+
+    def write(text, fails=None):
+        with atomic_folder(out, frozenset({"old"})) as folder:
+            (folder / "a").write_text(text)
+            assert text not in [file.read_text() for file in out.glob("*")]
+            if fails is not None:
+                raise fails
+
+    with pytest.raises(KeyboardInterrupt):
+        write("half", KeyboardInterrupt())
+    assert names_in(tmp_path) == []
+    write("1")
+    assert names_in(out) == ["a"]
+    (tmp_path / "usual").mkdir()
+    assert out.stat().st_mode == (tmp_path / "usual").stat().st_mode
+    (out / "mine").write_text("kept")
+    (out / "old").write_text("of the last run")
+    with pytest.raises(OSError, match="disk"):
+        write("2", OSError("disk"))
+    assert (out / "a").read_text() == "1"
+    assert names_in(out) == ["a", "mine", "old"]
+    write("2")
+    assert names_in(out) == ["a", "mine"]
+    assert (out / "a").read_text() == "2"
+    assert names_in(tmp_path) == ["out", "usual"]
