@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_matrix, as_rng, whole
-from dpsearch.defaults import choose_family, resolve_prior
+from dpsearch.automatic import choose, resolve_prior
 from dpsearch.errors import ParameterError
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.mixture import Mixture
@@ -150,25 +150,29 @@ class DPMixture(
         rng = _generator(self.random_state)
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
-            family = choose_family(matrix, self.family, prior, rng)
-            problem, weights = Problem.of(matrix, family, prior), None
+            choice = choose(matrix, self.family, prior)
+            problem, weights = Problem.of(matrix, choice.family, prior), None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
-            family = choose_family(repeated(rows, sizes), self.family, prior, rng)
-            problem = Problem.of(rows, family, prior, sizes)
+            choice = choose(repeated(rows, sizes), self.family, prior)._replace(labels=None)
+            problem = Problem.of(rows, choice.family, prior, sizes)
             if (weights == 0).any():
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
         if _wanted(self.certify, "certify"):
             problem.require_points("certify")
         clustering = search_problem(problem, beam_size=self.beam_size, order=self.order, rng=rng)
+        if choice.labels is not None:
+            carried = problem.clustering(choice.labels, seconds=clustering.seconds)
+            clustering = max(clustering, carried, key=lambda found: found.log_joint)
         if _wanted(self.refine, "refine") and prior.product_form:
             clustering = self._refined(problem, clustering, rng)
         if _wanted(self.certify, "certify"):
             clustering = self._certified(problem, clustering)
         self._set_fitted(problem, clustering, matrix, weights)
+        self.reason_ = choice.reason
         if self.verbose:
-            print(f"dpsearch: {self.family_}; {clustering}")
+            print(f"dpsearch: {self.family_.name} family ({choice.reason}); {clustering}")
         return self
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:

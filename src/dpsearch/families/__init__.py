@@ -20,6 +20,7 @@ from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
+from dpsearch.families.projected_gaussian import ProjectedGaussian
 
 __all__ = [
     "BY_NAME",
@@ -33,6 +34,7 @@ __all__ = [
     "Gaussian",
     "Multinomial",
     "Poisson",
+    "ProjectedGaussian",
     "by_name",
     "check_counts",
     "from_dict",
@@ -45,6 +47,7 @@ BY_NAME: dict[str, type[Family]] = {
         Gaussian,
         DiagonalGaussian,
         FullGaussian,
+        ProjectedGaussian,
         Multinomial,
         Bernoulli,
         Poisson,

@@ -10,9 +10,6 @@ from scipy.special import gammaln
 from dpsearch._types import Vector
 from dpsearch.errors import DataError
 
-# Shares of a column's variance that may lie within clusters.
-WITHIN = (1.0, 0.3, 0.1, 0.03, 0.01)
-
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     """Return each column's mean and variance; a constant column counts as having variance 1."""
@@ -40,3 +37,8 @@ def normal_inverse_gamma(prior: tuple[Any, Any, Any], posterior: tuple[Any, Any,
     (strength, shape, scale), (new_strength, new_shape, new_scale) = prior, posterior
     out = gammaln(new_shape) - gammaln(shape) - 0.5 * np.log(new_strength / strength)
     return np.asarray(out + shape * np.log(scale) - new_shape * np.log(new_scale))
+
+
+def as_tuple(array: Any) -> Any:
+    """Return an array as nested tuples, which can be compared and hashed."""
+    return tuple(map(as_tuple, array)) if np.ndim(array) else float(array)

@@ -36,7 +36,7 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 
@@ -250,11 +250,17 @@ class Poisson(Family):
         return rng.poisson(rates).astype(np.float64)
 
     @classmethod
-    def candidates(cls, X: Any) -> list[Poisson]:
+    def suggest(cls, X: Any) -> Poisson:
+        return cls._with_shape(X, 1.0)
+
+    def learned(self, X: Any, labels: Ints) -> Poisson:
+        return most_likely(lambda shape: self._with_shape(X, shape), X, labels, CONCENTRATIONS)
+
+    @classmethod
+    def _with_shape(cls, X: Any, shape: float) -> Poisson:
+        """The prior whose mean is that of each column."""
         mean = np.asarray(X.mean(axis=0)).reshape(-1)
-        mean = np.where(mean > 0.0, mean, 1.0)
-        shapes = (0.3, 1.0, 3.0, 10.0)
-        return [cls(shape, tuple((shape / mean).tolist())) for shape in shapes]
+        return cls(shape, tuple((shape / np.where(mean > 0.0, mean, 1.0)).tolist()))
 
     @classmethod
     def examples(cls) -> list[Example]:
