@@ -170,8 +170,7 @@ class Problem:
     def log_joint(self, labels: Labels) -> float:
         """Compute the objective from nothing."""
         pool, sizes = self.rows(labels)
-        marginals = log_marginals(self.model.core, pool, len(sizes))
-        return log_prior(self.tables, sizes) + float(marginals.sum()) + self.log_base
+        return self._value(sizes, log_marginals(self.model.core, pool, len(sizes)))
 
     def clustering(self, labels: Labels, **about: Any) -> Clustering:
         """Wrap labels (in item order) with their value.
@@ -183,8 +182,12 @@ class Problem:
         labels = by_appearance(labels)
         pool, sizes = self.rows(labels)
         marginals = log_marginals(self.model.core, pool, len(sizes))
-        labels = np.argsort(np.lexsort((-marginals, -sizes)))[labels]
-        return Clustering(labels, self.log_joint(labels), weights=weights, **about)
+        order = np.lexsort((-marginals, -sizes))
+        value = self._value(sizes[order], marginals[order])
+        return Clustering(np.argsort(order)[labels], value, weights=weights, **about)
+
+    def _value(self, sizes: Ints, marginals: Vector) -> float:
+        return log_prior(self.tables, sizes) + float(marginals.sum()) + self.log_base
 
 
 def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:
