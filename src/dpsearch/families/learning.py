@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from dpsearch.items import log_marginals
 
 if TYPE_CHECKING:
     from dpsearch.families.base import Family
+
+_F = TypeVar("_F", bound="Family")
 
 # How much of a column's variance lies within clusters, before anything is known about them.
 WITHIN = 0.4
@@ -43,9 +45,9 @@ def log_likelihood(family: Family, X: Any, labels: Labels) -> float:
     return float(log_marginals(model.core, pool, n_clusters).sum() + base.sum())
 
 
-def most_likely[F: Family](
-    make: Callable[[float], F], X: Any, labels: Labels, bounds: tuple[float, float]
-) -> F:
+def most_likely(
+    make: Callable[[float], _F], X: Any, labels: Labels, bounds: tuple[float, float]
+) -> _F:
     """Return make(t) for the t between bounds that makes X most probable, by Brent's method."""
     from scipy.optimize import minimize_scalar
 
