@@ -20,10 +20,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
 
 from dpsearch import datasets, families, log_joint
+from dpsearch.automatic import resolve_prior
 from dpsearch.bench import environments, mixed, page, peers, scores, summary, tables, tools, units
 from dpsearch.bench.environments import EnvironmentProblem, Environments
 from dpsearch.cli import main
-from dpsearch.defaults import resolve_prior
 from dpsearch.errors import ParameterError
 from dpsearch.experiments.report import Report
 

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_matrix, as_rng, column_names, has_gaps, naming_columns, whole
-from dpsearch.defaults import check_columns, check_family, choose_family, resolve_prior, takes_gaps
+from dpsearch.automatic import check_columns, check_family, choose, resolve_prior, takes_gaps
 from dpsearch.errors import ParameterError
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.mixture import Mixture
@@ -34,6 +34,7 @@ from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights, repeated
 
 _CERTIFY_SECONDS = 60.0
+_FEW_ROWS = 1000  # for which refinement is thorough unless told otherwise
 
 
 class DPMixture(
@@ -58,9 +59,11 @@ class DPMixture(
     order : str or permutation
         Order in which search places the rows: "ascending" marginal likelihood, "descending",
         "random" or "given".
-    refine : bool or float
+    refine : "auto", bool or float
         What to do after search: True refines until no move improves the partition, a number does
-        so for that many seconds, False keeps what search found.
+        so for that many seconds, False keeps what search found.  "auto" is True for up to 1,000
+        rows; for more it leaves out the last phase, which takes most of the time and finds
+        little: sweeps, splits and merges alone.
     certify : bool or float
         Whether to bound from above what any partition could have, and so to prove the one found
         optimal where that can be done: True spends up to a minute on it, a number that many
@@ -121,7 +124,7 @@ class DPMixture(
         *,
         beam_size: int = 1,
         order: Any = "ascending",
-        refine: bool | float = True,
+        refine: str | bool | float = "auto",
         certify: bool | float = False,
         kinds: Any = None,
         n_jobs: int | None = None,
@@ -179,13 +182,14 @@ class DPMixture(
         rng = _generator(self.random_state)
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
-            family = choose_family(matrix, self.family, prior, rng, schema)
-            problem, weights = Problem.of(matrix, family, prior), None
+            choice = choose(matrix, self.family, prior, schema)
+            problem, weights = Problem.of(matrix, choice.family, prior), None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
-            family = choose_family(repeated(rows, sizes), self.family, prior, rng, schema)
-            problem = Problem.of(rows, family, prior, sizes)
+            copies = repeated(rows, sizes)
+            choice = choose(copies, self.family, prior, schema)._replace(labels=None)
+            problem = Problem.of(rows, choice.family, prior, sizes)
             if (weights == 0).any():
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
         if _wanted(self.certify, "certify"):
@@ -197,24 +201,31 @@ class DPMixture(
             rng=rng,
             callback=self._listener,
         )
-        if _wanted(self.refine, "refine") and prior.product_form:
+        if choice.labels is not None:
+            carried = problem.clustering(choice.labels, seconds=clustering.seconds)
+            clustering = max(clustering, carried, key=lambda found: found.log_joint)
+        if (self.refine == "auto" or _wanted(self.refine, "refine")) and prior.product_form:
             clustering = self._refined(problem, clustering, rng)
         if _wanted(self.certify, "certify"):
             clustering = self._certified(problem, clustering)
         self._set_fitted(problem, clustering, matrix, weights)
         self.schema_ = schema
+        self.reason_ = choice.reason
         if self.verbose:
-            print(f"dpsearch: {self.family_}; {clustering}")
+            print(f"dpsearch: {self.family_.name} family ({choice.reason}); {clustering}")
         return self
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
-        seconds = None if isinstance(self.refine, (bool, np.bool_)) else float(self.refine)
+        automatic = isinstance(self.refine, str)
+        endless = automatic or isinstance(self.refine, (bool, np.bool_))
+        seconds = None if endless else float(self.refine)
         result = refine_problem(
             problem,
             found.labels,
             seconds=seconds,
             rng=rng,
             n_jobs=self.n_jobs,
+            thorough=not automatic or problem.n_items <= _FEW_ROWS,
             callback=self._listener,
         )
         searched = found.seconds

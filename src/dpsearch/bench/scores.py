@@ -14,9 +14,9 @@ from sklearn.metrics import (
 )
 
 from dpsearch._types import Labels
+from dpsearch.automatic import resolve_prior
 from dpsearch.bench.tables import sparse
 from dpsearch.bench.units import Outcome, Unit
-from dpsearch.defaults import resolve_prior
 from dpsearch.errors import DPSearchError
 from dpsearch.families import from_dict
 from dpsearch.objective import Problem

@@ -47,8 +47,8 @@ def fit(
     alpha: Alpha = "auto",
     refine: Annotated[
         str,
-        typer.Option(help="Improve what search finds: converge, no, or for how long (30s, 2m)."),
-    ] = "converge",
+        typer.Option(help="Improve what search finds: auto, converge, no, or for how long (30s)."),
+    ] = "auto",
     certify: Annotated[
         float | None,
         typer.Option(
@@ -147,14 +147,16 @@ def fit(
         raise typer.Exit(130)
 
 
-def _refinement(text: str) -> bool | float:
+def _refinement(text: str) -> str | bool | float:
+    if text == "auto":
+        return text
     if text in ("converge", "no"):
         return text == "converge"
     try:
         return parse_duration(text)
     except typer.BadParameter as error:
         raise typer.BadParameter(
-            f"--refine takes converge, no, or a duration such as 30s, got {text!r}"
+            f"--refine takes auto, converge, no, or a duration such as 30s, got {text!r}"
         ) from error
 
 

@@ -21,6 +21,7 @@ from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
 from dpsearch.families.product import Product
+from dpsearch.families.projected_gaussian import ProjectedGaussian
 from dpsearch.families.with_gaps import WithGaps
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "Multinomial",
     "Poisson",
     "Product",
+    "ProjectedGaussian",
     "WithGaps",
     "by_name",
     "check_counts",
@@ -49,6 +51,7 @@ BY_NAME: dict[str, type[Family]] = {
         Gaussian,
         DiagonalGaussian,
         FullGaussian,
+        ProjectedGaussian,
         Multinomial,
         Bernoulli,
         Poisson,

@@ -11,9 +11,6 @@ from dpsearch._types import Vector
 from dpsearch._validate import has_gaps
 from dpsearch.errors import DataError
 
-# Shares of a column's variance that may lie within clusters.
-WITHIN = (1.0, 0.3, 0.1, 0.03, 0.01)
-
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     """Return each column's mean and variance; a constant column counts as having variance 1."""
@@ -51,3 +48,8 @@ def with_holes(X: Any) -> Any:
     missing[-1] = True
     missing[0] = False
     return np.where(missing, np.nan, X)
+
+
+def as_tuple(array: Any) -> Any:
+    """Return an array as nested tuples, which can be compared and hashed."""
+    return tuple(map(as_tuple, array)) if np.ndim(array) else float(array)

@@ -174,9 +174,13 @@ class Family(ABC):
         return n_features
 
     @classmethod
-    def candidates(cls, X: Any) -> list[Self]:
-        """Settings worth trying for these data when the user gives none."""
-        return [cls()]
+    def suggest(cls, X: Any) -> Self:
+        """Hyperparameters to start from when the user gives none.  Units must not matter."""
+        return cls()
+
+    def learned(self, X: Any, labels: Ints) -> Self:
+        """Hyperparameters for data of which a partition is known; see `families.learning`."""
+        return self
 
     def counts_in_row(self, n_features: int) -> slice | Ints | None:
         """Which numbers of a row are whole and not below zero: kernels may index by them."""

@@ -35,11 +35,12 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.learning import CONCENTRATIONS, most_likely
 
 # params: D, size of each table, s[D], f[D], log(s + j), log(f + j), log Γ(s + j), log Γ(f + j).
 # The tables are empty unless s and f are single numbers.
@@ -273,9 +274,8 @@ class Bernoulli(Family):
         probabilities = self.posterior(row, n_features)["probabilities"]
         return (rng.random((size, n_features)) < probabilities).astype(np.float64)
 
-    @classmethod
-    def candidates(cls, X: Any) -> list[Bernoulli]:
-        return [cls(count, count) for count in (0.1, 0.3, 1.0)]
+    def learned(self, X: Any, labels: Ints) -> Bernoulli:
+        return most_likely(lambda count: type(self)(count, count), X, labels, CONCENTRATIONS)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -40,6 +40,7 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.learning import CONCENTRATIONS, most_likely
 
 # With V = ΣL levels in all:
 # params: D, V, size of tables 1 and 2, size of tables 3 and 4, A[D], a[V], log(a + j),
@@ -304,9 +305,10 @@ class Categorical(Family):
         codes = [rng.choice(len(column), size=size, p=column) for column in probabilities]
         return np.stack(codes, axis=1).astype(np.float64)
 
-    @classmethod
-    def candidates(cls, X: Any) -> list[Categorical]:
-        return [cls(concentration) for concentration in (0.1, 0.3, 1.0)]
+    def learned(self, X: Any, labels: Ints) -> Categorical:
+        return most_likely(
+            lambda count: type(self)(count, self.n_levels), X, labels, CONCENTRATIONS
+        )
 
     @classmethod
     def examples(cls) -> list[Example]:

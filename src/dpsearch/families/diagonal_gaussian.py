@@ -36,16 +36,19 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
-from dpsearch.families._columns import (
-    WITHIN,
-    mean_and_variance,
-    normal_inverse_gamma,
-    with_holes,
-)
+from dpsearch.families._columns import mean_and_variance, normal_inverse_gamma, with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.learning import (
+    FLOOR,
+    START_STRENGTH,
+    STRENGTHS,
+    WITHIN,
+    most_likely,
+    variances,
+)
 from dpsearch.items import copy_row
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ _LARGEST_TABLE = 1 << 22
 # Products of factors ≥ 1 are turned into a logarithm when above this: the running product and what
 # it is multiplied by are each below, so that nothing overflows.
 _FULL = 1e150
+_SHAPE = 5.0  # a₀ that is suggested: a cluster's variance within a factor of two of the prior's
 
 
 @inner
@@ -379,11 +383,22 @@ class DiagonalGaussian(Family):
         return posterior["mean"] + spread * rng.standard_t(2.0 * shape, (size, n_features))
 
     @classmethod
-    def candidates(cls, X: Any) -> list[DiagonalGaussian]:
-        # The mean varies between clusters about as much as the data do.
+    def suggest(cls, X: Any) -> DiagonalGaussian:
         mean, variance = mean_and_variance(X)
-        centre = tuple(mean.tolist())
-        return [cls(centre, share, 2.0, tuple((share * variance).tolist())) for share in WITHIN]
+        return cls._with_variance(mean, WITHIN * variance, START_STRENGTH)
+
+    def learned(self, X: Any, labels: Ints) -> DiagonalGaussian:
+        mean, variance = mean_and_variance(X)
+        within = (1.0 - FLOOR) * variances(X, labels) + FLOOR * variance
+        return most_likely(
+            lambda strength: self._with_variance(mean, within, strength), X, labels, STRENGTHS
+        )
+
+    @classmethod
+    def _with_variance(cls, mean: Vector, variance: Vector, strength: float) -> DiagonalGaussian:
+        """The prior whose mean variance is as given."""
+        scale = (_SHAPE - 1.0) * variance
+        return cls(tuple(mean.tolist()), strength, _SHAPE, tuple(scale.tolist()))
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -38,7 +38,7 @@ from dpsearch._jit import (
     inner,
     pointer,
 )
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column, positive
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._cholesky import (
@@ -47,8 +47,16 @@ from dpsearch.families._cholesky import (
     invert_above_identity,
     squared_distance,
 )
-from dpsearch.families._columns import WITHIN, mean_and_variance, normal_inverse_gamma
+from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.learning import (
+    FLOOR,
+    START_STRENGTH,
+    STRENGTHS,
+    WITHIN,
+    most_likely,
+    scatter,
+)
 from dpsearch.items import copy_row
 
 # params: D, κ₀, ν₀, size of each table, steps, totals.  Entry n of `steps` is the predictive's
@@ -402,11 +410,23 @@ class FullGaussian(Family):
         return posterior["mean"] + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
 
     @classmethod
-    def candidates(cls, X: Any) -> list[FullGaussian]:
-        # The mean varies between clusters about as much as the data do.
+    def suggest(cls, X: Any) -> FullGaussian:
         mean, variance = mean_and_variance(X)
-        centre = tuple(mean.tolist())
-        return [cls(centre, share, None, tuple((share * variance).tolist())) for share in WITHIN]
+        return cls._with_covariance(mean, np.diag(WITHIN * variance), START_STRENGTH)
+
+    def learned(self, X: Any, labels: Ints) -> FullGaussian:
+        mean, variance = mean_and_variance(X)
+        covariance = (1.0 - FLOOR) * scatter(X, labels) + FLOOR * np.diag(variance)
+        return most_likely(
+            lambda strength: self._with_covariance(mean, covariance, strength), X, labels, STRENGTHS
+        )
+
+    @classmethod
+    def _with_covariance(cls, mean: Vector, covariance: Any, strength: float) -> FullGaussian:
+        """The prior whose mean covariance is as given, with 2D + 1 degrees of freedom."""
+        n_features = len(mean)
+        scale = n_features * covariance
+        return cls(as_tuple(mean), strength, 2.0 * n_features + 1.0, as_tuple(scale))
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -38,11 +38,12 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families._columns import WITHIN, mean_and_variance, with_holes
+from dpsearch.families._columns import mean_and_variance, with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.learning import FLOOR, WITHIN, variances
 from dpsearch.items import copy_row
 
 # params: D, then τ for each column.
@@ -444,10 +445,21 @@ class Gaussian(Family):
         return posterior["mean"] + spread * rng.standard_normal((size, n_features))
 
     @classmethod
-    def candidates(cls, X: Any) -> list[Gaussian]:
+    def suggest(cls, X: Any) -> Gaussian:
         mean, variance = mean_and_variance(X)
-        centre, spread = tuple(mean.tolist()), tuple(variance.tolist())
-        return [cls(centre, spread, tuple((share * variance).tolist())) for share in WITHIN]
+        return cls._with_shares(mean, variance, WITHIN * variance)
+
+    def learned(self, X: Any, labels: Ints) -> Gaussian:
+        mean, variance = mean_and_variance(X)
+        within = np.clip(variances(X, labels), FLOOR * variance, (1.0 - FLOOR) * variance)
+        return self._with_shares(mean, variance, within)
+
+    @classmethod
+    def _with_shares(cls, mean: Vector, variance: Vector, within: Vector) -> Gaussian:
+        """The variance within clusters, and the rest of it between them."""
+        return cls(
+            tuple(mean.tolist()), tuple((variance - within).tolist()), tuple(within.tolist())
+        )
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -36,9 +36,10 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families.base import Example, Family, Functions, without_zeros
+from dpsearch.families.learning import CONCENTRATIONS, most_likely
 
 # params: V, A, size of table 1, size of table 2, a[V], log Γ(a + j), log Γ(A + j).  Table 1 is
 # empty unless a is one number.
@@ -260,9 +261,8 @@ class Multinomial(Family):
         probabilities = rng.dirichlet(concentration, size=len(lengths))
         return rng.multinomial(lengths.astype(np.int64), probabilities).astype(np.float64)
 
-    @classmethod
-    def candidates(cls, X: Any) -> list[Multinomial]:
-        return [cls(concentration) for concentration in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)]
+    def learned(self, X: Any, labels: Ints) -> Multinomial:
+        return most_likely(type(self), X, labels, CONCENTRATIONS)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -36,10 +36,11 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, has_gaps, per_column
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
+from dpsearch.families.learning import CONCENTRATIONS, most_likely
 
 # params: D, whether b is one number, size of the table, Σa, a[D], b[D], log Γ(a + j).  The table
 # is empty unless a is one number.
@@ -256,12 +257,18 @@ class Poisson(Family):
         return rng.poisson(rates).astype(np.float64)
 
     @classmethod
-    def candidates(cls, X: Any) -> list[Poisson]:
+    def suggest(cls, X: Any) -> Poisson:
+        return cls._with_shape(X, 1.0)
+
+    def learned(self, X: Any, labels: Ints) -> Poisson:
+        return most_likely(lambda shape: self._with_shape(X, shape), X, labels, CONCENTRATIONS)
+
+    @classmethod
+    def _with_shape(cls, X: Any, shape: float) -> Poisson:
+        """The prior whose mean is that of each column."""
         X = np.ma.masked_invalid(X) if has_gaps(X) else X
         mean = np.asarray(np.ma.filled(X.mean(axis=0), 0.0)).reshape(-1)
-        mean = np.where(mean > 0.0, mean, 1.0)
-        shapes = (0.3, 1.0, 3.0, 10.0)
-        return [cls(shape, tuple((shape / mean).tolist())) for shape in shapes]
+        return cls(shape, tuple((shape / np.where(mean > 0.0, mean, 1.0)).tolist()))
 
     @classmethod
     def examples(cls) -> list[Example]:

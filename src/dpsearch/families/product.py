@@ -171,6 +171,9 @@ class Product(Family):
             for name, value in family.hyperparameters().items()
         }
 
+    def learned(self, X: Any, labels: Ints) -> Product:
+        return self._with([family.learned(X[:, at], labels) for family, at in self.parts])
+
     def rescaled(self, factors: Mapping[str, float]) -> Product:
         return self._with(
             [

@@ -125,15 +125,19 @@ def refine_problem(
     rng: Any = None,
     callback: RefineCallback | None = None,
     n_jobs: int | None = None,
+    thorough: bool = True,
 ) -> Clustering:
-    """The same for a problem that is compiled already, over points or blocks of them."""
+    """The same for a problem that is compiled already, over points or blocks of them.
+
+    Not `thorough`: without the last phase, that of neighbourhoods.
+    """
     if not problem.prior.product_form:
         raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
         raise ParameterError(f"seconds must be a number ≥ 0 or None, got {seconds!r}")
     refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
-        refinement.run()
+        refinement.run(thorough)
     except KeyboardInterrupt:
         refinement.interrupted = True
     return refinement.result()
@@ -201,16 +205,17 @@ class _Refinement:
 
     # -- phases -----------------------------------------------------------------------------
 
-    def run(self) -> None:
+    def run(self, thorough: bool) -> None:
         try:
             self.sweeps(2)
             self.grow()
             self.merge()
             self.sweeps(20)
-            self.neighbourhoods()
+            if thorough:
+                self.neighbourhoods()
         except _OutOfTime:
             return
-        self.converged = True
+        self.converged = thorough
 
     def sweeps(self, most: int) -> int:
         """Sweep until little moves; return how many items moved in the last sweep."""

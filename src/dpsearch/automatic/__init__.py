@@ -1,0 +1,25 @@
+"""What is chosen when the user says nothing: the family, its hyperparameters, the prior."""
+
+from dpsearch.automatic.choice import (
+    Choice,
+    check_columns,
+    check_family,
+    choose,
+    resolve_prior,
+    takes_gaps,
+)
+from dpsearch.automatic.comparison import Comparison, compare
+from dpsearch.automatic.learning import Learned, learn
+
+__all__ = [
+    "Choice",
+    "Comparison",
+    "Learned",
+    "check_columns",
+    "check_family",
+    "choose",
+    "compare",
+    "learn",
+    "resolve_prior",
+    "takes_gaps",
+]

@@ -1,0 +1,174 @@
+"""Choosing a family by looking at the table.
+
+| what the table holds | family |
+| --- | --- |
+| sparse, only 0 and 1 | Bernoulli |
+| sparse counts | multinomial |
+| only 0 and 1 | Bernoulli |
+| whole numbers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
+| numbers, some missing | Gaussian with diagonal covariance |
+| numbers, up to 32 columns, with rows enough | Gaussian with full covariance |
+| numbers, more columns | the same on the principal components, at most 20 |
+| a frame with other columns than numbers | a family for each kind of column |
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._types import Labels
+from dpsearch._validate import has_gaps
+from dpsearch.automatic.learning import learn
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import BY_NAME, Product, by_name
+from dpsearch.families.base import Family
+from dpsearch.priors import DirichletProcess, Gamma, Prior
+from dpsearch.tables import Schema
+
+_WIDE = 32  # columns: more are projected
+_ROWS_A_COLUMN = 5  # that a full covariance needs
+# Families for the kinds of columns that a mixed table has.
+_OF_KIND = {
+    "real": "diagonal_gaussian",
+    "count": "poisson",
+    "binary": "bernoulli",
+    "category": "categorical",
+}
+_IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "category": "categories"}
+
+
+class Choice(NamedTuple):
+    """A family, why it was chosen, and the partition that its hyperparameters were learned with."""
+
+    family: Family
+    reason: str
+    labels: Labels | None
+
+
+def resolve_prior(alpha: Any) -> Prior:
+    """Return the prior that the estimator's `alpha` means."""
+    if isinstance(alpha, Prior):
+        return alpha
+    if isinstance(alpha, str):
+        if alpha == "auto":
+            return DirichletProcess(Gamma(1.0, 1.0))
+        raise ParameterError(f"alpha must be 'auto', a number above 0 or a prior, got {alpha!r}")
+    return DirichletProcess(alpha)
+
+
+def choose(matrix: Any, family: Any, prior: Prior, schema: Schema | None = None) -> Choice:
+    """Return the family to use for a checked matrix, with its hyperparameters."""
+    if isinstance(family, Family):
+        return Choice(family, "as given", None)
+    if not isinstance(family, str):
+        raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
+    if family == "auto" and schema is not None:
+        start, reason = suggest_mixed(matrix, schema)
+    else:
+        name, reason = guess(matrix) if family == "auto" else (family, "as named")
+        kind = by_name(name)
+        if sp.issparse(matrix) and not kind.accepts_sparse:
+            raise DataError(
+                f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
+            )
+        start = kind.suggest(matrix)
+    learned = learn(matrix, start.resolve(matrix), prior)
+    return Choice(learned.family, reason, learned.labels)
+
+
+def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
+    """Return a family for each kind of column, and the reason in words."""
+    groups = schema.groups()
+    parts = []
+    for kind, columns in groups.items():
+        family = by_name(_OF_KIND[kind]).suggest(matrix[:, columns])
+        if kind == "category":
+            family = family.with_parameters(n_levels=schema.n_levels(columns))
+        parts.append((family, columns))
+    counted = ", ".join(f"{len(columns)} of {_IN_WORDS[kind]}" for kind, columns in groups.items())
+    reason = f"a table with columns of several kinds: {counted}"
+    return (parts[0][0] if len(parts) == 1 else Product(parts)), reason
+
+
+def guess(X: Any) -> tuple[str, str]:
+    """Return the name of a family for a checked matrix, and the reason in words."""
+    if sp.issparse(X):
+        if not _is_counts(X.data):
+            raise DataError(
+                "X is sparse with values that are not counts, which no family takes: use"
+                " X.toarray(), or reduce its columns first, for example by TruncatedSVD"
+            )
+        if X.nnz and X.data.max() <= 1.0:
+            return "bernoulli", "a sparse table of 0 and 1"
+        return "multinomial", "a sparse table of counts"
+    n_rows, width = X.shape
+    gaps = has_gaps(X)
+    seen = X[~np.isnan(X)] if gaps else X
+    if _is_counts(seen) and width > 1:
+        if seen.max() == 1.0:
+            return "bernoulli", "all values are 0 or 1"
+        if not gaps and _is_mostly_zero(X):
+            return "multinomial", "counts, most of them 0 and most others 1"
+    if gaps:
+        return "diagonal_gaussian", "numbers, some of them missing"
+    if width <= _WIDE and n_rows >= _ROWS_A_COLUMN * width:
+        return "full_gaussian", f"numbers in {width} columns"
+    reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
+    if width == 1:
+        return "full_gaussian", "numbers in one column"
+    return "projected_gaussian", f"numbers, and {reason} for a full covariance"
+
+
+def _is_counts(values: Any) -> bool:
+    return bool(
+        np.issubdtype(values.dtype, np.number)
+        and not np.iscomplexobj(values)
+        and (values >= 0).all()
+        and (values == np.floor(values)).all()
+    )
+
+
+def _is_mostly_zero(X: Any) -> bool:
+    """Whether counts look like counts of events: rare, and seldom more than one."""
+    values, times = np.unique(X, return_counts=True)
+    above = values > 0.0
+    if times[~above].sum() < 0.5 * X.size or not above.any():
+        return False
+    return bool(values[above][times[above].argmax()] == 1.0)
+
+
+# -- checks that come before -------------------------------------------------------------------
+
+
+def takes_gaps(family: Any) -> bool:
+    """Whether the estimator's `family` may mean one that skips missing values."""
+    if isinstance(family, Family):
+        return family.takes_gaps
+    known = BY_NAME.get(family) if isinstance(family, str) else None
+    return known is None or known.independent_columns
+
+
+def check_columns(X: Any) -> None:
+    """Raise if a column of a checked matrix has no value at all."""
+    if has_gaps(X) and np.isnan(X).all(axis=0).any():
+        column = int(np.isnan(X).all(axis=0).argmax())
+        raise DataError(f"column {column} of X has no value at all: leave it out")
+
+
+def check_family(schema: Schema, family: Any) -> None:
+    """Raise if a family for numbers is to be used for a column of categories."""
+    parts = family.parts if isinstance(family, Product) else ((family, range(len(schema.columns))),)
+    for part, columns in parts:
+        name = part.name if isinstance(part, Family) else part
+        for j in columns:
+            if j >= len(schema.columns) or schema.columns[j].kind != "category":
+                continue
+            if name in BY_NAME and name != "categorical":
+                raise DataError(
+                    f"column {schema.columns[j].name!r} of X holds categories, which the {name}"
+                    " family does not take: use family='auto', or families.Product with a"
+                    " Categorical part"
+                )
