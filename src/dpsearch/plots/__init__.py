@@ -1,0 +1,21 @@
+"""Plots with matplotlib: axes in, axes out."""
+
+from dpsearch.plots._axes import COLOURS, MARKERS, check_figure, new_axes, save_figure
+from dpsearch.plots.clusters import profiles, scatter, trace
+from dpsearch.plots.draws import coclustering, k_posterior, sampler_trace
+from dpsearch.plots.images import mean_images
+
+__all__ = [
+    "COLOURS",
+    "MARKERS",
+    "check_figure",
+    "coclustering",
+    "k_posterior",
+    "mean_images",
+    "new_axes",
+    "profiles",
+    "sampler_trace",
+    "save_figure",
+    "scatter",
+    "trace",
+]

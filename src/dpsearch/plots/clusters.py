@@ -1,0 +1,249 @@
+"""A partition of a table: where its clusters lie, what they are like, how they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsearch._numbers import brief
+from dpsearch._types import ArrayLike, Ints, Matrix, Vector
+from dpsearch._validate import as_matrix, column_names
+from dpsearch.errors import ParameterError
+from dpsearch.objective import Clustering
+from dpsearch.plots._axes import COLOURS, MARKERS, groups, new_axes
+
+_MOST_IN_LEGEND = 14
+_MOST_NUMBERS = 400  # cells above which a heat map has no figures in it
+
+
+def scatter(
+    X: ArrayLike,
+    labels: ArrayLike,
+    axis: Any = None,
+    *,
+    columns: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    ellipses: bool = True,
+) -> Any:
+    """Draw the points by cluster, each cluster with an ellipse and its number.
+
+    The ellipse is that of two standard deviations, which holds 86 % of a normal distribution:
+    {z : (z − m)ᵀ S⁻¹ (z − m) = 4} with the mean m and the covariance S of the cluster's points.
+
+    Parameters
+    ----------
+    X
+        Array or frame of numbers, at least two columns.
+    labels
+        Cluster of each row.
+    axis
+        A matplotlib axis; default: a new figure.
+    columns
+        The two columns to draw; default: the only two, or the first two principal components of
+        the standardised columns.
+    names
+        Column names; default: those of the frame.
+    ellipses
+        Whether to draw them.
+
+    Returns
+    -------
+    The axis.
+    """
+    matrix, clusters, codes, names = _table(X, labels, names)
+    points, titles = _plane(matrix, columns, names)
+    if axis is None:
+        axis = new_axes(1, 1, (6.4, 4.8))[0, 0]
+    sizes = np.bincount(codes)
+    area = float(np.clip(6000.0 / len(codes), 4.0, 26.0))
+    for k, size in enumerate(sizes):
+        own = points[codes == k]
+        colour = COLOURS[k % len(COLOURS)]
+        axis.scatter(
+            own[:, 0], own[:, 1], s=area, color=colour, alpha=0.75, linewidth=0,
+            marker=MARKERS[k // len(COLOURS) % len(MARKERS)], label=f"{clusters[k]} ({size:,})",
+        )  # fmt: skip
+        if ellipses and size > 2:
+            axis.add_patch(_ellipse(own, colour))
+        _number(axis, own.mean(axis=0), clusters[k])
+    axis.set_xlabel(titles[0])
+    axis.set_ylabel(titles[1])
+    axis.spines[["top", "right"]].set_visible(False)
+    if 1 < len(sizes) <= _MOST_IN_LEGEND:
+        axis.legend(
+            title="cluster (size)", frameon=False, fontsize="small", title_fontsize="small",
+            loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.0,
+        )  # fmt: skip
+    return axis
+
+
+def _ellipse(points: Matrix, colour: str) -> Any:
+    from matplotlib.patches import Ellipse
+
+    values, vectors = np.linalg.eigh(np.cov(points.T))
+    wide, tall = 4.0 * np.sqrt(np.maximum(values, 0.0))  # two standard deviations either way
+    angle = np.degrees(np.arctan2(vectors[1, 0], vectors[0, 0]))
+    return Ellipse(
+        points.mean(axis=0), wide, tall, angle=angle, facecolor="none", edgecolor=colour, lw=1.4
+    )
+
+
+def _number(axis: Any, place: Vector, name: str) -> None:
+    from matplotlib.patheffects import withStroke
+
+    axis.text(
+        place[0], place[1], name, ha="center", va="center", fontsize=10, weight="bold",
+        path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
+    )  # fmt: skip
+
+
+def _plane(
+    matrix: Matrix, columns: Sequence[int] | None, names: Sequence[str]
+) -> tuple[Matrix, list[str]]:
+    width = matrix.shape[1]
+    if columns is not None:
+        wanted = list(columns)
+        if len(wanted) != 2 or not all(0 <= j < width for j in wanted):
+            raise ParameterError(
+                f"columns must be two numbers between 0 and {width - 1}, got {columns!r}"
+            )
+    elif width == 2:
+        wanted = [0, 1]
+    elif width < 2:
+        raise ParameterError("X has one column: a scatter plot needs two")
+    else:
+        from sklearn.decomposition import PCA
+
+        found = PCA(2, svd_solver="full").fit(_standardised(matrix))
+        titles = [
+            f"principal component {j + 1} ({share:.0%} of the variance)"
+            for j, share in enumerate(found.explained_variance_ratio_)
+        ]
+        return found.transform(_standardised(matrix)), titles
+    return matrix[:, wanted], [names[j] for j in wanted]
+
+
+def profiles(
+    X: ArrayLike,
+    labels: ArrayLike,
+    axis: Any = None,
+    *,
+    names: Sequence[str] | None = None,
+    shown: int = 20,
+) -> Any:
+    """Draw what the clusters are like: a heat map of their means against the whole.
+
+    A cell's colour is (mean of the cluster − mean of all) / standard deviation of all, its figure
+    the cluster's mean.
+
+    Parameters
+    ----------
+    X
+        Array or frame of numbers.
+    labels
+        Cluster of each row.
+    axis
+        A matplotlib axis; default: a new figure.
+    names
+        Column names; default: those of the frame.
+    shown
+        How many columns: those whose means differ most between clusters, in the table's order.
+
+    Returns
+    -------
+    The axis.
+    """
+    matrix, clusters, codes, names = _table(X, labels, names)
+    if shown < 1:
+        raise ParameterError(f"shown must be at least 1, got {shown!r}")
+    sizes = np.bincount(codes)
+    means = np.stack([matrix[codes == k].mean(axis=0) for k in range(len(sizes))])
+    spread = matrix.std(axis=0)
+    away = (means - matrix.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    between = (sizes[:, None] * away**2).sum(axis=0)
+    kept = np.sort(np.argsort(-between, kind="stable")[:shown])
+    away, means = away[:, kept], means[:, kept]
+    if axis is None:
+        size = (1.8 + 0.62 * len(kept), 1.5 + 0.36 * len(sizes))
+        axis = new_axes(1, 1, (float(np.clip(size[0], 4.5, 16.0)), min(size[1], 14.0)))[0, 0]
+    picture = axis.imshow(away, cmap="RdBu_r", vmin=-2.0, vmax=2.0, aspect="auto")
+    axis.set_xticks(range(len(kept)), [names[j] for j in kept], rotation=40, ha="right")
+    axis.set_yticks(range(len(sizes)), [f"{name} ({n:,})" for name, n in zip(clusters, sizes)])
+    axis.set_ylabel("cluster (size)")
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    if away.size <= _MOST_NUMBERS:
+        for (i, j), value in np.ndenumerate(means):
+            ink = "white" if abs(away[i, j]) > 1.3 else "black"
+            axis.text(j, i, brief(value), ha="center", va="center", fontsize=8, color=ink)
+    bar = axis.figure.colorbar(picture, ax=axis, shrink=0.9, pad=0.02, extend="both")
+    bar.set_label("standard deviations\nfrom the mean of all", fontsize=9)
+    bar.outline.set_visible(False)
+    return axis
+
+
+def trace(clustering: Clustering, axis: Any = None) -> Any:
+    """Plot the log joint over time, with a mark for each kind of move that raised it.
+
+    The time axis is logarithmic where the first point comes long before the last.
+
+    Parameters
+    ----------
+    clustering
+        From `search`, `refine` or a fitted model's `clustering_`.
+    axis
+        A matplotlib axis; default: a new figure.
+
+    Returns
+    -------
+    The axis.
+    """
+    if not clustering.trace:
+        raise ParameterError("this clustering has no trace: it was read from a file")
+    if axis is None:
+        axis = new_axes(1, 1, (7.2, 4.0))[0, 0]
+    seconds = np.array([point.seconds for point in clustering.trace])
+    values = np.array([point.log_joint for point in clustering.trace])
+    kinds = [point.move for point in clustering.trace]
+    axis.plot(seconds, values, drawstyle="steps-post", color="0.6", linewidth=1.2, zorder=1)
+    for at, kind in enumerate(dict.fromkeys(kinds)):
+        own = [i for i, other in enumerate(kinds) if other == kind]
+        axis.scatter(
+            seconds[own], values[own], s=28, zorder=2, label=kind,
+            color=COLOURS[at % len(COLOURS)], marker=MARKERS[at % len(MARKERS)], linewidth=0,
+        )  # fmt: skip
+    positive = seconds[seconds > 0.0]
+    if len(positive) and positive[-1] > 50.0 * positive[0]:
+        axis.set_xscale("log")
+    if np.isfinite(clustering.upper_bound):
+        axis.axhline(clustering.upper_bound, color="0.3", linewidth=1, linestyle="--")
+        axis.text(
+            1.0, clustering.upper_bound, "upper bound", ha="right", va="bottom", fontsize="small",
+            transform=axis.get_yaxis_transform(),
+        )  # fmt: skip
+    axis.set_xlabel("seconds")
+    axis.set_ylabel("log joint")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False, fontsize="small", loc="lower right")
+    return axis
+
+
+def _table(
+    X: ArrayLike, labels: ArrayLike, names: Sequence[str] | None
+) -> tuple[Matrix, list[str], Ints, list[str]]:
+    """Check what the plots of a table take; return data, clusters, codes and column names."""
+    matrix = as_matrix(X, accept_sparse=False)
+    known = column_names(X) if names is None else [str(name) for name in names]
+    if known is None:
+        known = [f"column {j}" for j in range(matrix.shape[1])]
+    if len(known) != matrix.shape[1]:
+        raise ParameterError(f"names has {len(known)} entries for {matrix.shape[1]} columns of X")
+    return matrix, *groups(labels, len(matrix)), known
+
+
+def _standardised(matrix: Matrix) -> Matrix:
+    """Columns with mean 0 and standard deviation 1; a constant column is all zeros."""
+    spread = matrix.std(axis=0)
+    return np.asarray((matrix - matrix.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))

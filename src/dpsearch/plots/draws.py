@@ -1,0 +1,148 @@
+"""What draws from the posterior, or several restarts, say."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpsearch._types import ArrayLike
+from dpsearch.errors import ParameterError
+from dpsearch.plots._axes import COLOURS, groups, new_axes
+
+if TYPE_CHECKING:
+    from dpsearch.refinement.consensus import Consensus
+    from dpsearch.samplers.draws import Draws
+
+
+def sampler_trace(draws: Draws, axes: Any = None) -> Any:
+    """Plot the log joint and the number of clusters by sweep, a line for each chain.
+
+    Burn-in is grey.  The axis of the log joint leaves out the climb at the beginning when that
+    would flatten the rest.
+
+    Parameters
+    ----------
+    draws
+        From `gibbs` or `split_merge`.
+    axes
+        Two matplotlib axes; default: a new figure.
+
+    Returns
+    -------
+    The two axes.
+    """
+    if axes is None:
+        axes = new_axes(2, 1, (8.0, 5.0))[:, 0]
+    top, bottom = np.ravel(axes)
+    sweeps = np.arange(1, draws.trace.log_joint.shape[1] + 1)
+    for c in range(draws.n_chains):
+        style: dict[str, Any] = {"color": COLOURS[c % len(COLOURS)], "linewidth": 0.9, "alpha": 0.9}
+        top.plot(sweeps, draws.trace.log_joint[c], label=f"chain {c}", **style)
+        bottom.plot(sweeps, draws.trace.n_clusters[c], drawstyle="steps-mid", **style)
+    for axis in (top, bottom):
+        if draws.burn_in:
+            axis.axvspan(0.5, draws.burn_in + 0.5, color="0.9", zorder=0, linewidth=0)
+        axis.set_xlim(0.5, sweeps[-1] + 0.5)
+        axis.spines[["top", "right"]].set_visible(False)
+    later = draws.trace.log_joint[:, min(len(sweeps) - 1, max(draws.burn_in, len(sweeps) // 20)) :]
+    low, high = float(later.min()), float(draws.trace.log_joint.max())
+    margin = 0.05 * max(high - low, 1e-9)
+    if draws.trace.log_joint.min() < low - 3.0 * (high - low):
+        top.set_ylim(low - margin, high + margin)
+    top.set_ylabel("log joint")
+    bottom.set_ylabel("clusters")
+    bottom.set_xlabel("sweep (grey: burn-in)" if draws.burn_in else "sweep")
+    bottom.yaxis.get_major_locator().set_params(integer=True)
+    if draws.n_chains > 1:
+        top.legend(frameon=False, ncols=min(draws.n_chains, 4), fontsize="small")
+    return np.array([top, bottom])
+
+
+def coclustering(
+    source: Draws | Consensus, axis: Any = None, *, labels: ArrayLike = None, shown: int = 500
+) -> Any:
+    """Draw how often pairs of points share a cluster, points of one cluster side by side.
+
+    Parameters
+    ----------
+    source
+        Draws from the posterior, or a `consensus` of restarts.
+    axis
+        A matplotlib axis; default: a new figure.
+    labels
+        A partition to order the points by; default: the best one of `source`.
+    shown
+        Of more points, this many evenly spaced ones of that order.
+
+    Returns
+    -------
+    The axis.
+    """
+    if shown < 2:
+        raise ParameterError(f"shown must be at least 2, got {shown!r}")
+    from_draws = hasattr(source, "coclustering")
+    either: Any = source
+    best = either.best() if from_draws else either.best
+    clusters, known = groups(best.labels if labels is None else labels, len(best.labels))
+    order = np.argsort(known, kind="stable")
+    rows = order[np.linspace(0, len(order) - 1, min(shown, len(order))).round().astype(int)]
+    shares = either.coclustering(rows, rows) if from_draws else either.together(rows)
+    if axis is None:
+        axis = new_axes(1, 1, (5.8, 4.8))[0, 0]
+    picture = axis.imshow(shares, cmap="cividis", vmin=0.0, vmax=1.0, interpolation="nearest")
+    ends = np.flatnonzero(np.diff(known[rows])) + 0.5
+    for place in ends:
+        axis.axhline(place, color="white", linewidth=0.6)
+        axis.axvline(place, color="white", linewidth=0.6)
+    edges = np.concatenate([[-0.5], ends, [len(rows) - 0.5]])
+    _name_blocks(axis, edges, [clusters[k] for k in known[rows]])
+    axis.set_xlabel("points, by cluster")
+    bar = axis.figure.colorbar(picture, ax=axis, shrink=0.9, pad=0.02)
+    bar.set_label("share of draws together" if from_draws else "share of restarts together")
+    bar.outline.set_visible(False)
+    return axis
+
+
+def _name_blocks(axis: Any, edges: Any, known: list[str]) -> None:
+    """Number the clusters that have room for it."""
+    least = 0.035 * edges[-1]
+    wide = [(low, high) for low, high in itertools.pairwise(edges) if high - low >= least]
+    middles = [(low + high) / 2 for low, high in wide]
+    names = [known[int(np.ceil(low))] for low, _ in wide]
+    axis.set_xticks(middles, names)
+    axis.set_yticks(middles, names)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+
+
+def k_posterior(draws: Draws, axis: Any = None) -> Any:
+    """Draw the posterior probability of each number of clusters.
+
+    Parameters
+    ----------
+    draws
+        From `gibbs` or `split_merge`.
+    axis
+        A matplotlib axis; default: a new figure.
+
+    Returns
+    -------
+    The axis.
+    """
+    shares = draws.k_posterior()
+    seen = np.flatnonzero(shares)
+    counts = np.arange(seen[0], seen[-1] + 1)
+    if axis is None:
+        axis = new_axes(1, 1, (5.6, 3.4))[0, 0]
+    colours = np.where(counts == shares.argmax(), COLOURS[0], COLOURS[4])
+    bars = axis.bar(counts, shares[counts], color=colours, width=0.85)
+    if len(counts) <= 12:
+        axis.bar_label(bars, [f"{100.0 * share:.1f} %" for share in shares[counts]], fontsize=8)
+    axis.set_xlabel("number of clusters K")
+    axis.set_ylabel("p(K | data)")
+    axis.set_xlim(counts[0] - 0.7, counts[-1] + 0.7)
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.spines[["top", "right"]].set_visible(False)
+    return axis
