@@ -347,6 +347,14 @@ class DPMixture(
         """
         return self.explain(X, outlier_rate=rate, rng=rng).outliers
 
+    # -- notebooks --------------------------------------------------------------------------
+
+    def _html_repr(self) -> str:
+        """What scikit-learn shows in a notebook, and what was found."""
+        from dpsearch.notebook import model_html
+
+        return model_html(self, super()._html_repr())
+
     # -- files ------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:

@@ -98,6 +98,11 @@ class Clustering:
             f" log joint {self.log_joint:.6g}{proof}, {self.seconds:.3g} s)"
         )
 
+    def _repr_html_(self) -> str:
+        from dpsearch.notebook import clustering_html
+
+        return clustering_html(self)
+
 
 class Problem:
     """One data set under one family and one prior: what every solver works on."""

@@ -1,0 +1,221 @@
+"""What each cluster is like, against the whole: means and spreads, levels, words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._numbers import brief
+from dpsearch._types import Labels, Matrix, Vector
+from dpsearch.report.table import Column, Table
+
+WORDS_SHOWN = 14
+LEVELS_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Number:
+    """A column of numbers in one cluster, and in all."""
+
+    column: int
+    name: str
+    evidence: float
+    mean: float
+    spread: float
+    mean_of_all: float
+    spread_of_all: float
+    low: float  # of the scale it is drawn on
+    high: float
+
+    @property
+    def away(self) -> float:
+        """(mean of the cluster − mean of all) / standard deviation of all."""
+        return (self.mean - self.mean_of_all) / self.spread_of_all if self.spread_of_all else 0.0
+
+    def at(self, value: float) -> float:
+        """Where a value lies on the scale, in per cent."""
+        width = self.high - self.low
+        if not width > 0.0 or not np.isfinite(value):
+            return 50.0
+        return float(np.clip(100.0 * (value - self.low) / width, 0.0, 100.0))
+
+    @property
+    def in_words(self) -> str:
+        if abs(self.away) < 0.25 and self.spread < 0.7 * self.spread_of_all:
+            return f"even {self.name} (± {brief(self.spread)}; all ± {brief(self.spread_of_all)})"
+        if abs(self.away) < 0.25 and self.spread > 1.4 * self.spread_of_all:
+            return f"varied {self.name} (± {brief(self.spread)}; all ± {brief(self.spread_of_all)})"
+        word = "high" if self.away > 0.0 else "low"
+        return f"{word} {self.name} ({brief(self.mean)}; all {brief(self.mean_of_all)})"
+
+
+@dataclass(frozen=True)
+class Level:
+    name: str
+    share: float
+    share_of_all: float
+
+
+@dataclass(frozen=True)
+class Category:
+    """A column of categories in one cluster, and in all."""
+
+    column: int
+    name: str
+    evidence: float
+    levels: tuple[Level, ...]  # the commonest in the cluster, or in all, first
+    n_levels: int
+    away: float  # total variation distance, ½ Σ |share − share of all|
+
+    @property
+    def commonest(self) -> Level:
+        """In the cluster."""
+        return max(self.levels, key=lambda one: one.share, default=Level("–", 0.0, 0.0))
+
+    @property
+    def in_words(self) -> str:
+        if not self.levels:
+            return self.name
+        level = max(self.levels, key=lambda one: one.share - one.share_of_all)
+        return f"{self.name} {level.name} ({level.share:.0%}; all {level.share_of_all:.0%})"
+
+
+@dataclass(frozen=True)
+class Word:
+    name: str
+    evidence: float
+    share: float
+    lift: float  # share in the cluster / share in all
+
+    @property
+    def in_words(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A cluster: how many rows, and its columns or words, what sets it apart first."""
+
+    k: int
+    size: int
+    share: float
+    parts: tuple[Any, ...]
+
+    def in_words(self, shown: int = 3) -> str:
+        telling = [part for part in self.parts if part.evidence > 0.0][:shown]
+        return ", ".join(part.in_words for part in telling)
+
+
+def profiles(
+    table: Table, labels: Labels, evidence: Matrix, columns: Iterable[int] = (), shown: int = 30
+) -> list[Profile]:
+    """Return each cluster's profile: what `evidence` [K, D] says sets it apart, and `columns`."""
+    sizes = np.bincount(labels)
+    member = _members(labels, len(sizes))
+    if table.is_counts:
+        parts = _words(table, member, evidence)
+    else:
+        always = set(columns)
+        part = [*_parts(table, labels, member, evidence)]
+        parts = []
+        for k, own in enumerate(evidence):
+            wanted = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
+            parts.append([part[j](k) for j in sorted(wanted, key=lambda j: (-own[j], j))])
+    return [
+        Profile(k, int(size), float(size / len(labels)), tuple(parts[k]))
+        for k, size in enumerate(sizes)
+    ]
+
+
+def _members(labels: Labels, n_clusters: int) -> Any:
+    """The K × N matrix of zeros and ones."""
+    n = len(labels)
+    return sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(n_clusters, n))
+
+
+def _parts(
+    table: Table, labels: Labels, member: Any, evidence: Matrix
+) -> Iterator[Callable[[int], Number | Category]]:
+    """Yield for each column the function that describes it in cluster k."""
+    means, spreads = _moments(table.matrix(), member)
+    at = 0
+    for j, column in enumerate(table.columns):
+        if column.is_category:
+            yield _categories(j, column, labels, evidence[:, j])
+        else:
+            yield _numbers(j, column.name, means[:, at], spreads[:, at], evidence[:, j])
+            at += 1
+
+
+def _moments(X: Matrix, member: Any) -> tuple[Matrix, Matrix]:
+    """Means and standard deviations, skipping gaps: [K + 1, D], the last line of all rows."""
+    known = ~np.isnan(X)
+    origin = np.nanmean(np.where(known.any(axis=0), X, 0.0), axis=0) if X.size else np.zeros(0)
+    filled = np.where(known, X - origin, 0.0)  # about the mean, so that no digits are lost
+    with_all = sp.vstack([member, np.ones((1, X.shape[0]))], format="csr")
+    count = with_all @ known.astype(np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (with_all @ filled) / count
+        variance = (with_all @ filled**2) / count - mean**2
+    return mean + origin, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _numbers(
+    j: int, name: str, mean: Vector, spread: Vector, evidence: Vector
+) -> Callable[[int], Number]:
+    known = np.isfinite(mean)
+    low = float((mean - spread)[known].min(initial=np.inf))
+    high = float((mean + spread)[known].max(initial=-np.inf))
+
+    def number(k: int) -> Number:
+        own = (float(mean[k]), float(spread[k]))
+        return Number(
+            j, name, float(evidence[k]), *own, float(mean[-1]), float(spread[-1]), low, high
+        )
+
+    return number
+
+
+def _categories(
+    j: int, column: Column, labels: Labels, evidence: Vector
+) -> Callable[[int], Category]:
+    names = column.levels or ()
+    n_levels, n_clusters = len(names), len(evidence)
+    known = column.values >= 0
+    pair = labels[known] * n_levels + column.values[known]
+    counts = np.bincount(pair, minlength=n_clusters * n_levels).reshape(n_clusters, n_levels)
+    of_all = counts.sum(axis=0) / max(counts.sum(), 1)
+
+    def category(k: int) -> Category:
+        shares = counts[k] / max(counts[k].sum(), 1)
+        order = np.argsort(-np.maximum(shares, of_all), kind="stable")[:LEVELS_SHOWN]
+        levels = tuple(Level(names[v], float(shares[v]), float(of_all[v])) for v in order)
+        away = 0.5 * float(np.abs(shares - of_all).sum())
+        return Category(j, column.name, float(evidence[k]), levels, n_levels, away)
+
+    return category
+
+
+def _words(table: Table, member: Any, evidence: Matrix) -> list[list[Any]]:
+    counts = (member @ table.counts).tocsr()
+    of_all = np.asarray(counts.sum(axis=0)).reshape(-1)
+    share_of_all = of_all / max(of_all.sum(), 1.0)
+    out = []
+    for k in range(counts.shape[0]):
+        own = counts[k].toarray().reshape(-1)
+        share = own / max(own.sum(), 1.0)
+        lift = np.divide(share, share_of_all, out=np.zeros_like(share), where=share_of_all > 0.0)
+        # Words that the cluster has more of; those that it lacks say less to people.
+        order = np.lexsort((-share, -np.where(lift > 1.0, evidence[k], -np.inf)))[:WORDS_SHOWN]
+        out.append(
+            [
+                Word(table.words[w], float(evidence[k, w]), float(share[w]), float(lift[w]))
+                for w in order
+                if lift[w] > 1.0
+            ]
+        )
+    return out

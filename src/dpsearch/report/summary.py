@@ -1,0 +1,124 @@
+"""The report's first lines: what was found, and how sure that is, in words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dpsearch._numbers import brief
+from dpsearch.explain import Explanation
+from dpsearch.objective import Clustering
+from dpsearch.report.profiles import Profile
+from dpsearch.report.table import Table
+
+_SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
+
+
+def found(table: Table, groups: list[Profile]) -> str:
+    """How many rows and clusters, and their sizes."""
+    what = "word" if table.is_counts else "column"
+    sizes = [group.size for group in groups]
+    text = f"{_count(table.n_rows, 'row')} with {_count(len(table.names), what)} fall into "
+    if len(sizes) == 1:
+        return text + "a single cluster: nothing in them calls for more than one."
+    text += f"{len(sizes):,} clusters. "
+    alone = sizes.count(1)
+    if sizes[0] == sizes[-1]:
+        text += f"Each has {_count(sizes[0], 'row')}."
+    else:
+        text += (
+            f"The largest has {_count(sizes[0], 'row')} ({_share(groups[0].share)}), the smallest"
+            f" {sizes[-1]:,}."
+        )
+    if 0 < alone < len(sizes):
+        text += f" {_count(alone, 'cluster')} {'is' if alone == 1 else 'are'} a single row"
+        text += "." if alone == 1 else " each."
+    return text
+
+
+def how_sure(
+    clustering: Clustering,
+    explanation: Explanation,
+    certificate: Any = None,
+    consensus: Any = None,
+    draws: Any = None,
+) -> list[str]:
+    """What is known of how good the partition is, and of how firmly rows belong."""
+    out = [_proof(clustering, certificate)]
+    if consensus is not None:
+        out.append(_restarts(consensus))
+    if draws is not None:
+        out.append(_drawn(draws))
+    n = len(explanation.labels)
+    doubtful = len(explanation.borderline)
+    if doubtful == 0:
+        out.append("Every row belongs to its cluster with a probability of 90 % or more.")
+    else:
+        out.append(
+            f"{_share(1.0 - doubtful / n)} of the rows belong to their cluster with a probability"
+            f" of 90 % or more; {_count(doubtful, 'row')} {'is' if doubtful == 1 else 'are'} less"
+            " certain."
+        )
+    odd = len(explanation.outliers)
+    expected = explanation.outlier_rate * n
+    chance = f"chance alone makes about {brief(expected)} of {n:,} look so"
+    if odd:
+        out.append(f"{_count(odd, 'row')} {'is' if odd == 1 else 'are'} out of the ordinary:"
+                   f" improbable under every cluster ({chance}).")  # fmt: skip
+    else:
+        out.append("No row is out of the ordinary.")
+    return out
+
+
+def _proof(clustering: Clustering, certificate: Any) -> str:
+    bound = clustering.upper_bound
+    optimal = clustering.optimal
+    if certificate is not None:
+        bound, optimal = certificate.upper_bound, certificate.optimal
+    if optimal:
+        return "Proved best: no other partition has a higher log joint under this model."
+    if math.isfinite(bound):
+        gap = max(0.0, bound - clustering.log_joint)
+        return f"Proved: no partition is better by more than {brief(gap)} nats of log joint."
+    if clustering.converged:
+        return (
+            "Not proved best, but local search ended because none of its moves improves the"
+            " partition any more."
+        )
+    return "Not proved best; a longer search may find a better partition."
+
+
+def _restarts(consensus: Any) -> str:
+    values = np.array([one.log_joint for one in consensus.clusterings])
+    if len(values) < 2:
+        return "One search was run, so that there is nothing to compare it with."
+    same = int((values >= values[0] - _SAME * max(1.0, abs(values[0]))).sum())
+    moved = float(np.mean(consensus.disagreement > 0.1))
+    reached = "all of them" if same == len(values) else f"{same} of them"
+    return (
+        f"Of {len(values)} searches from other orders, {reached} reached the best log joint;"
+        f" {_share(moved)} of the rows are in notably different company from one to the other."
+    )
+
+
+def _drawn(draws: Any) -> str:
+    shares = draws.k_posterior()
+    low, high = np.quantile(draws.n_clusters, [0.025, 0.975], method="nearest")
+    return (
+        f"Of {len(draws):,} draws from the posterior, {_share(shares.max())} have"
+        f" {int(shares.argmax())} clusters; 95 % have {low} to {high}."
+    )
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
+
+
+def _share(value: float) -> str:
+    """Whole per cent, but never 100 or 0 when a few are otherwise."""
+    percent = 100.0 * value
+    if 99.0 < percent < 100.0 or 0.0 < percent < 1.0:
+        return f"{min(max(percent, 0.1), 99.9):.1f} %"
+    return f"{percent:.0f} %"

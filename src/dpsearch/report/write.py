@@ -1,0 +1,314 @@
+"""`write_report`: from a fitted model and its data to a file to look at."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpsearch import __version__
+from dpsearch._files import atomic_write
+from dpsearch._numbers import brief
+from dpsearch._types import ArrayLike, Ints, Labels, Rng
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.explain import Explanation
+from dpsearch.plots import COLOURS
+from dpsearch.report import summary
+from dpsearch.report.images import Images
+from dpsearch.report.page import packed, render
+from dpsearch.report.profiles import Profile, profiles
+from dpsearch.report.projection import projections
+from dpsearch.report.table import Table, top_words
+
+_AT_LEAST = 30  # rows of each cluster in a sample, where it has them
+_TYPICAL, _ODD = 5, 12  # rows listed of each kind
+_COLUMNS = 24  # of the table and of the overview
+_PARTS = 30  # columns described for each cluster
+_CELLS = 5  # columns of such a list
+_CARDS = 60  # clusters described one by one
+
+
+def write_report(
+    path: str | Path,
+    model: Any,
+    X: ArrayLike,
+    *,
+    names: Sequence[str] | None = None,
+    index: ArrayLike = None,
+    title: str | None = None,
+    image_shape: tuple[int, int] | None = None,
+    certificate: Any = None,
+    consensus: Any = None,
+    draws: Any = None,
+    max_points: int = 20_000,
+    seed: int = 0,
+) -> None:
+    """Write one HTML file that shows what was found; it is readable offline and asks for nothing.
+
+    Parameters
+    ----------
+    path
+        Where to write it.  A reader never sees half of it.
+    model
+        A fitted `DPMixture`.
+    X
+        The data that it was fitted to: array, pandas or polars frame, sparse counts.
+    names
+        Of the columns, or the words; default: those of the frame.
+    index
+        A name for each row; default: the index of the frame, or the row's number.
+    title
+        Of the page.
+    image_shape
+        Height and width, if each row of X is an image of so many grey values.
+    certificate
+        From `certify`, if there is one; default: the model's own.
+    consensus
+        From `consensus`: restarts to compare with.
+    draws
+        From `gibbs` or `split_merge`: the posterior of K and α.
+    max_points
+        Rows in the map and the table.  Of more, a sample is shown, and the page says so.
+    seed
+        For the sample and the map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import DPMixture
+    >>> from dpsearch.report import write_report
+    >>> X = np.random.default_rng(0).normal(size=(60, 2)) + np.repeat([[0.0], [9.0]], 30, axis=0)
+    >>> model = DPMixture(random_state=0).fit(X)
+    >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
+    """
+    if isinstance(max_points, bool) or not isinstance(max_points, numbers.Integral):
+        raise ParameterError(f"max_points must be a whole number, got {max_points!r}")
+    if max_points < 1:
+        raise ParameterError(f"max_points must be at least 1, got {max_points!r}")
+    table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
+    explanation = _explained(model, X, table)
+    labels = explanation.labels
+    columns = _telling_columns(table, explanation, image_shape is not None)
+    groups = profiles(
+        table, labels, explanation.columns, columns, 0 if image_shape is not None else _PARTS
+    )
+    rng = np.random.default_rng(seed)
+    chosen = _Chosen(explanation, len(groups))
+    rows = sample(labels, chosen.all(), int(max_points), rng)
+    images = Images.of(table, labels, image_shape, [*chosen.all(), *rng.permutation(rows)])
+    certificate = getattr(model, "certificate_", None) if certificate is None else certificate
+    text = render(
+        "report.html",
+        title=title or "Clusters found by dpsearch",
+        found=summary.found(table, groups),
+        sure=summary.how_sure(model.clustering_, explanation, certificate, consensus, draws),
+        figures=_figures(model, table, groups, explanation),
+        groups=groups,
+        cards=[_card(table, group, chosen.typical[group.k]) for group in groups[:_CARDS]],
+        overview=_overview(groups, columns, table) if images is None else None,
+        borderline=_listing(table, chosen.borderline, _most_telling(explanation, columns)),
+        outliers=_listing(table, chosen.outliers, _most_telling(explanation, columns)),
+        explanation=explanation,
+        table=table,
+        images=images,
+        n_shown=len(rows),
+        n_columns_shown=len(columns),
+        posterior=None if draws is None else _posterior(draws),
+        has_trace=len(model.clustering_.trace) > 1,
+        about=_about(model),
+        payload=_payload(model, table, explanation, rows, columns, images, seed),
+    )
+    with atomic_write(path) as stream:
+        stream.write(text.encode("utf-8", "replace"))  # half a character may be in the data
+
+
+def _explained(model: Any, X: ArrayLike, table: Table) -> Explanation:
+    explanation: Explanation = model.explain(X)
+    known = model.labels_
+    if len(known) != table.n_rows or (explanation.labels != known).any():
+        raise DataError(
+            f"X with {table.n_rows} rows is not the data that the model was fitted to: a report"
+            f" shows those ({len(known)} rows)"
+        )
+    return explanation
+
+
+class _Chosen:
+    """The rows that the page names: most typical, least certain, out of the ordinary."""
+
+    def __init__(self, explanation: Explanation, n_clusters: int) -> None:
+        self.typical = [explanation.typical[k][:_TYPICAL] for k in range(min(n_clusters, _CARDS))]
+        self.borderline = explanation.borderline[:_ODD]
+        self.outliers = explanation.outliers[:_ODD]
+
+    def all(self) -> Ints:
+        every = np.concatenate([*self.typical, self.borderline, self.outliers])
+        return np.asarray(list(dict.fromkeys(every.tolist())), dtype=np.int64)
+
+
+def sample(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
+    """Rows to show: those chosen, some of each cluster, and others by chance, in order."""
+    n = len(labels)
+    if n <= size:
+        return np.arange(n)
+    order = rng.permutation(n)
+    # How many of a row's own cluster come before it in this order.
+    by_cluster = np.argsort(labels[order], kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])
+    rank = np.empty(n, np.int64)
+    rank[order[by_cluster]] = np.arange(n) - starts[labels[order[by_cluster]]]
+    priority = np.where(rank < _AT_LEAST, 1, 2)
+    priority[chosen] = 0
+    return np.sort(order[np.argsort(priority[order], kind="stable")[:size]])
+
+
+def _telling_columns(table: Table, explanation: Explanation, pixels: bool) -> list[int]:
+    """The columns to show, in the table's order: those that set clusters apart."""
+    if table.is_counts or pixels:
+        return []
+    evidence = explanation.columns.max(axis=0)
+    return sorted(np.argsort(-evidence, kind="stable")[:_COLUMNS].tolist())
+
+
+def _overview(groups: list[Profile], columns: list[int], table: Table) -> Any:
+    """Lines of clusters and parts, by column: the heat map."""
+    if not columns or len(groups) < 2:
+        return None
+    names = [table.names[j] for j in columns]
+    lines = []
+    for group in groups[:_CARDS]:
+        parts = {part.column: part for part in group.parts}
+        lines.append((group, [parts[j] for j in columns]))
+    return {"names": names, "lines": lines}
+
+
+def _card(table: Table, group: Profile, typical: Ints) -> dict[str, Any]:
+    telling = [] if table.is_counts else [part.column for part in group.parts[:_CELLS]]
+    return {"group": group, "typical": _listing(table, typical, telling)}
+
+
+def _most_telling(explanation: Explanation, columns: list[int]) -> list[int]:
+    """A few of these columns: those that set clusters apart most."""
+    evidence = explanation.columns.max(axis=0)
+    return sorted(columns, key=lambda j: -evidence[j])[:_CELLS]
+
+
+def _listing(table: Table, rows: Ints, columns: list[int]) -> dict[str, Any]:
+    """Rows with what they have in some columns, or their words."""
+    if table.is_counts:
+        heads, cells = ["telling words"], [[words] for words in top_words(table, rows)]
+    else:
+        heads = [table.names[j] for j in columns]
+        cells = [[table.cell(i, j) for j in columns] for i in rows]
+    lines = [
+        {"row": int(i), "name": table.rows[i], "cells": own}
+        for i, own in zip(rows, cells, strict=True)
+    ]
+    return {"heads": heads, "lines": lines}
+
+
+def _figures(
+    model: Any, table: Table, groups: list[Profile], explanation: Explanation
+) -> list[tuple[str, str]]:
+    return [
+        ("rows", f"{table.n_rows:,}"),
+        ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
+        ("clusters", f"{len(groups):,}"),
+        ("mean certainty", f"{100.0 * explanation.certainty.mean():.1f} %"),
+        ("log joint", f"{model.log_joint_:,.1f}".replace("-", "−")),
+        ("concentration α", brief(model.alpha_)),
+    ]
+
+
+def _posterior(draws: Any) -> list[dict[str, Any]]:
+    """Histograms of K, and of α where it varies: heights in per cent of the highest."""
+    shares = draws.k_posterior()
+    seen = np.arange(np.flatnonzero(shares)[0], len(shares))
+    out = [_histogram("number of clusters K", shares[seen], [str(k) for k in seen])]
+    if np.ptp(draws.alpha) > 0.0:
+        inside = np.quantile(draws.alpha, [0.0, 0.995])  # a long tail would flatten the rest
+        counts, edges = np.histogram(draws.alpha, bins=30, range=tuple(inside))
+        middles = [f"{m:.2g}" for m in (edges[1:] + edges[:-1]) / 2]
+        out.append(_histogram("concentration α", counts / len(draws), middles))
+    return out
+
+
+def _histogram(title: str, shares: Any, names: list[str]) -> dict[str, Any]:
+    step = -(-len(names) // 15)
+    bars = [
+        {
+            "name": name,
+            "share": float(share),
+            "height": float(100.0 * share / shares.max()),
+            "labelled": at % step == 0,
+        }
+        for at, (name, share) in enumerate(zip(names, shares))
+    ]
+    return {"title": title, "bars": bars}
+
+
+def _about(model: Any) -> list[tuple[str, str]]:
+    clustering = model.clustering_
+    settings = model.family_.to_dict()
+    given = ", ".join(
+        f"{name} = {_setting(value)}" for name, value in settings.items() if name != "name"
+    )
+    return [
+        ("family", f"{model.family_.name}" + (f" ({given})" if given else "")),
+        ("prior", repr(model._mixture.prior)),
+        ("seconds of search", brief(clustering.seconds)),
+        ("seed", repr(model.random_state)),
+        ("dpsearch", __version__),
+    ]
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, float):
+        return brief(value)
+    if isinstance(value, list):
+        flat = np.ravel(np.asarray(value, dtype=object))
+        return f"[{_setting(flat[0])} …]" if len(flat) > 1 else _setting(flat[0])
+    return str(value)
+
+
+def _payload(
+    model: Any,
+    table: Table,
+    explanation: Explanation,
+    rows: Ints,
+    columns: list[int],
+    images: Images | None,
+    seed: int,
+) -> dict[str, Any]:
+    """What the page's script works on: the rows shown, maps of them, the trace."""
+    shown: list[dict[str, Any]] = []
+    for j in columns:
+        column = table.columns[j]
+        part: dict[str, Any] = {"name": column.name, "values": packed(column.values[rows])}
+        shown.append(part | ({} if column.levels is None else {"levels": column.levels}))
+    if table.is_counts:
+        shown.append({"name": "telling words", "text": top_words(table, rows)})
+    return {
+        "colours": COLOURS,
+        "sizes": explanation.sizes.tolist(),
+        "rows": packed(rows),
+        "names": [table.rows[i] for i in rows],
+        "cluster": packed(explanation.labels[rows]),
+        "second": packed(explanation.second[rows]),
+        "certainty": packed(explanation.certainty[rows].astype(np.float32)),
+        "density": packed(explanation.log_density[rows].astype(np.float32)),
+        "columns": shown,
+        "maps": [
+            {"name": one.name, "x": _single(one.x), "y": _single(one.y), "titles": one.titles}
+            for one in projections(table, rows, seed)
+        ],
+        "images": None if images is None else images.payload(),
+        "trace": [list(point) for point in model.clustering_.trace],
+    }
+
+
+def _single(values: Any) -> dict[str, str]:
+    return packed(np.asarray(values).astype(np.float32))

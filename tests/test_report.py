@@ -1,0 +1,527 @@
+"""The report: what it says is what the data say, and nothing in the data can get out of place."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from browser import chromium
+from dpsearch import DPMixture, certify, consensus, families, gibbs, priors
+from dpsearch._numbers import brief
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.report import write_report
+from dpsearch.report.page import packed, plotly, policy, to_json
+from dpsearch.report.profiles import profiles
+from dpsearch.report.projection import projections
+from dpsearch.report.table import Column, Table, top_words
+from dpsearch.report.write import sample
+
+FAMILY = families.Gaussian(0.0, 25.0, 1.0)
+PRIOR = priors.DirichletProcess(1.0)
+NASTY = "<script>alert(1)</script><!--\u2028&amp;\"'"
+
+
+class Reader(HTMLParser):
+    """The text of a page, its scripts and its data, as a browser would take them."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.words: list[str] = []
+        self.scripts: list[tuple[dict, str]] = []
+        self.tags: list[tuple[str, dict]] = []
+        self.inside: dict | None = None
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self.inside = dict(attrs)
+
+    def handle_endtag(self, tag):
+        if tag in ("script", "style"):
+            self.inside = None
+
+    def handle_data(self, data):
+        if self.inside is None:
+            self.words.append(data)
+        else:
+            self.scripts.append((self.inside, data))
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def data(self) -> dict:
+        return json.loads(next(text for about, text in self.scripts if about.get("id")))
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [40, 30, 20])
+    centres = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
+    X = pd.DataFrame(centres[labels] + rng.normal(size=(90, 2)), columns=["wide", "tall"])
+    X.index = [f"item {i}" for i in range(90)]
+    return X, labels
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return DPMixture(FAMILY, PRIOR, random_state=0).fit(table[0])
+
+
+@pytest.fixture(scope="module")
+def written(table, model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(path, model, table[0], title="Things")
+    return path
+
+
+# -- what is said ------------------------------------------------------------------------------
+
+
+def test_summary_and_data_are_those_of_the_model(table, model, written):
+    page = Reader(written.read_text())
+    assert "90 rows with 2 columns fall into 3 clusters." in page.text
+    assert "The largest has 40 rows (44 %), the smallest 20." in page.text
+    assert "local search ended because none of its moves improves" in page.text
+    data = page.data
+    assert data["names"][:2] == ["item 0", "item 1"]
+    assert data["sizes"] == [40, 30, 20]
+    raw = base64.b64decode(data["columns"][0]["values"]["data"])
+    np.testing.assert_array_equal(np.frombuffer(raw), table[0]["wide"])
+    assert [point[3] for point in data["trace"]] == [p.move for p in model.clustering_.trace]
+    # The second cluster is the one at (9, 0).
+    assert "high wide (" in page.text
+    assert brief(table[0]["wide"][table[1] == 1].mean()) in page.text
+
+
+def test_same_seed_same_file(table, model, written, tmp_path):
+    write_report(tmp_path / "again.html", model, table[0], title="Things")
+    assert (tmp_path / "again.html").read_bytes() == written.read_bytes()
+
+
+def test_how_sure_it_is(table, model, tmp_path):
+    X = table[0].to_numpy()
+    draws = gibbs(X, FAMILY, priors.DirichletProcess(priors.Gamma(1.0, 1.0)), draws=60, rng=0)
+    view = consensus(X, FAMILY, PRIOR, n_restarts=3, rng=0)
+    proof = certify(X, model.labels_, FAMILY, PRIOR)
+    path = tmp_path / "sure.html"
+    write_report(path, model, table[0], certificate=proof, draws=draws, consensus=view)
+    page = Reader(path.read_text())
+    assert proof.optimal
+    assert "Proved best" in page.text
+    assert "Of 3 searches from other orders, all of them reached the best log joint" in page.text
+    assert f"Of {len(draws)} draws from the posterior" in page.text
+    assert "Posterior of the number of clusters K" in page.text
+    assert "Posterior of the concentration α" in page.text
+
+
+def test_profiles_are_those_of_naive_loops():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(3, size=200)
+    labels[:3] = [0, 1, 2]
+    number = rng.normal(1e6, 1.0, size=200)
+    number[::7] = np.nan
+    colours = np.array(["red", "green", None], dtype=object)[rng.integers(3, size=200)]
+    frame = pd.DataFrame({"number": number, "colour": colours})
+    made = Table.of(frame, FAMILY)
+    evidence = np.tile([1.0, 2.0], (3, 1))
+    for k, group in enumerate(profiles(made, labels, evidence)):
+        category, amount = group.parts  # most evidence first
+        own = labels == k
+        assert group.size == own.sum()
+        assert amount.mean == pytest.approx(np.nanmean(number[own]), rel=1e-12)
+        assert amount.spread == pytest.approx(np.nanstd(number[own]), rel=1e-6)
+        assert amount.mean_of_all == pytest.approx(np.nanmean(number), rel=1e-12)
+        for level in category.levels:
+            known = own & pd.notna(frame["colour"]).to_numpy()
+            assert level.share == pytest.approx((colours[known] == level.name).mean())
+
+
+def test_words_with_lift():
+    counts = sp.csr_matrix([[3, 0, 1], [2, 0, 0], [0, 4, 1], [0, 5, 2]])
+    made = Table.of(counts, families.Multinomial(), ["cat", "dog", "the"])
+    evidence = np.array([[5.0, 4.0, 0.1], [5.0, 6.0, 0.1]])
+    first, second = profiles(made, np.array([0, 0, 1, 1]), evidence)
+    assert [word.name for word in first.parts] == ["cat"]  # dog sets it apart by its absence
+    assert first.parts[0].share == pytest.approx(5 / 6)
+    assert first.parts[0].lift == pytest.approx((5 / 6) / (5 / 18))
+    assert [word.name for word in second.parts] == ["dog", "the"]
+    assert top_words(made, np.array([0, 3]), 1) == ["cat", "dog"]
+
+
+def test_sample_keeps_what_is_named_and_some_of_each_cluster():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], [9000, 900, 5])
+    chosen = np.array([17, 4242])
+    rows = sample(labels, chosen, 1000, rng)
+    assert len(rows) == len(set(rows)) == 1000
+    assert set(chosen) <= set(rows)
+    assert (np.bincount(labels[rows])[1:] >= [30, 5]).all()
+    assert (np.diff(rows) > 0).all()
+    assert (sample(labels, chosen, 20_000, rng) == np.arange(len(labels))).all()
+
+
+def test_maps_are_principal_components_of_what_varies():
+    rng = np.random.default_rng(0)
+    line = rng.normal(size=300)
+    X = np.stack([1e9 * line, -line, np.full(300, 7.0), 0.01 * rng.normal(size=300)], axis=1)
+    (found,) = projections(Table.of(X, FAMILY), np.arange(300), 0)
+    assert abs(np.corrcoef(found.x, line)[0, 1]) > 0.999
+    assert abs(np.corrcoef(found.y, X[:, 3])[0, 1]) > 0.99
+    plane = projections(Table.of(X[:, :2], FAMILY), np.arange(300), 0)
+    assert plane[0].titles == ("column 0", "column 1")
+    np.testing.assert_array_equal(plane[0].x, X[:, 0])
+    counts = sp.csr_matrix(np.kron(np.eye(2, dtype=int), np.ones((20, 5), dtype=int)))
+    (words,) = projections(Table.of(counts, families.Multinomial()), np.arange(40), 0)
+    assert len(set(np.sign(words.x[:20]))) == 1
+    assert np.sign(words.x[0]) == -np.sign(words.x[20])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([0, 1, -3], "i1"),
+        ([0, 300], "i2"),
+        ([70_000.0, 1.0], "i4"),
+        ([0.5, np.nan], "f4"),
+        ([0.1, 2.0], "f8"),
+        ([2**40 + 1, 1], "f8"),
+        ([1e300, 0.5], "f8"),
+    ],
+)
+def test_arrays_are_packed_exactly(values, kind):
+    out = packed(np.array(values))
+    back = np.frombuffer(base64.b64decode(out["data"]), dtype="<" + kind)
+    assert out["dtype"] == kind
+    np.testing.assert_array_equal(back.astype(np.float64), np.array(values, dtype=np.float64))
+
+
+# -- other kinds of data -----------------------------------------------------------------------
+
+
+def test_every_kind_of_data_has_a_report(tmp_path):
+    rng = np.random.default_rng(0)
+    half = np.repeat([0, 1], 30)
+    codes = (rng.random((60, 4)) < np.where(half, 0.9, 0.1)[:, None]).astype(float)
+    counts = sp.csr_matrix(rng.poisson(np.where(half[:, None], [1, 4, 1, 1], [4, 1, 1, 1])))
+    pixels = rng.normal(size=(60, 12)) + 3.0 * half[:, None]
+    kinds = {
+        "codes": (codes, families.Bernoulli(), {}),
+        "categories": (codes + 1.0 * (codes > 0), families.Categorical(), {}),
+        "counts": (counts, families.Multinomial(), {"names": list("abcd")}),
+        "dense counts": (counts.toarray(), families.Poisson(), {}),
+        "images": (pixels, families.DiagonalGaussian(), {"image_shape": (3, 4)}),
+        "bits": (codes, families.Bernoulli(), {"image_shape": (2, 2)}),
+        "polars": (pl.DataFrame(pixels[:, :3], list("xyz")), FAMILY, {}),
+        "one column": (pixels[:, :1], FAMILY, {}),
+        "one row": (pixels[:1, :3], FAMILY, {}),
+        "same rows": (np.ones((8, 3)), FAMILY, {}),
+    }
+    for name, (X, family, options) in kinds.items():
+        fitted = DPMixture(family, 1.0, random_state=0, refine=False).fit(X)
+        path = tmp_path / f"{name}.html"
+        write_report(path, fitted, X, **options)
+        data = Reader(path.read_text()).data
+        assert len(data["names"]) == X.shape[0], name
+        assert data["maps"], name
+        if "image_shape" in options:
+            means = np.frombuffer(base64.b64decode(data["images"]["means"]), np.uint8)
+            assert len(means) == fitted.n_clusters_ * X.shape[1]
+            assert data["columns"] == []
+
+
+def test_frames_keep_their_levels_and_gaps():
+    frame = pd.DataFrame(
+        {
+            "when": pd.Categorical(["b", None, "a"]),
+            "yes": [True, False, True],
+            "amount": pd.array([1, None, 3], dtype="Int64"),
+        }
+    )
+    made = Table.of(frame, FAMILY)
+    when, yes, amount = made.columns
+    assert (when.levels, when.values.tolist()) == (("a", "b"), [1, -1, 0])
+    assert yes.levels == ("False", "True")
+    np.testing.assert_array_equal(amount.values, [1.0, np.nan, 3.0])
+    assert [made.cell(1, j) for j in range(3)] == ["–", "False", "–"]
+    again = Table.of(pl.from_pandas(frame), FAMILY)
+    assert [column.levels for column in again.columns] == [("a", "b"), ("False", "True"), None]
+
+
+def test_a_model_from_a_file_has_a_report_without_a_trace(table, model, tmp_path):
+    from dpsearch import load
+
+    model.save(tmp_path / "model.npz")
+    write_report(tmp_path / "report.html", load(tmp_path / "model.npz"), table[0])
+    page = Reader((tmp_path / "report.html").read_text())
+    assert "90 rows" in page.text
+    assert "Log joint over time" not in page.text
+
+
+def test_errors_name_what_is_wrong_and_leave_no_file(table, model, tmp_path):
+    X = table[0]
+    path = tmp_path / "report.html"
+    for options, message in [
+        ({"names": ["one"]}, "names has 1 entries for 2"),
+        ({"index": [1, 2]}, "index has 2 entries for 90"),
+        ({"image_shape": (3, 4)}, "image_shape 3×4 has 12 pixels"),
+        ({"image_shape": 3}, "image_shape must be"),
+        ({"image_shape": (0, 2)}, "image_shape must be two whole numbers"),
+        ({"max_points": 0}, "max_points must be at least 1"),
+        ({"max_points": 1.5}, "max_points must be a whole number"),
+    ]:
+        with pytest.raises(ParameterError, match=re.escape(message)):
+            write_report(path, model, X, **options)
+    with pytest.raises(DataError, match="not the data that the model was fitted to"):
+        write_report(path, model, X.iloc[::-1])
+    with pytest.raises(FileNotFoundError):
+        write_report(tmp_path / "none" / "report.html", model, X)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- nothing gets out of place -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def nasty(tmp_path_factory):
+    """Names, cells and titles that try to be code."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3)) + np.repeat([[0.0], [9.0]], 15, axis=0)
+    frame = pd.DataFrame(X, columns=[NASTY, "b</title><img src=x onerror=alert(2)>", "'; --t:9"])
+    fitted = DPMixture(FAMILY, PRIOR, random_state=0).fit(frame)
+    path = tmp_path_factory.mktemp("nasty") / "nasty.html"
+    write_report(path, fitted, frame, title=NASTY, index=[f"{NASTY}{i}\ud800" for i in range(30)])
+    return path
+
+
+def test_everything_from_the_data_is_escaped(nasty):
+    page = Reader(nasty.read_text())
+    assert "alert(1)" not in "".join(t for a, t in page.scripts if "id" not in a)
+    assert not any("onerror" in attributes for _, attributes in page.tags)
+    assert [tag for tag, _ in page.tags].count("script") == 3
+    assert page.data["columns"][0]["name"] == NASTY
+    assert NASTY.split("\u2028")[0] in page.text
+
+
+def test_json_stands_inside_a_script():
+    text = to_json([NASTY, "\u2029"])
+    assert not set("<>&\u2028\u2029") & set(text)
+    assert json.loads(text) == [NASTY, "\u2029"]
+
+
+def test_policy_lets_only_the_own_scripts_run(written):
+    page = Reader(written.read_text())
+    ((_, meta),) = [(t, a) for t, a in page.tags if a.get("http-equiv")]
+    assert meta["content"].startswith("default-src 'none';")
+    for about, script in page.scripts:
+        if not about and script.startswith(("/**", '"use strict"')):
+            digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in meta["content"]
+    assert meta["content"] == policy([plotly(), page.scripts[-1][1]])
+
+
+def test_plotly_is_the_file_that_the_readme_names():
+    from importlib.resources import files
+
+    about = files("dpsearch.report").joinpath("assets/README.md").read_text()
+    assert hashlib.sha256(plotly().encode()).hexdigest() in about
+
+
+# -- in a browser ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+def names_in_table(page):
+    return page.locator("#data tbody tr td:first-child").all_inner_texts()
+
+
+def points_in_map(page):
+    return page.evaluate("document.getElementById('plot').data.slice(0, -1).map(t => t.x.length)")
+
+
+def test_legend_filters_map_and_table(browser, written):
+    page = browser().open(written)
+    assert points_in_map(page) == [40, 30, 20]
+    page.click(".toggle[data-k='0']")
+    assert points_in_map(page) == [0, 30, 20]
+    assert page.get_attribute(".toggle[data-k='0']", "aria-pressed") == "false"
+    assert "of 50 rows" in page.inner_text("#page")
+    page.click(".only[data-k='2']")
+    assert points_in_map(page) == [0, 0, 20]
+    page.click("#all")
+    assert points_in_map(page) == [40, 30, 20]
+
+
+def test_hover_shows_the_row(browser, written, table):
+    page = browser().open(written)
+    row = 57
+    place = page.evaluate(
+        """(row) => {
+            const plot = document.getElementById("plot"), box = plot.getBoundingClientRect();
+            for (const trace of plot.data) {
+                const at = (trace.customdata || []).indexOf(row);
+                if (at < 0) continue;
+                const {xaxis, yaxis} = plot._fullLayout;
+                return [box.left + xaxis._offset + xaxis.d2p(trace.x[at]),
+                        box.top + yaxis._offset + yaxis.d2p(trace.y[at])];
+            }
+        }""",
+        row,
+    )
+    page.mouse.move(place[0] - 40, place[1] - 40)
+    page.mouse.move(*place)
+    page.wait_for_selector("#tip:visible")
+    said = page.inner_text("#tip")
+    assert f"Row item {row}" in said
+    assert "cluster 1" in said
+    shown = float(said.split("wide\n")[1].split("\n")[0].replace("−", "-"))
+    assert shown == pytest.approx(table[0]["wide"].iloc[row], rel=1e-3)
+
+
+def test_table_sorts_and_filters(browser, written, table):
+    page = browser().open(written)
+    wide = table[0]["wide"]
+    page.click("#data thead button:has-text('wide')")
+    assert names_in_table(page) == wide.sort_values().index[:25].tolist()
+    page.click("#data thead button:has-text('wide')")
+    assert names_in_table(page) == wide.sort_values(ascending=False).index[:25].tolist()
+    page.fill("input[aria-label='Filter wide']", "> 9")
+    assert f"of {(wide > 9).sum()} rows" in page.inner_text("#page")
+    page.fill("input[aria-label='Filter tall']", "-0.5..0.5")
+    inside = ((wide > 9) & table[0]["tall"].between(-0.5, 0.5)).sum()
+    assert f"of {inside} rows" in page.inner_text("#page")
+    page.fill("input[aria-label='Filter wide']", "")
+    page.fill("input[aria-label='Filter tall']", "")
+    page.fill("input[aria-label='Filter row']", "ITEM 7")
+    assert "of 11 rows" in page.inner_text("#page")
+    page.fill("input[aria-label='Filter row']", "")
+    page.click("#next")
+    assert page.inner_text("#page") == "26–50 of 90 rows"
+
+
+def test_keyboard_reaches_everything(browser, written):
+    page = browser().open(written)
+    reached = set()
+    for _ in range(400):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                """() => { const e = document.activeElement, of = (name) => e.getAttribute(name);
+                     return e.id || e.dataset.k && e.className + e.dataset.k ||
+                            of("aria-label") || of("href") || e.tagName; }"""
+            )
+        )
+        if "next" in reached:
+            break
+    wanted = {"#summary", "theme", "across", "up", "toggle0", "only2", "Filter wide", "next"}
+    assert wanted <= reached
+    page.focus(".toggle[data-k='1']")
+    page.keyboard.press("Space")
+    assert points_in_map(page) == [40, 0, 20]
+    page.focus("#data button.row")
+    page.keyboard.press("Enter")
+    assert "Row item" in page.inner_text("#tip")
+    page.keyboard.press("Escape")
+    assert page.is_hidden("#tip")
+
+
+def test_light_and_dark(browser, written):
+    page = browser().open(written)
+
+    def background():
+        return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+    light = background()
+    page.click("#theme")
+    assert background() != light
+    page.click("#theme")
+    assert background() == light
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"  # as was chosen
+
+
+def test_nasty_names_are_text(browser, nasty):
+    page = browser().open(nasty)
+    page.on("dialog", lambda dialog: pytest.fail("a name was run as code"))
+    shown = NASTY.replace("\u2028", " ")
+    heads = page.locator("#data thead button").all_inner_texts()
+    assert any(head.startswith(NASTY[:20]) for head in heads)
+    assert page.inner_text("h1").startswith(shown[:20])
+    page.select_option("#across", label=page.locator("#across option").nth(2).inner_text())
+    assert "<script>" in page.locator("#plot .xtitle").text_content()
+    page.click("#data button.row >> nth=0")
+    assert "<script>" in page.inner_text("#tip")
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_hundred_thousand_points_load(browser, tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2, 3], 25_000)
+    X = rng.normal(0.0, 20.0, size=(4, 3))[labels] + rng.normal(size=(100_000, 3))
+    fitted = DPMixture(FAMILY, PRIOR, refine=False).fit(X)
+    path = tmp_path / "large.html"
+    write_report(path, fitted, X)
+    assert path.stat().st_size < 6e6
+    sampled = Reader(path.read_text())
+    assert len(sampled.data["names"]) == 20_000
+    assert "20,000 of 100,000 rows, drawn at random" in sampled.text
+    write_report(path, fitted, X, max_points=100_000)
+    page = browser().open(path)
+    assert sum(points_in_map(page)) == 100_000
+    assert page.evaluate("document.getElementById('plot').data[0].type") == "scattergl"
+
+
+def test_pictures_are_painted(browser, tmp_path):
+    dark = np.zeros((20, 6))
+    dark[:10, :3] = 9.0
+    dark[10:, 3:] = 9.0
+    X = dark + 0.1 * np.random.default_rng(0).normal(size=dark.shape)
+    fitted = DPMixture(families.Gaussian(0.0, 25.0, 0.1), PRIOR, random_state=0).fit(X)
+    path = tmp_path / "images.html"
+    write_report(path, fitted, X, image_shape=(2, 3))
+    page = browser().open(path)
+    painted = page.evaluate(
+        """Array.from(document.querySelector("#legend canvas").getContext("2d")
+             .getImageData(0, 0, 3, 2).data).filter((_, j) => j % 4 === 0)"""
+    )
+    assert max(painted[:3]) < 40
+    assert min(painted[3:]) > 215
+
+
+def test_fewer_columns_than_names_is_no_trouble():
+    column = Column("empty", np.full(3, np.nan))
+    made = Table(("a", "b", "c"), (column,))
+    (group,) = profiles(made, np.zeros(3, np.int64), np.zeros((1, 1)))
+    assert group.parts[0].at(1.0) == 50.0
+    assert np.isnan(group.parts[0].mean)
+
+
+# -- notebooks -----------------------------------------------------------------------------------
+
+
+def test_notebooks_show_sizes(table, model):
+    shown = model.clustering_._repr_html_()
+    assert "90 points in <b>3 clusters</b>" in shown
+    assert re.findall(r">(\d+)</td></tr>", shown) == ["40", "30", "20"]
+    plain = DPMixture()._repr_html_()
+    fitted = model._repr_mimebundle_()["text/html"]
+    assert "clusters</b>" not in plain
+    assert "DPMixture, gaussian family" in fitted
+    assert shown.split("<table")[1] in fitted
