@@ -6,7 +6,9 @@ import base64
 import hashlib
 import json
 import re
+import sys
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -147,6 +149,19 @@ def test_profiles_are_those_of_naive_loops():
         for level in category.levels:
             known = own & pd.notna(frame["colour"]).to_numpy()
             assert level.share == pytest.approx((colours[known] == level.name).mean())
+        (level,) = category.levels  # of two, the second says it all
+        assert category.away == pytest.approx(level.share - level.share_of_all)
+
+
+def test_levels_against_the_whole():
+    values = np.array([0.0, 0.0, 1.0, 2.0, 2.0, 2.0, np.nan])
+    made = Table.of(values[:, None], families.Categorical())
+    labels = np.array([0, 0, 0, 0, 1, 1, 1])
+    first, second = (group.parts[0] for group in profiles(made, labels, np.zeros((2, 1))))
+    assert (second.levels[0].name, second.levels[0].share) == ("2", 1.0)
+    assert second.away == pytest.approx(0.5)  # ½ (1/3 + 1/6 + 1/2)
+    assert sum(level.share for level in first.levels) == pytest.approx(1.0)
+    assert "2 (100 %; all 50 %)" in second.in_words
 
 
 def test_words_with_lift():
@@ -177,16 +192,34 @@ def test_maps_are_principal_components_of_what_varies():
     rng = np.random.default_rng(0)
     line = rng.normal(size=300)
     X = np.stack([1e9 * line, -line, np.full(300, 7.0), 0.01 * rng.normal(size=300)], axis=1)
-    (found,) = projections(Table.of(X, FAMILY), np.arange(300), 0)
+    (found,) = projections(Table.of(X, FAMILY), np.arange(300), 0, umap=False)
     assert abs(np.corrcoef(found.x, line)[0, 1]) > 0.999
     assert abs(np.corrcoef(found.y, X[:, 3])[0, 1]) > 0.99
-    plane = projections(Table.of(X[:, :2], FAMILY), np.arange(300), 0)
+    plane = projections(Table.of(X[:, :2], FAMILY), np.arange(300), 0, umap=False)
     assert plane[0].titles == ("column 0", "column 1")
     np.testing.assert_array_equal(plane[0].x, X[:, 0])
     counts = sp.csr_matrix(np.kron(np.eye(2, dtype=int), np.ones((20, 5), dtype=int)))
-    (words,) = projections(Table.of(counts, families.Multinomial()), np.arange(40), 0)
+    (words,) = projections(Table.of(counts, families.Multinomial()), np.arange(40), 0, umap=False)
     assert len(set(np.sign(words.x[:20]))) == 1
     assert np.sign(words.x[0]) == -np.sign(words.x[20])
+
+
+def test_umap_when_installed(monkeypatch):
+    class UMAP:
+        def __init__(self, random_state):
+            self.seed = random_state
+
+        def fit_transform(self, X):
+            return np.stack([X[:, 0], np.full(len(X), self.seed)], axis=1)
+
+    made = Table.of(np.random.default_rng(0).normal(size=(40, 3)), FAMILY)
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=UMAP))
+    first, second = projections(made, np.arange(40), 5)
+    assert (first.name, first.y[0]) == ("UMAP", 5)
+    assert second.name == "principal components"
+    assert len(projections(made, np.arange(40), 5, umap=False)) == 1
+    monkeypatch.setitem(sys.modules, "umap", None)  # as if it were not installed
+    assert len(projections(made, np.arange(40), 5)) == 1
 
 
 @pytest.mark.parametrize(

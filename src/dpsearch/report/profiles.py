@@ -67,9 +67,9 @@ class Category:
     column: int
     name: str
     evidence: float
-    levels: tuple[Level, ...]  # the commonest in the cluster, or in all, first
+    levels: tuple[Level, ...]  # commonest in the cluster, or in all, first; of two the second only
     n_levels: int
-    away: float  # total variation distance, ½ Σ |share − share of all|
+    away: float  # total variation distance, ½ Σ |share − share of all|; of two levels with a sign
 
     @property
     def commonest(self) -> Level:
@@ -81,7 +81,8 @@ class Category:
         if not self.levels:
             return self.name
         level = max(self.levels, key=lambda one: one.share - one.share_of_all)
-        return f"{self.name} {level.name} ({level.share:.0%}; all {level.share_of_all:.0%})"
+        shares = f"{100.0 * level.share:.0f} %; all {100.0 * level.share_of_all:.0f} %"
+        return f"{self.name} {level.name} ({shares})"
 
 
 @dataclass(frozen=True)
@@ -193,8 +194,10 @@ def _categories(
     def category(k: int) -> Category:
         shares = counts[k] / max(counts[k].sum(), 1)
         order = np.argsort(-np.maximum(shares, of_all), kind="stable")[:LEVELS_SHOWN]
-        levels = tuple(Level(names[v], float(shares[v]), float(of_all[v])) for v in order)
         away = 0.5 * float(np.abs(shares - of_all).sum())
+        if n_levels == 2:
+            order, away = np.array([1]), float(shares[1] - of_all[1])
+        levels = tuple(Level(names[v], float(shares[v]), float(of_all[v])) for v in order)
         return Category(j, column.name, float(evidence[k]), levels, n_levels, away)
 
     return category

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import contextlib
 import warnings
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from dpsearch._types import Ints, Vector
 from dpsearch.report.table import Table
 
+_FEW = 15  # rows up to which UMAP has too few neighbours
 _MANY = 50  # columns above which UMAP gets principal components
 
 
@@ -22,7 +23,7 @@ class Projection(NamedTuple):
     titles: tuple[str, str]
 
 
-def projections(table: Table, rows: Ints, seed: int) -> list[Projection]:
+def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> list[Projection]:
     """Return maps of these rows: the columns if there are two, PCA, and UMAP when installed."""
     out = []
     numbers = [column for column in table.columns if not column.is_category]
@@ -43,9 +44,10 @@ def projections(table: Table, rows: Ints, seed: int) -> list[Projection]:
     out.append(
         Projection("principal components", scores[:, 0], scores[:, 1], (titles[0], titles[1]))
     )
-    if importlib.util.find_spec("umap") is not None and len(rows) > 10:
-        place = _umap(features, seed)
-        out.insert(0, Projection("UMAP", place[:, 0], place[:, 1], ("UMAP 1", "UMAP 2")))
+    if umap and len(rows) > _FEW:
+        with contextlib.suppress(ImportError):
+            place = _umap(features, seed)
+            out.insert(0, Projection("UMAP", place[:, 0], place[:, 1], ("UMAP 1", "UMAP 2")))
     return out
 
 

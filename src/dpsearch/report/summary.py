@@ -33,8 +33,7 @@ def found(table: Table, groups: list[Profile]) -> str:
             f" {sizes[-1]:,}."
         )
     if 0 < alone < len(sizes):
-        text += f" {_count(alone, 'cluster')} {'is' if alone == 1 else 'are'} a single row"
-        text += "." if alone == 1 else " each."
+        text += " One of them is a single row." if alone == 1 else f" {alone:,} are single rows."
     return text
 
 
@@ -65,8 +64,11 @@ def how_sure(
     expected = explanation.outlier_rate * n
     chance = f"chance alone makes about {brief(expected)} of {n:,} look so"
     if odd:
-        out.append(f"{_count(odd, 'row')} {'is' if odd == 1 else 'are'} out of the ordinary:"
-                   f" improbable under every cluster ({chance}).")  # fmt: skip
+        are = "is" if odd == 1 else "are"
+        out.append(
+            f"{_count(odd, 'row')} {are} out of the ordinary: improbable under every cluster"
+            f" ({chance})."
+        )
     else:
         out.append("No row is out of the ordinary.")
     return out
@@ -120,5 +122,5 @@ def _share(value: float) -> str:
     """Whole per cent, but never 100 or 0 when a few are otherwise."""
     percent = 100.0 * value
     if 99.0 < percent < 100.0 or 0.0 < percent < 1.0:
-        return f"{min(max(percent, 0.1), 99.9):.1f} %"
-    return f"{percent:.0f} %"
+        return f"{min(max(percent, 0.1), 99.9):.1f}\u00a0%"
+    return f"{percent:.0f}\u00a0%"

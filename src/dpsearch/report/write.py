@@ -20,7 +20,7 @@ from dpsearch.report import summary
 from dpsearch.report.images import Images
 from dpsearch.report.page import packed, render
 from dpsearch.report.profiles import Profile, profiles
-from dpsearch.report.projection import projections
+from dpsearch.report.projection import Projection, projections
 from dpsearch.report.table import Table, top_words
 
 _AT_LEAST = 30  # rows of each cluster in a sample, where it has them
@@ -44,6 +44,7 @@ def write_report(
     consensus: Any = None,
     draws: Any = None,
     max_points: int = 20_000,
+    umap: bool = True,
     seed: int = 0,
 ) -> None:
     """Write one HTML file that shows what was found; it is readable offline and asks for nothing.
@@ -72,8 +73,10 @@ def write_report(
         From `gibbs` or `split_merge`: the posterior of K and α.
     max_points
         Rows in the map and the table.  Of more, a sample is shown, and the page says so.
+    umap
+        Whether to draw UMAP's map too, if umap-learn is installed: it may take a minute.
     seed
-        For the sample and the map.
+        For the sample and the maps.
 
     Examples
     --------
@@ -100,6 +103,7 @@ def write_report(
     rows = sample(labels, chosen.all(), int(max_points), rng)
     images = Images.of(table, labels, image_shape, [*chosen.all(), *rng.permutation(rows)])
     certificate = getattr(model, "certificate_", None) if certificate is None else certificate
+    maps = projections(table, rows, seed, umap=umap)
     text = render(
         "report.html",
         title=title or "Clusters found by dpsearch",
@@ -119,7 +123,7 @@ def write_report(
         posterior=None if draws is None else _posterior(draws),
         has_trace=len(model.clustering_.trace) > 1,
         about=_about(model),
-        payload=_payload(model, table, explanation, rows, columns, images, seed),
+        payload=_payload(model, table, explanation, rows, columns, images, maps),
     )
     with atomic_write(path) as stream:
         stream.write(text.encode("utf-8", "replace"))  # half a character may be in the data
@@ -281,7 +285,7 @@ def _payload(
     rows: Ints,
     columns: list[int],
     images: Images | None,
-    seed: int,
+    maps: list[Projection],
 ) -> dict[str, Any]:
     """What the page's script works on: the rows shown, maps of them, the trace."""
     shown: list[dict[str, Any]] = []
@@ -303,7 +307,7 @@ def _payload(
         "columns": shown,
         "maps": [
             {"name": one.name, "x": _single(one.x), "y": _single(one.y), "titles": one.titles}
-            for one in projections(table, rows, seed)
+            for one in maps
         ],
         "images": None if images is None else images.payload(),
         "trace": [list(point) for point in model.clustering_.trace],
