@@ -401,13 +401,18 @@ class FullGaussian(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["mean"])
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def predictive(self, row: Vector, n_features: int) -> tuple[Vector, Any, float]:
+        """Location, scale matrix and degrees of freedom of the predictive Student t."""
         posterior = self.posterior(row, n_features)
         degrees = posterior["degrees"] - n_features + 1.0
         strength = posterior["strength"]
-        factor = np.linalg.cholesky(posterior["scale"] * (strength + 1.0) / (strength * degrees))
-        normal = rng.standard_normal((size, n_features)) @ factor.T
-        return posterior["mean"] + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
+        scale = posterior["scale"] * (strength + 1.0) / (strength * degrees)
+        return posterior["mean"], scale, degrees
+
+    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+        mean, scale, degrees = self.predictive(row, n_features)
+        normal = rng.standard_normal((size, n_features)) @ np.linalg.cholesky(scale).T
+        return mean + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
 
     @classmethod
     def suggest(cls, X: Any) -> FullGaussian:

@@ -1,0 +1,62 @@
+"""Filling gaps of a table of numbers, for a Gaussian with full covariance.
+
+That family has no closed form for what was observed of a row.  Instead the table is completed by
+turns, as in data augmentation (Tanner & Wong 1987): gaps are drawn from the row's cluster given
+what was observed of the row, and clusters are found in the completed table.  The first draws come
+from one Gaussian for all rows.  Draws, not means: means would make clusters look tighter than
+they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Labels, Matrix, Rng, Vector
+from dpsearch.automatic.learning import learn
+from dpsearch.families._observed import drawn, log_densities
+from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.mixture import Mixture
+from dpsearch.objective import Problem
+from dpsearch.priors.base import Prior
+
+_FIRST_ROUNDS = 10  # with one Gaussian
+_ROUNDS = 4
+
+
+def complete(matrix: Matrix, prior: Prior) -> Matrix:
+    """Return the table with its gaps filled by draws; the same every time."""
+    rng = np.random.default_rng(0)
+    mean = np.nanmean(matrix, axis=0)
+    filled = np.where(np.isnan(matrix), mean, matrix)
+    together = np.zeros(len(matrix), np.int64)
+    for _ in range(_FIRST_ROUNDS):
+        covariance = np.cov(filled.T).reshape(len(mean), -1)
+        covariance += 1e-6 * np.diag(np.where(np.diag(covariance) > 0.0, np.diag(covariance), 1.0))
+        filled = _filled(matrix, together, filled.mean(axis=0)[None], covariance[None], rng)
+    for _ in range(_ROUNDS):
+        learned = learn(filled, FullGaussian.suggest(filled), prior)
+        problem = Problem.of(filled, learned.family, prior)
+        mixture = Mixture.of(problem.model, problem.items, learned.labels, prior)
+        means, scales, degrees = _predictives(mixture)
+        scores = log_densities(matrix, means, scales, degrees) + mixture.log_weights
+        variance = degrees / np.maximum(degrees - 2.0, 1.0)
+        labels = scores.argmax(axis=1)
+        filled = _filled(matrix, labels, means, scales * variance[:, None, None], rng)
+    return filled
+
+
+def _predictives(mixture: Mixture) -> tuple[Matrix, Any, Vector]:
+    family, n_features = mixture.model.family, mixture.model.n_features
+    assert isinstance(family, FullGaussian)
+    parts = [family.predictive(mixture.row(k), n_features) for k in range(mixture.n_clusters)]
+    means, scales, degrees = (np.array(part) for part in zip(*parts, strict=True))
+    return means, scales, degrees
+
+
+def _filled(matrix: Matrix, labels: Labels, means: Matrix, covariances: Any, rng: Rng) -> Matrix:
+    factors = np.linalg.cholesky(covariances)
+    normal = rng.standard_normal(matrix.shape)
+    draws = means[labels] + np.einsum("nij,nj->ni", factors[labels], normal)
+    return np.asarray(drawn(matrix, labels, draws, np.ascontiguousarray(covariances)))
