@@ -263,6 +263,21 @@ def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
         read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
 
 
+@pytest.mark.parametrize("block", [8, 50, 1 << 20])
+def test_kinds_of_columns_do_not_depend_on_blocks(block, tmp_path):
+    """A column may begin with gaps and turn out to be text; one of numbers may not turn."""
+    rows = [(i, None, i / 2, None) for i in range(20)]
+    rows += [(i, "uv"[i % 2], -i / 2, i % 3) for i in range(20, 40)]
+    frame = pl.DataFrame(rows, schema=["a", "b", "c", "d"], orient="row")
+    frame.write_csv(tmp_path / "x.csv")
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+    assert found.X.equals(frame)
+    lines = ["a", *map(str, range(20)), *["late"] * 50]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    with pytest.raises(DataError, match=r"line 22, column 'a': 'late' is not a number"):
+        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+
+
 def test_a_file_passes_through_a_small_window(tmp_path):
     """Memory is the matrix and a few blocks, not the text."""
     rng = np.random.default_rng(0)

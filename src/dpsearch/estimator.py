@@ -183,12 +183,13 @@ class DPMixture(
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
             choice = choose(matrix, self.family, prior, schema)
-            problem, weights = Problem.of(matrix, choice.family, prior), None
+            problem, weights = Problem.of(choice.matrix, choice.family, prior), None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
             copies = repeated(rows, sizes)
-            choice = choose(copies, self.family, prior, schema)._replace(labels=None)
+            choice = choose(copies, self.family, prior, schema, may_complete=False)
+            choice = choice._replace(labels=None, matrix=matrix)
             problem = Problem.of(rows, choice.family, prior, sizes)
             if (weights == 0).any():
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
@@ -211,6 +212,8 @@ class DPMixture(
         self._set_fitted(problem, clustering, matrix, weights)
         self.schema_ = schema
         self.reason_ = choice.reason
+        # Where gaps were filled before the fit, what was fitted to.
+        self.completed_ = None if choice.matrix is matrix else choice.matrix
         if self.verbose:
             print(f"dpsearch: {self.family_.name} family ({choice.reason}); {clustering}")
         return self
@@ -304,7 +307,7 @@ class DPMixture(
         check_is_fitted(self)
         if self.schema_ is not None:
             return self.schema_.encode(X)
-        matrix = as_matrix(X, gaps=self.family_.takes_gaps)
+        matrix = as_matrix(X, gaps=self.family_.predicts_gaps)
         validate_data(self, X, reset=False, skip_check_array=True)
         return matrix
 
@@ -388,7 +391,7 @@ class DPMixture(
         'column 1'
         """
         check_is_fitted(self)
-        matrix = None if X is None else self._new_data(X)
+        matrix = None if X is None else self._without_gaps(self._new_data(X))
         given = getattr(self, "feature_names_in_", None)
         names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
         return explain_mixture(
@@ -399,6 +402,17 @@ class DPMixture(
             outlier_rate=outlier_rate,
             rng=as_rng(rng),
         )
+
+    def _without_gaps(self, matrix: Any) -> Any:
+        """Rows for a family that needs them complete: as they were fitted, or imputed."""
+        if not has_gaps(matrix) or self.family_.takes_gaps:
+            return matrix
+        filled = self.completed_
+        if filled is not None and filled.shape == matrix.shape:
+            seen = ~np.isnan(matrix)
+            if np.array_equal(filled[seen], matrix[seen]):
+                return filled
+        return self._mixture.impute(matrix)
 
     def _containing(self, matrix: Any) -> Labels | None:
         """The clusters that contain the rows, if they are those of the fit: None if not.

@@ -78,7 +78,10 @@ class Mixture:
     def log_joint_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
         """Return log p(cluster k, x) [N, K] and log p(new cluster, x) [N]."""
         family = self.model.family
-        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.takes_gaps)
+        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
+        if has_gaps(matrix) and not family.takes_gaps:
+            scores = family.observed_log_densities(self._rows_and_new(), matrix)
+            return scores[:, :-1] + self.log_weights, scores[:, -1] + self.log_fresh_weight
         if has_gaps(matrix) and self._gapped is not self:
             return self._gapped.log_joint_probabilities(matrix)
         items, base = self.model.items(matrix)
@@ -150,14 +153,20 @@ class Mixture:
         inside, outside = self.log_joint_probabilities(matrix)
         missing = np.isnan(matrix)
         weights = softmax(np.column_stack([inside, outside]), axis=1)
-        rows = [self.row(k) for k in range(self.n_clusters)] + [self.model.empty_row()]
+        rows = self._rows_and_new()
         family, n_features = self.model.family, self.model.n_features
+        if not family.takes_gaps:
+            return family.fill(rows, matrix, weights)
         expected = [family.expected(row, n_features) for row in rows]
         out = matrix.copy()
         for d in np.flatnonzero(missing.any(axis=0)):
             values = weights[missing[:, d]] @ np.stack([columns[d] for columns in expected])
             out[missing[:, d], d] = values[:, 0] if values.shape[1] == 1 else values.argmax(axis=1)
         return out
+
+    def _rows_and_new(self) -> list[Vector]:
+        """The clusters' statistics, and those of a new cluster."""
+        return [*(self.row(k) for k in range(self.n_clusters)), self.model.empty_row()]
 
     def posterior(self, k: int) -> dict[str, Any]:
         """Posterior parameters of cluster k, for people to read."""

@@ -118,6 +118,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
             weights=weights,
         )
         schema = about.get("schema")  # not in the files of earlier versions
+        estimator.completed_ = None
         estimator.schema_ = None if schema is None else Schema.from_dict(schema)
         if estimator.schema_ is not None and len(estimator.schema_.columns) != n_features:
             raise ModelFileError(f"{path}: the schema has not {n_features} columns")

@@ -6,8 +6,9 @@
 | sparse counts | multinomial |
 | only 0 and 1 | Bernoulli |
 | whole numbers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
-| numbers, some missing | Gaussian with diagonal covariance |
-| numbers, up to 32 columns, with rows enough | Gaussian with full covariance |
+| numbers, some missing, up to 32 columns, 50 rows for each | full covariance, table completed |
+| numbers, some missing, otherwise | diagonal covariance, which skips them |
+| numbers, up to 32 columns, 5 rows for each | Gaussian with full covariance |
 | numbers, more columns | the same on the principal components, at most 20 |
 | a frame with other columns than numbers | a family for each kind of column |
 """
@@ -21,6 +22,7 @@ import scipy.sparse as sp
 
 from dpsearch._types import Labels
 from dpsearch._validate import has_gaps
+from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import learn
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, by_name
@@ -30,6 +32,7 @@ from dpsearch.tables import Schema
 
 _WIDE = 32  # columns: more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
+_ROWS_A_COLUMN_WITH_GAPS = 50  # the same, to tell from what was observed what was not
 # Families for the kinds of columns that a mixed table has.
 _OF_KIND = {
     "real": "diagonal_gaussian",
@@ -41,11 +44,13 @@ _IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "categ
 
 
 class Choice(NamedTuple):
-    """A family, why it was chosen, and the partition that its hyperparameters were learned with."""
+    """A family, why it was chosen, the partition that its hyperparameters were learned with, and
+    the data to fit it to."""
 
     family: Family
     reason: str
     labels: Labels | None
+    matrix: Any
 
 
 def resolve_prior(alpha: Any) -> Prior:
@@ -59,24 +64,33 @@ def resolve_prior(alpha: Any) -> Prior:
     return DirichletProcess(alpha)
 
 
-def choose(matrix: Any, family: Any, prior: Prior, schema: Schema | None = None) -> Choice:
+def choose(
+    matrix: Any,
+    family: Any,
+    prior: Prior,
+    schema: Schema | None = None,
+    *,
+    may_complete: bool = True,
+) -> Choice:
     """Return the family to use for a checked matrix, with its hyperparameters."""
     if isinstance(family, Family):
-        return Choice(family, "as given", None)
+        return Choice(family, "as given", None, matrix)
     if not isinstance(family, str):
         raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
     if family == "auto" and schema is not None:
         start, reason = suggest_mixed(matrix, schema)
     else:
-        name, reason = guess(matrix) if family == "auto" else (family, "as named")
+        name, reason = guess(matrix, may_complete) if family == "auto" else (family, "as named")
         kind = by_name(name)
         if sp.issparse(matrix) and not kind.accepts_sparse:
             raise DataError(
                 f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
             )
+        if family == "auto" and name == "full_gaussian" and has_gaps(matrix):
+            matrix = complete(matrix, prior)
         start = kind.suggest(matrix)
     learned = learn(matrix, start.resolve(matrix), prior)
-    return Choice(learned.family, reason, learned.labels)
+    return Choice(learned.family, reason, learned.labels, matrix)
 
 
 def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
@@ -93,7 +107,7 @@ def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
     return (parts[0][0] if len(parts) == 1 else Product(parts)), reason
 
 
-def guess(X: Any) -> tuple[str, str]:
+def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:
     """Return the name of a family for a checked matrix, and the reason in words."""
     if sp.issparse(X):
         if not _is_counts(X.data):
@@ -113,7 +127,9 @@ def guess(X: Any) -> tuple[str, str]:
         if not gaps and _is_mostly_zero(X):
             return "multinomial", "counts, most of them 0 and most others 1"
     if gaps:
-        return "diagonal_gaussian", "numbers, some of them missing"
+        if width <= _WIDE and n_rows >= _ROWS_A_COLUMN_WITH_GAPS * width and may_complete:
+            return "full_gaussian", f"numbers in {width} columns, completed where missing"
+        return "diagonal_gaussian", "numbers, some of them missing, skipped"
     if width <= _WIDE and n_rows >= _ROWS_A_COLUMN * width:
         return "full_gaussian", f"numbers in {width} columns"
     reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"

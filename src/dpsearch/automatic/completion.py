@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Labels, Matrix, Rng, Vector
+from dpsearch._types import Labels, Matrix, Rng
 from dpsearch.automatic.learning import learn
-from dpsearch.families._observed import drawn, log_densities
+from dpsearch.families._observed import drawn
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem
@@ -39,20 +39,12 @@ def complete(matrix: Matrix, prior: Prior) -> Matrix:
         learned = learn(filled, FullGaussian.suggest(filled), prior)
         problem = Problem.of(filled, learned.family, prior)
         mixture = Mixture.of(problem.model, problem.items, learned.labels, prior)
-        means, scales, degrees = _predictives(mixture)
-        scores = log_densities(matrix, means, scales, degrees) + mixture.log_weights
-        variance = degrees / np.maximum(degrees - 2.0, 1.0)
-        labels = scores.argmax(axis=1)
-        filled = _filled(matrix, labels, means, scales * variance[:, None, None], rng)
+        inside, _ = mixture.log_joint_probabilities(matrix)
+        posteriors = [mixture.posterior(k) for k in range(mixture.n_clusters)]
+        means = np.array([posterior["mean"] for posterior in posteriors])
+        covariances = np.array([posterior["covariance"] for posterior in posteriors])
+        filled = _filled(matrix, inside.argmax(axis=1), means, covariances, rng)
     return filled
-
-
-def _predictives(mixture: Mixture) -> tuple[Matrix, Any, Vector]:
-    family, n_features = mixture.model.family, mixture.model.n_features
-    assert isinstance(family, FullGaussian)
-    parts = [family.predictive(mixture.row(k), n_features) for k in range(mixture.n_clusters)]
-    means, scales, degrees = (np.array(part) for part in zip(*parts, strict=True))
-    return means, scales, degrees
 
 
 def _filled(matrix: Matrix, labels: Labels, means: Matrix, covariances: Any, rng: Rng) -> Matrix:

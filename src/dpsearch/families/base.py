@@ -32,7 +32,7 @@ from dpsearch._jit import (
     Pointer,
     pointer,
 )
-from dpsearch._types import ArrayLike, Ints, Rng, Vector
+from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
 from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.errors import CapabilityError, DataError
 from dpsearch.items import Core, Items, clear_row, rows_of_labels
@@ -240,6 +240,19 @@ class Family(ABC):
     def takes_gaps(self) -> bool:
         """Whether data may have missing values, which are NaN."""
         return self.independent_columns
+
+    @property
+    def predicts_gaps(self) -> bool:
+        """Whether new rows may have missing values, though those of the fit may not."""
+        return self.takes_gaps
+
+    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
+        """log p(what was observed of x | cluster) for each row of X and each of these clusters."""
+        raise CapabilityError(f"the {self.name} family does not predict rows with missing values")
+
+    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
+        """X with its gaps filled by what the clusters expect given the rest, in these shares."""
+        raise CapabilityError(f"the {self.name} family does not predict rows with missing values")
 
     def with_gaps(self) -> Family:
         """The same family with rows of statistics that can skip missing values."""

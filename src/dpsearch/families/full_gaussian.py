@@ -38,7 +38,7 @@ from dpsearch._jit import (
     inner,
     pointer,
 )
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column, positive
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._cholesky import (
@@ -48,6 +48,7 @@ from dpsearch.families._cholesky import (
     squared_distance,
 )
 from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
+from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import (
     FLOOR,
@@ -408,6 +409,23 @@ class FullGaussian(Family):
         strength = posterior["strength"]
         scale = posterior["scale"] * (strength + 1.0) / (strength * degrees)
         return posterior["mean"], scale, degrees
+
+    @property
+    def predicts_gaps(self) -> bool:
+        return True
+
+    def _predictives(self, rows: list[Vector], n_features: int) -> tuple[Any, Any, Any]:
+        parts = [self.predictive(row, n_features) for row in rows]
+        means, scales, degrees = (np.array(part) for part in zip(*parts, strict=True))
+        return means, scales, degrees
+
+    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
+        """The margin of a Student t distribution is one, with the same degrees of freedom."""
+        return np.asarray(log_densities(X, *self._predictives(rows, X.shape[1])))
+
+    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
+        means, scales, _ = self._predictives(rows, X.shape[1])
+        return np.asarray(expected(X, np.ascontiguousarray(weights), means, scales))
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         mean, scale, degrees = self.predictive(row, n_features)
