@@ -34,7 +34,7 @@ from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights, repeated
 
 _CERTIFY_SECONDS = 60.0
-_FEW_ROWS = 1000  # for which refinement is thorough unless told otherwise
+_FEW_ROWS = 200  # for which refinement is thorough unless told otherwise
 
 
 class DPMixture(
@@ -61,7 +61,7 @@ class DPMixture(
         "random" or "given".
     refine : "auto", bool or float
         What to do after search: True refines until no move improves the partition, a number does
-        so for that many seconds, False keeps what search found.  "auto" is True for up to 1,000
+        so for that many seconds, False keeps what search found.  "auto" is True for up to 200
         rows; for more it leaves out the last phase, which takes most of the time and finds
         little: sweeps, splits and merges alone.
     certify : bool or float

@@ -40,7 +40,7 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.learning import CONCENTRATIONS, most_likely
+from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 # params: D, size of each table, s[D], f[D], log(s + j), log(f + j), log Γ(s + j), log Γ(f + j).
 # The tables are empty unless s and f are single numbers.
@@ -275,7 +275,14 @@ class Bernoulli(Family):
         return (rng.random((size, n_features)) < probabilities).astype(np.float64)
 
     def learned(self, X: Any, labels: Ints) -> Bernoulli:
-        return most_likely(lambda count: type(self)(count, count), X, labels, CONCENTRATIONS)
+        counts, ones = sums_of(X, labels)
+
+        def log_likelihood(count: float) -> float:
+            both = betaln(ones + count, counts - ones + count) - betaln(count, count)
+            return float(both.sum())
+
+        count = most_likely(log_likelihood, CONCENTRATIONS)
+        return type(self)(count, count)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -40,7 +40,7 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.learning import CONCENTRATIONS, most_likely
+from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 # With V = ΣL levels in all:
 # params: D, V, size of tables 1 and 2, size of tables 3 and 4, A[D], a[V], log(a + j),
@@ -306,9 +306,21 @@ class Categorical(Family):
         return np.stack(codes, axis=1).astype(np.float64)
 
     def learned(self, X: Any, labels: Ints) -> Categorical:
-        return most_likely(
-            lambda count: type(self)(count, self.n_levels), X, labels, CONCENTRATIONS
-        )
+        levels = self._levels(X.shape[1])
+        counts = [
+            sums_of((X[:, [d]] == np.arange(size)).astype(np.float64), labels).sums
+            for d, size in enumerate(levels)
+        ]
+
+        def log_likelihood(count: float) -> float:
+            out = 0.0
+            for own, size in zip(counts, levels, strict=True):
+                out += float((gammaln(own + count) - gammaln(count)).sum())
+                totals = own.sum(axis=1)
+                out -= float((gammaln(totals + size * count) - gammaln(size * count)).sum())
+            return out
+
+        return type(self)(most_likely(log_likelihood, CONCENTRATIONS), self.n_levels)
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -46,8 +46,10 @@ from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
     WITHIN,
+    deviations,
     most_likely,
-    variances,
+    pooled_variance,
+    sums_of,
 )
 from dpsearch.items import copy_row
 
@@ -389,10 +391,20 @@ class DiagonalGaussian(Family):
 
     def learned(self, X: Any, labels: Ints) -> DiagonalGaussian:
         mean, variance = mean_and_variance(X)
-        within = (1.0 - FLOOR) * variances(X, labels) + FLOOR * variance
-        return most_likely(
-            lambda strength: self._with_variance(mean, within, strength), X, labels, STRENGTHS
-        )
+        within = (1.0 - FLOOR) * pooled_variance(X, labels) + FLOOR * variance
+        sums = sums_of(X, labels)
+        counts, squares = sums.counts, (sums.means - mean) ** 2
+        spread = sums_of(deviations(X, labels) ** 2, labels).sums
+        scale = (_SHAPE - 1.0) * within
+
+        def log_likelihood(strength: float) -> float:
+            """What of Σ log H depends on the strength."""
+            share = strength * counts / (strength + counts)
+            logs = np.log(scale + 0.5 * (spread + share * squares))
+            out = -(_SHAPE + 0.5 * counts) * logs - 0.5 * np.log1p(counts / strength)
+            return float(out.sum())
+
+        return self._with_variance(mean, within, most_likely(log_likelihood, STRENGTHS))
 
     @classmethod
     def _with_variance(cls, mean: Vector, variance: Vector, strength: float) -> DiagonalGaussian:

@@ -55,8 +55,10 @@ from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
     WITHIN,
+    deviations,
     most_likely,
-    scatter,
+    pooled_covariance,
+    sums_of,
 )
 from dpsearch.items import copy_row
 
@@ -439,10 +441,24 @@ class FullGaussian(Family):
 
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
         mean, variance = mean_and_variance(X)
-        covariance = (1.0 - FLOOR) * scatter(X, labels) + FLOOR * np.diag(variance)
-        return most_likely(
-            lambda strength: self._with_covariance(mean, covariance, strength), X, labels, STRENGTHS
-        )
+        within = pooled_covariance(X, labels)
+        covariance = (1.0 - FLOOR) * within + FLOOR * np.diag(variance)
+        n_features = X.shape[1]
+        scale, degrees = n_features * covariance, 2.0 * n_features + 1.0
+        sums = sums_of(X, labels)
+        counts, shifts = sums.counts[:, 0], sums.means - mean
+        rest = deviations(X, labels)
+        spread = np.array([rest[labels == k].T @ rest[labels == k] for k in range(len(counts))])
+
+        def log_likelihood(strength: float) -> float:
+            """What of Σ log H depends on the strength."""
+            share = strength * counts / (strength + counts)
+            outer = shifts[:, :, None] * shifts[:, None, :]
+            logs = np.linalg.slogdet(scale + spread + share[:, None, None] * outer)[1]
+            out = -0.5 * (degrees + counts) * logs - 0.5 * n_features * np.log1p(counts / strength)
+            return float(out.sum())
+
+        return self._with_covariance(mean, covariance, most_likely(log_likelihood, STRENGTHS))
 
     @classmethod
     def _with_covariance(cls, mean: Vector, covariance: Any, strength: float) -> FullGaussian:

@@ -43,7 +43,7 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import mean_and_variance, with_holes
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.learning import FLOOR, WITHIN, variances
+from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 from dpsearch.items import copy_row
 
 # params: D, then τ for each column.
@@ -451,7 +451,7 @@ class Gaussian(Family):
 
     def learned(self, X: Any, labels: Ints) -> Gaussian:
         mean, variance = mean_and_variance(X)
-        within = np.clip(variances(X, labels), FLOOR * variance, (1.0 - FLOOR) * variance)
+        within = np.clip(pooled_variance(X, labels), FLOOR * variance, (1.0 - FLOOR) * variance)
         return self._with_shares(mean, variance, within)
 
     @classmethod

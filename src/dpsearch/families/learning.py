@@ -13,17 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._types import Labels, Matrix, Vector
-from dpsearch.items import log_marginals
-
-if TYPE_CHECKING:
-    from dpsearch.families.base import Family
-
-_F = TypeVar("_F", bound="Family")
 
 # How much of a column's variance lies within clusters, before anything is known about them.
 WITHIN = 0.4
@@ -36,53 +31,58 @@ START_STRENGTH = 0.05
 CONCENTRATIONS = (1.0, 100.0)
 
 
-def log_likelihood(family: Family, X: Any, labels: Labels) -> float:
-    """Return log p(X | labels), the sum of log H over the clusters."""
-    model = family.compile(X)
-    items, base = model.items()
-    n_clusters = int(labels.max()) + 1
-    pool, _ = model.rows(items, labels, n_clusters)
-    return float(log_marginals(model.core, pool, n_clusters).sum() + base.sum())
-
-
-def most_likely(
-    make: Callable[[float], _F], X: Any, labels: Labels, bounds: tuple[float, float]
-) -> _F:
-    """Return make(t) for the t between bounds that makes X most probable, by Brent's method."""
+def most_likely(log_likelihood: Callable[[float], float], bounds: tuple[float, float]) -> float:
+    """Return the number between bounds at which a function is largest, by Brent's method."""
     from scipy.optimize import minimize_scalar
 
     best = minimize_scalar(
-        lambda u: -log_likelihood(make(math.exp(u)), X, labels),
+        lambda u: -log_likelihood(math.exp(u)),
         bounds=(math.log(bounds[0]), math.log(bounds[1])),
         method="bounded",
         options={"xatol": 0.02},
     )
-    return make(math.exp(best.x))
+    return math.exp(best.x)
 
 
-def scatter(X: Matrix, labels: Labels) -> Matrix:
-    """Return the pooled covariance within clusters, Σ_k Σ_i (x − x̄_k)(x − x̄_k)ᵀ / (N − K)."""
-    rest = deviations(X, labels)
-    return np.asarray(rest.T @ rest / _freedom(labels))
+class Sums(NamedTuple):
+    """Of each cluster and column: how many values were observed, and what they add up to."""
+
+    counts: Matrix
+    sums: Matrix
+
+    @property
+    def means(self) -> Matrix:
+        return np.asarray(self.sums / np.maximum(self.counts, 1.0))
 
 
-def variances(X: Matrix, labels: Labels) -> Vector:
-    """Return the pooled variance of each column within clusters; gaps are left out."""
-    rest = deviations(X, labels)
-    seen = np.maximum((~np.isnan(rest)).mean(axis=0), 1e-9)
-    return np.asarray(np.nansum(rest**2, axis=0) / (_freedom(labels) * seen))
+def sums_of(X: Any, labels: Labels) -> Sums:
+    """Add up the columns of a dense or sparse table by cluster; gaps are left out."""
+    n_rows = len(labels)
+    shape = (int(labels.max()) + 1, n_rows)
+    of_cluster = sp.csr_matrix((np.ones(n_rows), (labels, np.arange(n_rows))), shape=shape)
+    if sp.issparse(X):
+        sizes = np.asarray(of_cluster.sum(axis=1))
+        return Sums(np.repeat(sizes, X.shape[1], axis=1), (of_cluster @ X).toarray())
+    seen = ~np.isnan(X)
+    return Sums(of_cluster @ seen.astype(np.float64), of_cluster @ np.where(seen, X, 0.0))
 
 
 def deviations(X: Matrix, labels: Labels) -> Matrix:
     """Return each row less the mean of its cluster."""
-    n_clusters = int(labels.max()) + 1
-    seen = ~np.isnan(X)
-    sums = np.zeros((n_clusters, X.shape[1]))
-    counts = np.zeros_like(sums)
-    np.add.at(sums, labels, np.where(seen, X, 0.0))
-    np.add.at(counts, labels, seen)
-    means = sums / np.maximum(counts, 1.0)
-    return np.asarray(X - means[labels])
+    return np.asarray(X - sums_of(X, labels).means[labels])
+
+
+def pooled_covariance(X: Matrix, labels: Labels) -> Matrix:
+    """Return the covariance within clusters, Σ_k Σ_i (x − x̄_k)(x − x̄_k)ᵀ / (N − K)."""
+    rest = deviations(X, labels)
+    return np.asarray(rest.T @ rest / _freedom(labels))
+
+
+def pooled_variance(X: Matrix, labels: Labels) -> Vector:
+    """Return the variance of each column within clusters; gaps are left out."""
+    rest = deviations(X, labels)
+    seen = np.maximum((~np.isnan(rest)).mean(axis=0), 1e-9)
+    return np.asarray(np.nansum(rest**2, axis=0) / (_freedom(labels) * seen))
 
 
 def _freedom(labels: Labels) -> float:

@@ -39,7 +39,7 @@ from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families.base import Example, Family, Functions, without_zeros
-from dpsearch.families.learning import CONCENTRATIONS, most_likely
+from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 # params: V, A, size of table 1, size of table 2, a[V], log Γ(a + j), log Γ(A + j).  Table 1 is
 # empty unless a is one number.
@@ -262,7 +262,15 @@ class Multinomial(Family):
         return rng.multinomial(lengths.astype(np.int64), probabilities).astype(np.float64)
 
     def learned(self, X: Any, labels: Ints) -> Multinomial:
-        return most_likely(type(self), X, labels, CONCENTRATIONS)
+        sums = sums_of(X, labels).sums
+        totals, width = sums.sum(axis=1), X.shape[1]
+
+        def log_likelihood(count: float) -> float:
+            """Σ log H, without the multinomial coefficients."""
+            words = (gammaln(sums + count) - gammaln(count)).sum()
+            return float(words - (gammaln(totals + width * count) - gammaln(width * count)).sum())
+
+        return type(self)(most_likely(log_likelihood, CONCENTRATIONS))
 
     @classmethod
     def examples(cls) -> list[Example]:

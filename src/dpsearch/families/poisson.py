@@ -40,7 +40,7 @@ from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, has_gaps, per_column
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
-from dpsearch.families.learning import CONCENTRATIONS, most_likely
+from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 # params: D, whether b is one number, size of the table, Σa, a[D], b[D], log Γ(a + j).  The table
 # is empty unless a is one number.
@@ -261,7 +261,16 @@ class Poisson(Family):
         return cls._with_shape(X, 1.0)
 
     def learned(self, X: Any, labels: Ints) -> Poisson:
-        return most_likely(lambda shape: self._with_shape(X, shape), X, labels, CONCENTRATIONS)
+        counts, sums = sums_of(X, labels)
+        unit = np.asarray(self._with_shape(X, 1.0).rate)
+
+        def log_likelihood(shape: float) -> float:
+            """Σ log H, without the factorials."""
+            rate = shape * unit
+            out = gammaln(sums + shape) - gammaln(shape) + shape * np.log(rate)
+            return float((out - (sums + shape) * np.log(counts + rate)).sum())
+
+        return self._with_shape(X, most_likely(log_likelihood, CONCENTRATIONS))
 
     @classmethod
     def _with_shape(cls, X: Any, shape: float) -> Poisson:
