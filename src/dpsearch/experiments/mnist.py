@@ -27,7 +27,7 @@ class Settings:
     shares: tuple[float, ...] = (0.05, 0.2, 1.0)
     beam_sizes: tuple[int, ...] = (10, 100)  # the paper's last
     refine_seconds: tuple[float, ...] = (10.0, 30.0, 120.0)  # by share
-    chain_seconds: tuple[float, ...] = (20.0, 60.0, 240.0)
+    chain_seconds: tuple[float, ...] = (20.0, 40.0, 90.0)
     starts: tuple[str, ...] = ("one", "log", "search")
     variant_beam: int = 10
     seed: int = 0

@@ -19,7 +19,7 @@ class Settings:
     beam_sizes: tuple[int, ...] = (1, 10, 100)
     n_random: int = 10
     refine_seconds: float = 30.0
-    chain_seconds: float = 60.0
+    chain_seconds: float = 30.0
     starts: tuple[str, ...] = ("one", "all", "log", "search")
     seed: int = 0
 
