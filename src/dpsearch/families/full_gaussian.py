@@ -398,9 +398,6 @@ class FullGaussian(Family):
             ),
         )
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["mean"])
-
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
         degrees = posterior["degrees"] - n_features + 1.0
