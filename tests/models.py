@@ -86,3 +86,27 @@ DRAWS: dict[str, Draw] = {
     "poisson": poisson,
     "categorical": categorical,
 }
+
+GAPPED = ["gaussian", "diagonal_gaussian", "bernoulli", "poisson", "categorical"]
+
+
+def draw_with_gaps(name, n, seed=0):
+    """A family and data with a third of the values missing, one row without any."""
+    rng = np.random.default_rng([seed, len(name)])
+    while True:
+        family, X = DRAWS[name](rng, n)
+        if X.shape[1] >= 2:
+            break
+    missing = rng.random(X.shape) < 0.33
+    missing[2] = True
+    return family, np.where(missing, np.nan, X), X
+
+
+def mixed(n, seed=0):
+    parts, blocks, at = [], [], 0
+    for name in GAPPED:
+        family, X, _ = draw_with_gaps(name, n, seed)
+        parts.append((family, at + np.arange(X.shape[1])))
+        blocks.append(X)
+        at += X.shape[1]
+    return families.Product(parts), np.hstack(blocks)

@@ -17,37 +17,14 @@ from dpsearch._special import vector_log
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem
-from models import DRAWS
+from models import DRAWS, GAPPED, draw_with_gaps, mixed
 
 DP = priors.DirichletProcess(1.0)
-GAPPED = ["gaussian", "diagonal_gaussian", "bernoulli", "poisson", "categorical"]
-
-
-def draw(name, n, seed=0):
-    """A family and data with a third of the values missing, one row without any."""
-    rng = np.random.default_rng([seed, len(name)])
-    while True:
-        family, X = DRAWS[name](rng, n)
-        if X.shape[1] >= 2:
-            break
-    missing = rng.random(X.shape) < 0.33
-    missing[2] = True
-    return family, np.where(missing, np.nan, X), X
-
-
-def mixed(n, seed=0):
-    parts, blocks, at = [], [], 0
-    for name in GAPPED:
-        family, X, _ = draw(name, n, seed)
-        parts.append((family, at + np.arange(X.shape[1])))
-        blocks.append(X)
-        at += X.shape[1]
-    return families.Product(parts), np.hstack(blocks)
 
 
 @pytest.mark.parametrize("name", [*GAPPED, "product"])
 def test_every_partition_has_the_joint_of_the_naive_formula(name):
-    family, X = mixed(5) if name == "product" else draw(name, 5)[:2]
+    family, X = mixed(5) if name == "product" else draw_with_gaps(name, 5)[:2]
     problem = Problem.of(X, family, DP)
     values = enumeration.log_joints(problem)
     labels, _ = enumeration.partitions(5)
@@ -88,7 +65,7 @@ def test_a_gap_in_counts_is_summed_over():
 
 @pytest.mark.parametrize("name", [*GAPPED, "product"])
 def test_every_solver_takes_gaps(name):
-    family, X = mixed(7, 1) if name == "product" else draw(name, 7, 1)[:2]
+    family, X = mixed(7, 1) if name == "product" else draw_with_gaps(name, 7, 1)[:2]
     best = enumeration.best(Problem.of(X, family, DP))
     for heuristic in ("admissible", "trivial"):
         found = search(X, family, DP, heuristic=heuristic, beam_size=None)
@@ -105,7 +82,7 @@ def test_every_solver_takes_gaps(name):
 
 
 def test_draws_have_the_posterior_that_enumeration_gives():
-    family, X = draw("diagonal_gaussian", 5, 3)[:2]
+    family, X = draw_with_gaps("diagonal_gaussian", 5, 3)[:2]
     problem = Problem.of(X, family, DP)
     labels, _ = enumeration.partitions(5)
     chances = softmax(enumeration.log_joints(problem))
@@ -123,10 +100,10 @@ def test_a_model_of_complete_data_takes_gaps_and_the_other_way_round(name):
     if name == "product":
         family, _ = mixed(30, 2)
         rng = np.random.default_rng(0)
-        complete = np.hstack([draw(part, 30, 2)[2] for part in GAPPED])
+        complete = np.hstack([draw_with_gaps(part, 30, 2)[2] for part in GAPPED])
         X = np.where(rng.random(complete.shape) < 0.2, np.nan, complete)
     else:
-        family, X, complete = draw(name, 30, 2)
+        family, X, complete = draw_with_gaps(name, 30, 2)
     labels = np.arange(30) % 3
     plain = Problem.of(complete, family, DP)
     gapped = Problem.of(np.vstack([complete, X[:1] * np.nan]), family, DP)
@@ -190,7 +167,7 @@ def test_a_column_without_values_is_named():
 
 
 def test_a_row_without_values_changes_nothing_but_the_prior():
-    family, X = draw("gaussian", 6)[:2]
+    family, X = draw_with_gaps("gaussian", 6)[:2]
     empty = np.vstack([X, np.full((1, X.shape[1]), np.nan)])
     labels = [0, 0, 1, 1, 2, 2]
     more = log_joint(empty, [*labels, 0], family, DP) - log_joint(X, labels, family, DP)
@@ -198,7 +175,7 @@ def test_a_row_without_values_changes_nothing_but_the_prior():
 
 
 def test_certificates_say_at_once_what_they_cannot_price():
-    family, X = draw("gaussian", 8)[:2]
+    family, X = draw_with_gaps("gaussian", 8)[:2]
     with pytest.raises(CapabilityError, match="with_gaps"):
         search(X, family, DP, heuristic="dual", beam_size=None)
 
@@ -239,7 +216,7 @@ def test_imputed_values_by_hand():
 @pytest.mark.parametrize("name", GAPPED)
 def test_imputed_values_are_those_of_draws(name):
     """Draws from the predictive, weighted by the density of what was observed."""
-    family, _, X = draw(name, 40, 4)
+    family, _, X = draw_with_gaps(name, 40, 4)
     if name == "diagonal_gaussian":
         family = family.with_parameters(shape=3.0)  # whose draws have a mean and a variance
     model = DPMixture(family, random_state=0).fit(X)
@@ -273,7 +250,7 @@ def test_a_column_of_one_level_is_filled_with_it():
 
 
 def test_impute_leaves_complete_data_as_they_are():
-    _, _, X = draw("gaussian", 20)
+    _, _, X = draw_with_gaps("gaussian", 20)
     model = DPMixture("gaussian").fit(X)
     assert np.array_equal(model.impute(X), X)
     assert model.impute(X) is not X
@@ -284,7 +261,7 @@ def test_impute_leaves_complete_data_as_they_are():
 
 @pytest.mark.parametrize("name", ["diagonal_gaussian", "categorical", "product"])
 def test_model_files_of_data_with_gaps(name, tmp_path):
-    family, X = mixed(20) if name == "product" else draw(name, 20)[:2]
+    family, X = mixed(20) if name == "product" else draw_with_gaps(name, 20)[:2]
     model = DPMixture(family).fit(X)
     model.save(tmp_path / "model.npz")
     again = load(tmp_path / "model.npz")

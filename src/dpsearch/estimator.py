@@ -422,6 +422,8 @@ class DPMixture(
         if matrix.shape[0] != len(self.labels_):
             return None
         mixture, weights = self._mixture, self.sample_weight_
+        if has_gaps(matrix) and not mixture.has_gaps:
+            return None
         seen = np.ones(len(self.labels_), bool) if weights is None else weights > 0
         items, _ = mixture.model.items(matrix[seen])
         if weights is not None:

@@ -13,7 +13,7 @@ that it is from one of the clusters found, is lower than those of nearly all dra
 M draws, r of them at most as dense, its p-value is (r + 1)/(M + 1) (Davison & Hinkley 1997,
 "Bootstrap Methods and their Application", 4.2), and a row that does come from these clusters is
 called an outlier with probability `outlier_rate` at most.  Units do not matter: they add the same
-number to all densities.
+number to all densities.  A row with missing values is compared with draws that lack the same ones.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
+from dpsearch._validate import has_gaps
 from dpsearch.errors import ParameterError
 from dpsearch.items import Core, clear_row, copy_row, merge_rows
 from dpsearch.mixture import Mixture
@@ -36,6 +37,8 @@ _SURE = 0.9  # rows below are borderline
 _DRAWS = 20_000  # at least, and at least _BELOW expected among them below the threshold
 _BELOW = 20
 _CHUNK = 4_000_000  # numbers drawn at a time
+_FIRST_DRAWS = 32  # for a row with gaps, and twice as many in all each time after
+_ENOUGH = 10  # of its draws below it
 
 
 class Indication(NamedTuple):
@@ -315,45 +318,94 @@ def _p_values(mixture: Mixture, X: Any, log_inside: Vector, rate: float, rng: Rn
     """Return the share of draws from the clusters that are no more probable than each row."""
     if len(log_inside) == 1 and log_inside[0] == -math.inf:
         return np.ones(1)  # the only row there is: nothing to compare it with
-    lengths = mixture.model.family.lengths(X)
     n_draws = max(_DRAWS, math.ceil(_BELOW / rate))
-    drawn, drawn_lengths = _densities_of_draws(mixture, n_draws, lengths, rng)
-    if lengths is not None:
-        expected, spread = _by_length(drawn, drawn_lengths)
-        drawn = (drawn - expected(drawn_lengths)) / spread(drawn_lengths)
+    missing = np.isnan(X) if has_gaps(X) else np.zeros((X.shape[0], 0), bool)
+    gappy = missing.any(axis=1)
+    out = np.empty(X.shape[0])
+    lengths = mixture.model.family.lengths(X)
+    if not gappy.all():
+        out[~gappy] = _p_values_of_whole(mixture, lengths[~gappy], log_inside[~gappy], n_draws, rng)
+    if gappy.any():
+        out[gappy] = _p_values_with_gaps(
+            mixture, lengths[gappy], missing[gappy], log_inside[gappy], n_draws, rng
+        )
+    return out
+
+
+def _p_values_of_whole(
+    mixture: Mixture, lengths: Matrix, log_inside: Vector, n_draws: int, rng: Rng
+) -> Vector:
+    """All rows are compared with the same draws, of the lengths that rows have."""
+    wanted = rng.choice(lengths, size=n_draws)
+    drawn = np.empty(n_draws)
+    step = max(1, _CHUNK // mixture.model.n_features)
+    for at in range(0, n_draws, step):
+        X = _draws(mixture, wanted[at : at + step], rng)
+        drawn[at : at + step] = mixture.memberships(X).log_inside
+    if lengths.shape[1] > 0:
+        expected, spread = _by_length(drawn, wanted)
+        drawn = (drawn - expected(wanted)) / spread(wanted)
         log_inside = (log_inside - expected(lengths)) / spread(lengths)
     below = np.searchsorted(np.sort(drawn), log_inside, side="right")
     return np.asarray((below + 1.0) / (n_draws + 1.0))
 
 
-def _densities_of_draws(
-    mixture: Mixture, n_draws: int, lengths: Vector | None, rng: Rng
-) -> tuple[Vector, Vector]:
-    """Return the log densities of draws from the clusters, and their lengths: those of rows."""
+def _p_values_with_gaps(
+    mixture: Mixture,
+    lengths: Matrix,
+    missing: Any,
+    log_inside: Vector,
+    n_draws: int,
+    rng: Rng,
+) -> Vector:
+    """Each row is compared with draws of its own, which lack what it lacks.
+
+    One by one, until h of them are at most as dense: if that is the l-th, the p-value is h/l (Besag
+    & Clifford 1991, "Sequential Monte Carlo p-values", Biometrika 78).  Few rows need many.
+    """
+    n_rows = len(log_inside)
+    below, out = np.zeros(n_rows, np.int64), np.zeros(n_rows)
+    begin, end = 0, _FIRST_DRAWS
+    while begin < n_draws and (out == 0.0).any():
+        left = np.flatnonzero(out == 0.0)
+        count = end - begin
+        step = max(1, _CHUNK // (count * missing.shape[1]))
+        for rows in np.split(left, range(step, len(left), step)):
+            X = _draws(mixture, lengths[rows].repeat(count, axis=0), rng)
+            X[missing[rows].repeat(count, axis=0)] = np.nan
+            drawn = mixture.memberships(X).log_inside.reshape(len(rows), count)
+            # A row without values has a density of 1, as its draws have, but for rounding.
+            edge = log_inside[rows] + 1e-9 * np.maximum(np.abs(log_inside[rows]), 1.0)
+            running = below[rows, None] + np.cumsum(drawn <= edge[:, None], axis=1)
+            below[rows] = running[:, -1]
+            done = running[:, -1] >= _ENOUGH
+            last = begin + 1 + (running >= _ENOUGH).argmax(axis=1)
+            out[rows[done]] = _ENOUGH / last[done]
+        begin, end = end, min(2 * end, n_draws)
+    return np.where(out > 0.0, out, (below + 1.0) / (n_draws + 1.0))
+
+
+def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> Any:
+    """Return a draw from the clusters for each row of lengths."""
     model = mixture.model
     weights = np.exp(mixture.log_weights)
-    labels = np.sort(rng.choice(mixture.n_clusters, size=n_draws, p=weights / weights.sum()))
-    wanted = np.zeros(n_draws) if lengths is None else rng.choice(lengths, size=n_draws)
-    out = np.empty(n_draws)
-    step = max(1, _CHUNK // model.n_features)
+    labels = rng.choice(mixture.n_clusters, size=len(lengths), p=weights / weights.sum())
+    out = np.empty((len(lengths), model.n_features))
     for k in np.unique(labels):
-        begin, end = np.searchsorted(labels, [k, k + 1])
-        for at in range(int(begin), int(end), step):
-            stop = min(at + step, int(end))
-            X = model.family.draw_of_lengths(mixture.row(k), model.n_features, wanted[at:stop], rng)
-            out[at:stop] = mixture.memberships(X).log_inside
-    return out, wanted
+        own = labels == k
+        out[own] = model.family.draw_of_lengths(mixture.row(k), model.n_features, lengths[own], rng)
+    return out
 
 
-def _by_length(log_density: Vector, lengths: Vector) -> tuple[Any, Any]:
+def _by_length(log_density: Vector, lengths: Matrix) -> tuple[Any, Any]:
     """Return how the log density of draws goes with length: its mean and its deviation.
 
     A sum over words: the mean grows about as the length, and the variance with it.
     """
 
-    def terms(length: Vector) -> Matrix:
-        scaled = length / max(float(lengths.max()), 1.0)
-        return np.stack([np.ones(len(scaled)), np.sqrt(scaled), scaled, scaled**2], axis=1)
+    def terms(length: Matrix) -> Matrix:
+        scaled = length / np.maximum(lengths.max(axis=0), 1.0)
+        return np.hstack([np.ones((len(scaled), 1)), np.sqrt(scaled), scaled, scaled**2])
 
     mean = np.linalg.lstsq(terms(lengths), log_density, rcond=None)[0]
     squares = (log_density - terms(lengths) @ mean) ** 2

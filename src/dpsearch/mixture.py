@@ -96,7 +96,8 @@ class Mixture:
         `labels` name the cluster that contains each row, from which it is first taken out; −1 for
         none, and None if no row is in any.  What is in none belongs to the most probable.
         """
-        matrix = as_matrix(X, accept_sparse=self.model.family.accepts_sparse, gaps=True)
+        family = self.model.family
+        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.takes_gaps)
         if has_gaps(matrix) and self._gapped is not self:
             return self._gapped.memberships(matrix, labels)
         items, base = self.model.items(matrix)
@@ -143,6 +144,11 @@ class Mixture:
             merge_rows(model.core, row, family.row_with_gaps(self.row(k), n_features), 1.0)
             rows.append(row)
         return Mixture(model, np.concatenate(rows), self.sizes, self.prior)
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether the clusters are in that form already."""
+        return self._gapped is self
 
     def impute(self, matrix: Matrix) -> Matrix:
         """Fill gaps with what the posterior predictive given the rest of the row expects.

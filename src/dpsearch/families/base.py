@@ -203,25 +203,25 @@ class Family(ABC):
 
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         """What to expect in each column of a cluster: its posterior mean, or the likeliest code."""
-        raise CapabilityError(f"the {self.name} family does not tell what its columns say")
+        posterior = self.posterior(row, n_features)
+        if "mean" not in posterior:
+            raise CapabilityError(f"the {self.name} family does not tell what its columns say")
+        return np.asarray(posterior["mean"])
 
-    def lengths(self, X: Any) -> Vector | None:
-        """The size of each row where the model takes it as given, as a document's length."""
-        return None
+    def lengths(self, X: Any) -> Matrix:
+        """What the model takes as given of each row, as a document's length: [rows, how many]."""
+        return np.empty((X.shape[0], 0))
 
-    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Vector, rng: Rng) -> Any:
-        """Draw a data row of each length, for families whose `lengths` says more than None."""
+    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Matrix, rng: Rng) -> Any:
+        """Draw a data row for each row of `lengths`."""
         return self.draw(row, n_features, len(lengths), rng)
 
     def expected(self, row: Vector, n_features: int) -> list[Vector]:
-        """For each column of a new point of the cluster its mean, as a vector of one number.
+        """What `impute` fills a column with: its centre, as a vector of one number.
 
         For a column of codes instead the probabilities of 0, 1, 2 …, at least two of them.
         """
-        posterior = self.posterior(row, n_features)
-        if "mean" not in posterior:
-            raise CapabilityError(f"the {self.name} family cannot say what values to expect")
-        return [np.array([mean]) for mean in posterior["mean"]]
+        return [np.array([centre]) for centre in self.column_centres(row, n_features)]
 
     def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
         """The row as one for each column on its own: what `merge` and the predictive need."""

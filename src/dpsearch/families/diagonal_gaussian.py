@@ -367,9 +367,6 @@ class DiagonalGaussian(Family):
             (posterior["strength"], posterior["shape"], posterior["scale"]),
         )
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["mean"])
-
     def with_gaps(self) -> DiagonalWithGaps:
         from dpsearch.families._diagonal_gaps import DiagonalWithGaps
 

@@ -401,9 +401,6 @@ class FullGaussian(Family):
             ),
         )
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["mean"])
-
     def predictive(self, row: Vector, n_features: int) -> tuple[Vector, Any, float]:
         """Location, scale matrix and degrees of freedom of the predictive Student t."""
         posterior = self.posterior(row, n_features)

@@ -429,9 +429,6 @@ class Gaussian(Family):
         shared = counts[0] * counts[1] / np.maximum(counts[2], 1.0)
         return np.asarray(out + 0.5 * shared * (means[0] - means[1]) ** 2)
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["mean"])
-
     def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
         out = np.zeros((n_features, self.width(1)))
         out[:, 0] = row[0]

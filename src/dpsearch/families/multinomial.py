@@ -36,7 +36,7 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
@@ -248,18 +248,18 @@ class Multinomial(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["probabilities"])
 
-    def lengths(self, X: Any) -> Vector | None:
-        return np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1)
+    def lengths(self, X: Any) -> Matrix:
+        return np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1, 1)
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         """Documents as long as the cluster's mean: the model does not speak of lengths."""
         length = round(row[1] / row[0]) if row[0] > 0 else 1
-        return self.draw_of_lengths(row, n_features, np.full(size, length), rng)
+        return self.draw_of_lengths(row, n_features, np.full((size, 1), length), rng)
 
-    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Vector, rng: Rng) -> Any:
+    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Matrix, rng: Rng) -> Any:
         concentration = self._concentration(n_features) + row[_HEAD:]
         probabilities = rng.dirichlet(concentration, size=len(lengths))
-        return rng.multinomial(lengths.astype(np.int64), probabilities).astype(np.float64)
+        return rng.multinomial(lengths[:, 0].astype(np.int64), probabilities).astype(np.float64)
 
     def learned(self, X: Any, labels: Ints) -> Multinomial:
         sums = sums_of(X, labels).sums

@@ -244,9 +244,6 @@ class Poisson(Family):
             out + shape * np.log(rate) - posterior["shape"] * np.log(posterior["rate"])
         )
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["mean"])
-
     def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
         sums = row[_HEAD : _HEAD + n_features]
         return [np.array([row[0], 0.0, total, 0.0, total]) for total in sums]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import has_gaps, naming_columns
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import _parts
@@ -150,11 +150,39 @@ class Product(Family):
             [family.expected(own, width) for family, own, width in self._triples(row)]
         )
 
+    def column_bayes_factors(
+        self, inside: Vector, outside: Vector, both: Vector, n_features: int
+    ) -> Vector:
+        rows = (_parts.rows_of(self._parts(), row) for row in (inside, outside, both))
+        factors = [
+            part.family.column_bayes_factors(*own, len(part.columns))
+            for part, *own in zip(self._parts(), *rows, strict=True)
+        ]
+        return np.array(self._in_order(factors))
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        centres = [family.column_centres(own, width) for family, own, width in self._triples(row)]
+        return np.array(self._in_order(centres))
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         drawn = [family.draw(own, width, size, rng) for family, own, width in self._triples(row)]
-        return np.stack(self._in_order([list(part.T) for part in drawn]), axis=1)
+        return self._side_by_side(drawn)
 
-    def _in_order(self, of_parts: list[list[Any]]) -> list[Any]:
+    def lengths(self, X: Any) -> Matrix:
+        return np.hstack([part.family.lengths(X[:, part.columns]) for part in self._parts()])
+
+    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Matrix, rng: Rng) -> Any:
+        drawn, at = [], 0
+        for family, own, width in self._triples(row):
+            end = at + family.lengths(np.zeros((1, width))).shape[1]
+            drawn.append(family.draw_of_lengths(own, width, lengths[:, at:end], rng))
+            at = end
+        return self._side_by_side(drawn)
+
+    def _side_by_side(self, of_parts: list[Matrix]) -> Matrix:
+        return np.stack(self._in_order([part.T for part in of_parts]), axis=1)
+
+    def _in_order(self, of_parts: Sequence[Any]) -> list[Any]:
         """Put one thing per column of each part into the order of the table's columns."""
         of_column = {
             int(column): value

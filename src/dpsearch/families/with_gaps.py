@@ -121,6 +121,23 @@ class WithGaps(Family):
         columns = [family.posterior(own, 1) for family, own in self._pairs(row, n_features)]
         return {key: _joined([column[key] for column in columns]) for key in columns[0]}
 
+    def column_bayes_factors(
+        self, inside: Vector, outside: Vector, both: Vector, n_features: int
+    ) -> Vector:
+        columns = zip(
+            *(self._pairs(row, n_features) for row in (inside, outside, both)), strict=True
+        )
+        return np.concatenate(
+            [
+                family.column_bayes_factors(own, rest, everything, 1)
+                for (family, own), (_, rest), (_, everything) in columns
+            ]
+        )
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        pairs = self._pairs(row, n_features)
+        return np.concatenate([family.column_centres(own, 1) for family, own in pairs])
+
     def expected(self, row: Vector, n_features: int) -> list[Vector]:
         return [family.expected(own, 1)[0] for family, own in self._pairs(row, n_features)]
 

@@ -1,0 +1,198 @@
+"""Explanations of mixed tables and of rows with missing values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import naive
+from dpsearch import DPMixture, explain, families
+from dpsearch.errors import DataError
+from dpsearch.families.with_gaps import WithGaps
+from explaining import agrees_with_naive, explained, mixture_of
+from models import GAPPED, PRODUCT_PRIORS, draw_with_gaps, mixed
+
+DP = PRODUCT_PRIORS[0]
+EVERY = [*GAPPED, "product"]
+
+
+def data(name, n, seed=0):
+    return mixed(n, seed) if name == "product" else draw_with_gaps(name, n, seed)[:2]
+
+
+def turned(family, X, seed=0):
+    """The same product of a table whose columns are in another order."""
+    order = np.random.default_rng(seed).permutation(X.shape[1])
+    at = np.argsort(order)
+    return families.Product([(part, at[list(columns)]) for part, columns in family.parts]), X[
+        :, order
+    ]
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_leaving_one_out_agrees_with_naive_recomputation(name):
+    family, X = data(name, 12)
+    assert agrees_with_naive(family, X[:9], PRODUCT_PRIORS[2], X[9:])
+
+
+def naive_bayes_factors(family, X, labels):
+    """Column by column, all others missing."""
+    out = np.empty((labels.max() + 1, X.shape[1]))
+    for k, d in np.ndindex(*out.shape):
+        alone = np.full_like(X, np.nan)
+        alone[:, d] = X[:, d]
+        inside = labels == k
+        out[k, d] = naive.log_marginal(family, alone[inside])
+        out[k, d] += naive.log_marginal(family, alone[~inside]) - naive.log_marginal(family, alone)
+    return out
+
+
+def column_check(name, seed):
+    family, X = data(name, 12, seed)
+    if name == "product":
+        family, X = turned(family, X, seed)
+    labels = np.append([0, 1, 2, 3], np.random.default_rng(seed).integers(3, size=8))
+    found = explained(X, family, labels)
+    mixture = mixture_of(X, family, DP, labels)
+    wanted = naive_bayes_factors(mixture.model.family, X, labels)
+    return np.allclose(found.columns, wanted, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_bayes_factors_are_those_of_what_each_column_has(name):
+    assert column_check(name, 0)
+
+
+@pytest.mark.parametrize("kind", [families.Product, WithGaps])
+def test_columns_in_the_wrong_order_are_noticed(monkeypatch, kind):
+    right = kind.column_bayes_factors
+    monkeypatch.setattr(kind, "column_bayes_factors", lambda *given: np.roll(right(*given), 1))
+    assert not column_check("product" if kind is families.Product else "poisson", 0)
+
+
+def test_centres_are_those_of_the_values_there_are():
+    X = np.array([[1.0, np.nan, 2.0], [3.0, 1.0, np.nan], [5.0, np.nan, 0.0], [np.nan, 0.0, 2.0]])
+    family = families.Product(
+        [
+            (families.Categorical(0.1, 3), [2]),
+            (families.DiagonalGaussian(0.0, 1e-9, 1.0, 1.0), [0]),
+            (families.Bernoulli(1.0, 1.0), [1]),
+        ]
+    )
+    found = explained(X, family, [0, 0, 0, 1])
+    assert np.allclose(found.centres, [[3.0, 2 / 3, 0.0], [0.0, 1 / 3, 2.0]])
+    assert np.allclose(found.elsewhere, found.centres[::-1])
+
+
+# -- outliers ----------------------------------------------------------------------------------
+
+RATE = 0.02
+
+
+def rows_of_model(n=2000, share=0.5):
+    """Rows of three clusters of numbers, counts and categories, and a copy with gaps."""
+    rng = np.random.default_rng(0)
+    labels = np.sort(rng.integers(3, size=n))
+    real = rng.normal(0.0, 6.0, size=(3, 2))[labels] + rng.normal(size=(n, 2))
+    counts = rng.poisson(rng.gamma(2.0, 5.0, size=(3, 1))[labels]).astype(float)
+    chances = rng.dirichlet(np.ones(3), size=3)
+    codes = (rng.random((n, 1)) > np.cumsum(chances[labels], axis=1)[:, :2]).sum(axis=1)
+    X = np.column_stack([counts, real, codes])
+    family = families.Product(
+        [
+            (families.Gaussian(0.0, 36.0, 1.0), [1, 2]),
+            (families.Poisson(2.0, 0.2), [0]),
+            (families.Categorical(1.0, 3), [3]),
+        ]
+    )
+    return family, X, np.where(rng.random(X.shape) < share, np.nan, X), labels
+
+
+def alarms_are_right(found, missing):
+    """Whether false alarms come at the rate, however many values a row lacks."""
+    for lacking in range(missing.shape[1]):
+        p_value = found.p_value[missing.sum(axis=1) == lacking]
+        low, high = stats.binom(len(p_value), RATE).interval(1.0 - 1e-5)
+        # Codes and counts have steps: there may be fewer, but not more.
+        if (p_value <= RATE).sum() > high or len(p_value) < 50:
+            return False
+        if lacking <= 1 and (p_value <= RATE).sum() < low:
+            return False
+    return True
+
+
+def test_false_alarms_come_at_the_stated_rate_whatever_is_missing():
+    family, _, X, labels = rows_of_model()
+    found = explained(X, family, labels, outlier_rate=RATE)
+    assert alarms_are_right(found, np.isnan(X))
+    empty = np.isnan(X).all(axis=1)
+    assert empty.sum() > 50
+    assert (found.p_value[empty] == 1.0).all()
+
+
+def test_draws_without_the_gaps_of_the_row_are_noticed(monkeypatch):
+    family, _, X, labels = rows_of_model()
+    right = explain._p_values_with_gaps
+
+    def spoiled(mixture, lengths, missing, *others):
+        return right(mixture, lengths, missing[::-1], *others)
+
+    monkeypatch.setattr(explain, "_p_values_with_gaps", spoiled)
+    monkeypatch.setattr(explain, "_DRAWS", 1000)
+    assert not alarms_are_right(explained(X, family, labels, outlier_rate=RATE), np.isnan(X))
+
+
+def test_an_odd_value_among_gaps_is_found():
+    family, X, _, labels = rows_of_model(300)
+    X[7] = [np.nan, 80.0, np.nan, np.nan]
+    X[100] = [500.0, np.nan, np.nan, 1.0]
+    found = explained(X, family, labels, outlier_rate=0.001)
+    assert set(found.outliers[:2]) == {7, 100}
+    assert found.p_value[[7, 100]].max() == 1.0 / 20_001.0
+
+
+def test_documents_with_other_columns_are_judged_at_their_length():
+    """A product of words and a number that may be missing."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 500)
+    topics = rng.dirichlet(np.full(20, 0.5), size=2)[labels]
+    length = rng.integers(5, 300, size=1000)
+    X = np.column_stack([10.0 * labels + rng.normal(size=1000), rng.multinomial(length, topics)])
+    family = families.Product(
+        [(families.Multinomial(0.5), np.arange(1, 21)), (families.Gaussian(0.0, 100.0, 1.0), [0])]
+    )
+    assert np.array_equal(family.lengths(X), length[:, None])
+    assert np.array_equal(
+        family.draw_of_lengths(mixture_of(X, family, DP, labels).row(0), 21, length[:9, None], rng)[
+            :, 1:
+        ].sum(axis=1),
+        length[:9],
+    )
+    X[::2, 0] = np.nan
+    found = explained(X, family, labels, outlier_rate=RATE)
+    for long in (length > 150, length <= 150):
+        for gap in (np.isnan(X[:, 0]), ~np.isnan(X[:, 0])):
+            group = found.p_value[long & gap]
+            assert (group <= RATE).sum() <= stats.binom(len(group), RATE).ppf(1.0 - 1e-5)
+            assert 0.3 < group.mean() < 0.7
+
+
+# -- the estimator -----------------------------------------------------------------------------
+
+
+def test_rows_of_the_fit_are_known_by_their_gaps_too():
+    family, complete, X, _ = rows_of_model(200, 0.2)
+    model = DPMixture(family, random_state=0).fit(X)
+    found = model.explain(X)
+    assert np.array_equal(found.labels, model.labels_)
+    place = model._mixture.memberships(X, model.labels_)
+    assert np.array_equal(found.log_density, place.log_density)
+    # Complete rows in a model of gaps, and gaps in a model of complete rows, are new.
+    assert np.allclose(model.explain(complete).log_density, model.score_samples(complete))
+    whole = DPMixture(family, random_state=0).fit(complete)
+    assert np.allclose(whole.explain(X).log_density, whole.score_samples(X))
+    assert np.array_equal(whole.explain(complete).labels, whole.labels_)
+    full = DPMixture(families.FullGaussian(), random_state=0).fit(complete[:, 1:3])
+    with pytest.raises(DataError, match="missing"):
+        full.explain(X[:, 1:3])
