@@ -42,10 +42,10 @@ from dpsearch.errors import DataError
 from dpsearch.families._columns import mean_and_variance, normal_inverse_gamma, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import (
-    FLOOR,
     START_STRENGTH,
     STRENGTHS,
     WITHIN,
+    expected,
     most_likely,
     variances,
 )
@@ -388,8 +388,10 @@ class DiagonalGaussian(Family):
         return cls._with_variance(mean, WITHIN * variance, START_STRENGTH)
 
     def learned(self, X: Any, labels: Ints) -> DiagonalGaussian:
-        mean, variance = mean_and_variance(X)
-        within = (1.0 - FLOOR) * variances(X, labels) + FLOOR * variance
+        mean = per_column(self.prior_mean, X.shape[1], "prior_mean", above_zero=False)
+        scale = per_column(self.scale, X.shape[1], "scale", above_zero=True)
+        start = mean, scale / (_SHAPE - 1.0)  # as in `_with_variance`
+        mean, within = expected(X, variances(X, labels), start)
         return most_likely(
             lambda strength: self._with_variance(mean, within, strength), X, labels, STRENGTHS
         )

@@ -50,10 +50,10 @@ from dpsearch.families._cholesky import (
 from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import (
-    FLOOR,
     START_STRENGTH,
     STRENGTHS,
     WITHIN,
+    expected,
     most_likely,
     scatter,
 )
@@ -415,8 +415,9 @@ class FullGaussian(Family):
         return cls._with_covariance(mean, np.diag(WITHIN * variance), START_STRENGTH)
 
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
-        mean, variance = mean_and_variance(X)
-        covariance = (1.0 - FLOOR) * scatter(X, labels) + FLOOR * np.diag(variance)
+        mean, factor = self._location_factor(X.shape[1])
+        start = mean, (factor**2).sum(axis=1) / len(mean)  # as in `_with_covariance`
+        mean, covariance = expected(X, scatter(X, labels), start)
         return most_likely(
             lambda strength: self._with_covariance(mean, covariance, strength), X, labels, STRENGTHS
         )

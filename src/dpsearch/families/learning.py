@@ -5,6 +5,9 @@ there are, its moment estimate.  Maximising the log joint instead would go furth
 prior so broad that whatever is constant in a handful of rows, such as a number that was cut off
 at the end of its range, is worth a cluster.
 
+The partition may be of a sample in which a column happens to be constant.  Such a column tells
+nothing, and keeps what `suggest` made of all the data: a number put in its place would have units.
+
 Strengths and concentrations, which say how much clusters differ from each other, maximise
 Σ_k log H(x_k), within bounds.
 """
@@ -18,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from dpsearch._types import Labels, Matrix, Vector
+from dpsearch.families._columns import mean_and_variance, varies
 from dpsearch.items import log_marginals
 
 if TYPE_CHECKING:
@@ -62,19 +66,35 @@ def most_likely(
 
 def scatter(X: Matrix, labels: Labels) -> Matrix:
     """Return the pooled covariance within clusters, Σ_k Σ_i (x − x̄_k)(x − x̄_k)ᵀ / (N − K)."""
-    rest = deviations(X, labels)
-    return np.asarray(rest.T @ rest / _freedom(labels))
+    rest, freedom = _deviations(X, labels)
+    return np.asarray(rest.T @ rest / freedom)
 
 
 def variances(X: Matrix, labels: Labels) -> Vector:
-    """Return the pooled variance of each column within clusters; gaps are left out."""
-    rest = deviations(X, labels)
-    seen = np.maximum((~np.isnan(rest)).mean(axis=0), 1e-9)
-    return np.asarray(np.nansum(rest**2, axis=0) / (_freedom(labels) * seen))
+    """Return the pooled variance of each column within clusters; gaps are left out.
+
+    Of a column with n values in k clusters, the sum of squares is divided by n − k.
+    """
+    rest, freedom = _deviations(X, labels)
+    return np.asarray(np.nansum(rest**2, axis=0) / freedom)
 
 
-def deviations(X: Matrix, labels: Labels) -> Matrix:
-    """Return each row less the mean of its cluster."""
+def expected(X: Matrix, within: Any, start: tuple[Vector, Vector]) -> tuple[Vector, Any]:
+    """Return the mean of the columns, and their variances or covariance within clusters.
+
+    To what was found within clusters a share of the total variance is added.  `start` has the mean
+    and the variances within clusters of columns that are constant in X.
+    """
+    mean, total = mean_and_variance(X)
+    known = varies(X)
+    least = np.where(known, FLOOR * total, start[1])
+    if np.ndim(within) == 2:
+        least = np.diag(least)
+    return np.where(known, mean, start[0]), (1.0 - FLOOR) * within + least
+
+
+def _deviations(X: Matrix, labels: Labels) -> tuple[Matrix, Vector]:
+    """Return each row less the mean of its cluster, and the degrees of freedom of each column."""
     n_clusters = int(labels.max()) + 1
     seen = ~np.isnan(X)
     sums = np.zeros((n_clusters, X.shape[1]))
@@ -82,8 +102,5 @@ def deviations(X: Matrix, labels: Labels) -> Matrix:
     np.add.at(sums, labels, np.where(seen, X, 0.0))
     np.add.at(counts, labels, seen)
     means = sums / np.maximum(counts, 1.0)
-    return np.asarray(X - means[labels])
-
-
-def _freedom(labels: Labels) -> float:
-    return max(len(labels) - float(labels.max()) - 1.0, 1.0)
+    freedom = (counts - (counts > 0.0)).sum(axis=0)
+    return np.asarray(X - means[labels]), np.maximum(freedom, 1.0)

@@ -258,17 +258,23 @@ class Poisson(Family):
 
     @classmethod
     def suggest(cls, X: Any) -> Poisson:
-        return cls._with_shape(X, 1.0)
-
-    def learned(self, X: Any, labels: Ints) -> Poisson:
-        return most_likely(lambda shape: self._with_shape(X, shape), X, labels, CONCENTRATIONS)
-
-    @classmethod
-    def _with_shape(cls, X: Any, shape: float) -> Poisson:
-        """The prior whose mean is that of each column."""
         X = np.ma.masked_invalid(X) if has_gaps(X) else X
         mean = np.asarray(np.ma.filled(X.mean(axis=0), 0.0)).reshape(-1)
-        return cls(shape, tuple((shape / np.where(mean > 0.0, mean, 1.0)).tolist()))
+        return cls._with_shape(np.where(mean > 0.0, mean, 1.0), 1.0)
+
+    def learned(self, X: Any, labels: Ints) -> Poisson:
+        shape, rate = (
+            per_column(getattr(self, name), X.shape[1], name, above_zero=True)
+            for name in ("shape", "rate")
+        )
+        return most_likely(
+            lambda new: self._with_shape(shape / rate, new), X, labels, CONCENTRATIONS
+        )
+
+    @classmethod
+    def _with_shape(cls, mean: Vector, shape: float) -> Poisson:
+        """The prior whose mean is as given for each column."""
+        return cls(shape, tuple((shape / mean).tolist()))
 
     @classmethod
     def examples(cls) -> list[Example]:
