@@ -50,6 +50,15 @@ def full_gaussian(rng: np.random.Generator, n: int) -> tuple[Family, np.ndarray]
     return family, _scale(rng) * rng.normal(size=(n, width)) @ rng.normal(size=(width, width))
 
 
+def projected_gaussian(rng: np.random.Generator, n: int) -> tuple[Family, np.ndarray]:
+    inner, Z = full_gaussian(rng, n)
+    width = Z.shape[1]
+    components = rng.normal(size=(width, width + 2))
+    X = rng.normal() + Z @ np.linalg.pinv(components).T + rng.normal(size=(n, width + 2))
+    parameters = {name: getattr(inner, name) for name in ("prior_strength", "degrees", "scale")}
+    return families.ProjectedGaussian(components, X.mean(axis=0), **parameters), X
+
+
 def multinomial(rng: np.random.Generator, n: int) -> tuple[Family, np.ndarray]:
     width = int(rng.integers(2, 5))
     concentration = _scale(rng) if rng.random() < 0.5 else rng.uniform(0.1, 3.0, width)
@@ -81,6 +90,7 @@ DRAWS: dict[str, Draw] = {
     "gaussian": gaussian,
     "diagonal_gaussian": diagonal_gaussian,
     "full_gaussian": full_gaussian,
+    "projected_gaussian": projected_gaussian,
     "multinomial": multinomial,
     "bernoulli": bernoulli,
     "poisson": poisson,

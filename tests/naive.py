@@ -13,6 +13,8 @@ import scipy.sparse as sp
 from scipy import stats
 from scipy.special import betaln, gammaln
 
+from dpsearch import families
+
 # -- families: log H of a block of data, with every constant ---------------------------------
 
 
@@ -99,6 +101,19 @@ def _full_gaussian(family, X):
     return out
 
 
+def _of_projections(family, X):
+    """The projections, each an inner product, and the family that they have."""
+    centre = _columns(family.centre, X)
+    Z = np.array([[np.dot(a, x - centre) for a in family.components] for x in X])
+    names = ("prior_mean", "prior_strength", "degrees", "scale")
+    inner = families.FullGaussian(**{name: getattr(family, name) for name in names})
+    return inner, Z.reshape(len(X), len(family.components))
+
+
+def _projected_gaussian(family, X):
+    return _full_gaussian(*_of_projections(family, X))
+
+
 def _multinomial(family, X):
     """The chain rule over Dirichlet–multinomial documents."""
     out = 0.0
@@ -164,6 +179,7 @@ _MARGINALS = {
     "gaussian": _gaussian,
     "diagonal_gaussian": _diagonal_gaussian,
     "full_gaussian": _full_gaussian,
+    "projected_gaussian": _projected_gaussian,
     "multinomial": _multinomial,
     "bernoulli": _bernoulli,
     "poisson": _poisson,
@@ -203,6 +219,16 @@ def _diagonal_gaussian_moments(family, X):
 def _full_gaussian_moments(family, X):
     mean, strength, degrees, scale = full_gaussian_posterior(family, X)
     return mean, np.diag(scale) / (degrees - X.shape[1] - 1.0) * (1.0 + 1.0 / strength)
+
+
+def _projected_gaussian_moments(family, X):
+    """Of the shortest vector with such projections, Aᵀ(AAᵀ)⁻¹z, and the centre."""
+    A = np.asarray(family.components, dtype=np.float64)
+    back = A.T @ np.linalg.inv(A @ A.T)
+    inner, Z = _of_projections(family, X)
+    mean, strength, degrees, scale = full_gaussian_posterior(inner, Z)
+    covariance = scale / (degrees - len(A) - 1.0) * (1.0 + 1.0 / strength)
+    return _columns(family.centre, X) + back @ mean, np.diag(back @ covariance @ back.T)
 
 
 def _multinomial_moments(family, X):
@@ -257,6 +283,7 @@ _MOMENTS = {
     "gaussian": _gaussian_moments,
     "diagonal_gaussian": _diagonal_gaussian_moments,
     "full_gaussian": _full_gaussian_moments,
+    "projected_gaussian": _projected_gaussian_moments,
     "multinomial": _multinomial_moments,
     "bernoulli": _bernoulli_moments,
     "poisson": _poisson_moments,

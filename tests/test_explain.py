@@ -172,6 +172,8 @@ def planted(name, rng):
     high[60:, 3] = 1.0
     if name in ("gaussian", "diagonal_gaussian", "full_gaussian"):
         return families.by_name(name)(), rng.normal(size=(120, 6)) + 2.0 * high, labels
+    if name == "projected_gaussian":
+        return families.ProjectedGaussian(np.eye(6)), rng.normal(size=(120, 6)) + 2.0 * high, labels
     if name in ("poisson", "multinomial"):
         X = rng.poisson(4.0 + 8.0 * high).astype(float)
         return (families.Poisson() if name == "poisson" else families.Multinomial()), X, labels

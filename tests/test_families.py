@@ -494,7 +494,8 @@ def test_bad_descriptions(spec, message):
 def test_values_that_are_not_finite(name, value):
     X = np.ones((3, 2))
     X[1, 1] = value
-    family = families.by_name(name)()
+    kind = families.by_name(name)
+    family = kind([[1.0, 2.0]]) if name == "projected_gaussian" else kind()
     if math.isnan(value) and family.takes_gaps:
         assert family.compile(X).family.name == "with_gaps"
         return
@@ -554,6 +555,19 @@ def test_new_data_are_checked_too():
         (families.FullGaussian(scale=[[1.0, 2.0], [0.0, 1.0]]), "scale must be a symmetric"),
         (families.FullGaussian(scale=np.eye(3)), "scale has shape"),
         (families.FullGaussian(scale=[["a", "b"], ["c", "d"]]), "scale must be"),
+        (families.ProjectedGaussian([1.0, 2.0]), "components must be a matrix of finite"),
+        (families.ProjectedGaussian(3.0), "components must be a matrix of finite"),
+        (families.ProjectedGaussian([]), "components must be a matrix of finite"),
+        (families.ProjectedGaussian([[]]), "components must be a matrix of finite"),
+        (families.ProjectedGaussian([[1.0, math.nan]]), "components must be a matrix of finite"),
+        (families.ProjectedGaussian([[1.0, 2.0], [3.0]]), "components must be a matrix of num"),
+        (families.ProjectedGaussian([["a", "b"]]), "components must be a matrix of num"),
+        (families.ProjectedGaussian([[1.0, 2.0, 3.0]]), "components has 3 columns.* data have 2"),
+        (families.ProjectedGaussian(np.eye(2), [0.0, math.inf]), "centre must be .* column 1"),
+        (families.ProjectedGaussian(np.eye(2), [0.0] * 3), "centre has shape"),
+        (families.ProjectedGaussian([[1.0, 2.0]], degrees=-1.0), "degrees must be"),
+        (families.ProjectedGaussian([[1.0, 2.0]], prior_strength=0.0), "prior_strength must be"),
+        (families.ProjectedGaussian(np.eye(2), scale=[1.0, -1.0]), "scale must be"),
         (families.Bernoulli(successes=0.0), "successes must be"),
         (families.Bernoulli(failures=[1.0, math.inf]), "failures must be .* column 1"),
         (families.Poisson(shape=0.0), "shape must be"),

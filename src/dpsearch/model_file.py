@@ -54,6 +54,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "n_features": mixture.model.n_features,
         "feature_names": None if names is None else [str(name) for name in names],
         "schema": None if estimator.schema_ is None else estimator.schema_.to_dict(),
+        "reason": estimator.reason_,
         # Objects are not parameters that a file can hold; what they became is stored above.
         "parameters": {k: _plain(v) for k, v in parameters.items() if _is_plain(v)},
         "log_joint": estimator.log_joint_,
@@ -117,6 +118,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
             seconds=float(about["seconds"]),
             weights=weights,
         )
+        estimator.reason_ = str(about.get("reason", "as in the file"))
         schema = about.get("schema")  # not in the files of earlier versions
         estimator.completed_ = None
         estimator.schema_ = None if schema is None else Schema.from_dict(schema)

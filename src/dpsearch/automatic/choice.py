@@ -103,8 +103,9 @@ def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
             family = family.with_parameters(n_levels=schema.n_levels(columns))
         parts.append((family, columns))
     counted = ", ".join(f"{len(columns)} of {_IN_WORDS[kind]}" for kind, columns in groups.items())
-    reason = f"a table with columns of several kinds: {counted}"
-    return (parts[0][0] if len(parts) == 1 else Product(parts)), reason
+    if len(parts) == 1:
+        return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]}"
+    return Product(parts), f"a table with columns of several kinds: {counted}"
 
 
 def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:

@@ -39,20 +39,21 @@ class Learned(NamedTuple):
     labels: Labels
 
 
-def learn(matrix: Any, family: Family, prior: Prior) -> Learned:
+def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
     """Learn the hyperparameters of a family from a checked matrix.
 
-    `family` has those to start from.
+    `start` has those that `suggest` made of it.
     """
     n_rows = matrix.shape[0]
     rows = _sample(n_rows)
     sample = matrix if len(rows) == n_rows else matrix[rows]
     product_form = prior.product_form
+    family = start
     labels: Labels | None = None
     best: tuple[float, Family, Problem, Labels] | None = None
     for _ in range(_ROUNDS):
         problem = Problem.of(sample, family, prior)
-        if labels is None:
+        if labels is None or not product_form:  # which refinement needs
             labels = search_problem(problem, beam_size=1).labels
         if product_form:
             labels = refine_problem(problem, labels, rng=0, thorough=False).labels
@@ -62,7 +63,7 @@ def learn(matrix: Any, family: Family, prior: Prior) -> Learned:
             best = value, family, problem, labels
         if gain < _ENOUGH * len(rows):
             break
-        family = family.learned(sample, labels)
+        family = start.learned(sample, labels)
     assert best is not None
     _, family, problem, labels = best
     if len(rows) < n_rows:

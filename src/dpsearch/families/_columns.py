@@ -11,24 +11,44 @@ from dpsearch._types import Vector
 from dpsearch._validate import has_gaps
 from dpsearch.errors import DataError
 
+_SMALLEST = 1e-145  # what can be squared in double precision
+_ROUNDING = 1e-13  # what values that are meant to be the same differ by, at most
+
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
-    """Return each column's mean and variance; a constant column counts as having variance 1."""
-    if has_gaps(X):
-        X = np.ma.masked_invalid(X)
-    mean = np.ma.filled(X.mean(axis=0), 0.0)
-    spread = np.ma.filled(np.abs(X - mean).max(axis=0), 0.0)
-    small = (spread > 0.0) & (spread < 1e-145)
+    """Return each column's mean and variance.
+
+    The variance of a constant column counts as its value squared, or 1 if that is 0: it scales with
+    the column, and rounding errors are small beside it.
+    """
+    X = np.ma.masked_invalid(X) if has_gaps(X) else X
+    mean, spread = _mean_and_spread(X)
+    small = (spread > 0.0) & (spread < _SMALLEST)
     if small.any():
         column = int(np.flatnonzero(small)[0])
         raise DataError(
             f"the values of column {column} of X differ by at most {spread[column]:.1e}, too little"
             " to square in double precision: rescale the column"
         )
-    # A column whose values differ by rounding alone is constant.
-    spread = np.where(spread > 1e-13 * np.abs(mean), spread, 0.0)
     variance = np.ma.filled(X.var(axis=0), 0.0)
-    return mean, np.where((spread > 0.0) & (variance > 0.0), variance, 1.0)
+    constant = np.where(np.abs(mean) > _SMALLEST, mean, 1.0) ** 2
+    return mean, np.where(_is_wide(mean, spread) & (variance > 0.0), variance, constant)
+
+
+def varies(X: Any) -> Any:
+    """Return for each column whether its values differ, by more than rounding."""
+    return _is_wide(*_mean_and_spread(np.ma.masked_invalid(X) if has_gaps(X) else X))
+
+
+def _mean_and_spread(X: Any) -> tuple[Vector, Vector]:
+    """Return each column's mean and how far its values lie from it; 0 if it has none."""
+    mean = X.mean(axis=0)
+    spread = np.maximum(X.max(axis=0) - mean, mean - X.min(axis=0))
+    return np.ma.filled(mean, 0.0), np.ma.filled(spread, 0.0)
+
+
+def _is_wide(mean: Vector, spread: Vector) -> Any:
+    return spread > _ROUNDING * np.abs(mean)
 
 
 def normal_inverse_gamma(prior: tuple[Any, Any, Any], posterior: tuple[Any, Any, Any]) -> Vector:

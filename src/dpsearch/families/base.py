@@ -179,7 +179,10 @@ class Family(ABC):
         return cls()
 
     def learned(self, X: Any, labels: Ints) -> Self:
-        """Hyperparameters for data of which a partition is known; see `families.learning`."""
+        """Hyperparameters for data of which a partition is known; see `families.learning`.
+
+        Called of what `suggest` made of all the data; X may be a sample of them.
+        """
         return self
 
     def counts_in_row(self, n_features: int) -> slice | Ints | None:

@@ -42,11 +42,11 @@ from dpsearch.errors import DataError
 from dpsearch.families._columns import mean_and_variance, normal_inverse_gamma, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import (
-    FLOOR,
     START_STRENGTH,
     STRENGTHS,
     WITHIN,
     deviations,
+    moments_within,
     most_likely,
     pooled_variance,
     sums_of,
@@ -387,8 +387,10 @@ class DiagonalGaussian(Family):
         return cls._with_variance(mean, WITHIN * variance, START_STRENGTH)
 
     def learned(self, X: Any, labels: Ints) -> DiagonalGaussian:
-        mean, variance = mean_and_variance(X)
-        within = (1.0 - FLOOR) * pooled_variance(X, labels) + FLOOR * variance
+        mean = per_column(self.prior_mean, X.shape[1], "prior_mean", above_zero=False)
+        scale = per_column(self.scale, X.shape[1], "scale", above_zero=True)
+        start = mean, scale / (_SHAPE - 1.0)  # as in `_with_variance`
+        mean, within = moments_within(X, pooled_variance(X, labels), start)
         sums = sums_of(X, labels)
         counts, squares = sums.counts, (sums.means - mean) ** 2
         spread = sums_of(deviations(X, labels) ** 2, labels).sums

@@ -51,11 +51,11 @@ from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inver
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import (
-    FLOOR,
     START_STRENGTH,
     STRENGTHS,
     WITHIN,
     deviations,
+    moments_within,
     most_likely,
     pooled_covariance,
     sums_of,
@@ -437,9 +437,9 @@ class FullGaussian(Family):
         return cls._with_covariance(mean, np.diag(WITHIN * variance), START_STRENGTH)
 
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
-        mean, variance = mean_and_variance(X)
-        within = pooled_covariance(X, labels)
-        covariance = (1.0 - FLOOR) * within + FLOOR * np.diag(variance)
+        mean, factor = self._location_factor(X.shape[1])
+        start = mean, (factor**2).sum(axis=1) / len(mean)  # as in `_with_covariance`
+        mean, covariance = moments_within(X, pooled_covariance(X, labels), start)
         n_features = X.shape[1]
         scale, degrees = n_features * covariance, 2.0 * n_features + 1.0
         sums = sums_of(X, labels)

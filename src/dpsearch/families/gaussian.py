@@ -41,7 +41,7 @@ from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families._columns import mean_and_variance, with_holes
+from dpsearch.families._columns import mean_and_variance, varies, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 from dpsearch.items import copy_row
@@ -447,8 +447,15 @@ class Gaussian(Family):
         return cls._with_shares(mean, variance, WITHIN * variance)
 
     def learned(self, X: Any, labels: Ints) -> Gaussian:
-        mean, variance = mean_and_variance(X)
-        within = np.clip(pooled_variance(X, labels), FLOOR * variance, (1.0 - FLOOR) * variance)
+        width = X.shape[1]
+        mean = per_column(self.prior_mean, width, "prior_mean", above_zero=False)
+        noise = per_column(self.noise_variance, width, "noise_variance", above_zero=True)
+        total = noise + per_column(self.prior_variance, width, "prior_variance", above_zero=True)
+        here, variance = mean_and_variance(X)
+        known = varies(X)
+        mean, variance = np.where(known, here, mean), np.where(known, variance, total)
+        within = np.where(known, pooled_variance(X, labels), noise)
+        within = np.clip(within, FLOOR * variance, (1.0 - FLOOR) * variance)
         return self._with_shares(mean, variance, within)
 
     @classmethod

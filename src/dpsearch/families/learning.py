@@ -5,6 +5,9 @@ there are, its moment estimate.  Maximising the log joint instead would go furth
 prior so broad that whatever is constant in a handful of rows, such as a number that was cut off
 at the end of its range, is worth a cluster.
 
+The partition may be of a sample in which a column happens to be constant.  Such a column tells
+nothing, and keeps what `suggest` made of all the data: a number put in its place would have units.
+
 Strengths and concentrations, which say how much clusters differ from each other, maximise
 Σ_k log H(x_k), within bounds.
 """
@@ -19,6 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import Labels, Matrix, Vector
+from dpsearch.families._columns import mean_and_variance, varies
 
 # How much of a column's variance lies within clusters, before anything is known about them.
 WITHIN = 0.4
@@ -75,15 +79,32 @@ def deviations(X: Matrix, labels: Labels) -> Matrix:
 def pooled_covariance(X: Matrix, labels: Labels) -> Matrix:
     """Return the covariance within clusters, Σ_k Σ_i (x − x̄_k)(x − x̄_k)ᵀ / (N − K)."""
     rest = deviations(X, labels)
-    return np.asarray(rest.T @ rest / _freedom(labels))
+    return np.asarray(rest.T @ rest / _freedom(X, labels))
 
 
 def pooled_variance(X: Matrix, labels: Labels) -> Vector:
-    """Return the variance of each column within clusters; gaps are left out."""
-    rest = deviations(X, labels)
-    seen = np.maximum((~np.isnan(rest)).mean(axis=0), 1e-9)
-    return np.asarray(np.nansum(rest**2, axis=0) / (_freedom(labels) * seen))
+    """Return the variance of each column within clusters; gaps are left out.
+
+    Of a column with n values in k clusters, the sum of squares is divided by n − k.
+    """
+    return np.asarray(np.nansum(deviations(X, labels) ** 2, axis=0) / _freedom(X, labels))
 
 
-def _freedom(labels: Labels) -> float:
-    return max(len(labels) - float(labels.max()) - 1.0, 1.0)
+def _freedom(X: Matrix, labels: Labels) -> Vector:
+    """Degrees of freedom that are left of each column when its clusters' means are known."""
+    counts = sums_of(X, labels).counts
+    return np.maximum((counts - (counts > 0.0)).sum(axis=0), 1.0)
+
+
+def moments_within(X: Matrix, within: Any, start: tuple[Vector, Vector]) -> tuple[Vector, Any]:
+    """Return the mean of the columns, and their variances or covariance within clusters.
+
+    To what was found within clusters a share of the total variance is added.  `start` has the mean
+    and the variances within clusters of columns that are constant in X.
+    """
+    mean, total = mean_and_variance(X)
+    known = varies(X)
+    least = np.where(known, FLOOR * total, start[1])
+    if np.ndim(within) == 2:
+        least = np.diag(least)
+    return np.where(known, mean, start[0]), (1.0 - FLOOR) * within + least

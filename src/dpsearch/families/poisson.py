@@ -255,26 +255,29 @@ class Poisson(Family):
 
     @classmethod
     def suggest(cls, X: Any) -> Poisson:
-        return cls._with_shape(X, 1.0)
-
-    def learned(self, X: Any, labels: Ints) -> Poisson:
-        counts, sums = sums_of(X, labels)
-        unit = np.asarray(self._with_shape(X, 1.0).rate)
-
-        def log_likelihood(shape: float) -> float:
-            """Σ log H, without the factorials."""
-            rate = shape * unit
-            out = gammaln(sums + shape) - gammaln(shape) + shape * np.log(rate)
-            return float((out - (sums + shape) * np.log(counts + rate)).sum())
-
-        return self._with_shape(X, most_likely(log_likelihood, CONCENTRATIONS))
-
-    @classmethod
-    def _with_shape(cls, X: Any, shape: float) -> Poisson:
-        """The prior whose mean is that of each column."""
         X = np.ma.masked_invalid(X) if has_gaps(X) else X
         mean = np.asarray(np.ma.filled(X.mean(axis=0), 0.0)).reshape(-1)
-        return cls(shape, tuple((shape / np.where(mean > 0.0, mean, 1.0)).tolist()))
+        return cls._with_shape(np.where(mean > 0.0, mean, 1.0), 1.0)
+
+    def learned(self, X: Any, labels: Ints) -> Poisson:
+        shape, rate = (
+            per_column(getattr(self, name), X.shape[1], name, above_zero=True)
+            for name in ("shape", "rate")
+        )
+        counts, sums = sums_of(X, labels)
+
+        def log_likelihood(new: float) -> float:
+            """Σ log H, without the factorials."""
+            new_rate = new * rate / shape
+            out = gammaln(sums + new) - gammaln(new) + new * np.log(new_rate)
+            return float((out - (sums + new) * np.log(counts + new_rate)).sum())
+
+        return self._with_shape(shape / rate, most_likely(log_likelihood, CONCENTRATIONS))
+
+    @classmethod
+    def _with_shape(cls, mean: Vector, shape: float) -> Poisson:
+        """The prior whose mean is as given for each column."""
+        return cls(shape, tuple((shape / mean).tolist()))
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -13,16 +13,24 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg import eigh
 
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import ParameterError
-from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
+from dpsearch.families._columns import (
+    as_tuple,
+    mean_and_variance,
+    normal_inverse_gamma,
+    varies,
+)
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.full_gaussian import FullGaussian
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 10
+_NOTHING = 1e-10  # share of the variance below which a component is rounding
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,13 @@ class ProjectedGaussian(Family):
             )
         return matrix
 
+    def _centre(self, n_features: int) -> Vector:
+        return per_column(self.centre, n_features, "centre", above_zero=False)
+
+    def _some_projections(self, n_features: int) -> Matrix:
+        """A row as wide as the projections, for what depends on nothing else."""
+        return np.zeros((1, len(self._matrix(n_features))))
+
     @property
     def _inner(self) -> FullGaussian:
         """The family of the projections."""
@@ -83,17 +98,18 @@ class ProjectedGaussian(Family):
 
     def project(self, X: Any) -> Matrix:
         """Return z = A (x − m) of each row."""
-        centre = per_column(self.centre, X.shape[1], "centre", above_zero=False)
-        return np.asarray((X - centre) @ self._matrix(X.shape[1]).T)
+        return np.asarray((X - self._centre(X.shape[1])) @ self._matrix(X.shape[1]).T)
 
     def _back(self, z: Any, n_features: int) -> Matrix:
         """Return the rows nearest the centre that have these projections."""
-        matrix = self._matrix(n_features)
-        centre = per_column(self.centre, n_features, "centre", above_zero=False)
-        return np.asarray(centre + z @ np.linalg.pinv(matrix).T)
+        return np.asarray(self._centre(n_features) + z @ np.linalg.pinv(self._matrix(n_features)).T)
+
+    def hyperparameters(self) -> dict[str, Any]:
+        # Not what says which projections they are: log joints under others do not compare.
+        return self._inner.hyperparameters()
 
     def resolve(self, X: Any) -> ProjectedGaussian:
-        return self._with_inner(self._inner.resolve(self.project(X)))
+        return self._with_inner(self._inner.resolve(self._some_projections(X.shape[1])))
 
     def width(self, n_features: int) -> int:
         return self._inner.width(len(self._matrix(n_features)))
@@ -102,13 +118,16 @@ class ProjectedGaussian(Family):
         return len(self._matrix(n_features))
 
     def parameters(self, n_features: int, X: Any) -> Vector:
+        self._centre(n_features)
         return self._inner.parameters(len(self._matrix(n_features)), X)
 
     def encode(self, X: Any) -> Any:
         return self._inner.encode(self.project(X))
 
     def log_base(self, X: Any) -> Vector:
-        return self._inner.log_base(self.project(X))
+        # The same for every row.
+        base = self._inner.log_base(self._some_projections(X.shape[1]))
+        return np.full(X.shape[0], base[0])
 
     def log_ceiling(self, X: Any) -> Vector:
         return self._inner.log_ceiling(self.project(X))
@@ -152,27 +171,20 @@ class ProjectedGaussian(Family):
 
     @classmethod
     def suggest(cls, X: Any) -> ProjectedGaussian:
-        """Principal components of the standardised columns, each with variance 1 over the data.
+        """The leading principal components of the columns, each divided by its standard deviation.
 
-        At most 20, and at most one for every ten rows.  Constant columns are left out.
+        At most 20, and at most one for every ten rows.  A constant column has no part in them.
         """
         mean, variance = mean_and_variance(X)
-        scale = 1.0 / np.sqrt(variance)
-        standard = (X - mean) * scale
+        scale = np.where(varies(X), 1.0 / np.sqrt(variance), 0.0)
         n_rows, width = X.shape
         wanted = max(1, min(_MOST_COMPONENTS, n_rows // _ROWS_A_COMPONENT, width))
-        if n_rows >= width:
-            values, vectors = np.linalg.eigh(standard.T @ standard / n_rows)
-        else:  # the same through the smaller matrix
-            values, left = np.linalg.eigh(standard @ standard.T / n_rows)
-            lengths = np.sqrt(np.maximum(values, np.finfo(float).tiny) * n_rows)
-            vectors = standard.T @ left / lengths
-        kept = [i for i in np.argsort(-values)[:wanted] if values[i] > 1e-10 * width]
-        if not kept:  # all columns are constant
-            kept = [int(np.argmax(values))]
-        # The sign of an eigenvector is arbitrary; results must not depend on it.
-        components = vectors[:, kept].T
-        signs = np.sign(components[np.arange(len(kept)), np.abs(components).argmax(axis=1)])
+        components = _principal(X, mean, scale, wanted)
+        if not len(components):  # all columns are constant
+            components, scale = np.eye(1, width), 1.0 / np.sqrt(variance)
+        # The sign of an eigenvector is arbitrary: its largest entry is made positive.
+        rows = np.arange(len(components))
+        signs = np.sign(components[rows, np.abs(components).argmax(axis=1)])
         components = components * signs[:, None] * scale
         family = cls(as_tuple(components), as_tuple(mean))
         return family._with_inner(FullGaussian.suggest(family.project(X)))
@@ -189,3 +201,27 @@ class ProjectedGaussian(Family):
             Example(cls(components, 0.0, 0.0, 0.5), X),
             Example(cls(components, (1.0, 0.0, 2.0, 0.0), (0.3, -1.0), 1.5, 3.5, 2.0), X),
         ]
+
+
+def _principal(X: Matrix, mean: Vector, scale: Vector, wanted: int) -> Matrix:
+    """Return unit vectors along the columns' leading principal components, largest first.
+
+    The columns are first centred and multiplied by `scale`, in blocks of rows to save memory.
+    """
+    n_rows, width = X.shape
+    size = min(n_rows, width)
+    if size == width:
+        parts = ((X[at : at + _BLOCK] - mean) * scale for at in range(0, n_rows, _BLOCK))
+        gram = np.zeros((width, width))
+        for part in parts:
+            gram += part.T @ part
+    else:  # the same through the smaller matrix
+        standard = (X - mean) * scale
+        gram = standard @ standard.T
+    top = (max(size - wanted, 0), size - 1)
+    values, vectors = eigh(gram / n_rows, subset_by_index=top)
+    real = values > _NOTHING * width
+    values, vectors = values[real][::-1], vectors[:, real][:, ::-1]
+    if size < width:
+        vectors = standard.T @ vectors / np.sqrt(values * n_rows)
+    return np.asarray(vectors.T)
