@@ -93,7 +93,7 @@ def pooled_variance(X: Matrix, labels: Labels) -> Vector:
 def _freedom(X: Matrix, labels: Labels) -> Vector:
     """Degrees of freedom that are left of each column when its clusters' means are known."""
     counts = sums_of(X, labels).counts
-    return np.maximum((counts - (counts > 0.0)).sum(axis=0), 1.0)
+    return np.asarray(np.maximum((counts - (counts > 0.0)).sum(axis=0), 1.0))
 
 
 def moments_within(X: Matrix, within: Any, start: tuple[Vector, Vector]) -> tuple[Vector, Any]:
