@@ -11,6 +11,7 @@ from rich.table import Table
 from dpsearch.cli.console import plain, print_json
 from dpsearch.cli.model import load_model
 from dpsearch.cli.options import Json, Model
+from dpsearch.families.description import described
 
 _SHOWN_CLUSTERS = 30
 _SHOWN_COLUMNS = 6
@@ -56,8 +57,8 @@ def _show(about: dict[str, Any]) -> None:
     proved = ", proved to be the best" if about["optimal"] else ""
     say(f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters{proved}")
     say(f"log joint {about['log_joint']:.6f}")
-    say(f"family: {_described(about['family'])}")
-    say(f"prior: {_described(about['prior'])}; alpha {about['alpha']:.4g}")
+    say(f"family: {described(plain(about['family']))}")
+    say(f"prior: {described(plain(about['prior']))}; alpha {about['alpha']:.4g}")
     # A few columns are shown as they are; of many, those that tell.
     few = len(names) <= _SHOWN_COLUMNS
     shown = Table()
@@ -74,14 +75,3 @@ def _show(about: dict[str, Any]) -> None:
     console.print(shown)
     if len(clusters) > _SHOWN_CLUSTERS:
         say(f"and {len(clusters) - _SHOWN_CLUSTERS} smaller clusters: see --json")
-
-
-def _described(spec: dict[str, Any]) -> str:
-    """A name and its hyperparameters; long vectors by their length."""
-    parts = [str(spec.get("name", ""))]
-    for key, value in plain(spec).items():
-        if key == "name":
-            continue
-        long = isinstance(value, list) and len(value) > _SHOWN_COLUMNS
-        parts.append(f"{key} {f'({len(value)} numbers)' if long else value}")
-    return ", ".join(parts)

@@ -15,6 +15,7 @@ from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.explain import Explanation
+from dpsearch.families.description import described
 from dpsearch.plots import COLOURS
 from dpsearch.report import summary
 from dpsearch.report.images import Images
@@ -256,26 +257,14 @@ def _histogram(title: str, shares: Any, names: list[str]) -> dict[str, Any]:
 
 def _about(model: Any) -> list[tuple[str, str]]:
     clustering = model.clustering_
-    settings = model.family_.to_dict()
-    given = ", ".join(
-        f"{name} = {_setting(value)}" for name, value in settings.items() if name != "name"
-    )
     return [
-        ("family", f"{model.family_.name}" + (f" ({given})" if given else "")),
+        ("family", described(model.family_.to_dict())),
+        ("chosen because", getattr(model, "reason_", "as given")),
         ("prior", repr(model._mixture.prior)),
         ("seconds of search", brief(clustering.seconds)),
         ("seed", repr(model.random_state)),
         ("dpsearch", __version__),
     ]
-
-
-def _setting(value: Any) -> str:
-    if isinstance(value, float):
-        return brief(value)
-    if isinstance(value, list):
-        flat = np.ravel(np.asarray(value, dtype=object))
-        return f"[{_setting(flat[0])} …]" if len(flat) > 1 else _setting(flat[0])
-    return str(value)
 
 
 def _payload(
