@@ -2,9 +2,9 @@
 
 That family has no closed form for what was observed of a row.  Instead the table is completed by
 turns, as in data augmentation (Tanner & Wong 1987): gaps are drawn from the row's cluster given
-what was observed of the row, and clusters are found in the completed table.  The first draws come
-from one Gaussian for all rows.  Draws, not means: means would make clusters look tighter than
-they are.
+what was observed of the row, and clusters are found in the completed table.  The first clusters are
+those of the rows without gaps, or one Gaussian for all where there are few such rows.  Draws, not
+means: means would make clusters look tighter than they are.
 """
 
 from __future__ import annotations
@@ -23,11 +23,24 @@ from dpsearch.priors.base import Prior
 
 _FIRST_ROUNDS = 10  # with one Gaussian
 _ROUNDS = 4
+_ROWS_A_COLUMN = 5  # without gaps, to find the first clusters in
 
 
 def complete(matrix: Matrix, prior: Prior) -> Matrix:
     """Return the table with its gaps filled by draws; the same every time."""
     rng = np.random.default_rng(0)
+    whole = ~np.isnan(matrix).any(axis=1)
+    if whole.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
+        filled = _by_clusters(matrix, matrix[whole], prior, rng)
+    else:
+        filled = _by_one_gaussian(matrix, rng)
+    for _ in range(_ROUNDS):
+        filled = _by_clusters(matrix, filled, prior, rng)
+    return filled
+
+
+def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
+    """Fill gaps from one Gaussian for all rows, by turns with its mean and covariance."""
     mean = np.nanmean(matrix, axis=0)
     filled = np.where(np.isnan(matrix), mean, matrix)
     together = np.zeros(len(matrix), np.int64)
@@ -35,16 +48,19 @@ def complete(matrix: Matrix, prior: Prior) -> Matrix:
         covariance = np.cov(filled.T).reshape(len(mean), -1)
         covariance += 1e-6 * np.diag(np.where(np.diag(covariance) > 0.0, np.diag(covariance), 1.0))
         filled = _filled(matrix, together, filled.mean(axis=0)[None], covariance[None], rng)
-    for _ in range(_ROUNDS):
-        learned = learn(filled, FullGaussian.suggest(filled), prior)
-        problem = Problem.of(filled, learned.family, prior)
-        mixture = Mixture.of(problem.model, problem.items, learned.labels, prior)
-        inside, _ = mixture.log_joint_probabilities(matrix)
-        posteriors = [mixture.posterior(k) for k in range(mixture.n_clusters)]
-        means = np.array([posterior["mean"] for posterior in posteriors])
-        covariances = np.array([posterior["covariance"] for posterior in posteriors])
-        filled = _filled(matrix, inside.argmax(axis=1), means, covariances, rng)
     return filled
+
+
+def _by_clusters(matrix: Matrix, rows: Matrix, prior: Prior, rng: Rng) -> Matrix:
+    """Fill gaps from the clusters that complete rows have."""
+    learned = learn(rows, FullGaussian.suggest(rows), prior)
+    problem = Problem.of(rows, learned.family, prior)
+    mixture = Mixture.of(problem.model, problem.items, learned.labels, prior)
+    inside, _ = mixture.log_joint_probabilities(matrix)
+    posteriors = [mixture.posterior(k) for k in range(mixture.n_clusters)]
+    means = np.array([posterior["mean"] for posterior in posteriors])
+    covariances = np.array([posterior["covariance"] for posterior in posteriors])
+    return _filled(matrix, inside.argmax(axis=1), means, covariances, rng)
 
 
 def _filled(matrix: Matrix, labels: Labels, means: Matrix, covariances: Any, rng: Rng) -> Matrix:

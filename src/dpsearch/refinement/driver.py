@@ -41,6 +41,7 @@ _PATIENCE = 12  # proposals about a cluster without success before it counts as 
 _ENDLESS_PATIENCE = 300  # the same when the user gives the time
 _SWEEP_COST = 300_000_000  # numbers read between two looks at the clock
 _LOCAL_SWEEPS = 10
+_TRIES = 3  # at splitting a cluster in two, where no other moves follow
 _LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
 _MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
@@ -208,7 +209,7 @@ class _Refinement:
     def run(self, thorough: bool) -> None:
         try:
             self.sweeps(2)
-            self.grow()
+            self.grow(1 if thorough else _TRIES)
             self.merge()
             self.sweeps(20)
             if thorough:
@@ -235,14 +236,17 @@ class _Refinement:
                 break
         return moved
 
-    def grow(self) -> None:
-        """Split clusters between seeds, in rounds, while that improves."""
+    def grow(self, tries: int) -> None:
+        """Split clusters between seeds, in rounds, while that improves.
+
+        A cluster gets so many tries at being split in two.
+        """
         untouched = {int(slot) for slot in self.state.live}
         while untouched:
             fresh: set[int] = set()
             for slot in sorted(untouched):
                 self.check_time()
-                for move in GROWTH:
+                for move in (*GROWTH, *[GROWTH[-1]] * (tries - 1)):
                     if move.extra > 2 and self.state.clusters.sizes[slot] < LARGE:
                         continue
                     used = self.split(slot, move)
