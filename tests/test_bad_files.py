@@ -43,7 +43,7 @@ BAD_CSV = {
     "NUL": ("a,b\n1,2\n3,4\0\n", ["not text", "NUL byte on line 3"]),
     "NUL in a quoted cell": ('a,b\n1,2\n3,"\0"\n', ["not text", "NUL byte on line 3"]),
     "decimal commas": ("a;b\n1,5;2\n", ["line 2, column 'a'", "decimal comma"]),
-    "nothing but gaps": ("a,b\n,\nNA,NaN\n", ["no column has a value"]),
+    "nothing but gaps": ("a,b\n,\nNA,NaN\n", ["X.csv", "no column has a value"]),
 }
 
 

@@ -301,7 +301,6 @@ def test_texts(run, tmp_path):
 
 def test_mixed_tables(run, tmp_path):
     """Categories, truth values and gaps: two kinds of animals."""
-    pytest.importorskip("dpsearch.tables")
     rng = np.random.default_rng(0)
     lines = ["kind,legs,weight,flies"]
     for i in range(60):
@@ -310,13 +309,22 @@ def test_mixed_tables(run, tmp_path):
         else:
             lines.append(f"dog,{4 if i % 10 else ''},{rng.normal(20, 3):.3f},false")
     (tmp_path / "x.csv").write_text("\n".join(lines))
-    code, _, err = run("fit", "x.csv")
+    code, _, err = run("fit", "x.csv", "--report")
     assert code == 0, err
     assert "60 rows in 2 clusters" in err
+    assert (tmp_path / "x.clusters/report.html").stat().st_size > 10_000
     found = pl.read_csv("x.clusters/labels.csv")["cluster"].to_list()
     assert len(set(found[::2])) == len(set(found[1::2])) == 1
-    centres = pl.read_csv("x.clusters/clusters.csv")["centre of kind"].to_list()
-    assert centres == (["dog", "bird"] if found[0] == 0 else ["bird", "dog"])
+    clusters = pl.read_csv("x.clusters/clusters.csv")
+    kinds = ["dog", "bird"] if found[0] == 0 else ["bird", "dog"]
+    assert clusters["centre of kind"].to_list() == kinds
+    for kind, said in zip(kinds, clusters["indicative_columns"], strict=True):
+        assert set(said.split("; ")) == {
+            f"kind ({kind})",
+            f"weight ({'higher' if kind == 'dog' else 'lower'})",
+            f"legs ({'higher' if kind == 'dog' else 'lower'})",
+            f"flies ({'lower' if kind == 'dog' else 'higher'})",
+        }
     code, out, err = run("predict", "x.clusters", "x.csv")
     assert (code, err) == (0, "")
     assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == found

@@ -163,7 +163,8 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
             return DataTypeError(
                 f"{place} is {value!r}: argument must be a string or a real number"
             )
-    return DataError(f"{name} has type {array.dtype}, not numbers")
+    # Dates of nanoseconds, which Python does make numbers of.
+    return DataError(f"{name_column(names, 0)} of {name} has type {array.dtype}, not numbers")
 
 
 def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> str:

@@ -23,7 +23,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_matrix, as_rng, column_names, has_gaps, naming_columns, whole
-from dpsearch.automatic import check_columns, check_family, choose, resolve_prior, takes_gaps
+from dpsearch.automatic import (
+    check_columns,
+    check_family,
+    choose,
+    choose_weighted,
+    resolve_prior,
+    takes_gaps,
+)
 from dpsearch.errors import ParameterError
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.mixture import Mixture
@@ -31,7 +38,7 @@ from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
 from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
-from dpsearch.weights import check_weights, repeated
+from dpsearch.weights import check_weights
 
 _CERTIFY_SECONDS = 60.0
 _FEW_ROWS = 200  # for which refinement is thorough unless told otherwise
@@ -187,9 +194,8 @@ class DPMixture(
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
-            copies = repeated(rows, sizes)
-            choice = choose(copies, self.family, prior, schema, may_complete=False)
-            choice = choice._replace(labels=None, matrix=matrix)
+            choice = choose_weighted(rows, sizes, self.family, prior, schema)
+            choice = choice._replace(matrix=matrix)
             problem = Problem.of(rows, choice.family, prior, sizes)
             if (weights == 0).any():
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them

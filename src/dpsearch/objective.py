@@ -200,7 +200,7 @@ def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:
     items, base = model.items()
     if weights is None:
         return items, float(base.sum())
-    return items._replace(sizes=weights), float(base @ weights)
+    return items._replace(sizes=weights), float((base * weights).sum())
 
 
 def log_joint(X: ArrayLike, labels: ArrayLike, family: Family, prior: Prior) -> float:

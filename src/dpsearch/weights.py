@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints
@@ -44,14 +42,14 @@ def check_weights(weights: ArrayLike, n_rows: int, name: str = "sample_weight") 
     return numbers.astype(np.int64)
 
 
-def repeated(X: Any, weights: Ints) -> Any:
-    """Return each row as often as its weight says; of very many, an even choice.
+def copies_of(weights: Ints) -> Ints:
+    """Return each row's number as often as its weight says; of very many, an even choice.
 
-    >>> repeated(np.array([[5.0], [7.0]]), np.array([1, 2])).tolist()
-    [[5.0], [7.0], [7.0]]
+    >>> copies_of(np.array([1, 2])).tolist()
+    [0, 1, 1]
     """
     total = int(weights.sum())
-    size = min(total, max(_MOST_COPIES, X.shape[0]))
+    size = min(total, max(_MOST_COPIES, len(weights)))
     # The middle of each of `size` equal parts of the copies, counted through all rows.
     copies = ((np.arange(size) + 0.5) * (total / size)).astype(np.int64)
-    return X[np.searchsorted(np.cumsum(weights), copies, side="right")]
+    return np.searchsorted(np.cumsum(weights), copies, side="right")

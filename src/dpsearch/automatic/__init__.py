@@ -5,6 +5,7 @@ from dpsearch.automatic.choice import (
     check_columns,
     check_family,
     choose,
+    choose_weighted,
     resolve_prior,
     takes_gaps,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "check_columns",
     "check_family",
     "choose",
+    "choose_weighted",
     "compare",
     "learn",
     "resolve_prior",

@@ -20,15 +20,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import Labels
+from dpsearch._types import Ints, Labels
 from dpsearch._validate import has_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import learn
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, by_name
 from dpsearch.families.base import Family
+from dpsearch.families.with_gaps import filled
 from dpsearch.priors import DirichletProcess, Gamma, Prior
 from dpsearch.tables import Schema
+from dpsearch.weights import copies_of
 
 _WIDE = 32  # columns: more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
@@ -89,8 +91,22 @@ def choose(
         if family == "auto" and name == "full_gaussian" and has_gaps(matrix):
             matrix = complete(matrix, prior)
         start = kind.suggest(matrix)
-    learned = learn(matrix, start.resolve(matrix), prior)
+    whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
+    learned = learn(matrix, start.resolve(whole), prior)
     return Choice(learned.family, reason, learned.labels, matrix)
+
+
+def choose_weighted(
+    rows: Any, sizes: Ints, family: Any, prior: Prior, schema: Schema | None
+) -> Choice:
+    """Choose for rows as if each were there as often as its size says."""
+    copies = copies_of(sizes)
+    choice = choose(rows[copies], family, prior, schema, may_complete=False)
+    if choice.labels is None:
+        return choice
+    # Copies of a row may be apart; the first stands for all.
+    known, first = np.unique(copies, return_index=True)
+    return choice._replace(labels=choice.labels[first] if len(known) == len(sizes) else None)
 
 
 def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:

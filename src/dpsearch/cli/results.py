@@ -62,7 +62,7 @@ class Results:
                 "weight": float(weights[k]),
                 "typical_rows": _listed(index[self.explanation.typical[k][:_TYPICAL].tolist()]),
                 "indicative_columns": _listed(
-                    f"{indication.column} ({indication.direction})"
+                    f"{indication.column} ({self._said(indication)})"
                     for indication in self.explanation.indicative(k, _INDICATIVE)
                     if indication.log_bayes_factor > 0.0
                 ),
@@ -80,15 +80,23 @@ class Results:
             return about
         return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
 
+    def _levels(self) -> dict[str, Any]:
+        """The levels of each column of categories."""
+        schema = getattr(self.model, "schema_", None)
+        columns = () if schema is None else schema.columns
+        return {column.name: column.levels for column in columns if column.kind == "category"}
+
+    def _said(self, indication: Any) -> str:
+        """Higher or lower than elsewhere; of categories the likeliest."""
+        levels = self._levels().get(indication.column)
+        return str(indication.direction if levels is None else levels[round(indication.centre)])
+
     def _centres(self, k: int) -> list[Any]:
         """What to expect of each column; of categories the likeliest."""
-        centres = self.explanation.centres[k]
-        schema = getattr(self.model, "schema_", None)
-        if schema is None:
-            return [float(x) for x in centres]
+        levels = self._levels()
         return [
-            str(column.levels[round(x)]) if column.kind == "category" else float(x)
-            for column, x in zip(schema.columns, centres, strict=True)
+            str(levels[name][round(x)]) if name in levels else float(x)
+            for name, x in zip(self.explanation.names, self.explanation.centres[k], strict=True)
         ]
 
     def summary(self) -> str:

@@ -151,6 +151,9 @@ class WithGaps(Family):
     def rescaled(self, factors: Mapping[str, float]) -> Self:
         return type(self)(self.family.rescaled(factors))
 
+    def learned(self, X: Any, labels: Ints) -> Self:
+        return type(self)(self.family.learned(X, labels))
+
     def to_dict(self) -> dict[str, Any]:
         return {"name": self.name, "family": self.family.to_dict()}
 
