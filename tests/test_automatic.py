@@ -112,7 +112,6 @@ def test_the_value_of_a_constant_column_does_not_matter():
     found = []
     for value in (0.0, 3.0, 1e12, 1e-12):
         model = DPMixture(random_state=0).fit(np.column_stack([X, np.full(len(X), value)]))
-        assert np.array(model.family_.scale)[4, :4].tolist() == [0.0] * 4
         found.append(model.labels_)
         np.testing.assert_array_equal(found[0], model.labels_)
     # Values that differ by rounding alone are constant: the last digits are no clusters.
