@@ -101,7 +101,7 @@ def _full_gaussian(family, X):
     return out
 
 
-def _of_projections(family, X):
+def of_projections(family, X):
     """The projections, each an inner product, and the family that they have."""
     centre = _columns(family.centre, X)
     Z = np.array([[np.dot(a, x - centre) for a in family.components] for x in X])
@@ -111,7 +111,7 @@ def _of_projections(family, X):
 
 
 def _projected_gaussian(family, X):
-    return _full_gaussian(*_of_projections(family, X))
+    return _full_gaussian(*of_projections(family, X))
 
 
 def _multinomial(family, X):
@@ -225,7 +225,7 @@ def _projected_gaussian_moments(family, X):
     """Of the shortest vector with such projections, Aᵀ(AAᵀ)⁻¹z, and the centre."""
     A = np.asarray(family.components, dtype=np.float64)
     back = A.T @ np.linalg.inv(A @ A.T)
-    inner, Z = _of_projections(family, X)
+    inner, Z = of_projections(family, X)
     mean, strength, degrees, scale = full_gaussian_posterior(inner, Z)
     covariance = scale / (degrees - len(A) - 1.0) * (1.0 + 1.0 / strength)
     return _columns(family.centre, X) + back @ mean, np.diag(back @ covariance @ back.T)

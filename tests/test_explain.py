@@ -81,6 +81,15 @@ def one_column(family, X, d):
             families.DiagonalGaussian(mean, family.prior_strength, shape, 0.5 * scale[d, d]),
             X[:, [d]],
         )
+    if family.name == "projected_gaussian":  # of what the projections show of the column
+        inner, Z = naive.of_projections(family, X)
+        mean, _, degrees, scale = naive.full_gaussian_posterior(inner, Z[:0])
+        v = np.linalg.pinv(np.asarray(family.components))[d]
+        shape = 0.5 * (degrees - Z.shape[1] + 1.0)
+        single = families.DiagonalGaussian(
+            v @ mean, family.prior_strength, shape, 0.5 * v @ scale @ v
+        )
+        return single, (Z @ v)[:, None]
     changes = {
         field.name: np.broadcast_to(getattr(family, field.name), X.shape[1])[d]
         for field in dataclasses.fields(family)

@@ -11,6 +11,7 @@ from dpsearch.prefix_search import search
 from dpsearch.refinement import consensus, refine
 
 if TYPE_CHECKING:
+    from dpsearch.automatic import Comparison, compare
     from dpsearch.estimator import DPMixture
     from dpsearch.exact import Certificate, certify
     from dpsearch.explain import Explanation
@@ -25,12 +26,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "Clustering",
+    "Comparison",
     "DPMixture",
     "Draws",
     "Explanation",
     "__version__",
     "alpha_profile",
     "certify",
+    "compare",
     "consensus",
     "datasets",
     "families",
@@ -50,6 +53,7 @@ _LAZY = {
     "Explanation": "dpsearch.explain",
     "load": "dpsearch.model_file",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
+    **dict.fromkeys(("Comparison", "compare"), "dpsearch.automatic"),
     **dict.fromkeys(
         ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
     ),

@@ -55,12 +55,15 @@ class DPMixture(
     Parameters
     ----------
     family : "auto", str or Family
-        What a cluster looks like: a name ("full_gaussian", "multinomial", …), whose
-        hyperparameters are then chosen from the data, or an object of `dpsearch.families`.
-        "auto" looks at the data.
+        What a cluster looks like.  An object of `dpsearch.families` is used as it is.  Of a name
+        ("full_gaussian", "multinomial", …) the hyperparameters are learned from the data, in turn
+        with a partition of at most 2,000 rows.  "auto" also chooses the family, by what the
+        columns hold, how many there are and how many rows; `reason_` says why.  The choice does
+        not depend on units nor on `random_state`.
     alpha : "auto", float or Prior
         Concentration of the Dirichlet process: larger means more clusters.  "auto" integrates it
-        out under a Gamma(1, 1) prior.  Any object of `dpsearch.priors` is taken too.
+        out under a Gamma(1, 1) prior; `alpha_` is then its posterior mean.  Any object of
+        `dpsearch.priors` is taken too.
     beam_size : int
         Number of hypotheses that search keeps.  With refinement after it, one is as good as many.
     order : str or permutation
@@ -83,7 +86,7 @@ class DPMixture(
     random_state : int, RandomState or None
         Seed for whatever is random.
     verbose : int
-        1 prints what was chosen and found.
+        1 prints the family, the reason for it, and what was found.
 
     Attributes
     ----------
@@ -101,6 +104,8 @@ class DPMixture(
         What proves the bound; only with `certify`.
     family_ : Family
         The family with the hyperparameters that were used.
+    reason_ : str
+        Why this family: what "auto" saw in the table, or "as named", or "as given".
     alpha_ : float
         The concentration: as given, or its posterior mean given the partition.
     schema_ : Schema or None

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dpsearch._types import ArrayLike
 from dpsearch.errors import ParameterError
+from dpsearch.families import Product, ProjectedGaussian, WithGaps, by_name
 from dpsearch.families.base import Family
 
+# What a family gives of a column.  Of families that are not listed, the user knows better.
 _MEASURES = {
     "gaussian": "densities of numbers",
     "diagonal_gaussian": "densities of numbers",
@@ -17,10 +21,6 @@ _MEASURES = {
     "categorical": "probabilities",
     "poisson": "probabilities",
     "multinomial": "probabilities given row totals",
-}
-_NOT_COMPARABLE = {
-    "auto": "may be any family",
-    "projected_gaussian": "looks at projections of X alone",
 }
 
 
@@ -62,19 +62,46 @@ def compare(
     """
     from dpsearch.estimator import DPMixture
 
-    if isinstance(families, (str, Family)) or len(families) < 2:
+    if not isinstance(families, (list, tuple)) or len(families) < 2:
         raise ParameterError(f"families must be a list of two or more, got {families!r}")
-    names = [family if isinstance(family, str) else family.name for family in families]
-    for name in names:
-        if name in _NOT_COMPARABLE:
-            raise ParameterError(f"{name} {_NOT_COMPARABLE[name]}: it does not compare with others")
-    measures = {_MEASURES[name]: name for name in names if name in _MEASURES}
-    if len(measures) > 1:
-        raise ParameterError(
-            f"{' and '.join(measures.values())} do not compare: they give {' and '.join(measures)}"
-        )
+    shape = X.shape if hasattr(X, "shape") else np.shape(X)
+    _check_measures(families, shape[1] if len(shape) == 2 else 1)
     out = []
     for family in families:
         model = DPMixture(family, alpha, **settings).fit(X)
         out.append(Comparison(model.family_, model.log_joint_, model.n_clusters_, model))
     return sorted(out, key=lambda result: -result.log_joint)
+
+
+def _check_measures(families: Sequence[str | Family], width: int) -> None:
+    """Raise unless all families give the same of every column."""
+    first: dict[int, tuple[str, str]] = {}
+    for family in families:
+        for column, (name, measure) in _measures(family, range(width)).items():
+            other, wanted = first.setdefault(column, (name, measure))
+            if measure != wanted:
+                raise ParameterError(
+                    f"{other} and {name} do not compare: of column {column} they give {wanted} and"
+                    f" {measure}"
+                )
+
+
+def _measures(family: Any, columns: Sequence[int]) -> dict[int, tuple[str, str]]:
+    """Return for each column the name of its family and what that gives of it, where known."""
+    if isinstance(family, WithGaps):
+        family = family.family
+    if isinstance(family, Product):
+        parts = [
+            _measures(part, [columns[j] for j in at if j < len(columns)])
+            for part, at in family.parts
+        ]
+        return {column: measure for part in parts for column, measure in part.items()}
+    if not isinstance(family, (str, Family)):
+        raise ParameterError(f"families must be names or families, got {family!r}")
+    if family == "auto":
+        raise ParameterError("'auto' may be any family: name those to compare")
+    name = by_name(family).name if isinstance(family, str) else family.name
+    if name == ProjectedGaussian.name:
+        raise ParameterError(f"{name} looks at projections of X alone: it does not compare")
+    measure = _MEASURES.get(name)
+    return {} if measure is None else dict.fromkeys(columns, (name, measure))
