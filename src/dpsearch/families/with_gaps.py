@@ -68,9 +68,6 @@ class WithGaps(Family):
     def resolve(self, X: Any) -> Self:
         return type(self)(self.family.resolve(filled(X)))
 
-    def learned(self, X: Any, labels: Ints) -> Self:
-        return type(self)(self.family.learned(X, labels))
-
     def check(self, X: Any) -> None:
         self.family.check(filled(X))
 
