@@ -21,9 +21,8 @@ from dpsearch.families.learning import (
     FLOOR,
     STRENGTHS,
     WITHIN,
-    log_likelihood,
-    scatter,
-    variances,
+    pooled_covariance,
+    pooled_variance,
 )
 
 AUTO = resolve_prior("auto")
@@ -172,11 +171,15 @@ def test_pooled_covariance():
         X = rng.normal(size=(n, 3)) + 100.0
         labels = np.unique(rng.integers(4, size=n), return_inverse=True)[1]
         squares, freedom = loop(X, labels)
-        np.testing.assert_allclose(scatter(X, labels), squares / freedom, atol=1e-12)
-        np.testing.assert_allclose(variances(X, labels), np.diag(squares) / freedom, atol=1e-12)
+        np.testing.assert_allclose(pooled_covariance(X, labels), squares / freedom, atol=1e-12)
+        np.testing.assert_allclose(
+            pooled_variance(X, labels), np.diag(squares) / freedom, atol=1e-12
+        )
         X[rng.random(X.shape) < 0.4] = np.nan
         squares, freedom = loop(X, labels)
-        np.testing.assert_allclose(variances(X, labels), np.diag(squares) / freedom, atol=1e-12)
+        np.testing.assert_allclose(
+            pooled_variance(X, labels), np.diag(squares) / freedom, atol=1e-12
+        )
 
 
 STRENGTH = {
@@ -210,10 +213,10 @@ def test_what_is_learned_is_the_best_of_a_dense_grid(name):
         learned = start.learned(X, labels)
         bounds = STRENGTHS if name.endswith("gaussian") else CONCENTRATIONS
         grid = [
-            log_likelihood(STRENGTH[name](learned, float(t)), X, labels)
+            log_joint(X, labels, STRENGTH[name](learned, float(t)), AUTO)
             for t in np.geomspace(*bounds, 40)
         ]
-        found = log_likelihood(learned, X, labels)
+        found = log_joint(X, labels, learned, AUTO)
         assert found >= max(grid) - 0.05
         assert found > min(grid)  # the grid has something to find
 
@@ -223,7 +226,7 @@ def test_the_learned_spread_is_the_moment_estimate():
     total = X.var(axis=0)
     full = families.FullGaussian.suggest(X)
     np.testing.assert_allclose(np.array(full.scale) / 4, np.diag(WITHIN * total))
-    want = (1 - FLOOR) * scatter(X, labels) + FLOOR * np.diag(total)
+    want = (1 - FLOOR) * pooled_covariance(X, labels) + FLOOR * np.diag(total)
     np.testing.assert_allclose(np.array(full.learned(X, labels).scale) / 4, want)
     assert full.degrees == 9.0  # Ψ/(ν − D − 1), the mean covariance, divides by 4
     known = families.Gaussian.suggest(X).learned(X, labels)
