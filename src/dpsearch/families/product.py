@@ -150,6 +150,23 @@ class Product(Family):
             [family.expected(own, width) for family, own, width in self._triples(row)]
         )
 
+    def column_bayes_factors(
+        self, inside: Vector, outside: Vector, both: Vector, n_features: int
+    ) -> Vector:
+        of_parts = [
+            list(family.column_bayes_factors(own, others, everything, width))
+            for (family, own, width), (_, others, _), (_, everything, _) in zip(
+                self._triples(inside), self._triples(outside), self._triples(both), strict=True
+            )
+        ]
+        return np.array(self._in_order(of_parts))
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        of_parts = [
+            list(family.column_centres(own, width)) for family, own, width in self._triples(row)
+        ]
+        return np.array(self._in_order(of_parts))
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         drawn = [family.draw(own, width, size, rng) for family, own, width in self._triples(row)]
         return np.stack(self._in_order([list(part.T) for part in drawn]), axis=1)

@@ -121,6 +121,21 @@ class WithGaps(Family):
     def expected(self, row: Vector, n_features: int) -> list[Vector]:
         return [family.expected(own, 1)[0] for family, own in self._pairs(row, n_features)]
 
+    def column_bayes_factors(
+        self, inside: Vector, outside: Vector, both: Vector, n_features: int
+    ) -> Vector:
+        rows = [self._pairs(row, n_features) for row in (inside, outside, both)]
+        return np.array(
+            [
+                family.column_bayes_factors(own, others, everything, 1)[0]
+                for (family, own), (_, others), (_, everything) in zip(*rows, strict=True)
+            ]
+        )
+
+    def column_centres(self, row: Vector, n_features: int) -> Vector:
+        pairs = self._pairs(row, n_features)
+        return np.array([family.column_centres(own, 1)[0] for family, own in pairs])
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         pairs = self._pairs(row, n_features)
         return np.hstack([family.draw(own, 1, size, rng) for family, own in pairs])
