@@ -51,8 +51,15 @@ def formulas_are_literal(app, what, name, obj, options, lines):
     lines[:] = out
 
 
+def underscores_are_kept(app, what, name, obj, options, lines):
+    """Keep `labels_` from being read as a link to `labels`."""
+    lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w*[^\W_])_:", r"\1\\_:", line) for line in lines]
+
+
 def setup(app):
+    # Before and after numpydoc sections are turned into fields, which has priority 500.
     app.connect("autodoc-process-docstring", formulas_are_literal, priority=400)
+    app.connect("autodoc-process-docstring", underscores_are_kept, priority=600)
 
 
 # -- gallery ---------------------------------------------------------------------------------------
