@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo test bench docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
@@ -22,6 +22,20 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/exact.py --out docs/benchmarks/exact.md
 	$(BIN)/python benchmarks/samplers.py --out docs/benchmarks
 
+# The site, warnings being errors, in docs/_build; it runs the gallery.
+docs: $(VENV)/.docs
+	OPENBLAS_NUM_THREADS=1 $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky \
+		-b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+# Archives in dist, checked; then the wheel alone, in an environment of its own outside the tree,
+# goes through the tutorial.
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python tests/archives.py dist
+
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
@@ -35,5 +49,13 @@ $(VENV)/.test: $(VENV)/.made pyproject.toml
 	$(BIN)/python -m pip install --quiet -e ".[test]"
 	touch $@ $(VENV)/.demo
 
+$(VENV)/.docs: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	touch $@
+
+$(VENV)/.dist: $(VENV)/.made
+	$(BIN)/python -m pip install --quiet build twine
+	touch $@
+
 clean:
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
+	rm -rf $(VENV) dist build docs/_build docs/examples docs/sg_execution_times.rst .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output

@@ -139,7 +139,8 @@ def main() -> None:
         else:
             rows.extend(nips(counts.counts))
     rows.extend(cold_and_warm())
-    lines = ["| what | measured | wanted |", "| --- | --- | --- |"]
+    lines = ["# The engine", "", "Written by `benchmarks/engine.py`.", ""]
+    lines += ["| what | measured | wanted |", "| --- | --- | --- |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     text = "\n".join(lines)
     print(text)

@@ -149,10 +149,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="first goals only")
     arguments = parser.parse_args()
-    lines = []
+    lines = ["# Refinement", "", "Written by `benchmarks/refinement.py`.", ""]
     for case in cases(arguments.data):
         table = [
-            f"### {case.name}",
+            f"## {case.name}",
             "",
             "| method | seconds | clusters | −log joint | goal, or comparison |",
             "| --- | --- | --- | --- | --- |",

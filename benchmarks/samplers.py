@@ -79,7 +79,7 @@ def chains(name: str, problem: Problem, seconds_to_refine: float, axis: Any) -> 
     found = search_problem(problem, beam_size=1)
     refined = refine_problem(problem, found.labels, seconds=seconds_to_refine, rng=0)
     lines = [
-        f"### {name}",
+        f"## {name}",
         "",
         f"Negative log joint: the best that any of {CHAINS} chains of a kind has visited."
         f" Refinement took {seconds_to_refine:.0f} s.",

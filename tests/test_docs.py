@@ -1,18 +1,14 @@
 """The documents' code runs and prints what they say; their example family obeys the laws."""
 
-import contextlib
-import importlib.util
-import io
 import re
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy import stats
 from scipy.integrate import quad
 
+import documents
 import enumeration
 from dpsearch import DPMixture, load, log_joint, priors, search
 from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
@@ -24,60 +20,14 @@ from models import ALL_PRIORS
 ROOT = Path(__file__).parents[1]
 
 
-class Block(NamedTuple):
-    code: str
-    output: str | None  # what the document says that it prints
-
-
-def python_blocks(document):
-    """Return the Python blocks of a document; a plain block right after one is its output."""
-    text = (ROOT / document).read_text(encoding="utf-8")
-    fences = [
-        (match["language"], match["body"], match.start(), match.end())
-        for match in re.finditer(r"^```(?P<language>.*)\n(?P<body>(?:.*\n)*?)```$", text, re.M)
-    ]
-    blocks = []
-    for at, (language, body, _, end) in enumerate(fences):
-        if language.strip() != "python":
-            continue
-        output = None
-        if at + 1 < len(fences):
-            following, wanted, begin, _ = fences[at + 1]
-            if following.strip() in ("", "text") and not text[end:begin].strip():
-                output = wanted
-        blocks.append(Block(body, output))
-    return blocks
-
-
-DOCUMENTS = ["README.md"] + [
-    name
-    for name in sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/*.md"))
-    if python_blocks(name)
-]
-
-
-def run(document, folder):
-    """Import a document's blocks as one module file, which Numba needs; return it and the output
-    of each block."""
-    blocks = python_blocks(document)
-    end = "\nprint('\\f', end='')\n"
-    name = f"blocks_of_{re.sub(r'[^a-z]', '_', document.lower())}"
-    path = folder / f"{name}.py"
-    path.write_text(end.join(block.code for block in blocks) + end, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.chdir(folder):
-        spec.loader.exec_module(module)
-    outputs = said.getvalue().split("\f")[:-1]
-    assert len(outputs) == len(blocks)
-    return module, outputs
+PAGES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))
+PAGES += ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+DOCUMENTS = [page for page in PAGES if documents.blocks(ROOT / page)]
 
 
 def test_blocks_are_found():
     assert "docs/add_a_family.md" in DOCUMENTS
-    family, use = python_blocks("docs/add_a_family.md")
+    family, use = documents.blocks(ROOT / "docs/add_a_family.md")
     assert "class Geometric" in family.code
     assert family.output is None
     assert use.output == "2\nTrue\n2\n"
@@ -85,13 +35,26 @@ def test_blocks_are_found():
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_the_code_runs_and_prints_what_it_says(document, tmp_path):
-    blocks = python_blocks(document)
-    if not blocks:
-        pytest.skip(f"{document} has no block of Python")
-    _, outputs = run(document, tmp_path)
-    for block, output in zip(blocks, outputs, strict=True):
-        if block.output is not None:
-            assert output == block.output
+    documents.check(ROOT / document, tmp_path)
+
+
+def anchors(text):
+    """The names that headings have in links: small letters, hyphens, no other signs."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text("utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        there = (ROOT / page).parent / name if name else ROOT / page
+        assert there.exists(), f"{page}: {target}"
+        if anchor:
+            assert anchor in anchors(there.read_text("utf-8")), f"{page}: {target}"
 
 
 # -- the example family ------------------------------------------------------------------------
@@ -99,7 +62,7 @@ def test_the_code_runs_and_prints_what_it_says(document, tmp_path):
 
 @pytest.fixture(scope="module")
 def Geometric(tmp_path_factory):
-    module, _ = run("docs/add_a_family.md", tmp_path_factory.mktemp("docs"))
+    module, _ = documents.run(ROOT / "docs/add_a_family.md", tmp_path_factory.mktemp("docs"))
     return module.Geometric
 
 

@@ -136,6 +136,58 @@ def test_a_wrong_bayes_factor_is_noticed(monkeypatch, family):
     assert not column_check(name[family], 0)
 
 
+def product_check(gaps):
+    """Whether a mixed table's columns, observed cells alone, speak as on their own."""
+    rng = np.random.default_rng(0)
+    labels = np.append([0, 1, 2, 3], rng.integers(3, size=26))
+    X = np.column_stack(
+        [
+            rng.integers(3, size=30),
+            rng.normal(labels, 1.0),
+            rng.poisson(1.0 + labels),
+            rng.random(30) < 0.3,
+            rng.normal(size=30),
+        ]
+    ).astype(float)
+    if gaps:
+        X[rng.random(X.shape) < 0.2] = np.nan
+        X[labels == 3, 1] = np.nan  # nothing was seen of this column in one cluster
+    parts = {
+        0: families.Categorical(0.5, 3),
+        1: families.DiagonalGaussian(0.5, 0.3, 2.0, 1.5),
+        2: families.Poisson(1.5, 0.7),
+        3: families.Bernoulli(0.5, 2.0),
+        4: families.DiagonalGaussian(0.5, 0.3, 2.0, 1.5),
+    }
+    product = families.Product([(parts[1], [4, 1]), *((parts[d], [d]) for d in (3, 0, 2))])
+    found = explained(X, product, labels)
+    wanted = np.empty((4, 5))
+    for k, d in np.ndindex(4, 5):
+        x, inside = X[~np.isnan(X[:, d]), d][:, None], (labels == k)[~np.isnan(X[:, d])]
+        sides = [naive.log_marginal(parts[d], x[side]) for side in (inside, ~inside) if side.any()]
+        wanted[k, d] = sum(sides) - naive.log_marginal(parts[d], x)
+    rates = [
+        (1.5 + np.nansum(X[labels == k, 2])) / (0.7 + np.sum(~np.isnan(X[labels == k, 2])))
+        for k in range(4)
+    ]
+    return np.allclose(found.columns, wanted, atol=1e-8) and np.allclose(found.centres[:, 2], rates)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_the_columns_of_a_mixed_table_speak_as_on_their_own(gaps):
+    assert product_check(gaps)
+
+
+@pytest.mark.parametrize(("kind", "gaps"), [("Product", False), ("WithGaps", True)])
+def test_columns_of_a_mixed_table_in_a_wrong_order_are_noticed(monkeypatch, kind, gaps):
+    kind = getattr(families, kind)
+    right = kind.column_bayes_factors
+    monkeypatch.setattr(
+        kind, "column_bayes_factors", lambda self, *arguments: right(self, *arguments)[::-1]
+    )
+    assert not product_check(gaps)
+
+
 def test_a_column_under_a_normal_inverse_wishart_prior():
     """Two rows of two columns: the other column integrated out numerically."""
     scale = np.array([[1.5, 0.7], [0.7, 2.0]])

@@ -94,7 +94,7 @@ class DPMixture(
         Cluster of each row, numbered from the largest cluster.
     n_clusters_ : int
     log_joint_ : float
-        log p(labels_, X), with every constant.
+        log p(partition, X), with every constant.
     sample_weight_ : array of int or None
         The weights that `fit` was given.
     clustering_ : Clustering

@@ -9,8 +9,8 @@ distribution; Minka 2000, "Estimating a Dirichlet distribution"):
                  − log Γ(A + S + |x|)/Γ(A + S)
     marginal     log H = Σ_w log Γ(a_w + s_w)/Γ(a_w) − log Γ(A + S)/Γ(A)
 
-and log |x|!/Π x_w! for each document, which no clustering changes.  All arguments are a constant
-plus a count, so log-gamma comes from two tables when a is one number.
+and ``log |x|!/Π x_w!`` for each document, which no clustering changes.  All arguments are a
+constant plus a count, so log-gamma comes from two tables when a is one number.
 """
 
 from __future__ import annotations

@@ -1,0 +1,43 @@
+"""
+Documents and their words
+=========================
+
+The functions of SciPy, each a document: its documentation. Words are counted by scikit-learn, the
+documents clustered as draws from multinomials. Shown are the six largest clusters, each by the
+words that speak for it most, with how many times as frequent they are there as elsewhere.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import scipy
+from sklearn.feature_extraction.text import CountVectorizer
+
+from dpsearch import DPMixture, plots
+
+areas = ["linalg", "optimize", "signal", "special", "interpolate", "ndimage"]
+texts = {}
+for area in areas:
+    module = getattr(scipy, area)
+    for name in module.__all__:
+        text = getattr(module, name).__doc__
+        if text and len(text) > 400:
+            texts[f"{area}.{name}"] = text
+
+counter = CountVectorizer(token_pattern="[a-z]{3,}", stop_words="english", min_df=5, max_df=0.4)
+X = counter.fit_transform(texts.values()).astype(float)
+words = counter.get_feature_names_out()
+model = DPMixture(family="multinomial", random_state=0).fit(X)
+explanation = model.explain(X)
+
+figure, axes = plt.subplots(2, 3, figsize=(9, 5), layout="constrained")
+for k, axis in enumerate(axes.flat[: model.n_clusters_]):
+    lift = explanation.centres[k] / explanation.elsewhere[k]
+    telling = np.argsort(-explanation.columns[k] * (lift > 1.0))[:7][::-1]
+    axis.barh(words[telling], lift[telling], color=plots.COLOURS[k])
+    axis.set_xscale("log")
+    axis.set_xlim(1.0, 2000.0)
+    typical = list(texts)[explanation.typical[k][0]]
+    axis.set_title(f"{explanation.sizes[k]} texts, as {typical}", fontsize=9)
+    axis.spines[["top", "right"]].set_visible(False)
+figure.suptitle(f"{X.shape[0]} texts in {model.n_clusters_} clusters: words, times as frequent")
+plt.show()
