@@ -21,6 +21,7 @@ exclude_patterns = ["_build", "gallery", "*/cache", "examples/*.ipynb", "example
 
 # -- pages -----------------------------------------------------------------------------------------
 
+highlight_language = "none"  # what says nothing is output, or a formula
 myst_heading_anchors = 3  # links to headings, as code hosts make them
 
 # -- docstrings ------------------------------------------------------------------------------------
@@ -31,7 +32,6 @@ autodoc_typehints = "none"  # the text says what a parameter may be
 napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
-napoleon_use_ivar = True
 # `name` is code, and a link where the name has a place.
 default_role = "py:obj"
 # Names of other libraries and plain values stand in backticks too.
@@ -51,15 +51,8 @@ def formulas_are_literal(app, what, name, obj, options, lines):
     lines[:] = out
 
 
-def underscores_are_kept(app, what, name, obj, options, lines):
-    """Keep `labels_` from being read as a link to `labels`."""
-    lines[:] = [re.sub(r"^(:(?:ivar|vartype) \w*[^\W_])_:", r"\1\\_:", line) for line in lines]
-
-
 def setup(app):
-    # Before and after numpydoc sections are turned into fields, which has priority 500.
     app.connect("autodoc-process-docstring", formulas_are_literal, priority=400)
-    app.connect("autodoc-process-docstring", underscores_are_kept, priority=600)
 
 
 # -- gallery ---------------------------------------------------------------------------------------
