@@ -183,7 +183,8 @@ class DPMixture(
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
             choice = choose(matrix, self.family, prior, schema)
-            problem, weights = Problem.of(choice.matrix, choice.family, prior), None
+            problem = choice.problem or Problem.of(choice.matrix, choice.family, prior)
+            weights = None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]

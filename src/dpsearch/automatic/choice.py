@@ -27,6 +27,7 @@ from dpsearch.automatic.learning import learn
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, by_name
 from dpsearch.families.base import Family
+from dpsearch.objective import Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
 from dpsearch.tables import Schema
 
@@ -51,6 +52,7 @@ class Choice(NamedTuple):
     reason: str
     labels: Labels | None
     matrix: Any
+    problem: Problem | None = None  # compiled already
 
 
 def resolve_prior(alpha: Any) -> Prior:
@@ -90,7 +92,7 @@ def choose(
             matrix = complete(matrix, prior)
         start = kind.suggest(matrix)
     learned = learn(matrix, start.resolve(matrix), prior)
-    return Choice(learned.family, reason, learned.labels, matrix)
+    return Choice(learned.family, reason, learned.labels, matrix, learned.problem)
 
 
 def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:

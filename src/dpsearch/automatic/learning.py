@@ -37,6 +37,7 @@ class Learned(NamedTuple):
 
     family: Family
     labels: Labels
+    problem: Problem | None  # the family compiled for all rows, if all took part
 
 
 def learn(matrix: Any, family: Family, prior: Prior) -> Learned:
@@ -69,7 +70,8 @@ def learn(matrix: Any, family: Family, prior: Prior) -> Learned:
         mixture = Mixture.of(problem.model, problem.items, labels, prior)
         labels = mixture.memberships(matrix).labels
         labels = np.unique(labels, return_inverse=True)[1]
-    return Learned(family, labels)
+        return Learned(family, labels, None)
+    return Learned(family, labels, problem)
 
 
 def _sample(n_rows: int) -> Ints:

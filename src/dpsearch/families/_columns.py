@@ -8,16 +8,25 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._types import Vector
-from dpsearch._validate import has_gaps
 from dpsearch.errors import DataError
+
+
+def means(X: Any) -> Vector:
+    """Return the mean of what was observed of each column; 0 where nothing was."""
+    return np.asarray(np.nansum(X, axis=0) / _observed(X))
+
+
+def _observed(X: Any) -> Vector:
+    """How many values each column has, at least 1."""
+    return np.maximum((~np.isnan(X)).sum(axis=0), 1.0)
 
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     """Return each column's mean and variance; a constant column counts as having variance 1."""
-    if has_gaps(X):
-        X = np.ma.masked_invalid(X)
-    mean = np.ma.filled(X.mean(axis=0), 0.0)
-    spread = np.ma.filled(np.abs(X - mean).max(axis=0), 0.0)
+    mean = means(X)
+    rest = X - mean
+    rest[np.isnan(rest)] = 0.0
+    spread = np.abs(rest).max(axis=0)
     small = (spread > 0.0) & (spread < 1e-145)
     if small.any():
         column = int(np.flatnonzero(small)[0])
@@ -27,7 +36,7 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
         )
     # A column whose values differ by rounding alone is constant.
     spread = np.where(spread > 1e-13 * np.abs(mean), spread, 0.0)
-    variance = np.ma.filled(X.var(axis=0), 0.0)
+    variance = (rest**2).sum(axis=0) / _observed(X)
     return mean, np.where((spread > 0.0) & (variance > 0.0), variance, 1.0)
 
 
