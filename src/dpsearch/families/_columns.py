@@ -18,7 +18,7 @@ def means(X: Any) -> Vector:
 
 def _observed(X: Any) -> Vector:
     """How many values each column has, at least 1."""
-    return np.maximum((~np.isnan(X)).sum(axis=0), 1.0)
+    return np.asarray(np.maximum((~np.isnan(X)).sum(axis=0), 1.0))
 
 
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
