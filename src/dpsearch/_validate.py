@@ -225,7 +225,7 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
         raise ParameterError(
             f"{name} has shape {vector.shape}, but the data have {n_features} columns"
         )
-    vector = np.ascontiguousarray(np.broadcast_to(vector, (n_features,)))
+    vector = np.full(n_features, vector)
     bad = ~np.isfinite(vector) | (vector <= 0.0 if above_zero else False)
     if bad.any():
         at = int(np.flatnonzero(bad)[0])

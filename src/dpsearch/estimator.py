@@ -176,12 +176,12 @@ class DPMixture(
             copies of a row stay together.  A row of weight 0 takes no part in the fit, and is
             labelled by `predict`.
         """
-        schema = Schema.of(X, self.kinds) if self.kinds is not None or is_mixed(X) else None
-        if schema is None:
-            matrix = as_matrix(X, gaps=takes_gaps(self.family))
-        else:
+        schema = None
+        if self.kinds is not None or is_mixed(X):
+            schema, matrix = Schema.with_matrix(X, self.kinds)
             check_family(schema, self.family)
-            matrix = schema.encode(X)
+        else:
+            matrix = as_matrix(X, gaps=takes_gaps(self.family))
         names = column_names(X)
         with naming_columns(range(matrix.shape[1]) if names is None else names):
             return self._fit(X, matrix, schema, sample_weight)
@@ -195,7 +195,8 @@ class DPMixture(
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
             choice = choose(matrix, self.family, prior, schema)
-            problem, weights = Problem.of(choice.matrix, choice.family, prior), None
+            problem = choice.problem or Problem.of(choice.matrix, choice.family, prior)
+            weights = None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]

@@ -104,6 +104,18 @@ class Schema:
     @classmethod
     def of(cls, frame: Any, kinds: Mapping[str, str] | None = None) -> Schema:
         """Infer the schema of a frame; `kinds` gives some columns another kind by name."""
+        return cls._inferred(frame, kinds)[0]
+
+    @classmethod
+    def with_matrix(
+        cls, frame: Any, kinds: Mapping[str, str] | None = None
+    ) -> tuple[Schema, Matrix]:
+        """Infer the schema of a frame and encode it, reading each column once."""
+        schema, raws = cls._inferred(frame, kinds)
+        return schema, schema._encoded(raws)
+
+    @classmethod
+    def _inferred(cls, frame: Any, kinds: Mapping[str, str] | None) -> tuple[Schema, list[_Raw]]:
         library = library_of(frame)
         if library is None:
             raise DataError("kinds of columns are taken from pandas and polars frames only")
@@ -112,11 +124,11 @@ class Schema:
         _check_kinds(kinds, names)
         if len(frame) == 0 or not names:
             raise DataError(f"X is empty: a frame of shape {frame.shape}")
-        columns = []
+        raws, columns = [], []
         for j, name in enumerate(names):
-            raw = _read(frame, j, name)
-            columns.append(_column(raw, name, kinds.get(name), library))
-        return cls(library, tuple(columns))
+            raws.append(_read(frame, j, name))
+            columns.append(_column(raws[-1], name, kinds.get(name), library))
+        return cls(library, tuple(columns)), raws
 
     @property
     def names(self) -> list[str]:
@@ -144,6 +156,9 @@ class Schema:
         if len(frame) == 0:
             raise DataError(f"X is empty: a frame of shape {frame.shape}")
         raws = [_read(frame, j, name) for j, name in zip(places, self.names, strict=True)]
+        return self._encoded(raws)
+
+    def _encoded(self, raws: Sequence[_Raw]) -> Matrix:
         columns = [column.encode(raw) for column, raw in zip(self.columns, raws, strict=True)]
         return np.stack(columns, axis=1)
 

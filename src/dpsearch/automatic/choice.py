@@ -28,6 +28,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, by_name
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
+from dpsearch.objective import Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
 from dpsearch.tables import Schema
 from dpsearch.weights import copies_of
@@ -53,6 +54,7 @@ class Choice(NamedTuple):
     reason: str
     labels: Labels | None
     matrix: Any
+    problem: Problem | None = None  # compiled already
 
 
 def resolve_prior(alpha: Any) -> Prior:
@@ -93,7 +95,7 @@ def choose(
         start = kind.suggest(matrix)
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
     learned = learn(matrix, start.resolve(whole), prior)
-    return Choice(learned.family, reason, learned.labels, matrix)
+    return Choice(learned.family, reason, learned.labels, matrix, learned.problem)
 
 
 def choose_weighted(

@@ -38,6 +38,7 @@ class Learned(NamedTuple):
 
     family: Family
     labels: Labels
+    problem: Problem | None  # the family compiled for all rows, if all took part
 
 
 def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
@@ -71,7 +72,8 @@ def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
         mixture = Mixture.of(problem.model, problem.items, labels, prior)
         labels = mixture.memberships(matrix).labels
         labels = np.unique(labels, return_inverse=True)[1]
-    return Learned(family, labels)
+        return Learned(family, labels, None)
+    return Learned(family, labels, problem)
 
 
 def _sample(n_rows: int) -> Ints:

@@ -15,6 +15,11 @@ _SMALLEST = 1e-145  # what can be squared in double precision
 _ROUNDING = 1e-13  # what values that are meant to be the same differ by, at most
 
 
+def means(X: Any) -> Vector:
+    """Return the mean of what was observed of each column; 0 where nothing was."""
+    return np.asarray(np.nansum(X, axis=0) / np.maximum((~np.isnan(X)).sum(axis=0), 1.0))
+
+
 def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     """Return each column's mean and variance.
 

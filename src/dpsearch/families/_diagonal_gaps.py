@@ -22,6 +22,7 @@ from dpsearch._jit import (
     INIT,
     LOG_MARGINAL,
     MERGE,
+    SCORE_MEMBER,
     SCORE_ROWS,
     UPDATE,
     inner,
@@ -66,16 +67,22 @@ def _total(params, d, n):  # type: ignore[no-untyped-def]
 
 
 @inner
+def _beta(params, d, n, mean, squares):  # type: ignore[no-untyped-def]
+    """Return β of n values of column d."""
+    strength = params[_PARAMS + d]
+    return 1.0 + 0.5 * (squares + strength * n / (strength + n) * mean * mean)
+
+
+@inner
 def _constants(params, row, d):  # type: ignore[no-untyped-def]
     """Derive what scoring needs of column d from n_d, z̄ and M."""
     n_features = int(params[0])
     at = _HEAD + d
     n, mean = row[at], row[at + _MEAN * n_features]
-    strength = params[_PARAMS + d]
-    kappa = strength + n
+    kappa = params[_PARAMS + d] + n
     shape = params[_PARAMS + n_features + d] + 0.5 * n
     squares = row[at + _SQUARES * n_features]
-    beta = 1.0 + 0.5 * (squares + strength * n / kappa * mean * mean)
+    beta = _beta(params, d, n, mean, squares)
     log_beta = math.log(beta)
     row[at + _CENTRE * n_features] = n * mean / kappa
     row[at + _FACTOR * n_features] = kappa / (2.0 * beta * (kappa + 1.0))
@@ -157,6 +164,27 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
+@pointer(SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    """What each column's log marginal would lose with the point."""
+    n_features = int(params[0])
+    out = 0.0
+    for d in range(n_features):
+        if values[n_features + d] == 0.0:
+            continue
+        at = _HEAD + d
+        out += row[at + _MARGINAL * n_features]
+        rest = row[at] - 1.0
+        if rest > 0.0:
+            difference = values[d] - row[at + _MEAN * n_features]
+            mean = row[at + _MEAN * n_features] - difference / rest
+            squares = row[at + _SQUARES * n_features] - row[at] / rest * difference * difference
+            squares = max(squares, 0.0) if rest > 1.0 else 0.0
+            shape = params[_PARAMS + n_features + d] + 0.5 * rest
+            out -= _total(params, d, rest) - shape * math.log(_beta(params, d, rest, mean, squares))
+    return out
+
+
 @pointer(FEATURES)
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
     copy_row(values, out)
@@ -194,7 +222,14 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 _FUNCTIONS = Functions(
-    _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
+    _init,
+    _update,
+    _merge,
+    _score_rows,
+    _log_marginal,
+    score_member=_score_member,
+    features=_features,
+    bound=_bound,
 )
 
 
@@ -212,8 +247,8 @@ class DiagonalWithGaps(WithGaps):
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         family: Any = self.family
-        plain = family.parameters(n_features, np.zeros((1, n_features)))  # with its checks
-        priors = plain[3 : 3 + 2 * n_features]
+        family.location_scale(n_features)  # for its checks
+        priors = np.concatenate(family.strength_shape(n_features))
         even = bool((priors.reshape(2, -1) == priors.reshape(2, -1)[:, :1]).all())
         tables = family.column(0, n_features).parameters(1, X[:, :1])[5:] if even else np.empty(0)
         return np.concatenate([[n_features, len(tables) // 2], priors, tables])
@@ -224,6 +259,11 @@ class DiagonalWithGaps(WithGaps):
     def encode(self, X: Any) -> Any:
         there = ~np.isnan(X)
         return np.hstack([np.where(there, self.family.encode(filled(X)), 0.0), there])
+
+    def log_base(self, X: Any) -> Vector:
+        family: Any = self.family
+        _, scale = family.location_scale(X.shape[1])
+        return np.asarray(-(~np.isnan(X) @ np.log(scale)))
 
     def counts_in_row(self, n_features: int) -> Ints:
         return np.arange(_HEAD + n_features)

@@ -343,11 +343,15 @@ def parameters_of(parts: Sequence[Part], X: Any) -> Vector:
 
 def _alike(parts: Sequence[Part]) -> list[list[int]]:
     """Group the parts that have the same parameters but for the sizes of tables."""
-    groups: dict[bytes, list[int]] = {}
-    for p, part in enumerate(parts):
-        width = len(part.columns)
-        key = np.asarray(part.family.parameters(width, np.zeros((1, width))), dtype=np.float64)
-        groups.setdefault(key.tobytes(), []).append(p)
+    shapes = [(type(part.family), len(part.columns)) for part in parts]
+    groups: dict[Any, list[int]] = {}
+    for p, (part, shape) in enumerate(zip(parts, shapes, strict=True)):
+        key: Any = shape
+        if shapes.count(shape) > 1:
+            width = shape[1]
+            params = part.family.parameters(width, np.zeros((1, width)))
+            key = (shape, np.asarray(params, dtype=np.float64).tobytes())
+        groups.setdefault(key, []).append(p)
     return list(groups.values())
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,6 +41,9 @@ from dpsearch.errors import DataError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+
+if TYPE_CHECKING:
+    from dpsearch.families._level_gaps import LevelsWithGaps
 
 # params: D, size of each table, s[D], f[D], log(s + j), log(f + j), log Γ(s + j), log Γ(f + j).
 # The tables are empty unless s and f are single numbers.
@@ -267,8 +270,24 @@ class Bernoulli(Family):
         ones = self.posterior(row, n_features)["probabilities"]
         return list(np.stack([1.0 - ones, ones], axis=1))
 
-    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
-        return [np.array([row[0], 0.0, ones, 0.0]) for ones in row[_HEAD : _HEAD + n_features]]
+    def with_gaps(self) -> LevelsWithGaps:
+        from dpsearch.families._level_gaps import LevelsWithGaps
+
+        return LevelsWithGaps(self)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        ones = row[_HEAD : _HEAD + n_features]
+        counts = np.stack([row[0] - ones, ones], axis=1).reshape(-1)
+        return self.with_gaps().row_of_complete(row[0], counts, n_features)
+
+    def level_counts(self, n_features: int) -> tuple[Ints, Vector]:
+        """How many levels each column has, and what the prior counts for at each."""
+        successes, failures = self._prior(n_features)
+        return np.full(n_features, 2), np.stack([failures, successes], axis=1).reshape(-1)
+
+    def row_of_levels(self, counts: Vector) -> Vector:
+        """The row of a single column with so many points at each level, without logarithms."""
+        return np.array([counts.sum(), 0.0, counts[1], 0.0])
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         probabilities = self.posterior(row, n_features)["probabilities"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,6 +41,9 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+
+if TYPE_CHECKING:
+    from dpsearch.families._level_gaps import LevelsWithGaps
 
 # With V = ΣL levels in all:
 # params: D, V, size of tables 1 and 2, size of tables 3 and 4, A[D], a[V], log(a + j),
@@ -262,7 +265,7 @@ class Categorical(Family):
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
-    def counts_in_row(self, n_features: int) -> slice | None:
+    def counts_in_row(self, n_features: int) -> slice:
         return slice(_HEAD, _HEAD + int(np.sum(self._levels(n_features))))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
@@ -295,10 +298,23 @@ class Categorical(Family):
         probabilities = self.posterior(row, n_features)["probabilities"]
         return [p if len(p) > 1 else np.append(p, 0.0) for p in probabilities]
 
-    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+    def with_gaps(self) -> LevelsWithGaps:
+        from dpsearch.families._level_gaps import LevelsWithGaps
+
+        return LevelsWithGaps(self)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        counts = row[self.counts_in_row(n_features)]
+        return self.with_gaps().row_of_complete(row[0], counts, n_features)
+
+    def level_counts(self, n_features: int) -> tuple[Ints, Vector]:
+        """How many levels each column has, and what the prior counts for at each."""
         levels = self._levels(n_features)
-        counts = np.split(row[_HEAD : _HEAD + int(levels.sum())], np.cumsum(levels)[:-1])
-        return [np.concatenate([[row[0], 0.0], own, np.zeros(len(own))]) for own in counts]
+        return levels, np.repeat(self._concentration(n_features), levels)
+
+    def row_of_levels(self, counts: Vector) -> Vector:
+        """The row of a single column with so many points at each level, without logarithms."""
+        return np.concatenate([[counts.sum(), 0.0], counts, np.zeros(len(counts))])
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         probabilities = self.posterior(row, n_features)["probabilities"]

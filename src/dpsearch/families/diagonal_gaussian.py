@@ -281,11 +281,13 @@ class DiagonalGaussian(Family):
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
 
-    def _strength_shape(self, n_features: int) -> tuple[Vector, Vector]:
+    def strength_shape(self, n_features: int) -> tuple[Vector, Vector]:
+        """The prior's strength and shape in each column."""
         strength = per_column(self.prior_strength, n_features, "prior_strength", above_zero=True)
         return strength, per_column(self.shape, n_features, "shape", above_zero=True)
 
-    def _location_scale(self, n_features: int) -> tuple[Vector, Vector]:
+    def location_scale(self, n_features: int) -> tuple[Vector, Vector]:
+        """What `encode` takes from each column, and divides it by."""
         mean = per_column(self.prior_mean, n_features, "prior_mean", above_zero=False)
         scale = per_column(self.scale, n_features, "scale", above_zero=True)
         return mean, np.sqrt(scale)
@@ -294,7 +296,7 @@ class DiagonalGaussian(Family):
         """The terms that depend on n alone, for n = 0 … size − 1, of predictive and marginal."""
         n = np.arange(size, dtype=np.float64)
         steps, totals = np.zeros(size), np.zeros(size)
-        pairs = np.stack(self._strength_shape(n_features), axis=1)
+        pairs = np.stack(self.strength_shape(n_features), axis=1)
         for (strength, shape), columns in zip(
             *np.unique(pairs, axis=0, return_counts=True), strict=True
         ):
@@ -311,8 +313,8 @@ class DiagonalGaussian(Family):
         return _HEAD + 4 * n_features
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        strength, shape = self._strength_shape(n_features)
-        self._location_scale(n_features)
+        strength, shape = self.strength_shape(n_features)
+        self.location_scale(n_features)
         even = float((shape == shape[0]).all())
         # One pass per column at worst: columns that differ share the budget.
         kinds = len(np.unique(np.stack([strength, shape]), axis=1).T)
@@ -321,7 +323,7 @@ class DiagonalGaussian(Family):
         return np.concatenate([head, strength, shape, *self._tables(n_features, size)])
 
     def encode(self, X: Any) -> Any:
-        mean, scale = self._location_scale(X.shape[1])
+        mean, scale = self.location_scale(X.shape[1])
         encoded = X if (mean == 0.0).all() and (scale == 1.0).all() else (X - mean) / scale
         limit = math.sqrt(1e300 / X.size)
         if max(encoded.max(), -encoded.min()) > limit:
@@ -333,19 +335,19 @@ class DiagonalGaussian(Family):
         return encoded
 
     def log_base(self, X: Any) -> Vector:
-        _, scale = self._location_scale(X.shape[1])
+        _, scale = self.location_scale(X.shape[1])
         return np.full(X.shape[0], -float(np.log(scale).sum()))
 
     def log_ceiling(self, X: Any) -> Vector:
         # As in `_bound`: the constants grow with n, and β ≤ u gives at most −½ log u.
-        strength, _ = self._strength_shape(X.shape[1])
+        strength, _ = self.strength_shape(X.shape[1])
         steps, _ = self._tables(X.shape[1], X.shape[0] + 1)
         spread = 0.5 * strength / (strength + 1.0) * self.encode(X) ** 2
         return np.asarray(steps[-1] - 0.5 * np.log1p(spread).sum(axis=1))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        mean, scale = self._location_scale(n_features)
-        strength, shape = self._strength_shape(n_features)
+        mean, scale = self.location_scale(n_features)
+        strength, shape = self.strength_shape(n_features)
         parts = row[_HEAD:].reshape(4, n_features)
         kappa, shape = strength + row[0], shape + 0.5 * row[0]
         beta = scale**2 * kappa / (2.0 * parts[3] * (kappa + 1.0))
@@ -361,9 +363,9 @@ class DiagonalGaussian(Family):
 
     def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
         posterior = self.posterior(row, n_features)
-        _, scale = self._location_scale(n_features)
+        _, scale = self.location_scale(n_features)
         return normal_inverse_gamma(
-            (*self._strength_shape(n_features), scale**2),
+            (*self.strength_shape(n_features), scale**2),
             (posterior["strength"], posterior["shape"], posterior["scale"]),
         )
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._jit import kernel
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.families._columns import mean_and_variance, varies
 
@@ -61,14 +62,25 @@ class Sums(NamedTuple):
 
 def sums_of(X: Any, labels: Labels) -> Sums:
     """Add up the columns of a dense or sparse table by cluster; gaps are left out."""
+    if not sp.issparse(X):
+        return Sums(*_dense_sums(X, labels, int(labels.max()) + 1))
     n_rows = len(labels)
     shape = (int(labels.max()) + 1, n_rows)
     of_cluster = sp.csr_matrix((np.ones(n_rows), (labels, np.arange(n_rows))), shape=shape)
-    if sp.issparse(X):
-        sizes = np.asarray(of_cluster.sum(axis=1))
-        return Sums(np.repeat(sizes, X.shape[1], axis=1), (of_cluster @ X).toarray())
-    seen = ~np.isnan(X)
-    return Sums(of_cluster @ seen.astype(np.float64), of_cluster @ np.where(seen, X, 0.0))
+    sizes = np.asarray(of_cluster.sum(axis=1))
+    return Sums(np.repeat(sizes, X.shape[1], axis=1), (of_cluster @ X).toarray())
+
+
+@kernel
+def _dense_sums(X, labels, n_clusters):  # type: ignore[no-untyped-def]
+    counts = np.zeros((n_clusters, X.shape[1]))
+    sums = np.zeros((n_clusters, X.shape[1]))
+    for i in range(X.shape[0]):
+        for d in range(X.shape[1]):
+            if not math.isnan(X[i, d]):
+                counts[labels[i], d] += 1.0
+                sums[labels[i], d] += X[i, d]
+    return counts, sums
 
 
 def deviations(X: Matrix, labels: Labels) -> Matrix:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -37,10 +37,13 @@ from dpsearch._jit import (
 )
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Rng, Vector
-from dpsearch._validate import check_counts, has_gaps, per_column
-from dpsearch.families._columns import with_holes
+from dpsearch._validate import check_counts, per_column
+from dpsearch.families._columns import means, with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+
+if TYPE_CHECKING:
+    from dpsearch.families._poisson_gaps import PoissonWithGaps
 
 # params: D, whether b is one number, size of the table, Σa, a[D], b[D], log Γ(a + j).  The table
 # is empty unless a is one number.
@@ -194,12 +197,13 @@ class Poisson(Family):
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
     )
 
-    def _prior(self, n_features: int) -> tuple[Vector, Vector]:
+    def prior(self, n_features: int) -> tuple[Vector, Vector]:
+        """Shape and rate of each column."""
         shape = per_column(self.shape, n_features, "shape", above_zero=True)
         return shape, per_column(self.rate, n_features, "rate", above_zero=True)
 
     def _even_rate(self, n_features: int) -> bool:
-        _, rate = self._prior(n_features)
+        _, rate = self.prior(n_features)
         return bool((rate == rate[0]).all())
 
     def width(self, n_features: int) -> int:
@@ -209,7 +213,7 @@ class Poisson(Family):
         check_counts(X, self.name)
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        shape, rate = self._prior(n_features)
+        shape, rate = self.prior(n_features)
         size = int(min(np.asarray(X.sum(axis=0)).max() + 2, _LARGEST_TABLE))
         table = log_gamma_table(shape[0], size) if (shape == shape[0]).all() else np.empty(0)
         head = [n_features, self._even_rate(n_features), len(table), shape.sum()]
@@ -233,20 +237,24 @@ class Poisson(Family):
         return slice(_HEAD, _HEAD + n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        shape, rate = self._prior(n_features)
+        shape, rate = self.prior(n_features)
         shape, rate = shape + row[_HEAD : _HEAD + n_features], rate + row[0]
         return {"mean": shape / rate, "shape": shape, "rate": rate}
 
     def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
-        (shape, rate), posterior = self._prior(n_features), self.posterior(row, n_features)
+        (shape, rate), posterior = self.prior(n_features), self.posterior(row, n_features)
         out = gammaln(posterior["shape"]) - gammaln(shape)
         return np.asarray(
             out + shape * np.log(rate) - posterior["shape"] * np.log(posterior["rate"])
         )
 
-    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
-        sums = row[_HEAD : _HEAD + n_features]
-        return [np.array([row[0], 0.0, total, 0.0, total]) for total in sums]
+    def with_gaps(self) -> PoissonWithGaps:
+        from dpsearch.families._poisson_gaps import PoissonWithGaps
+
+        return PoissonWithGaps(self)
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        return self.with_gaps().row_of_complete(row[0], row[_HEAD : _HEAD + n_features])
 
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         posterior = self.posterior(row, n_features)
@@ -255,8 +263,7 @@ class Poisson(Family):
 
     @classmethod
     def suggest(cls, X: Any) -> Poisson:
-        X = np.ma.masked_invalid(X) if has_gaps(X) else X
-        mean = np.asarray(np.ma.filled(X.mean(axis=0), 0.0)).reshape(-1)
+        mean = np.asarray(X.mean(axis=0)).reshape(-1) if sp.issparse(X) else means(X)
         return cls._with_shape(np.where(mean > 0.0, mean, 1.0), 1.0)
 
     def learned(self, X: Any, labels: Ints) -> Poisson:
