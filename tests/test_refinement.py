@@ -9,6 +9,7 @@ import pytest
 import enumeration
 from dpsearch import consensus, families, log_joint, priors, refine, search
 from dpsearch.errors import CapabilityError, DataError, ParameterError
+from dpsearch.families._columns import with_holes
 from dpsearch.items import score_member
 from dpsearch.objective import Problem
 from dpsearch.prefix_search import search_problem
@@ -26,10 +27,17 @@ def planted(n, width, k, seed=0):
     return 4.0 * rng.normal(size=(k, width))[rng.integers(k, size=n)] + rng.normal(size=(n, width))
 
 
-@pytest.mark.parametrize("name", DRAWS)
-def test_score_member_is_the_predictive_without_the_point(name):
+WITH_HOLES = [name for name in DRAWS if DRAWS[name](np.random.default_rng(0), 12)[0].takes_gaps]
+
+
+@pytest.mark.parametrize(
+    ("name", "holes"), [*((name, False) for name in DRAWS), *((name, True) for name in WITH_HOLES)]
+)
+def test_score_member_is_the_predictive_without_the_point(name, holes):
     rng = np.random.default_rng(0)
     family, X = DRAWS[name](rng, 12)
+    if holes:
+        X = with_holes(X)
     problem = Problem.of(X, family, DP)
     core, scratch = problem.model.core, np.empty(problem.model.core.width)
     for i in range(12):
