@@ -1,10 +1,15 @@
 """Fixtures that several test files share."""
 
+import signal
 import sys
 
 import pytest
 
 from dpsearch import cli
+
+# A shell starts background jobs with Ctrl-C ignored, which programs inherit: tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
