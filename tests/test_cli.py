@@ -368,7 +368,9 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
     rng = np.random.default_rng(0)
-    np.save(tmp_path / "x.npy", rng.normal(size=(2000, 2)))
+    centres = 10.0 * rng.normal(size=(300, 5))  # so many that refinement takes minutes
+    X = centres[rng.integers(300, size=20_000)] + rng.normal(size=(20_000, 5))
+    np.save(tmp_path / "x.npy", X)
     fitting = subprocess.Popen(
         [*PROGRAM, "fit", "x.npy", "--family", "gaussian", "--refine", "1h"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
