@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
+from dpsearch.cli.console import Voice
 from dpsearch.errors import ParameterError
 
 
@@ -53,12 +53,8 @@ def bench(
 
     if which != "peers":
         raise ParameterError(f"unknown benchmark {which!r}: known is peers")
-    console = Console(stderr=True)
+    tell = Voice().say
     begun = time.perf_counter()
-
-    def tell(message: str) -> None:
-        console.print(message, markup=False, highlight=False, soft_wrap=True)
-
     page = bench_peers(
         out, quick=quick, data=data, envs=envs, cache=cache, only=_names(only), sets=_names(sets),
         seeds=seeds, limit=limit, retime=retime, n_jobs=jobs, tell=tell,

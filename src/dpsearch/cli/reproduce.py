@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+
+from dpsearch.cli.console import Voice
 
 
 def reproduce(
@@ -40,12 +41,8 @@ def reproduce(
     from dpsearch.experiments.reproduce import DIMENSIONS, results_folder
     from dpsearch.experiments.reproduce import reproduce as run
 
-    console = Console(stderr=True)
+    tell = Voice().say
     begun = time.perf_counter()
-
-    def tell(message: str) -> None:
-        console.print(message, markup=False, highlight=False, soft_wrap=True)
-
     done = run(
         experiment, out, quick=quick, dimensions=dimension or DIMENSIONS, data=data,
         download=download, seed=seed, n_jobs=jobs, tell=tell,
