@@ -12,7 +12,7 @@ columns, so each needs its logarithm, by a routine that compilers can vectorise.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from dpsearch._jit import (
 from dpsearch._special import LOG_2PI, vector_log
 from dpsearch._types import Ints, Vector
 from dpsearch.families.base import Family, Functions
-from dpsearch.families.with_gaps import WithGaps, filled
+from dpsearch.families.with_gaps import WithOwnRows, filled
 from dpsearch.items import copy_row
 
 # params: D, size of each table, κ₀[D], a₀[D], steps, totals: as in `diagonal_gaussian.py`, for one
@@ -221,23 +221,19 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
     return out
 
 
-_FUNCTIONS = Functions(
-    _init,
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    features=_features,
-    bound=_bound,
-)
-
-
-class DiagonalWithGaps(WithGaps):
+class DiagonalWithGaps(WithOwnRows):
     """`WithGaps` of a `DiagonalGaussian`, in rows of its own."""
 
-    def variant(self) -> Functions:
-        return _FUNCTIONS
+    functions: ClassVar[Functions] = Functions(
+        _init,
+        _update,
+        _merge,
+        _score_rows,
+        _log_marginal,
+        score_member=_score_member,
+        features=_features,
+        bound=_bound,
+    )
 
     def width(self, n_features: int) -> int:
         return _HEAD + _N_BLOCKS * n_features
@@ -252,9 +248,6 @@ class DiagonalWithGaps(WithGaps):
         even = bool((priors.reshape(2, -1) == priors.reshape(2, -1)[:, :1]).all())
         tables = family.column(0, n_features).parameters(1, X[:, :1])[5:] if even else np.empty(0)
         return np.concatenate([[n_features, len(tables) // 2], priors, tables])
-
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return params
 
     def encode(self, X: Any) -> Any:
         there = ~np.isnan(X)

@@ -13,7 +13,7 @@ keeps the logarithms, so that a point costs one sum over its columns.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from dpsearch._jit import (
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Vector
 from dpsearch.families.base import Family, Functions
-from dpsearch.families.with_gaps import WithGaps
+from dpsearch.families.with_gaps import WithOwnRows
 
 # With V levels and D columns, C = V + D:
 # params: D, V, size of each table, a[V] and A[D], where the tables of each begin [C]; then for each
@@ -154,24 +154,23 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
     return out
 
 
-_FUNCTIONS = Functions(
-    _init,
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    features=_features,
-    bound=_bound,
-)
-
-
-class LevelsWithGaps(WithGaps):
+class LevelsWithGaps(WithOwnRows):
     """`WithGaps` of a family of levels, in rows of its own.
 
     Such a family has `level_counts`, the number of levels of each column and what the prior counts
     for at each, and `row_of_levels`, its row for one column's counts.
     """
+
+    functions: ClassVar[Functions] = Functions(
+        _init,
+        _update,
+        _merge,
+        _score_rows,
+        _log_marginal,
+        score_member=_score_member,
+        features=_features,
+        bound=_bound,
+    )
 
     def _level_counts(self, n_features: int) -> tuple[Ints, Vector]:
         family: Any = self.family
@@ -182,9 +181,6 @@ class LevelsWithGaps(WithGaps):
         """The number of each column's first level."""
         levels, _ = self._level_counts(n_features)
         return np.cumsum(levels) - levels
-
-    def variant(self) -> Functions:
-        return _FUNCTIONS
 
     def width(self, n_features: int) -> int:
         return _HEAD + 2 * self.bound_width(n_features)
@@ -204,9 +200,6 @@ class LevelsWithGaps(WithGaps):
         ]
         begins = _PARAMS + 2 * len(counts) + 2 * size * kind
         return np.concatenate([[n_features, levels.sum(), size], counts, begins, *tables])
-
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return params
 
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), -1.0, X + self._starts(X.shape[1]))

@@ -37,6 +37,7 @@ from dpsearch._jit import (
     call_score_member,
     call_score_rows,
     call_update,
+    inline,
     inner,
     kernel,
     pointer,
@@ -80,13 +81,29 @@ def _entry(params, p, which):  # type: ignore[no-untyped-def]
     return int(params[1 + _ENTRIES * p + which])
 
 
+@inline
+def _own(params, p):  # type: ignore[no-untyped-def]
+    """The part's own parameters."""
+    return params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
+
+
+@inline
+def _row(params, p, row):  # type: ignore[no-untyped-def]
+    """The part's own statistics."""
+    return row[_entry(params, p, _ROW) : _entry(params, p, _ROW) + _entry(params, p, _WIDTH)]
+
+
+@inline
+def _ids(params, p, ids, begin, end):  # type: ignore[no-untyped-def]
+    """The column numbers of the part's values, none if its data are dense."""
+    return ids[begin * _entry(params, p, _SPARSE) : end * _entry(params, p, _SPARSE)]
+
+
 @pointer(INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[0] = 0.0
     for p in range(int(params[0])):
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-        at = _entry(params, p, _ROW)
-        part = row[at : at + _entry(params, p, _WIDTH)]
+        own, part = _own(params, p), _row(params, p, row)
         call_init(_entry(params, p, _INIT), (own, part))
 
 
@@ -99,13 +116,10 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
         if values[p] < 0.0:
             continue
         end = begin + int(values[p])
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-        at = _entry(params, p, _ROW)
-        part = row[at : at + _entry(params, p, _WIDTH)]
-        sparse = _entry(params, p, _SPARSE)
+        own, part = _own(params, p), _row(params, p, row)
         call_update(
             _entry(params, p, _UPDATE),
-            (own, part, ids[begin * sparse : end * sparse], values[begin:end], weight),
+            (own, part, _ids(params, p, ids, begin, end), values[begin:end], weight),
         )
         begin = end
 
@@ -114,10 +128,8 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     row[0] += sign * other[0]
     for p in range(int(params[0])):
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-        at = _entry(params, p, _ROW)
-        end = at + _entry(params, p, _WIDTH)
-        call_merge(_entry(params, p, _MERGE), (own, row[at:end], other[at:end], sign))
+        own, part, added = _own(params, p), _row(params, p, row), _row(params, p, other)
+        call_merge(_entry(params, p, _MERGE), (own, part, added, sign))
 
 
 @pointer(SCORE_ROWS)
@@ -135,8 +147,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
             if values[p] < 0.0:
                 continue
             end = begin + int(values[p])
-            own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-            sparse = _entry(params, p, _SPARSE)
+            own = _own(params, p)
             # The part's rows begin where the whole rows do, in a pool that begins later.
             call_score_rows(
                 _entry(params, p, _SCORE_ROWS),
@@ -144,7 +155,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
                     own,
                     pool[_entry(params, p, _ROW) :],
                     rows,
-                    ids[begin * sparse : end * sparse],
+                    _ids(params, p, ids, begin, end),
                     values[begin:end],
                     scratch[:n_rows],
                 ),
@@ -158,9 +169,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     out = 0.0
     for p in range(int(params[0])):
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-        at = _entry(params, p, _ROW)
-        part = row[at : at + _entry(params, p, _WIDTH)]
+        own, part = _own(params, p), _row(params, p, row)
         out += call_log_marginal(_entry(params, p, _LOG_MARGINAL), (own, part))
     return out
 
@@ -174,13 +183,10 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
         if values[p] < 0.0:
             continue
         end = begin + int(values[p])
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-        at = _entry(params, p, _ROW)
-        part = row[at : at + _entry(params, p, _WIDTH)]
-        sparse = _entry(params, p, _SPARSE)
+        own, part = _own(params, p), _row(params, p, row)
         out += call_score_member(
             _entry(params, p, _SCORE_MEMBER),
-            (own, part, ids[begin * sparse : end * sparse], values[begin:end]),
+            (own, part, _ids(params, p, ids, begin, end), values[begin:end]),
         )
         begin = end
     return out
@@ -196,15 +202,14 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
         if values[p] < 0.0:
             continue
         end = begin + int(values[p])
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
+        own = _own(params, p)
         at = _entry(params, p, _FEATURE)
-        sparse = _entry(params, p, _SPARSE)
         out[at] = 1.0
         call_features(
             _entry(params, p, _FEATURES_OF),
             (
                 own,
-                ids[begin * sparse : end * sparse],
+                _ids(params, p, ids, begin, end),
                 values[begin:end],
                 out[at + 1 : at + 1 + _entry(params, p, _N_FEATURES)],
             ),
@@ -222,10 +227,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
         if values[p] < 0.0:
             continue
         end = begin + int(values[p])
-        own = params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
-        at = _entry(params, p, _ROW)
-        part = row[at : at + _entry(params, p, _WIDTH)]
-        sparse = _entry(params, p, _SPARSE)
+        own, part = _own(params, p), _row(params, p, row)
         feature = _entry(params, p, _FEATURE)
         last = feature + 1 + _entry(params, p, _N_FEATURES)
         best = -np.inf
@@ -241,7 +243,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
                     count,
                     low[feature + 1 : last],
                     high[feature + 1 : last],
-                    ids[begin * sparse : end * sparse],
+                    _ids(params, p, ids, begin, end),
                     values[begin:end],
                 ),
             )

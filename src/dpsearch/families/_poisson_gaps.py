@@ -6,7 +6,7 @@ The formulas are those of `poisson.py` with a count n_d of points for each colum
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from dpsearch._jit import (
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Vector
 from dpsearch.families.base import Family, Functions
-from dpsearch.families.with_gaps import WithGaps
+from dpsearch.families.with_gaps import WithOwnRows
 
 # params: D, size of the table, a[D], b[D], log Γ(a + j).  The table is empty unless a is the same
 # in all columns.
@@ -153,23 +153,19 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
     return out
 
 
-_FUNCTIONS = Functions(
-    _init,
-    _update,
-    _merge,
-    _score_rows,
-    _log_marginal,
-    score_member=_score_member,
-    features=_features,
-    bound=_bound,
-)
-
-
-class PoissonWithGaps(WithGaps):
+class PoissonWithGaps(WithOwnRows):
     """`WithGaps` of a `Poisson`, in rows of its own."""
 
-    def variant(self) -> Functions:
-        return _FUNCTIONS
+    functions: ClassVar[Functions] = Functions(
+        _init,
+        _update,
+        _merge,
+        _score_rows,
+        _log_marginal,
+        score_member=_score_member,
+        features=_features,
+        bound=_bound,
+    )
 
     def width(self, n_features: int) -> int:
         return _HEAD + _N_BLOCKS * n_features
@@ -183,9 +179,6 @@ class PoissonWithGaps(WithGaps):
         size = int(min(np.nansum(X, axis=0).max() + 2, _LARGEST_TABLE))
         table = log_gamma_table(shape[0], size) if (shape == shape[0]).all() else np.empty(0)
         return np.concatenate([[n_features, len(table)], shape, rate, table])
-
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return params
 
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), -1.0, X)

@@ -159,6 +159,19 @@ class WithGaps(Family):
         return []  # those of the families, with gaps
 
 
+class WithOwnRows(WithGaps):
+    """`WithGaps` of a family that has a form of its own: its functions, and rows without parts.
+
+    A subclass also says how its rows come apart by column (`_pairs`).
+    """
+
+    def variant(self) -> Functions:
+        return self.functions
+
+    def relocated(self, params: Vector, n_features: int) -> Vector:
+        return params  # with no addresses in them
+
+
 def filled(X: Any) -> Matrix:
     """Return X with gaps closed by values that their columns have, or 0 if they have none."""
     missing = np.isnan(X)
