@@ -110,6 +110,8 @@ class DPMixture(
         The concentration: as given, or its posterior mean given the partition.
     schema_ : Schema or None
         The kinds and levels of the columns, when X is a frame with other columns than numbers.
+    completed_ : array or None
+        The table that was fitted, where gaps were filled before the fit.
     n_features_in_ : int
     feature_names_in_ : array of str, when X has column names
 
@@ -195,13 +197,13 @@ class DPMixture(
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
             choice = choose(matrix, self.family, prior, schema)
-            problem = choice.problem or Problem.of(choice.matrix, choice.family, prior)
+            rows = matrix if choice.completed is None else choice.completed
+            problem = choice.problem or Problem.of(rows, choice.family, prior)
             weights = None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
             choice = choose_weighted(rows, sizes, self.family, prior, schema)
-            choice = choice._replace(matrix=matrix)
             problem = Problem.of(rows, choice.family, prior, sizes)
             if (weights == 0).any():
                 problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
@@ -224,8 +226,7 @@ class DPMixture(
         self._set_fitted(problem, clustering, matrix, weights)
         self.schema_ = schema
         self.reason_ = choice.reason
-        # Where gaps were filled before the fit, what was fitted to.
-        self.completed_ = None if choice.matrix is matrix else choice.matrix
+        self.completed_ = choice.completed
         if self.verbose:
             print(f"dpsearch: {self.family_.name} family ({choice.reason}); {clustering}")
         return self

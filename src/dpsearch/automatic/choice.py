@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import Ints, Labels, Matrix
 from dpsearch._validate import has_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import learn
@@ -47,14 +47,13 @@ _IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "categ
 
 
 class Choice(NamedTuple):
-    """A family, why it was chosen, the partition that its hyperparameters were learned with, and
-    the data to fit it to."""
+    """A family, why it was chosen, and the partition that its hyperparameters were learned with."""
 
     family: Family
     reason: str
     labels: Labels | None
-    matrix: Any
-    problem: Problem | None = None  # compiled already
+    problem: Problem | None = None  # of all rows, if it is compiled already
+    completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
 
 
 def resolve_prior(alpha: Any) -> Prior:
@@ -78,9 +77,10 @@ def choose(
 ) -> Choice:
     """Return the family to use for a checked matrix, with its hyperparameters."""
     if isinstance(family, Family):
-        return Choice(family, "as given", None, matrix)
+        return Choice(family, "as given", None)
     if not isinstance(family, str):
         raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
+    completed = None
     if family == "auto" and schema is not None:
         start, reason = suggest_mixed(matrix, schema)
     else:
@@ -91,11 +91,11 @@ def choose(
                 f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
             )
         if family == "auto" and name == "full_gaussian" and has_gaps(matrix):
-            matrix = complete(matrix, prior)
+            matrix = completed = complete(matrix, prior)
         start = kind.suggest(matrix)
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
     learned = learn(matrix, start.resolve(whole), prior)
-    return Choice(learned.family, reason, learned.labels, matrix, learned.problem)
+    return Choice(learned.family, reason, learned.labels, learned.problem, completed)
 
 
 def choose_weighted(
@@ -108,7 +108,8 @@ def choose_weighted(
         return choice
     # Copies of a row may be apart; the first stands for all.
     known, first = np.unique(copies, return_index=True)
-    return choice._replace(labels=choice.labels[first] if len(known) == len(sizes) else None)
+    labels = choice.labels[first] if len(known) == len(sizes) else None
+    return choice._replace(labels=labels, problem=None)
 
 
 def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
@@ -151,9 +152,9 @@ def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:
         return "diagonal_gaussian", "numbers, some of them missing, skipped"
     if width <= _WIDE and n_rows >= _ROWS_A_COLUMN * width:
         return "full_gaussian", f"numbers in {width} columns"
-    reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
     if width == 1:
         return "full_gaussian", "numbers in one column"
+    reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
     return "projected_gaussian", f"numbers, and {reason} for a full covariance"
 
 

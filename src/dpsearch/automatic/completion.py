@@ -54,7 +54,7 @@ def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
 def _by_clusters(matrix: Matrix, rows: Matrix, prior: Prior, rng: Rng) -> Matrix:
     """Fill gaps from the clusters that complete rows have."""
     learned = learn(rows, FullGaussian.suggest(rows), prior)
-    problem = Problem.of(rows, learned.family, prior)
+    problem = learned.problem or Problem.of(rows, learned.family, prior)
     mixture = Mixture.of(problem.model, problem.items, learned.labels, prior)
     inside, _ = mixture.log_joint_probabilities(matrix)
     posteriors = [mixture.posterior(k) for k in range(mixture.n_clusters)]
