@@ -11,6 +11,7 @@ from dpsearch import priors
 from dpsearch.errors import ParameterError
 from dpsearch.partition import all_partitions
 from dpsearch.priors import AntoniakCounts, DirichletProcess, Gamma, PitmanYor
+from dpsearch.priors.base import size_step, size_weight
 from models import ALL_PRIORS, PRODUCT_PRIORS
 
 
@@ -215,3 +216,25 @@ def test_round_trip_through_a_dict(prior):
 def test_bad_parameters_are_named(make, named):
     with pytest.raises(ParameterError, match=named):
         make()
+
+
+@pytest.mark.parametrize("prior", ALL_PRIORS, ids=repr)
+def test_fewer_clusters_are_the_beginning_of_the_table(prior):
+    for n, most in [(1, 1), (5, 2), (5, 5), (3000, 7), (3000, 900)]:
+        whole = prior.log_v(n)
+        np.testing.assert_allclose(prior.log_v(n, most), whole[: most + 1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+def test_sizes_beyond_the_table(prior):
+    tables = prior.tables(3 * 10**9, 3)
+    edge = len(tables.log_w)
+    assert edge < 2**21
+    assert len(tables.log_v) == 4
+    sizes = np.array([1, 2, edge - 2, edge - 1, edge, edge + 1, 10**7, 10**9])
+    weights = [size_weight(tables, size) for size in sizes]
+    np.testing.assert_allclose(weights, prior.log_w(sizes), rtol=1e-15, atol=1e-12)
+    for size in (1, edge - 3, edge - 2, edge - 1, edge, 10**7):
+        # log W(n + 1) − log W(n) = log(n − σ)
+        step = math.log(size - prior.size_discount())
+        assert size_step(tables, size) == pytest.approx(step, abs=1e-8)

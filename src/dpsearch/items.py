@@ -7,6 +7,7 @@ sub-cluster that a shard hands up).  Solvers call the functions below and need n
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from dpsearch._jit import (
     call_init,
     call_log_marginal,
     call_merge,
+    call_score_best,
     call_score_member,
     call_score_rows,
     call_update,
@@ -35,7 +37,8 @@ class Core(NamedTuple):
     merge: int
     score_rows: int
     log_marginal: int
-    score_member: int  # 0 if the family does not have it
+    score_member: int  # these two are 0 if the family does not have them
+    score_best: int
 
 
 class Items(NamedTuple):
@@ -58,6 +61,16 @@ class Items(NamedTuple):
     def single(self) -> bool:
         """Whether every item is one data point."""
         return not self.blocks and bool((self.sizes == 1).all())
+
+
+class Rows(NamedTuple):
+    """Clusters as rows of statistics, end to end, with the number of points in each."""
+
+    pool: Vector
+    sizes: Ints
+
+
+NO_ROWS = Rows(np.empty(0), np.empty(0, np.int64))
 
 
 @inline
@@ -117,12 +130,32 @@ def score_item(
 
 
 @inner
+def score_best(core: Core, items: Items, i: int, pool: Any, starts: Any, offsets: Any, skipped: int,
+               out: Any) -> bool:  # fmt: skip
+    """Set out[k] to offsets[k] + log H(item i | row k) where that may be the largest, else −∞.
+
+    The row at position `skipped` does not count, and out is not set there.  Return False, having
+    done nothing, if the family cannot do this or the item is not a single point.
+    """
+    if core.score_best == 0 or items.blocks or items.sizes[i] != 1:
+        return False
+    call_score_best(
+        core.score_best,
+        (core.params, pool, starts, offsets, skipped, item_ids(items, i), item_values(items, i),
+         out),
+    )  # fmt: skip
+    return True
+
+
+@inner
 def score_member(core: Core, items: Items, i: int, row: Any, scratch: Any) -> float:
     """Return log H(item i | the rest of its cluster), for a row that contains the item."""
     if not items.blocks and items.sizes[i] == 1 and core.score_member != 0:
-        return call_score_member(  # type: ignore[no-any-return]
+        score = call_score_member(
             core.score_member, (core.params, row, item_ids(items, i), item_values(items, i))
         )
+        if not math.isnan(score):
+            return score  # type: ignore[no-any-return]
     copy_row(row, scratch)
     add_item(core, items, i, scratch, -1.0)
     return log_marginal(core, row) - log_marginal(core, scratch)

@@ -54,9 +54,10 @@ class Mixture:
         self.sizes = sizes
         self.prior = prior
         n_points, n_clusters = int(sizes.sum()), len(sizes)
-        tables = prior.for_prediction().tables(n_points + 1)
-        weights = tables.log_w[sizes + 1] - tables.log_w[sizes]
-        fresh = tables.log_v[n_clusters + 1] - tables.log_v[n_clusters] + tables.log_w[1]
+        prior = prior.for_prediction()
+        log_v = prior.log_v(n_points + 1, n_clusters + 1)
+        weights = prior.log_w(sizes + 1) - prior.log_w(sizes)
+        fresh = log_v[n_clusters + 1] - log_v[n_clusters] + prior.log_w(np.ones(1, np.int64))[0]
         total = logsumexp(np.append(weights, fresh))
         self.log_weights: Vector = weights - total
         self.log_fresh_weight = float(fresh - total)
@@ -112,17 +113,17 @@ class Mixture:
     def _places(self) -> _Places:
         n_points, n_clusters = int(self.sizes.sum()), self.n_clusters
         prior = self.prior.for_prediction()
-        with_new, without = prior.log_v(n_points + 1), prior.log_v(n_points)
-        log_w = prior.log_w(n_points + 1)
-        steps = log_w[self.sizes + 1] - log_w[self.sizes]
-        own = log_w[self.sizes] - log_w[self.sizes - 1]
+        with_new = prior.log_v(n_points + 1, n_clusters + 1)
+        without = prior.log_v(n_points, n_clusters + 1)
+        now = prior.log_w(self.sizes)
+        steps, own = prior.log_w(self.sizes + 1) - now, now - prior.log_w(self.sizes - 1)
         alone = self.sizes == 1
         # A point that was alone leaves one cluster fewer behind, and its place is a new one.
         others = np.where(alone, n_clusters - 1, n_clusters)
         fresh = np.append(
             without[others + 1] - without[others], with_new[n_clusters + 1] - with_new[n_clusters]
         )
-        fresh += log_w[1]
+        fresh += prior.log_w(np.ones(1, np.int64))[0]
         top = max(steps.max(), own.max(), fresh.max())
         weights = np.exp(steps - top)
         rest = weights.sum() - np.append(weights, 0.0)

@@ -18,7 +18,7 @@ import numpy as np
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.base import Dots, Family, Model
-from dpsearch.items import Items, log_alone, log_marginals
+from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge_rows
 from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior, log_prior
 
@@ -105,15 +105,26 @@ class Clustering:
 
 
 class Problem:
-    """One data set under one family and one prior: what every solver works on."""
+    """One data set under one family and one prior: what every solver works on.
 
-    def __init__(self, model: Model, items: Items, log_base: float, prior: Prior) -> None:
+    With a `background`, the items are added to clusters that other points are in already, which
+    nobody moves: labels 0, 1, … mean these.
+    """
+
+    def __init__(
+        self, model: Model, items: Items, log_base: float, prior: Prior, background: Rows = NO_ROWS
+    ) -> None:
         if not isinstance(prior, Prior):
             raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
         self.prior = prior
-        self.n_points = int(items.sizes.sum())
-        self.tables = prior.tables(self.n_points)
+        self.background = background
+        self._set_tables(items)
         self._set_model(model, items, log_base)
+
+    def _set_tables(self, items: Items) -> None:
+        self.n_points = int(items.sizes.sum()) + int(self.background.sizes.sum())
+        most_clusters = items.n_items + len(self.background.sizes)
+        self.tables = self.prior.tables(self.n_points, most_clusters)
 
     def _set_model(self, model: Model, items: Items, log_base: float) -> None:
         self.model = model
@@ -142,7 +153,7 @@ class Problem:
         """The same data and family under another prior."""
         out = copy.copy(self)
         out.prior = prior
-        out.tables = prior.tables(self.n_points)
+        out._set_tables(self.items)
         return out
 
     def with_family(self, family: Family) -> Problem:
@@ -168,9 +179,21 @@ class Problem:
                 f"{what} takes single points, not rows with weights or blocks of points"
             )
 
+    def size_weights(self) -> Vector:
+        """Log W of every size that a cluster can have, 0 … N; `tables` may have fewer."""
+        return self.prior.log_w(np.arange(self.n_points + 1))
+
     def rows(self, labels: Labels) -> tuple[Vector, Ints]:
         """Return the flat pool of cluster statistics, and the sizes."""
-        return self.model.rows(self.items, labels, int(labels.max()) + 1)
+        n_background = len(self.background.sizes)
+        n_clusters = max(int(labels.max()) + 1, n_background)
+        pool, sizes = self.model.rows(self.items, labels, n_clusters)
+        width = self.model.core.width
+        for k in range(n_background):
+            row = slice(k * width, (k + 1) * width)
+            merge_rows(self.model.core, pool[row], self.background.pool[row], 1.0)
+        sizes[:n_background] += self.background.sizes
+        return pool, sizes
 
     def log_joint(self, labels: Labels) -> float:
         """Compute the objective from nothing."""

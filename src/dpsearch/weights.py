@@ -7,8 +7,8 @@ import numpy as np
 from dpsearch._types import ArrayLike, Ints
 from dpsearch.errors import DataError
 
-# The priors' tables have a place for each possible size of a cluster.
-_MOST_POINTS = 10**8
+# Beyond, log-gamma functions of the counts lose the digits that decide.
+_MOST_POINTS = 2**40
 # Up to so many copies are made where rows must be repeated, or as many as there are rows.
 _MOST_COPIES = 5000
 
@@ -36,7 +36,7 @@ def check_weights(weights: ArrayLike, n_rows: int, name: str = "sample_weight") 
         raise DataError(f"{name} is zero for every row: at least one weight must be above zero")
     if total > _MOST_POINTS:
         raise DataError(
-            f"{name} adds up to {total:.3g} points, above {_MOST_POINTS:,}: divide the weights by"
+            f"{name} adds up to {total:.3g} points, above {_MOST_POINTS:.3g}: divide the weights by"
             " a common factor, or fit a sample"
         )
     return numbers.astype(np.int64)

@@ -52,7 +52,7 @@ class GaussianPricer(Pricer):
     @classmethod
     def takes(cls, problem: Problem) -> bool:
         # The bound on a range of sizes takes log W to be convex, as it is for every prior here.
-        bends = np.diff(problem.tables.log_w[1:], 2)
+        bends = np.diff(problem.size_weights()[1:], 2)
         convex = bool((bends >= -1e-9).all())
         return problem.model.family.name == "gaussian" and problem.items.single and convex
 

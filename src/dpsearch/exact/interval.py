@@ -252,7 +252,7 @@ def _line(problem: Problem, ordered: Vector) -> Line:
     sizes = np.arange(n + 1, dtype=np.float64)
     nothing = np.zeros(0)
     line = Line(
-        _SQUARE, ordered, np.concatenate([[0.0], np.cumsum(ordered)]), problem.tables.log_w,
+        _SQUARE, ordered, np.concatenate([[0.0], np.cumsum(ordered)]), problem.size_weights(),
         nothing, 0.0, nothing, nothing, nothing, nothing, nothing, nothing,
     )  # fmt: skip
     if family.name == "gaussian":
@@ -332,7 +332,7 @@ def _constant(problem: Problem) -> float:
 
 def _convex(problem: Problem) -> bool:
     """Whether log W is convex, on which passing over starts in blocks depends."""
-    return bool((np.diff(problem.tables.log_w[1:], 2) > -1e-9).all())
+    return bool((np.diff(problem.size_weights()[1:], 2) > -1e-9).all())
 
 
 # -- the programme ---------------------------------------------------------------------------

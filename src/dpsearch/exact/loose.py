@@ -26,7 +26,7 @@ def loose_prices(problem: Problem, lam: float) -> Vector:
     except CapabilityError as error:
         raise CapabilityError(f"certify cannot bound family {family.name}: {error}") from error
     sizes = np.arange(1, problem.n_points + 1)
-    y: Vector = ceiling + float(((lam + tables.log_w[1:]) / sizes).max())
+    y: Vector = ceiling + float(((lam + problem.size_weights()[1:]) / sizes).max())
     if problem.n_items <= _MOST_POINTS:
         order = np.arange(problem.n_items)
         try:

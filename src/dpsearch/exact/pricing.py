@@ -61,7 +61,7 @@ class Pricer(ABC):
         self.problem = problem
         self.lam = float(lam)
         self.n = problem.n_items
-        self.log_w: Vector = problem.tables.log_w
+        self.log_w: Vector = problem.size_weights()
 
     @classmethod
     @abstractmethod

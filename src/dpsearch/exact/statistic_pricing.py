@@ -226,7 +226,7 @@ def _prior(problem: Problem) -> tuple[Vector, Vector]:
 
 
 def _space(problem: Problem, lam: float) -> Space:
-    name, n, log_w = problem.model.family.name, problem.n_items, problem.tables.log_w
+    name, n, log_w = problem.model.family.name, problem.n_items, problem.size_weights()
     a, b = _prior(problem)
     x = points_of(problem).astype(np.int64)
     n_columns = x.shape[1]

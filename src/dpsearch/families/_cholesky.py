@@ -37,8 +37,24 @@ def squared_distance(inverse, point, centre):  # type: ignore[no-untyped-def]
 
 
 @inner
+def distance_up_to(inverse, point, centre, limit):  # type: ignore[no-untyped-def]
+    """Return vᵀA⁻¹v, or as soon as it is known to be above the limit some part of it that is."""
+    out = 0.0
+    at = 0
+    for i in range(point.shape[0]):
+        product = 0.0
+        for j in range(i + 1):
+            product += inverse[at + j] * (point[j] - centre[j])
+        out += product * product
+        if out > limit:
+            return out
+        at += i + 1
+    return out
+
+
+@inner
 def change(inverse, v, sign, scratch):  # type: ignore[no-untyped-def]
-    """Turn the inverse factor of A into that of A ± vvᵀ.
+    """Turn the inverse factor of A into that of A ± vvᵀ; return |A ± vvᵀ|/|A|.
 
     Rotations that take [L v] to [L′ 0] take [W; 0] to [W′; ·] (Gill, Golub, Murray & Saunders
     1974).  With p = Wv and s_k = 1 ± Σ_{i≤k} p_i² they come to
@@ -67,6 +83,7 @@ def change(inverse, v, sign, scratch):  # type: ignore[no-untyped-def]
             scratch[j] += p * old
         before = after
         at += k + 1
+    return before
 
 
 @inner

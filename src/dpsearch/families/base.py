@@ -25,6 +25,7 @@ from dpsearch._jit import (
     INIT,
     LOG_MARGINAL,
     MERGE,
+    SCORE_BEST,
     SCORE_DOTS,
     SCORE_MEMBER,
     SCORE_ROWS,
@@ -44,6 +45,7 @@ __all__ = [
     "INIT",
     "LOG_MARGINAL",
     "MERGE",
+    "SCORE_BEST",
     "SCORE_DOTS",
     "SCORE_MEMBER",
     "SCORE_ROWS",
@@ -65,8 +67,12 @@ class Functions:
     """A family's functions.  The first five are required, the others are capabilities.
 
     score_member
-        log H(x | the other members) for a point that the row contains; without it, solvers copy
-        the row, take the point out and compare marginals.
+        log H(x | the other members) for a point that the row contains.  Without it, or where it
+        returns NaN, solvers copy the row, take the point out and compare marginals.
+    score_best
+        log H(x | cluster k) + offsets[k] for clusters that may have the largest such sum, leaving
+        out the one at `skipped`; −∞ for those that have not.  For families that can see half-way
+        that a cluster is too far: solvers that look for the best place alone then use it.
     score_dots, dots_offset
         Scoring needs only the inner product of the point with a linear statistic that starts at
         ``row[dots_offset]``: solvers then take points in blocks.
@@ -80,6 +86,7 @@ class Functions:
     score_rows: Pointer
     log_marginal: Pointer
     score_member: Pointer | None = None
+    score_best: Pointer | None = None
     score_dots: Pointer | None = None
     dots_offset: int = 0
     features: Pointer | None = None
@@ -332,7 +339,8 @@ class Model:
             merge=functions.merge.address,
             score_rows=functions.score_rows.address,
             log_marginal=functions.log_marginal.address,
-            score_member=0 if functions.score_member is None else functions.score_member.address,
+            score_member=_address(functions.score_member),
+            score_best=_address(functions.score_best),
         )
         self._functions = functions
         self._sparse = sp.issparse(X)
@@ -421,6 +429,10 @@ class Model:
             self.family.bound_width(self.n_features),
             functions.bound.address,
         )
+
+
+def _address(capability: Pointer | None) -> int:
+    return 0 if capability is None else capability.address
 
 
 def _names(family: Family) -> list[str]:

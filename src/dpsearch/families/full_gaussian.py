@@ -33,6 +33,8 @@ from dpsearch._jit import (
     INIT,
     LOG_MARGINAL,
     MERGE,
+    SCORE_BEST,
+    SCORE_MEMBER,
     SCORE_ROWS,
     UPDATE,
     inner,
@@ -44,6 +46,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._cholesky import (
     add_outer,
     change,
+    distance_up_to,
     invert_above_identity,
     squared_distance,
 )
@@ -74,6 +77,7 @@ _LOG_PI = math.log(math.pi)
 # Taking a point out multiplies |Ψ| by a fraction; below this one W is built anew from the scatter,
 # as rounding errors grow with the reciprocal and could cost positive definiteness.
 _SAFE = 1e-3
+_MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
 
 
 @inner
@@ -100,14 +104,9 @@ def _total(params, n):  # type: ignore[no-untyped-def]
 
 @inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n and W, and clear the room for vectors."""
+    """Derive everything that scoring needs from n and log|Ψ|, and clear the room for vectors."""
     n_features = int(params[0])
     kappa = params[1] + row[0]
-    at = _HEAD + n_features
-    row[2] = 0.0
-    for i in range(n_features):
-        row[2] -= 2.0 * math.log(row[at + i])
-        at += i + 1
     row[1] = _step(params, row[0]) - 0.5 * row[2]
     row[3] = kappa / (kappa + 1.0)
     row[row.shape[0] - 2 * n_features :] = 0.0
@@ -120,12 +119,12 @@ def _clear(params, row):  # type: ignore[no-untyped-def]
     for i in range(int(params[0])):
         row[at + i] = 1.0
         at += i + 1
-    _constants(params, row)
+    _constants(params, row)  # log|Ψ| = 0 is set already
 
 
 @inner
 def _build(params, row):  # type: ignore[no-untyped-def]
-    """Compute W from n, m and S: first of I + S, then with the mean's share of Ψ."""
+    """Compute W and log|Ψ| from n, m and S: first of I + S, then with the mean's share of Ψ."""
     n_features = int(params[0])
     size = n_features * (n_features + 1) // 2
     begin = _HEAD + n_features
@@ -137,6 +136,11 @@ def _build(params, row):  # type: ignore[no-untyped-def]
     for d in range(n_features):
         v[d] = share * row[_HEAD + d]
     change(inverse, v, 1.0, row[begin + 2 * size + n_features :])
+    at = 0
+    row[2] = 0.0
+    for i in range(n_features):
+        row[2] -= 2.0 * math.log(inverse[at + i])
+        at += i + 1
 
 
 @pointer(INIT)
@@ -173,7 +177,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     row[0] = total
     if removable:
         sign = 1.0 if weight > 0.0 else -1.0
-        change(inverse, v, sign, row[begin + 2 * size + n_features :])
+        row[2] += math.log(change(inverse, v, sign, row[begin + 2 * size + n_features :]))
     else:
         _build(params, row)
     _constants(params, row)
@@ -216,6 +220,44 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         distance = squared_distance(pool[begin:], values, pool[s + _HEAD : begin])
         exponent = 0.5 * (params[2] + pool[s] + 1.0)
         out[k] = pool[s + 1] - exponent * math.log1p(pool[s + 3] * distance)
+
+
+@pointer(SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    """With Ψ⁻ without the point, |Ψ⁻| = |Ψ|(1 − h) and 1 + κ⁻/κ (z − m⁻)ᵀΨ⁻⁻¹(z − m⁻) = 1/(1 − h).
+
+    Here h = κ/(κ − 1) (z − m)ᵀΨ⁻¹(z − m), by the rank-one formulas of Sherman and Morrison.
+    """
+    begin = _HEAD + values.shape[0]
+    kappa = params[1] + row[0]
+    share = squared_distance(row[begin:], values, row[_HEAD:begin]) * kappa / (kappa - 1.0)
+    if share > 1.0 - _SAFE:
+        return math.nan  # too near to 1 for its distance from 1 to be exact
+    out = _step(params, row[0] - 1.0) - 0.5 * row[2]
+    return out + 0.5 * (params[2] + row[0] - 1.0) * math.log1p(-share)
+
+
+@pointer(SCORE_BEST)
+def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
+    n_features = values.shape[0]
+    best = -np.inf
+    for k in range(starts.shape[0]):
+        if k == skipped:
+            continue
+        s = starts[k]
+        begin = s + _HEAD + n_features
+        exponent = 0.5 * (params[2] + pool[s] + 1.0)
+        nearest = pool[s + 1] + offsets[k]  # the score at distance 0
+        # Beyond this distance it is below the best by more than rounding.
+        above = max(0.0, nearest - best + _MARGIN) / exponent
+        # e^t − 1, or for t < 1 what is a little more and costs little.
+        limit = (above * (1.0 + above) if above < 1.0 else math.expm1(above)) / pool[s + 3]
+        distance = distance_up_to(pool[begin:], values, pool[s + _HEAD : begin], limit)
+        if nearest < best - _MARGIN or distance > limit:
+            out[k] = -np.inf
+        else:
+            out[k] = nearest - exponent * math.log1p(pool[s + 3] * distance)
+            best = max(best, out[k])
 
 
 @pointer(LOG_MARGINAL)
@@ -274,7 +316,15 @@ class FullGaussian(Family):
     name: ClassVar[str] = "full_gaussian"
     scale_replicas: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
+        _init,
+        _update,
+        _merge,
+        _score_rows,
+        _log_marginal,
+        score_member=_score_member,
+        score_best=_score_best,
+        features=_features,
+        bound=_bound,
     )
 
     def _degrees(self, n_features: int) -> float:

@@ -17,6 +17,7 @@ from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, score_item
 from dpsearch.objective import Callback, Problem, Progress
 from dpsearch.priors.antoniak import complete, completion_room, grow, rule_of, tally
+from dpsearch.priors.base import size_step, size_weight
 
 _CHUNK = 1024  # items between two looks at the callback and Ctrl-C
 
@@ -299,7 +300,7 @@ def _score_live(core, items, i, tables, rows, counts, room):  # type: ignore[no-
             rows.gains[row] += rows.steps[row]
         elif not tables.multiplicity:
             n = rows.sizes[row]
-            rows.gains[row] += tables.log_w[n + size] - tables.log_w[n]
+            rows.gains[row] += size_weight(tables, n + size) - size_weight(tables, n)
 
 
 @inner
@@ -307,7 +308,8 @@ def _log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
     """Return the gain of an item as a cluster of its own."""
     if tables.multiplicity:
         return alone
-    return alone + tables.log_w[size] + tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+    opened = tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+    return alone + size_weight(tables, size) + opened
 
 
 @inner
@@ -545,8 +547,8 @@ def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # ty
     add_item(core, items, i, rows.pool[row * core.width : (row + 1) * core.width], 1.0)
     n = rows.sizes[row] + items.sizes[i]
     rows.sizes[row] = n
-    if not tables.multiplicity and n + 1 < tables.log_w.shape[0]:
-        rows.steps[row] = tables.log_w[n + 1] - tables.log_w[n]
+    if not tables.multiplicity:
+        rows.steps[row] = size_step(tables, n)
     free_nodes -= 1
     node = nodes.free[free_nodes]
     nodes.before[node] = before

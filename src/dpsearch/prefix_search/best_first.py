@@ -32,7 +32,7 @@ from dpsearch.prefix_search.heuristics import (
     rest_of_row,
 )
 from dpsearch.priors.antoniak import completion_room, greedy_completion, rule_of
-from dpsearch.priors.base import log_completion
+from dpsearch.priors.base import log_completion, size_weight
 
 _CHUNK = 512  # expansions between two looks at the callback and Ctrl-C
 
@@ -163,11 +163,11 @@ def _completed(problem: Problem, states: _States, state: int, order: Ints) -> La
         size = int(problem.items.sizes[i])
         k = int(labels[i])
         if position >= placed:
-            fresh = problem.alone[i] + tables.log_w[size]
+            fresh = problem.alone[i] + size_weight(tables, size)
             gains = [fresh + tables.log_v[len(rows) + 1] - tables.log_v[len(rows)]]
             for other, n in zip(rows, sizes, strict=True):
                 score_item(core, problem.items, i, other, np.zeros(1, np.int64), out, scratch)
-                gains.append(out[0] + tables.log_w[n + size] - tables.log_w[n])
+                gains.append(out[0] + size_weight(tables, n + size) - size_weight(tables, n))
             best = int(np.argmax(gains))
             k = len(rows) if best == 0 else best - 1
             labels[i] = k
@@ -334,7 +334,7 @@ def _expand(  # type: ignore[no-untyped-def]
         gain = alone[i] if k == n_clusters else room.out[k]
         if not tables.multiplicity:
             before = 0 if k == n_clusters else room.sizes[k]
-            gain += tables.log_w[before + size] - tables.log_w[before]
+            gain += size_weight(tables, before + size) - size_weight(tables, before)
         states.parent[at + k] = state
         states.choice[at + k] = k
         states.level[at + k] = level + 1

@@ -16,8 +16,9 @@ import numpy as np
 from dpsearch._jit import call_score_dots, call_update, inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
-from dpsearch.items import add_item, clear_row, score_item
+from dpsearch.items import add_item, clear_row, score_best, score_item
 from dpsearch.objective import Callback, Problem, Progress
+from dpsearch.priors.base import size_step, size_weight
 
 _CHUNK = 8192  # items between two looks at the clock, the callback and Ctrl-C
 
@@ -54,14 +55,23 @@ def _new_room(problem: Problem, capacity: int) -> _Room:
 
 
 def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> Labels:
-    """Return the labels that one greedy pass in this order gives."""
+    """Return the labels that one greedy pass in this order gives.
+
+    It begins with the clusters of the background, whose labels come first.
+    """
     core = problem.model.core
     dots = problem.dots()
     n = len(order)
-    room = _new_room(problem, 64)
     alone = problem.alone[order]  # in placing order, to be read from one end to the other
-    state = _grown(None, core.width, 64, n)
-    placed, n_clusters, log_joint = 0, 0, 0.0
+    n_clusters = len(problem.background.sizes)
+    capacity = max(64, 2 * n_clusters)
+    state = _grown(None, core.width, capacity, n)
+    room = _new_room(problem, capacity)
+    state.pool[: len(problem.background.pool)] = problem.background.pool
+    for k, size in enumerate(problem.background.sizes):
+        state.sizes[k] = size
+        state.steps[k] = size_step(problem.tables, size)
+    placed, log_joint = 0, 0.0
     while placed < n:
         stop = min(n, placed + _CHUNK)
         if dots is not None:
@@ -99,14 +109,20 @@ def _grown(state: _State | None, width: int, capacity: int, n: int) -> _State:
 
 
 @inner
-def _choose(tables, state, n_clusters, size, alone, out):  # type: ignore[no-untyped-def]
+def _choose(tables, state, n_clusters, size, alone, out, weighted):  # type: ignore[no-untyped-def]
     """Return (cluster, gain): the best place for an item whose predictive scores are in `out`.
 
-    Ties go to the older cluster, and to an existing one before a new one.
+    `weighted`: the prior's part is in them already.  Ties go to the older cluster, and to an
+    existing one before a new one.
     """
     best = -1
     best_gain = -np.inf
-    if size == 1:
+    if weighted:
+        for k in range(n_clusters):
+            if out[k] > best_gain:
+                best_gain = out[k]
+                best = k
+    elif size == 1:
         for k in range(n_clusters):
             gain = out[k] + state.steps[k]
             if gain > best_gain:
@@ -115,11 +131,12 @@ def _choose(tables, state, n_clusters, size, alone, out):  # type: ignore[no-unt
     else:
         for k in range(n_clusters):
             n = state.sizes[k]
-            gain = out[k] + tables.log_w[n + size] - tables.log_w[n]
+            gain = out[k] + size_weight(tables, n + size) - size_weight(tables, n)
             if gain > best_gain:
                 best_gain = gain
                 best = k
-    fresh = alone + tables.log_w[size] + tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+    fresh = alone + size_weight(tables, size)
+    fresh += tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
     if fresh > best_gain:
         return n_clusters, fresh
     return best, best_gain
@@ -130,8 +147,7 @@ def _record(tables, state, t, k, size):  # type: ignore[no-untyped-def]
     """Note that the item at position t has gone to cluster k."""
     n = state.sizes[k] + size
     state.sizes[k] = n
-    if n + 1 < tables.log_w.shape[0]:
-        state.steps[k] = tables.log_w[n + 1] - tables.log_w[n]
+    state.steps[k] = size_step(tables, n)
     state.labels[t] = k
 
 
@@ -143,8 +159,11 @@ def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, l
         if n_clusters == capacity:
             return t, n_clusters, log_joint
         i = order[t]
-        score_item(core, items, i, state.pool, state.starts[:n_clusters], room.out, room.row)
-        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[t], room.out)
+        starts = state.starts[:n_clusters]
+        weighted = score_best(core, items, i, state.pool, starts, state.steps, -1, room.out)
+        if not weighted:
+            score_item(core, items, i, state.pool, starts, room.out, room.row)
+        k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[t], room.out, weighted)
         row = state.pool[k * core.width : (k + 1) * core.width]
         if k == n_clusters:
             clear_row(core, row)
@@ -184,7 +203,7 @@ def _advance_blocks(  # type: ignore[no-untyped-def]
                         out,
                     ),
                 )
-                k, gain = _choose(tables, state, n_clusters, 1, alone[t + b], out)
+                k, gain = _choose(tables, state, n_clusters, 1, alone[t + b], out, False)
                 row = state.pool[k * core.width : (k + 1) * core.width]
                 if k == n_clusters:
                     clear_row(core, row)

@@ -47,6 +47,7 @@ from dpsearch.items import (
 )
 from dpsearch.objective import Problem
 from dpsearch.prefix_search.dual import Tree, dual_tree, no_tree
+from dpsearch.priors.base import size_step
 
 HEURISTICS = ("inadmissible", "admissible", "dual", "trivial", "replica")
 TRIVIAL, REPLICA, ADMISSIBLE, INADMISSIBLE, DUAL = range(5)
@@ -228,7 +229,7 @@ def _best_bound(  # type: ignore[no-untyped-def]
     best = -np.inf
     for j in range(1 if size == 0 else 0, m + 1):
         at = _triple(n, t, m, j)
-        value = tables.log_w[size + j + 1] - tables.log_w[size + j]
+        value = size_step(tables, size + j)
         value += call_bound(
             bounds.bound,
             (core.params, row, j, low[at], high[at], item_ids(items, i), item_values(items, i)),

@@ -72,15 +72,16 @@ class AntoniakCounts(Prior):
     def __post_init__(self) -> None:
         positive(self.alpha, "alpha")
 
-    def log_v(self, n_points: int) -> Vector:
-        clusters = np.arange(n_points + 1, dtype=np.float64)
+    def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
+        most_clusters = n_points if most_clusters is None else most_clusters
+        clusters = np.arange(most_clusters + 1, dtype=np.float64)
         rising = float(log_gamma_ratio(self.alpha, n_points))
         out = (clusters - 1.0) * math.log(self.alpha) + math.lgamma(n_points + 1.0) - rising
         out[0] = 0.0
         return out
 
-    def log_w(self, n_points: int) -> Vector:
-        return np.asarray(-np.log(np.maximum(np.arange(n_points + 1), 1)))
+    def log_w(self, sizes: Ints) -> Vector:
+        return np.asarray(-np.log(np.maximum(sizes, 1)))
 
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Return the paper's greedy completion of P(m) (its section 3.1)."""

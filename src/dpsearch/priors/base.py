@@ -5,12 +5,15 @@ K clusters of sizes n_1 … n_K the probability
 
     p(c) = V(K, N) · W(n_1) · … · W(n_K).
 
-Solvers see `Tables`: log V by number of clusters, log W by size.
+Solvers see `Tables`: log V by number of clusters, log W by size.  Neither grows without end: V is
+kept for as many clusters as there can be, and W for sizes up to a million, after which its
+formula is as fast as memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -19,15 +22,21 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._jit import inner
+from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
+
+_HALF_LOG_2PI = 0.5 * LOG_2PI
+_MOST_SIZES = 2**20  # in a table of W
 
 
 class Tables(NamedTuple):
     """A prior as kernels see it."""
 
-    log_v: Vector  # [K] for K = 0 … N; entry 0 is 0 (no data)
-    log_w: Vector  # [n] for n = 0 … N; entry 0 is 0
+    log_v: Vector  # [K] for K = 0 … the most clusters; entry 0 is 0 (no data)
+    log_w: Vector  # [n] for n = 0 … N, or up to where the formula takes over; entry 0 is 0
+    discount: float  # σ of that formula, W(n) = Γ(n − σ)/Γ(1 − σ)
+    log_w_base: float  # log Γ(1 − σ)
     open_cost: float  # log prior factor of one more cluster of one point, next to a single one
     multiplicity: bool  # p(c) has a further factor Π_i 1/m_i!, m_i = number of clusters of size i
 
@@ -40,25 +49,38 @@ class Prior(ABC):
     product_form: ClassVar[bool] = True
 
     @abstractmethod
-    def log_v(self, n_points: int) -> Vector:
-        """Return log V(K, n_points) for K = 0 … n_points, with 0 at K = 0."""
+    def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
+        """Return log V(K, n_points) for K = 0 … most_clusters (default: n_points), with 0 at 0."""
 
     @abstractmethod
-    def log_w(self, n_points: int) -> Vector:
-        """Return log W(n) for n = 0 … n_points, with 0 at n = 0."""
+    def log_w(self, sizes: Ints) -> Vector:
+        """Return log W(n) for each of these sizes, with 0 at n = 0."""
 
-    def tables(self, n_points: int) -> Tables:
-        """Everything that solvers need for partitions of n_points points."""
-        log_v, log_w = self.log_v(n_points), self.log_w(n_points)
+    def size_discount(self) -> float | None:
+        """σ if W(n) = Γ(n − σ)/Γ(1 − σ), as exchangeable priors have it; None for another W."""
+        return None
+
+    def tables(self, n_points: int, most_clusters: int | None = None) -> Tables:
+        """Everything that solvers need for partitions of n_points points.
+
+        At most `most_clusters` clusters will be looked at: by default one for each point.
+        """
+        discount = self.size_discount()
+        most_sizes = n_points if discount is None else min(n_points, _MOST_SIZES)
+        log_v, log_w = self.log_v(n_points, most_clusters), self.log_w(np.arange(most_sizes + 1))
         if not (np.isfinite(log_v).all() and np.isfinite(log_w).all()):
             raise ParameterError(f"{self!r} is out of the range of double precision")
-        ratio = log_v[2] - log_v[1] if n_points > 1 else 0.0
-        return Tables(log_v, log_w, float(ratio + log_w[1]), not self.product_form)
+        ratio = log_v[2] - log_v[1] if len(log_v) > 2 else 0.0
+        discount = discount or 0.0
+        return Tables(
+            log_v, log_w, discount, math.lgamma(1.0 - discount), float(ratio + log_w[1]),
+            not self.product_form,
+        )  # fmt: skip
 
     def log_probability(self, sizes: Sequence[int] | Ints) -> float:
         """Return log p(c) of a partition with these cluster sizes."""
         sizes = check_sizes(sizes)
-        return log_prior(self.tables(int(sizes.sum())), sizes)
+        return log_prior(self.tables(int(sizes.sum()), len(sizes)), sizes)
 
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Return the largest log p(c) over all ways to place `remaining` further points.
@@ -73,7 +95,7 @@ class Prior(ABC):
             raise ParameterError(f"remaining must be 0 or more, got {remaining}")
         tables = self.tables(int(sizes.sum()) + remaining)
         largest = int(sizes.max(initial=0))
-        placed = float(tables.log_w[sizes].sum())
+        placed = float(self.log_w(sizes).sum())
         return placed + float(log_completion(tables, len(sizes), largest, remaining))
 
     def mean_alpha(self, n_points: int, n_clusters: int) -> float:
@@ -120,9 +142,35 @@ def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
     return out
 
 
+@inner
+def size_weight(tables, n):  # type: ignore[no-untyped-def]
+    """Return log W(n); beyond the table by Stirling's series, exact there to the last digit."""
+    if n < tables.log_w.shape[0]:
+        return tables.log_w[n]
+    x = n - tables.discount
+    series = (x - 0.5) * math.log(x) - x + _HALF_LOG_2PI + 1.0 / (12.0 * x)
+    return series - tables.log_w_base
+
+
+@inner
+def size_step(tables, n):  # type: ignore[no-untyped-def]
+    """Return log W(n + 1) − log W(n)."""
+    if n + 1 < tables.log_w.shape[0]:
+        return tables.log_w[n + 1] - tables.log_w[n]
+    return math.log(n - tables.discount)
+
+
+@inner
+def _size_weights(tables, sizes):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for k in range(sizes.shape[0]):
+        total += size_weight(tables, sizes[k])
+    return total
+
+
 def log_prior(tables: Tables, sizes: Ints) -> float:
     """Return log p(c) of a partition by its cluster sizes."""
-    out = float(tables.log_v[len(sizes)] + tables.log_w[sizes].sum())
+    out = float(tables.log_v[len(sizes)] + _size_weights(tables, sizes))
     if tables.multiplicity:
         _, counts = np.unique(sizes, return_counts=True)
         out -= float(gammaln(counts + 1.0).sum())
@@ -145,9 +193,9 @@ def log_completion(tables, n_clusters, largest, remaining):  # type: ignore[no-u
             continue
         value = tables.log_v[n_clusters + opened]
         if n_clusters > 0:
-            grown = tables.log_w[largest + remaining - opened] - tables.log_w[largest]
-            value += opened * tables.log_w[1] + grown
+            grown = size_weight(tables, largest + remaining - opened)
+            value += opened * tables.log_w[1] + grown - size_weight(tables, largest)
         else:
-            value += (opened - 1) * tables.log_w[1] + tables.log_w[remaining - opened + 1]
+            value += (opened - 1) * tables.log_w[1] + size_weight(tables, remaining - opened + 1)
         best = max(best, value)
     return best

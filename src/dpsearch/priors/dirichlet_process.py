@@ -65,14 +65,17 @@ class DirichletProcess(Prior):
         if not isinstance(self.alpha, Gamma):
             positive(self.alpha, "alpha")
 
-    def log_w(self, n_points: int) -> Vector:
-        out = np.asarray(gammaln(np.maximum(np.arange(n_points + 1), 1)), dtype=np.float64)
-        return out
+    def log_w(self, sizes: Ints) -> Vector:
+        return np.asarray(gammaln(np.maximum(sizes, 1)), dtype=np.float64)
 
-    def log_v(self, n_points: int) -> Vector:
+    def size_discount(self) -> float:
+        return 0.0
+
+    def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
+        most_clusters = n_points if most_clusters is None else most_clusters
         if isinstance(self.alpha, Gamma):
-            return _integrated_log_v(self.alpha, n_points).copy()
-        clusters = np.arange(n_points + 1, dtype=np.float64)
+            return _integrated_log_v(self.alpha, n_points, most_clusters).copy()
+        clusters = np.arange(most_clusters + 1, dtype=np.float64)
         # α^(N) = α Γ(α + N)/Γ(α + 1)
         rising = float(log_gamma_ratio(self.alpha, n_points))
         out = (clusters - 1.0) * math.log(self.alpha) - rising
@@ -114,22 +117,22 @@ def _mean_alpha(gamma: Gamma, n_points: int, n_clusters: int) -> float:
 
 
 @lru_cache(maxsize=8)  # every mixture of a sampler's draws asks for the same
-def _integrated_log_v(gamma: Gamma, n_points: int) -> Vector:
-    """Return log ∫ α^K Γ(α)/Γ(α + N) Gamma(α; shape, rate) dα for K = 0 … N.
+def _integrated_log_v(gamma: Gamma, n_points: int, most_clusters: int) -> Vector:
+    """Return log ∫ α^K Γ(α)/Γ(α + N) Gamma(α; shape, rate) dα for K = 0 … most_clusters.
 
     Quadrature for every K up to 512 and on a geometric grid beyond, a cubic spline between: the
     function is smooth in K.
     """
-    if n_points <= 512:
-        knots = np.arange(1, n_points + 1, dtype=np.float64)
+    if most_clusters <= 512:
+        knots = np.arange(1, most_clusters + 1, dtype=np.float64)
         values = _log_integral(gamma, n_points, knots)
     else:
         from scipy.interpolate import CubicSpline  # slow to import, and seldom needed
 
-        grid = np.geomspace(512, n_points, 600).round()
+        grid = np.geomspace(512, most_clusters, 600).round()
         knots = np.unique(np.concatenate([np.arange(1.0, 513.0), grid]))
         values = _log_integral(gamma, n_points, knots)
-        values = CubicSpline(knots, values)(np.arange(1.0, n_points + 1))
+        values = CubicSpline(knots, values)(np.arange(1.0, most_clusters + 1))
     return np.concatenate([[0.0], values])
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import gammaln
 
-from dpsearch._types import Vector
+from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.priors.base import Prior, log_gamma_ratio
 
@@ -50,12 +50,16 @@ class PitmanYor(Prior):
                 f"alpha must be finite and above -discount = {-self.discount}, got {self.alpha!r}"
             )
 
-    def log_v(self, n_points: int) -> Vector:
-        steps = np.log(self.alpha + self.discount * np.arange(1, n_points))
-        out = np.concatenate([[0.0, 0.0], np.cumsum(steps)])
+    def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
+        most_clusters = n_points if most_clusters is None else most_clusters
+        steps = np.log(self.alpha + self.discount * np.arange(1, most_clusters))
+        out = np.concatenate([[0.0, 0.0], np.cumsum(steps)])[: most_clusters + 1]
         out[1:] -= float(log_gamma_ratio(self.alpha, n_points))
         return out
 
-    def log_w(self, n_points: int) -> Vector:
-        sizes = np.maximum(np.arange(n_points + 1), 1)
+    def log_w(self, sizes: Ints) -> Vector:
+        sizes = np.maximum(sizes, 1)
         return np.asarray(gammaln(sizes - self.discount) - math.lgamma(1.0 - self.discount))
+
+    def size_discount(self) -> float:
+        return float(self.discount)

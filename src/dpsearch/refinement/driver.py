@@ -144,6 +144,13 @@ def refine_problem(
     return refinement.result()
 
 
+def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1) -> Labels:
+    """Split clusters between seeds, with a sweep after each round, while that improves."""
+    refinement = _Refinement(problem, labels, None, as_rng(rng), None, 1)
+    refinement.grow(tries)
+    return by_appearance(refinement.state.labels)
+
+
 class _OutOfTime(Exception):
     pass
 

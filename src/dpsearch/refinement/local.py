@@ -26,6 +26,7 @@ from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item, score_member
 from dpsearch.objective import Problem
+from dpsearch.priors.base import size_weight
 from dpsearch.state.sweep import EPSILON
 
 # Labels of items without a cluster.
@@ -152,7 +153,7 @@ def _repartition(  # type: ignore[no-untyped-def]
             break
     value = 0.0
     for k in range(n_clusters):
-        value += tables.log_w[room.sizes[k]]
+        value += size_weight(tables, room.sizes[k])
         value += log_marginal(core, room.pool[k * width : (k + 1) * width])
     return n_clusters, value
 
@@ -189,7 +190,7 @@ def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # 
     size = items.sizes[i]
     score_item(core, items, i, room.pool, room.starts[:n_clusters], room.out, room.scratch)
     total = n_others + n_clusters
-    fresh = alone[i] + tables.log_w[size]
+    fresh = alone[i] + size_weight(tables, size)
     if old >= 0 and room.sizes[old] == size:
         # Alone already: its best other place competes with staying.
         stay = fresh + tables.log_v[total] - tables.log_v[total - 1]
@@ -201,14 +202,14 @@ def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # 
             n = room.sizes[old]
             row = room.pool[old * width : (old + 1) * width]
             stay = score_member(core, items, i, row, room.scratch)
-            stay += tables.log_w[n] - tables.log_w[n - size]
+            stay += size_weight(tables, n) - size_weight(tables, n - size)
     best = old
     best_gain = stay + EPSILON
     for k in range(n_clusters):
         if k == old:
             continue
         n = room.sizes[k]
-        gain = room.out[k] + tables.log_w[n + size] - tables.log_w[n]
+        gain = room.out[k] + size_weight(tables, n + size) - size_weight(tables, n)
         if gain > best_gain:
             best_gain = gain
             best = k

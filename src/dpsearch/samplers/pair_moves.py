@@ -31,6 +31,7 @@ import numpy as np
 from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Vector
 from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal, merge_rows, score_item
+from dpsearch.priors.base import size_weight
 from dpsearch.state.clusters import drop, open_slot, set_size
 
 RANDOM, RESTRICTED_GIBBS, SEQUENTIAL = 0, 1, 2
@@ -98,7 +99,8 @@ def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, r
     merge_rows(core, room.scratch, another, 1.0)
     n, n_other = clusters.sizes[slot], clusters.sizes[other]
     gain = log_marginal(core, room.scratch) - log_marginal(core, row) - log_marginal(core, another)
-    gain += tables.log_w[n + n_other] - tables.log_w[n] - tables.log_w[n_other]
+    gain += size_weight(tables, n + n_other)
+    gain -= size_weight(tables, n) + size_weight(tables, n_other)
     gain += tables.log_v[n_live - 1] - tables.log_v[n_live]
     if math.log(1.0 - rng.random()) < gain + log_q:
         copy_row(room.scratch, row)
@@ -120,7 +122,8 @@ def _log_ratio(core, tables, clusters, n_live, slot, room):  # type: ignore[no-u
     first, second = room.rows[:width], room.rows[width:]
     n_first, n_second = int(first[0]), int(second[0])  # a row begins with its size
     gain = log_marginal(core, first) + log_marginal(core, second) - log_marginal(core, row)
-    gain += tables.log_w[n_first] + tables.log_w[n_second] - tables.log_w[n_first + n_second]
+    gain += size_weight(tables, n_first) + size_weight(tables, n_second)
+    gain -= size_weight(tables, n_first + n_second)
     return gain + tables.log_v[n_live + 1] - tables.log_v[n_live]
 
 
@@ -206,8 +209,8 @@ def _choose(core, items, tables, item, wanted, room, rng):  # type: ignore[no-un
     size = items.sizes[item]
     n_first, n_second = int(room.rows[0]), int(room.rows[core.width])
     # Log odds of the second side.
-    odds = room.out[1] + tables.log_w[n_second + size] - tables.log_w[n_second]
-    odds -= room.out[0] + tables.log_w[n_first + size] - tables.log_w[n_first]
+    odds = room.out[1] + size_weight(tables, n_second + size) - size_weight(tables, n_second)
+    odds -= room.out[0] + size_weight(tables, n_first + size) - size_weight(tables, n_first)
     if wanted < 0:
         wanted = 1 if rng.random() * (1.0 + math.exp(-abs(odds))) < 1.0 else 0
         if odds < 0.0:

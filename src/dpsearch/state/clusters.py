@@ -8,7 +8,8 @@ import numpy as np
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import Core, add_item, clear_row, log_marginal
+from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal
+from dpsearch.priors.base import size_step, size_weight
 
 
 class Clusters(NamedTuple):
@@ -56,13 +57,21 @@ def grown(core: Core, old: Clusters) -> Clusters:
 
 
 @inner
-def rebuild(core, items, tables, clusters, n_live):  # type: ignore[no-untyped-def]
-    """Recompute the statistics of the slots in use from the data."""
+def rebuild(core, items, tables, background, clusters, n_live):  # type: ignore[no-untyped-def]
+    """Recompute the statistics of the slots in use from the data.
+
+    The first slots are those of the background.
+    """
     width = core.width
     for at in range(n_live):
         slot = clusters.live[at]
-        clusters.sizes[slot] = 0
-        clear_row(core, clusters.pool[slot * width : (slot + 1) * width])
+        row = clusters.pool[slot * width : (slot + 1) * width]
+        if slot < background.sizes.shape[0]:
+            clusters.sizes[slot] = background.sizes[slot]
+            copy_row(background.pool[slot * width : (slot + 1) * width], row)
+        else:
+            clusters.sizes[slot] = 0
+            clear_row(core, row)
     for i in range(clusters.labels.shape[0]):
         slot = clusters.labels[i]
         add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
@@ -75,7 +84,7 @@ def rebuild(core, items, tables, clusters, n_live):  # type: ignore[no-untyped-d
 def cluster_value(core, tables, clusters, slot):  # type: ignore[no-untyped-def]
     """Return log W(n) + log H of a cluster."""
     row = clusters.pool[slot * core.width : (slot + 1) * core.width]
-    return tables.log_w[clusters.sizes[slot]] + log_marginal(core, row)
+    return size_weight(tables, clusters.sizes[slot]) + log_marginal(core, row)
 
 
 @inner
@@ -93,8 +102,7 @@ def open_slot(core, clusters, n_live):  # type: ignore[no-untyped-def]
 def set_size(tables, clusters, at, size):  # type: ignore[no-untyped-def]
     """Set the size of the cluster at a position in live."""
     clusters.sizes[clusters.live[at]] = size
-    if size + 1 < tables.log_w.shape[0]:
-        clusters.steps[at] = tables.log_w[size + 1] - tables.log_w[size]
+    clusters.steps[at] = size_step(tables, size)
 
 
 @inner

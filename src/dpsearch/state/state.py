@@ -11,6 +11,7 @@ from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, copy_row, log_marginal, merge_rows, score_item
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
+from dpsearch.priors.base import size_weight
 from dpsearch.state.clusters import (
     Clusters,
     cluster_value,
@@ -32,8 +33,9 @@ class State:
     def __init__(self, problem: Problem, labels: Labels) -> None:
         self.problem = problem
         self._core = problem.model.core
-        labels = by_appearance(labels)
-        self.n_live = int(labels.max()) + 1
+        n_background = len(problem.background.sizes)
+        labels = labels.copy() if n_background else by_appearance(labels)
+        self.n_live = max(n_background, int(labels.max()) + 1)
         capacity = max(64, 2 * self.n_live + 8)
         # The plain Python function: there is nothing to compile for.
         self.clusters: Clusters = empty_clusters.py_func(  # type: ignore[attr-defined]
@@ -47,6 +49,7 @@ class State:
             self._core,
             self.problem.items,
             self.problem.tables,
+            self.problem.background,
             self.clusters,
             self.n_live,
         )
@@ -169,7 +172,7 @@ def _merge_gains(core, tables, clusters, n_live, values, slot, others, scratch, 
         copy_row(row, scratch)
         another = clusters.pool[other * width : (other + 1) * width]
         merge_rows(core, scratch, another, 1.0)
-        joined = tables.log_w[clusters.sizes[slot] + clusters.sizes[other]]
+        joined = size_weight(tables, clusters.sizes[slot] + clusters.sizes[other])
         joined += log_marginal(core, scratch)
         out[j] = joined - values[slot] - values[other]
         out[j] += tables.log_v[n_live - 1] - tables.log_v[n_live]

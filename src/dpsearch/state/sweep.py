@@ -16,8 +16,9 @@ import numpy as np
 from dpsearch._jit import call_score_dots, call_update, inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
-from dpsearch.items import Core, add_item, score_item, score_member
+from dpsearch.items import Core, add_item, score_best, score_item, score_member
 from dpsearch.objective import Problem
+from dpsearch.priors.base import size_weight
 from dpsearch.state.clusters import Clusters, drop, open_slot, set_size
 
 # Gains below this many nats are rounding.
@@ -96,12 +97,18 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                         (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
                          room.out),
                     )  # fmt: skip
-                else:
-                    score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
                 old = clusters.place[clusters.labels[i]]
+                weighted = False
+                if dots is None:
+                    if rng is None:
+                        weighted = score_best(
+                            core, items, i, clusters.pool, starts, clusters.steps, old, room.out
+                        )
+                    if not weighted:
+                        score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
                 if rng is None:
                     best = _best_place(
-                        core, items, i, alone[i], tables, clusters, n_live, old, room
+                        core, items, i, alone[i], tables, clusters, n_live, old, room, weighted
                     )
                 else:
                     best = _drawn_place(
@@ -116,27 +123,28 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
 
 
 @inner
-def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
+def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
     """Turn the scores in room.out into log weights of each place; return that of a new cluster.
 
-    All are relative to the partition without item i.
+    All are relative to the partition without item i.  `weighted`: the prior's part is in already.
     """
     size = items.sizes[i]
     slot = clusters.live[old]
     n = clusters.sizes[slot]
     if size == 1:
-        for k in range(n_live):
-            room.out[k] += clusters.steps[k]
+        if not weighted:
+            for k in range(n_live):
+                room.out[k] += clusters.steps[k]
     else:
         for k in range(n_live):
             other = clusters.sizes[clusters.live[k]]
             if k != old:
-                room.out[k] += tables.log_w[other + size] - tables.log_w[other]
-    fresh = alone + tables.log_w[size]
+                room.out[k] += size_weight(tables, other + size) - size_weight(tables, other)
+    fresh = alone + size_weight(tables, size)
     if n > size:
         row = clusters.pool[slot * core.width : (slot + 1) * core.width]
         stay = score_member(core, items, i, row, room.scratch)
-        room.out[old] = stay + tables.log_w[n] - tables.log_w[n - size]
+        room.out[old] = stay + size_weight(tables, n) - size_weight(tables, n - size)
         return fresh + tables.log_v[n_live + 1] - tables.log_v[n_live]
     # Alone already: staying is the new cluster.
     room.out[old] = fresh + tables.log_v[n_live] - tables.log_v[n_live - 1]
@@ -144,9 +152,9 @@ def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room):  #
 
 
 @inner
-def _best_place(core, items, i, alone, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
+def _best_place(core, items, i, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
     """Return the position in live where item i is best off; n_live for a new cluster."""
-    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room)
+    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, weighted)
     best = old
     best_gain = room.out[old] + EPSILON
     for k in range(n_live):
@@ -161,7 +169,7 @@ def _best_place(core, items, i, alone, tables, clusters, n_live, old, room):  # 
 @inner
 def _drawn_place(core, items, i, alone, tables, clusters, n_live, old, room, rng):  # type: ignore[no-untyped-def]
     """Draw the position in live where item i goes; n_live for a new cluster."""
-    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room)
+    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, False)
     top = fresh
     for k in range(n_live):
         top = max(top, room.out[k])
