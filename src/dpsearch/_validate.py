@@ -31,6 +31,14 @@ def column_names(X: ArrayLike) -> list[str] | None:
     return None if columns is None else [str(name) for name in columns]
 
 
+def is_array(X: Any) -> bool:
+    """Whether X is a table of numbers by rows: an array, a memory map or a sparse matrix."""
+    if sp.issparse(X):
+        return bool(X.format == "csr" and X.ndim == 2)
+    plain = isinstance(X, np.ndarray) and not np.ma.isMaskedArray(X)
+    return bool(plain and X.ndim == 2 and X.dtype.kind in "biuf")
+
+
 def name_column(names: list[str] | None, j: int) -> str:
     return f"column {j}" if names is None else f"column {names[j]!r}"
 
@@ -43,6 +51,16 @@ def naming_columns(names: Sequence[Any]) -> Iterator[None]:
     except (DataError, ParameterError) as error:
         numbered = {f"column {j}": f"column {name!r}" for j, name in enumerate(names)}
         text = re.sub(r"\bcolumn \d+\b", lambda m: numbered.get(m[0], m[0]), str(error))
+        raise type(error)(text) from error
+
+
+@contextmanager
+def counting_rows(begin: int) -> Iterator[None]:
+    """Give the rows of a block that an error numbers the numbers that they have in the whole."""
+    try:
+        yield
+    except DataError as error:
+        text = re.sub(r"\brow (\d+)\b", lambda m: f"row {begin + int(m[1])}", str(error), count=1)
         raise type(error)(text) from error
 
 

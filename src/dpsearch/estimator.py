@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +22,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
-from dpsearch._validate import as_matrix, as_rng, column_names, has_gaps, naming_columns, whole
+from dpsearch._validate import (
+    as_matrix,
+    as_rng,
+    column_names,
+    has_gaps,
+    is_array,
+    n_threads,
+    naming_columns,
+    whole,
+)
 from dpsearch.automatic import (
+    Choice,
     check_columns,
     check_family,
     choose,
@@ -37,6 +47,9 @@ from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
+from dpsearch.scale.fit import fit_shards
+from dpsearch.scale.source import Shard, n_shards_for, shards_of_array
+from dpsearch.scale.workers import Threads
 from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights
 
@@ -81,8 +94,12 @@ class DPMixture(
     kinds : dict or None
         What columns of a pandas or polars frame hold, by name, where their types do not say it:
         "real", "count", "binary" or "category".
+    n_shards : int or None
+        Into how many blocks of rows the table is divided, each of which is searched on its own;
+        see `dpsearch.scale`.  None: one for each 250,000 rows.
     n_jobs : int or None
-        Threads for refinement; −1 for all cores.  The result does not depend on it.
+        Threads, for refinement and for shards; −1 for all cores.  The result does not depend on
+        it.
     random_state : int, RandomState or None
         Seed for whatever is random.
     verbose : int
@@ -141,6 +158,7 @@ class DPMixture(
         refine: str | bool | float = "auto",
         certify: bool | float = False,
         kinds: Any = None,
+        n_shards: int | None = None,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -152,6 +170,7 @@ class DPMixture(
         self.refine = refine
         self.certify = certify
         self.kinds = kinds
+        self.n_shards = n_shards
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -178,14 +197,22 @@ class DPMixture(
             copies of a row stay together.  A row of weight 0 takes no part in the fit, and is
             labelled by `predict`.
         """
-        schema = None
+        schema: Schema | None = None
+        matrix: Any = X  # arrays are checked later: in shards, if there are several
+        gaps = takes_gaps(self.family)
         if self.kinds is not None or is_mixed(X):
             schema, matrix = Schema.with_matrix(X, self.kinds)
             check_family(schema, self.family)
-        else:
-            matrix = as_matrix(X, gaps=takes_gaps(self.family))
+        elif not is_array(X):
+            matrix = as_matrix(X, gaps=gaps)
+        n_shards = n_shards_for(matrix.shape[0], self.n_shards)
         names = column_names(X)
         with naming_columns(range(matrix.shape[1]) if names is None else names):
+            if n_shards > 1 and sample_weight is None:
+                validate_data(self, X, reset=True, skip_check_array=True)
+                return self._fit_shards(shards_of_array(matrix, n_shards, gaps), schema)
+            if matrix is X:
+                matrix = as_matrix(X, gaps=gaps)
             return self._fit(X, matrix, schema, sample_weight)
 
     def _fit(
@@ -224,12 +251,42 @@ class DPMixture(
         if _wanted(self.certify, "certify"):
             clustering = self._certified(problem, clustering)
         self._set_fitted(problem, clustering, matrix, weights)
+        return self._with_choice(choice, schema)
+
+    def _with_choice(self, choice: Choice, schema: Schema | None) -> Self:
         self.schema_ = schema
         self.reason_ = choice.reason
         self.completed_ = choice.completed
         if self.verbose:
-            print(f"dpsearch: {self.family_.name} family ({choice.reason}); {clustering}")
+            print(f"dpsearch: {self.family_.name} family ({choice.reason}); {self.clustering_}")
         return self
+
+    def _fit_shards(self, shards: Sequence[Shard], schema: Schema | None) -> Self:
+        if _wanted(self.certify, "certify"):
+            raise ParameterError("certify cannot be had for a table in shards: set n_shards=1")
+        wanted = self.refine == "auto" or _wanted(self.refine, "refine")
+        timed = wanted and not isinstance(self.refine, (str, bool, np.bool_))
+        fitted = fit_shards(
+            shards,
+            Threads(shards, n_threads(self.n_jobs)),
+            self.family,
+            resolve_prior(self.alpha),
+            schema=schema,
+            beam_size=self.beam_size,
+            order=self.order,
+            seconds=float(self.refine) if timed else None,
+            most_rounds=None if wanted else 0,
+            rng=_generator(self.random_state),
+            tell=self._listener,
+        )
+        self._set_mixture(fitted.mixture)
+        self.clustering_ = Clustering(
+            fitted.labels, fitted.log_joint, seconds=fitted.seconds, trace=fitted.trace
+        )
+        self.labels_ = fitted.labels
+        self.log_joint_ = fitted.log_joint
+        self.sample_weight_: Ints | None = None
+        return self._with_choice(fitted.choice, schema)
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
         automatic = isinstance(self.refine, str)

@@ -1,0 +1,84 @@
+"""The whole fit of a table in shards: look, search a sample, then rounds over all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dpsearch._types import Labels, Rng
+from dpsearch.automatic import Choice, choose
+from dpsearch.errors import CapabilityError
+from dpsearch.items import Rows
+from dpsearch.mixture import Mixture
+from dpsearch.objective import Problem, TracePoint
+from dpsearch.prefix_search.search import search_problem
+from dpsearch.priors.base import Prior
+from dpsearch.refinement import refine_problem
+from dpsearch.scale.rounds import run_rounds
+from dpsearch.scale.source import SAMPLE_ROWS, Shard, sampled_rows, stacked
+from dpsearch.scale.workers import Workers
+from dpsearch.tables import Schema
+
+
+class Fitted(NamedTuple):
+    """What a fit in shards gives."""
+
+    mixture: Mixture
+    labels: Labels
+    log_joint: float
+    choice: Choice
+    trace: list[TracePoint]
+    seconds: float
+
+
+def fit_shards(
+    shards: Sequence[Shard],
+    workers: Workers,
+    family: Any,
+    prior: Prior,
+    *,
+    schema: Schema | None = None,
+    beam_size: int = 1,
+    order: Any = "ascending",
+    seconds: float | None = None,
+    most_rounds: int | None = None,
+    rng: Rng,
+    tell: Callable[[TracePoint], None] | None = None,
+) -> Fitted:
+    """Fit all rows of some shards.
+
+    A sample decides on the family and its hyperparameters, as in a fit of one piece, and its
+    clusters are where the shards begin.
+    """
+    if not prior.product_form:
+        raise CapabilityError(f"shards need a prior of product form; {prior.name} is not")
+    begun = time.perf_counter()
+    seed = int(rng.integers(2**31))
+    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
+    sample = stacked([one.sample for one in looks])
+    choice = choose(sample, family, prior, schema, may_complete=False)
+    chosen = choice.family
+    if any(one.gaps for one in looks) and chosen.takes_gaps:
+        chosen = chosen.with_gaps()  # also if the sample has none
+    problem = Problem.of(sample, chosen, prior)
+    found = search_problem(problem, beam_size=beam_size, order=order, rng=rng)
+    if choice.labels is not None:
+        carried = problem.clustering(choice.labels)
+        found = max(found, carried, key=lambda clustering: clustering.log_joint)
+    found = refine_problem(problem, found.labels, rng=rng, thorough=False)
+    passed = time.perf_counter() - begun
+    result = run_rounds(
+        workers,
+        problem.model,
+        prior,
+        Rows(*problem.rows(found.labels)),
+        seed=seed,
+        seconds=None if seconds is None else max(0.0, seconds - passed),
+        most_rounds=most_rounds,
+        tell=tell,
+    )
+    mixture = Mixture(problem.model.without_data(), *result.clusters, prior)
+    trace = [point._replace(seconds=point.seconds + passed) for point in result.trace]
+    total = time.perf_counter() - begun
+    return Fitted(mixture, result.labels, result.log_joint, choice, trace, total)

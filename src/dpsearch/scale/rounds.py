@@ -1,0 +1,142 @@
+"""The loop: shards work, their parts are searched and merged as items, clusters go down again.
+
+After every round the log joint is exact: that of the partition in which each row is in the cluster
+of its part.  The best round is the result.  Shards act on what the others had in the round before,
+so a round could lower it; that ends the loop as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Labels
+from dpsearch.families.base import Model
+from dpsearch.items import Rows
+from dpsearch.objective import Problem, TracePoint
+from dpsearch.priors.base import Prior
+from dpsearch.refinement import refine_problem
+from dpsearch.scale.shard import NOWHERE, Handed, Task, together
+from dpsearch.scale.workers import Workers
+
+_MOST_ROUNDS = 10
+_ENOUGH = 1e-6  # nats a row: rounds end when they bring less
+_TRIES = 2  # at splitting a cluster, in each shard and round
+
+
+class Sharded(NamedTuple):
+    """What came of it."""
+
+    clusters: Rows
+    labels: Any
+    log_joint: float
+    trace: list[TracePoint]
+
+
+class _Round(NamedTuple):
+    clusters: Rows
+    clusters_of_parts: list[Labels]
+    log_joint: float
+
+
+def run_rounds(
+    workers: Workers,
+    model: Model,
+    prior: Prior,
+    start: Rows,
+    *,
+    seed: int = 0,
+    seconds: float | None = None,
+    most_rounds: int | None = None,
+    tell: Callable[[TracePoint], None] | None = None,
+) -> Sharded:
+    """Place all rows among the clusters of a sample, and improve while that helps.
+
+    After `seconds`, or `most_rounds` beside the placing, no further round begins.
+    """
+    begun = time.perf_counter()
+    task = Task(model.family, model.n_features, model.core.params, prior, start, seed, _TRIES)
+    best: _Round | None = None
+    trace: list[TracePoint] = []
+    back = False
+    for number in range(1 + (_MOST_ROUNDS if most_rounds is None else most_rounds)):
+        try:
+            handed = workers.run(task, None if best is None else best.clusters_of_parts)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            back = False
+            break
+        found = _merged(handed, model, prior, len(task.clusters.sizes), seed)
+        point = TracePoint(
+            time.perf_counter() - begun, found.log_joint, len(found.clusters.sizes),
+            "place" if number == 0 else "round",
+        )  # fmt: skip
+        trace.append(point)
+        if tell is not None:
+            tell(point)
+        gain = np.inf if best is None else found.log_joint - best.log_joint
+        back = gain < 0.0
+        if not back:
+            best = found
+        if gain < _ENOUGH * int(found.clusters.sizes.sum()):
+            break
+        if seconds is not None and point.seconds > seconds:
+            break
+        task = task._replace(clusters=found.clusters, seed=task.seed + 1)
+    assert best is not None
+    labels = workers.labels(best.clusters_of_parts, back)
+    return Sharded(best.clusters, labels, best.log_joint, trace)
+
+
+def _merged(
+    handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, seed: int
+) -> _Round:
+    """Search the parts of all shards as items; return the clusters that they make.
+
+    What shards left whole of a cluster is one item: nobody asked for it to be taken apart.
+    """
+    items = _items(handed, n_known)
+    n_items = int(items.of_part.max()) + 1
+    pool = np.concatenate([part.rows.pool for part in handed])
+    sizes = np.concatenate([part.rows.sizes for part in handed])
+    rows = together(model, pool, sizes, items.of_part, n_items)
+    base = sum(part.log_base for part in handed)
+    problem = Problem(model, model.blocks(rows.pool, rows.sizes), base, prior)
+    found = refine_problem(problem, items.origins, rng=seed, thorough=False)
+    clusters = Rows(*problem.rows(found.labels))
+    of_parts = found.labels[items.of_part]
+    bounds = np.cumsum([len(part.origins) for part in handed])[:-1]
+    return _Round(clusters, np.split(of_parts, bounds), found.log_joint)
+
+
+class _Items(NamedTuple):
+    of_part: Labels  # the item that each part goes into
+    origins: Labels  # a cluster for each item to begin with
+
+
+def _items(handed: Sequence[Handed], n_known: int) -> _Items:
+    """Join what is whole; what was split or newly opened stays apart."""
+    of_part: list[int] = []
+    origins: list[int] = []
+    whole: dict[int, int] = {}
+    fresh = n_known
+    for part in handed:
+        counts = np.bincount(part.origins[part.origins != NOWHERE], minlength=n_known)
+        for origin in part.origins:
+            if origin == NOWHERE:
+                of_part.append(len(origins))
+                origins.append(fresh)
+                fresh += 1
+            elif counts[origin] > 1:
+                of_part.append(len(origins))
+                origins.append(int(origin))
+            else:
+                if origin not in whole:
+                    whole[origin] = len(origins)
+                    origins.append(int(origin))
+                of_part.append(whole[origin])
+    return _Items(np.array(of_part), np.array(origins))

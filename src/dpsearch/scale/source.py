@@ -1,0 +1,87 @@
+"""Where shards come from: blocks of rows that can be loaded again and again."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._types import Ints
+from dpsearch._validate import as_matrix, counting_rows, has_gaps, whole
+
+SHARD_ROWS = 250_000  # unless somebody says how many shards there are
+SAMPLE_ROWS = 50_000
+
+
+class Shard(Protocol):
+    """A block of rows."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows it has."""
+
+    def load(self) -> Any:
+        """The rows as a checked matrix, with NaN for what is missing."""
+
+
+@dataclass(frozen=True)
+class ArrayShard:
+    """Rows of an array in memory, of a memory map, or of a sparse matrix."""
+
+    array: Any
+    begin: int
+    end: int
+    gaps: bool = False
+
+    @property
+    def n_rows(self) -> int:
+        return self.end - self.begin
+
+    def load(self) -> Any:
+        with counting_rows(self.begin):
+            return as_matrix(self.array[self.begin : self.end], gaps=self.gaps)
+
+
+def n_shards_for(n_rows: int, n_shards: int | None) -> int:
+    """How many shards so many rows are divided into."""
+    if n_shards is None:
+        return -(-n_rows // SHARD_ROWS)
+    return min(whole(n_shards, "n_shards", 1), n_rows)
+
+
+def shards_of_array(array: Any, n_shards: int, gaps: bool) -> list[ArrayShard]:
+    """Shards of nearly equal size."""
+    edges = np.linspace(0, array.shape[0], n_shards + 1).round().astype(np.int64)
+    return [ArrayShard(array, int(a), int(b), gaps) for a, b in itertools.pairwise(edges)]
+
+
+class Look(NamedTuple):
+    """What a first look at a shard tells."""
+
+    sample: Any  # some rows, drawn at random
+    gaps: bool
+
+
+def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
+    """Read a shard once, which also finds whatever is wrong with it."""
+    matrix = shard.load()
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.choice(matrix.shape[0], size=min(n_sampled, matrix.shape[0]), replace=False))
+    return Look(matrix[rows], has_gaps(matrix))
+
+
+def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:
+    """How many rows to draw from each shard, in proportion to its size."""
+    ends = np.cumsum([shard.n_rows for shard in shards])
+    share = min(1.0, n_sampled / int(ends[-1]))
+    upto = (np.append(0, ends) * share).round()
+    return np.asarray(np.diff(upto), dtype=np.int64)
+
+
+def stacked(samples: Sequence[Any]) -> Any:
+    """Matrices one below the other."""
+    return sp.vstack(samples, format="csr") if sp.issparse(samples[0]) else np.vstack(samples)
