@@ -13,7 +13,7 @@ from dpsearch.objective import Problem
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.scale import shard
 from dpsearch.scale.rounds import run_rounds
-from dpsearch.scale.shard import NOWHERE, Handed, Task, work
+from dpsearch.scale.shard import NOWHERE, Handed, Task, origins_of, split_rows, work
 from dpsearch.scale.source import ArrayShard, n_shards_for, sampled_rows, shards_of_array
 from dpsearch.scale.workers import Threads
 from dpsearch.state import State
@@ -132,14 +132,16 @@ def test_what_a_shard_hands_up_is_its_partition(name):
 def test_a_shard_splits_what_is_two_and_says_where_it_came_from(monkeypatch):
     monkeypatch.setattr(shard, "_TRIED", 40)  # so that most rows follow those that were tried
     X, labels = planted(600, k=4)
-    problem = Problem.of(X, GAUSSIAN, PRIOR)
+    model = Problem.of(X, GAUSSIAN, PRIOR).model
     merged = labels // 2  # two clusters, each really two
-    up, parts = work(task_of(problem, Rows(*problem.rows(merged)), tries=3), X, merged, 0)
-    assert adjusted_rand_score(labels, parts) > 0.99
-    assert sorted(up.origins) == [0, 0, 1, 1]
-    kept, whole = work(task_of(problem, Rows(*problem.rows(merged)), tries=0), X, merged, 0)
-    assert len(kept.origins) == 2
-    np.testing.assert_array_equal(whole, merged)
+    parts = split_rows(model, PRIOR, X, merged, 3, np.random.default_rng(0))
+    assert adjusted_rand_score(labels, parts) > 0.95
+    assert sorted(origins_of(parts, merged, 2)) == [0, 0, 1, 1]
+    assert sorted(origins_of(parts, merged, 1)) == [NOWHERE, NOWHERE, 0, 0]
+    # What is one stays one.
+    np.testing.assert_array_equal(
+        split_rows(model, PRIOR, X, labels, 3, np.random.default_rng(0)), labels
+    )
 
 
 # -- rounds ------------------------------------------------------------------------------------

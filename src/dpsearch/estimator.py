@@ -41,14 +41,17 @@ from dpsearch.automatic import (
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.errors import ParameterError
+from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.explain import Explanation, explain_mixture
+from dpsearch.families.base import Family
+from dpsearch.items import Rows
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
 from dpsearch.scale.fit import fit_shards
 from dpsearch.scale.source import Shard, n_shards_for, shards_of_array
+from dpsearch.scale.stream import Stream
 from dpsearch.scale.workers import Threads
 from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights
@@ -148,6 +151,9 @@ class DPMixture(
     # Told how the fit goes on; the command line's progress.  No parameter, and never stored.
     _listener: Callable[[Any], None] | None = None
 
+    _mixture: Mixture
+    family_: Family
+
     def __init__(
         self,
         family: Any = "auto",
@@ -197,6 +203,7 @@ class DPMixture(
             copies of a row stay together.  A row of weight 0 takes no part in the fit, and is
             labelled by `predict`.
         """
+        self.__dict__.pop("_stream", None)
         schema: Schema | None = None
         matrix: Any = X  # arrays are checked later: in shards, if there are several
         gaps = takes_gaps(self.family)
@@ -214,6 +221,43 @@ class DPMixture(
             if matrix is X:
                 matrix = as_matrix(X, gaps=gaps)
             return self._fit(X, matrix, schema, sample_weight)
+
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Go on with a batch of rows, for data without end; memory stays bounded.
+
+        The first batch is fitted as by `fit`, and decides on the family and its hyperparameters.
+        Each later one is added to the clusters, which are merged and split from time to time.
+        `log_joint_` is that of all rows seen, exactly; `labels_` are those of this batch.  After
+        `fit`, goes on from its clusters.
+        """
+        if not hasattr(self, "_mixture"):
+            self.fit(X)
+            matrix = self._new_data(X)
+            self._stream = self._new_stream()
+            self._stream.keep(matrix, 0, self.labels_)
+            return self
+        matrix = self._new_data(X)
+        if not hasattr(self, "_stream"):
+            self._stream = self._new_stream()
+        if has_gaps(matrix) and not self._mixture.has_gaps and self.family_.takes_gaps:
+            self._mixture = self._mixture.gapped
+            self._stream.clusters = Rows(self._mixture.pool, self._mixture.sizes)
+        stream, model, prior = self._stream, self._mixture.model, self._mixture.prior
+        labels, _ = stream.add(model, prior, matrix)
+        self._set_mixture(Mixture(model, *stream.clusters, prior))
+        value = stream.log_joint(model, prior)
+        self._set_clustering(Clustering(labels, value), None)
+        return self
+
+    def _new_stream(self) -> Stream:
+        mixture = self._mixture
+        if not mixture.prior.product_form:
+            raise CapabilityError(
+                f"partial_fit needs a prior of product form; {mixture.prior.name} is not"
+            )
+        clusters = Rows(mixture.pool, mixture.sizes)
+        rng = _generator(self.random_state)
+        return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng)
 
     def _fit(
         self, X: ArrayLike, matrix: Any, schema: Schema | None, sample_weight: ArrayLike | None
@@ -280,12 +324,10 @@ class DPMixture(
             tell=self._listener,
         )
         self._set_mixture(fitted.mixture)
-        self.clustering_ = Clustering(
+        found = Clustering(
             fitted.labels, fitted.log_joint, seconds=fitted.seconds, trace=fitted.trace
         )
-        self.labels_ = fitted.labels
-        self.log_joint_ = fitted.log_joint
-        self.sample_weight_: Ints | None = None
+        self._set_clustering(found, None)
         return self._with_choice(fitted.choice, schema)
 
     def _refined(self, problem: Problem, found: Clustering, rng: np.random.Generator) -> Clustering:
@@ -341,13 +383,16 @@ class DPMixture(
     ) -> None:
         mixture = Mixture.of(problem.model, problem.items, clustering.labels, problem.prior)
         self._set_mixture(mixture)
-        self.sample_weight_ = weights
         if weights is not None:
             labels = np.empty(len(weights), np.int64)
             labels[weights > 0] = clustering.labels
             if (weights == 0).any():
                 labels[weights == 0] = mixture.memberships(matrix[weights == 0]).labels
             clustering = replace(clustering, labels=labels, weights=weights)
+        self._set_clustering(clustering, weights)
+
+    def _set_clustering(self, clustering: Clustering, weights: Ints | None) -> None:
+        self.sample_weight_ = weights
         self.clustering_ = clustering
         self.labels_ = clustering.labels
         self.log_joint_ = clustering.log_joint

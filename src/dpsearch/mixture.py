@@ -83,8 +83,8 @@ class Mixture:
         if has_gaps(matrix) and not family.takes_gaps:
             scores = family.observed_log_densities(self._rows_and_new(), matrix)
             return scores[:, :-1] + self.log_weights, scores[:, -1] + self.log_fresh_weight
-        if has_gaps(matrix) and self._gapped is not self:
-            return self._gapped.log_joint_probabilities(matrix)
+        if has_gaps(matrix) and self.gapped is not self:
+            return self.gapped.log_joint_probabilities(matrix)
         items, base = self.model.items(matrix)
         inside = log_predictive(self.model.core, items, self.pool, self.n_clusters)
         inside += self.log_weights + base[:, None]
@@ -99,8 +99,8 @@ class Mixture:
         """
         family = self.model.family
         matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.takes_gaps)
-        if has_gaps(matrix) and self._gapped is not self:
-            return self._gapped.memberships(matrix, labels)
+        if has_gaps(matrix) and self.gapped is not self:
+            return self.gapped.memberships(matrix, labels)
         items, base = self.model.items(matrix)
         if labels is None:
             labels = np.full(items.n_items, -1)
@@ -133,7 +133,7 @@ class Mixture:
         return _Places(steps, own, fresh, top + inside, top + np.log(total))
 
     @cached_property
-    def _gapped(self) -> Mixture:
+    def gapped(self) -> Mixture:
         """The same clusters in the form that takes data with missing values."""
         family, n_features = self.model.family, self.model.n_features
         if family.with_gaps() is family:
@@ -149,7 +149,7 @@ class Mixture:
     @property
     def has_gaps(self) -> bool:
         """Whether the clusters are in that form already."""
-        return self._gapped is self
+        return self.gapped is self
 
     def impute(self, matrix: Matrix) -> Matrix:
         """Fill gaps with what the posterior predictive given the rest of the row expects.

@@ -61,6 +61,8 @@ def save(estimator: Any, path: str | Path) -> None:
         "seconds": estimator.clustering_.seconds,
         "upper_bound": _finite(estimator.clustering_.upper_bound),
         "optimal": estimator.clustering_.optimal,
+        # After partial_fit labels are those of the last batch, the clusters' sizes of all.
+        "last_batch": hasattr(estimator, "_stream"),
     }
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": estimator.labels_}
     if estimator.sample_weight_ is not None:
@@ -93,7 +95,9 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
         most = max(_MANY_FEATURES, arrays["pool"].size)
         if not _is_whole(n_features) or not 1 <= n_features <= most:
             raise ModelFileError(f"{path}: n_features is {n_features!r}")
-        pool, sizes, labels, weights = _checked(Path(path), arrays, family.width(n_features))
+        pool, sizes, labels, weights = _checked(
+            Path(path), arrays, family.width(n_features), bool(about.get("last_batch", False))
+        )
         model = family.compile_empty(n_features)
         model.check_rows(pool, sizes)
         known = DPMixture().get_params(deep=False)
@@ -136,7 +140,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
     return estimator
 
 
-def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, ...]:
+def _checked(path: Path, arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any, ...]:
     """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
     missing = {"pool", "sizes", "labels"} - set(arrays)
     if missing:
@@ -153,7 +157,8 @@ def _checked(path: Path, arrays: dict[str, Any], width: int) -> tuple[Any, ...]:
     weights = (
         check_weights(arrays["weights"], len(labels), "weights") if "weights" in arrays else None
     )
-    if not inside or not np.array_equal(np.bincount(labels, weights), sizes):
+    counts = np.bincount(labels, weights, minlength=len(sizes))
+    if not inside or not ((counts <= sizes) if last_batch else (counts == sizes)).all():
         raise ModelFileError(f"{path}: labels do not agree with the clusters' sizes")
     return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights
 

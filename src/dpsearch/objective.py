@@ -20,7 +20,7 @@ from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.base import Dots, Family, Model
 from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge_rows
 from dpsearch.partition import by_appearance, check_labels
-from dpsearch.priors.base import Prior, log_prior
+from dpsearch.priors.base import Prior, Tables, log_prior
 
 
 class TracePoint(NamedTuple):
@@ -108,23 +108,30 @@ class Problem:
     """One data set under one family and one prior: what every solver works on.
 
     With a `background`, the items are added to clusters that other points are in already, which
-    nobody moves: labels 0, 1, … mean these.
+    nobody moves: labels 0, 1, … mean these.  The prior's `tables` are made if none are given, with
+    places for as many points and clusters as there can be.
     """
 
     def __init__(
-        self, model: Model, items: Items, log_base: float, prior: Prior, background: Rows = NO_ROWS
+        self,
+        model: Model,
+        items: Items,
+        log_base: float,
+        prior: Prior,
+        background: Rows = NO_ROWS,
+        tables: Tables | None = None,
     ) -> None:
         if not isinstance(prior, Prior):
             raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
         self.prior = prior
         self.background = background
-        self._set_tables(items)
+        self._set_tables(items, tables)
         self._set_model(model, items, log_base)
 
-    def _set_tables(self, items: Items) -> None:
+    def _set_tables(self, items: Items, tables: Tables | None) -> None:
         self.n_points = int(items.sizes.sum()) + int(self.background.sizes.sum())
         most_clusters = items.n_items + len(self.background.sizes)
-        self.tables = self.prior.tables(self.n_points, most_clusters)
+        self.tables = self.prior.tables(self.n_points, most_clusters) if tables is None else tables
 
     def _set_model(self, model: Model, items: Items, log_base: float) -> None:
         self.model = model
@@ -153,7 +160,7 @@ class Problem:
         """The same data and family under another prior."""
         out = copy.copy(self)
         out.prior = prior
-        out._set_tables(self.items)
+        out._set_tables(self.items, None)
         return out
 
     def with_family(self, family: Family) -> Problem:

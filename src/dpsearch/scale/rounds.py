@@ -36,7 +36,9 @@ class Sharded(NamedTuple):
     trace: list[TracePoint]
 
 
-class _Round(NamedTuple):
+class Round(NamedTuple):
+    """Clusters, and which of them each part of each shard became."""
+
     clusters: Rows
     clusters_of_parts: list[Labels]
     log_joint: float
@@ -59,7 +61,7 @@ def run_rounds(
     """
     begun = time.perf_counter()
     task = Task(model.family, model.n_features, model.core.params, prior, start, seed, _TRIES)
-    best: _Round | None = None
+    best: Round | None = None
     trace: list[TracePoint] = []
     back = False
     for number in range(1 + (_MOST_ROUNDS if most_rounds is None else most_rounds)):
@@ -70,7 +72,7 @@ def run_rounds(
                 raise
             back = False
             break
-        found = _merged(handed, model, prior, len(task.clusters.sizes), seed)
+        found = merged(handed, model, prior, len(task.clusters.sizes), seed)
         point = TracePoint(
             time.perf_counter() - begun, found.log_joint, len(found.clusters.sizes),
             "place" if number == 0 else "round",
@@ -92,9 +94,7 @@ def run_rounds(
     return Sharded(best.clusters, labels, best.log_joint, trace)
 
 
-def _merged(
-    handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, seed: int
-) -> _Round:
+def merged(handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, seed: int) -> Round:
     """Search the parts of all shards as items; return the clusters that they make.
 
     What shards left whole of a cluster is one item: nobody asked for it to be taken apart.
@@ -110,7 +110,7 @@ def _merged(
     clusters = Rows(*problem.rows(found.labels))
     of_parts = found.labels[items.of_part]
     bounds = np.cumsum([len(part.origins) for part in handed])[:-1]
-    return _Round(clusters, np.split(of_parts, bounds), found.log_joint)
+    return Round(clusters, np.split(of_parts, bounds), found.log_joint)
 
 
 class _Items(NamedTuple):

@@ -74,14 +74,16 @@ def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[H
     parts = placed
     if task.tries:
         rng = np.random.default_rng([task.seed, number, 1])
-        parts = _split(model, task.prior, matrix, placed, task.tries, rng)
+        parts = split_rows(model, task.prior, matrix, placed, task.tries, rng)
     used, parts = np.unique(parts, return_inverse=True)
-    origins = _origins(parts, placed, n_known)
+    origins = origins_of(parts, placed, n_known)
     rows = Rows(*model.rows(items, parts, len(used)))
     return Handed(rows, origins, float(base.sum()), moved), parts.astype(np.int32)
 
 
-def _split(model: Model, prior: Prior, matrix: Any, placed: Labels, tries: int, rng: Rng) -> Labels:
+def split_rows(
+    model: Model, prior: Prior, matrix: Any, placed: Labels, tries: int, rng: Rng
+) -> Labels:
     """Split clusters where the rows of this shard ask for it.
 
     Some rows of each cluster are tried: if they are better apart, the others follow them.
@@ -117,7 +119,7 @@ def _some(clusters: Labels, rng: Rng) -> Ints:
     return np.sort(order[rank < _TRIED])
 
 
-def _origins(parts: Labels, placed: Labels, n_known: int) -> Ints:
+def origins_of(parts: Labels, placed: Labels, n_known: int) -> Ints:
     """The cluster that most rows of each part were in before a split, if it was a known one."""
     origins = _table(parts, placed).argmax(axis=1)
     return np.where(origins < n_known, origins, NOWHERE)
