@@ -5,9 +5,10 @@ categories are codes 0, 1, 2 … and missing values NaN.  Kinds, from the column
 
     category   categoricals, enumerations and texts
     binary     booleans
-    count      integers, none below zero; in pandas also floats with gaps that are all whole and
-               none below zero, because that is what integers with gaps become there
-    real       other numbers
+    count      integers, none below zero, half of them at most 30; in pandas also floats with gaps
+               that are all whole and so, because that is what integers with gaps become there
+    real       other numbers, measurements in whole units among them: counts as large would vary by
+               their square root and no more, which hardly anything does
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
 _SOURCES = ("text", "categorical", "bool", "int", "float")
 # Above this share of distinct values a text tells rows apart and groups none.
 _DISTINCT = 0.9
+_COUNTED = 30  # the median of integers up to which they are taken for counts
 _ROW_NUMBERS = 20  # rows from which consecutive integers are taken for row numbers
 
 Level = str | bool | int | float
@@ -420,6 +422,7 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
         return "category"
     seen = raw.values[~np.isnan(raw.values)]
     counts = bool((seen >= 0.0).all() and (np.floor(seen) == seen).all()) and len(seen) > 0
+    counts = counts and float(np.median(seen)) <= _COUNTED
     if raw.source == "int":
         if len(seen) >= _ROW_NUMBERS and (np.diff(seen) == 1.0).all():
             raise DataError(

@@ -30,7 +30,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.objective import Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
-from dpsearch.tables import Schema
+from dpsearch.tables import Kind, Schema
 from dpsearch.weights import copies_of
 
 _WIDE = 32  # columns: more are projected
@@ -43,6 +43,7 @@ _OF_KIND = {
     "binary": "bernoulli",
     "category": "categorical",
 }
+_MOST_NAMES = 5
 _IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "category": "categories"}
 
 
@@ -121,10 +122,18 @@ def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
         if kind == "category":
             family = family.with_parameters(n_levels=schema.n_levels(columns))
         parts.append((family, columns))
-    counted = ", ".join(f"{len(columns)} of {_IN_WORDS[kind]}" for kind, columns in groups.items())
+    counted = ", ".join(_in_words(kind, columns, schema) for kind, columns in groups.items())
     if len(parts) == 1:
         return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]}"
     return Product(parts), f"a table with columns of several kinds: {counted}"
+
+
+def _in_words(kind: Kind, columns: list[int], schema: Schema) -> str:
+    """How many columns of a kind there are; counts by name, as numbers may be taken for them."""
+    names = [schema.columns[j].name for j in columns]
+    more = " …" if len(names) > _MOST_NAMES else ""
+    by_name = f" ({', '.join(names[:_MOST_NAMES])}{more})" if kind == "count" else ""
+    return f"{len(columns)} of {_IN_WORDS[kind]}{by_name}"
 
 
 def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:

@@ -35,7 +35,7 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import with_holes
@@ -322,21 +322,20 @@ class Categorical(Family):
         return np.stack(codes, axis=1).astype(np.float64)
 
     def learned(self, X: Any, labels: Ints) -> Categorical:
-        levels = self._levels(X.shape[1])
-        counts = [
-            sums_of((X[:, [d]] == np.arange(size)).astype(np.float64), labels).sums
-            for d, size in enumerate(levels)
-        ]
+        # Each column its own: one that tells clusters apart says nothing about one of noise.
+        learned = []
+        for d, size in enumerate(self._levels(X.shape[1])):
+            own = sums_of((X[:, [d]] == np.arange(size)).astype(np.float64), labels).sums
+            totals = own.sum(axis=1)
 
-        def log_likelihood(count: float) -> float:
-            out = 0.0
-            for own, size in zip(counts, levels, strict=True):
-                out += float((gammaln(own + count) - gammaln(count)).sum())
-                totals = own.sum(axis=1)
-                out -= float((gammaln(totals + size * count) - gammaln(size * count)).sum())
-            return out
+            def log_likelihood(
+                count: float, own: Matrix = own, totals: Vector = totals, size: int = size
+            ) -> float:
+                out = float((gammaln(own + count) - gammaln(count)).sum())
+                return out - float((gammaln(totals + size * count) - gammaln(size * count)).sum())
 
-        return type(self)(most_likely(log_likelihood, CONCENTRATIONS), self.n_levels)
+            learned.append(most_likely(log_likelihood, CONCENTRATIONS))
+        return type(self)(tuple(learned), self.n_levels)
 
     @classmethod
     def examples(cls) -> list[Example]:
