@@ -157,7 +157,7 @@ def _checked(path: Path, arrays: dict[str, Any], width: int, last_batch: bool) -
     weights = (
         check_weights(arrays["weights"], len(labels), "weights") if "weights" in arrays else None
     )
-    counts = np.bincount(labels, weights, minlength=len(sizes))
+    counts = np.bincount(labels, weights, minlength=len(sizes)) if inside else sizes
     if not inside or not ((counts <= sizes) if last_batch else (counts == sizes)).all():
         raise ModelFileError(f"{path}: labels do not agree with the clusters' sizes")
     return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights

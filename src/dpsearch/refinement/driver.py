@@ -307,8 +307,9 @@ class _Refinement:
     def neighbourhoods(self) -> None:
         """Give neighbouring clusters new partitions until nothing improves any more."""
         state = self.state
-        # Small data are cheap to try again.
-        patience = max(_PATIENCE, min(30, 30_000 // self.problem.n_items))
+        # Small data are cheap to try again, and the smallest cost next to nothing.
+        n_items = self.problem.n_items
+        patience = max(_PATIENCE, min(30, 30_000 // n_items), min(100, 3_000 // n_items))
         if self.seconds is not None:
             patience = _ENDLESS_PATIENCE
         work, sweep_due, since_refresh = 0.0, False, 0
