@@ -10,8 +10,9 @@ import enumeration
 from dpsearch import consensus, families, log_joint, priors, refine, search
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families._columns import with_holes
-from dpsearch.items import score_member
+from dpsearch.items import score_best, score_item, score_member
 from dpsearch.objective import Problem
+from dpsearch.partition import by_appearance
 from dpsearch.prefix_search import search_problem
 from dpsearch.refinement import driver, refine_problem
 from dpsearch.refinement.local import TO_PLACE, repartition
@@ -49,6 +50,40 @@ def test_score_member_is_the_predictive_without_the_point(name, holes):
         split = problem.log_joint(apart) - problem.prior.log_probability([11, 1])
         want = together - (split - problem.alone[i])
         assert score_member(core, problem.items, i, pool, scratch) == pytest.approx(want, abs=1e-7)
+
+
+PRUNING = [
+    name
+    for name in DRAWS
+    if DRAWS[name](np.random.default_rng(0), 12)[0].variant().score_best is not None
+]
+
+
+@pytest.mark.parametrize("name", PRUNING)
+@pytest.mark.parametrize("seed", range(5))
+def test_score_best_leaves_out_only_what_cannot_be_best(name, seed):
+    rng = np.random.default_rng(seed)
+    family, X = DRAWS[name](rng, 60)
+    problem = Problem.of(X, family, DP)
+    core = problem.model.core
+    pool, sizes = problem.rows(by_appearance(rng.integers(9, size=60)))
+    starts, scratch = np.arange(len(sizes)) * core.width, np.empty(core.width)
+    left_out = 0
+    for i in range(60):
+        want, got = np.empty(len(sizes)), np.full(len(sizes), np.nan)
+        score_item(core, problem.items, i, pool, starts, want, scratch)
+        offsets = rng.normal(0.0, 3.0, len(sizes))
+        skipped = int(rng.integers(-1, len(sizes)))
+        assert score_best(core, problem.items, i, pool, starts, offsets, skipped, got)
+        want += offsets
+        if skipped >= 0:
+            assert np.isnan(got[skipped])
+            want[skipped] = got[skipped] = -np.inf
+        assert got.argmax() == want.argmax()
+        kept = got > -np.inf
+        np.testing.assert_allclose(got[kept], want[kept], rtol=1e-12)
+        left_out += (~kept).sum() - (skipped >= 0)
+    assert left_out > 60
 
 
 def naive_sweep(problem, labels, order):
