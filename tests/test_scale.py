@@ -10,6 +10,7 @@ from dpsearch import DPMixture, families, log_joint, priors
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.items import Rows
 from dpsearch.objective import Problem
+from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.scale import shard
 from dpsearch.scale.rounds import run_rounds
@@ -110,7 +111,7 @@ def test_taking_a_shard_out_leaves_the_others():
 
 def task_of(problem, rows, tries=1):
     model = problem.model
-    return Task(model.family, model.n_features, model.core.params, PRIOR, rows, 0, tries)
+    return Task(model.family, model.n_features, model.core.params, PRIOR, rows, 0, tries, 1.0)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -134,13 +135,18 @@ def test_a_shard_splits_what_is_two_and_says_where_it_came_from(monkeypatch):
     X, labels = planted(600, k=4)
     model = Problem.of(X, GAUSSIAN, PRIOR).model
     merged = labels // 2  # two clusters, each really two
-    parts = split_rows(model, PRIOR, X, merged, 3, np.random.default_rng(0))
+    parts = split_rows(model, PRIOR, X, merged, 3, 1.0, np.random.default_rng(0))
     assert adjusted_rand_score(labels, parts) > 0.95
     assert sorted(origins_of(parts, merged, 2)) == [0, 0, 1, 1]
     assert sorted(origins_of(parts, merged, 1)) == [NOWHERE, NOWHERE, 0, 0]
+    # A share of the clusters: those that were not tried keep their rows.
+    halves = [split_rows(model, PRIOR, X, merged, 3, 0.5, np.random.default_rng(s)) for s in (0, 5)]
+    kinds = {tuple(sorted(origins_of(by_appearance(half), merged, 2))) for half in halves}
+    assert kinds <= {(0, 0, 1, 1), (0, 0, 1), (0, 1, 1), (0, 1)}
+    assert kinds & {(0, 0, 1), (0, 1, 1)}
     # What is one stays one.
     np.testing.assert_array_equal(
-        split_rows(model, PRIOR, X, labels, 3, np.random.default_rng(0)), labels
+        split_rows(model, PRIOR, X, labels, 3, 1.0, np.random.default_rng(0)), labels
     )
 
 

@@ -24,7 +24,8 @@ from dpsearch.scale.workers import Workers
 
 _MOST_ROUNDS = 10
 _ENOUGH = 1e-6  # nats a row: rounds end when they bring less
-_TRIES = 2  # at splitting a cluster, in each shard and round
+_TRIES = 2  # at splitting a cluster, in a shard and round
+_TRYING = 8  # shards that try it, on average; all if there are fewer
 
 
 class Sharded(NamedTuple):
@@ -60,7 +61,10 @@ def run_rounds(
     After `seconds`, or `most_rounds` beside the placing, no further round begins.
     """
     begun = time.perf_counter()
-    task = Task(model.family, model.n_features, model.core.params, prior, start, seed, _TRIES)
+    share = min(1.0, _TRYING / workers.n_shards)
+    task = Task(
+        model.family, model.n_features, model.core.params, prior, start, seed, _TRIES, share
+    )
     best: Round | None = None
     trace: list[TracePoint] = []
     back = False

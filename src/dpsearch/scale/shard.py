@@ -40,6 +40,7 @@ class Task(NamedTuple):
     clusters: Rows
     seed: int
     tries: int  # at splitting a cluster
+    share: float  # of the clusters that a shard tries to split
 
     def model(self) -> Model:
         model = self.family.compile_empty(self.n_features)
@@ -74,7 +75,7 @@ def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[H
     parts = placed
     if task.tries:
         rng = np.random.default_rng([task.seed, number, 1])
-        parts = split_rows(model, task.prior, matrix, placed, task.tries, rng)
+        parts = split_rows(model, task.prior, matrix, placed, task.tries, task.share, rng)
     used, parts = np.unique(parts, return_inverse=True)
     origins = origins_of(parts, placed, n_known)
     rows = Rows(*model.rows(items, parts, len(used)))
@@ -82,27 +83,37 @@ def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[H
 
 
 def split_rows(
-    model: Model, prior: Prior, matrix: Any, placed: Labels, tries: int, rng: Rng
+    model: Model, prior: Prior, matrix: Any, placed: Labels, tries: int, share: float, rng: Rng
 ) -> Labels:
-    """Split clusters where the rows of this shard ask for it.
+    """Split clusters where these rows ask for it; only a share of them is tried.
 
     Some rows of each cluster are tried: if they are better apart, the others follow them.
     """
     names, clusters = np.unique(placed, return_inverse=True)
+    tried = np.flatnonzero(rng.random(len(names)) < share)
     chosen = _some(clusters, rng)
+    chosen = chosen[np.isin(clusters[chosen], tried)]
+    if len(chosen) == 0:
+        return placed
     items, _ = model.items(matrix[chosen])
     problem = Problem(model, items, 0.0, prior)
-    before = clusters[chosen]
+    before = np.searchsorted(tried, clusters[chosen])
     after = split_problem(problem, before, rng=rng, tries=tries)
-    if after.max() + 1 == len(names):
+    n_after = int(after.max()) + 1
+    if n_after == len(tried):
         return placed
     table = _table(before, after)
-    out: Labels = table.argmax(axis=1)[clusters]
+    # The other rows of a cluster go where most of those tried went, or of one that is now in
+    # parts, where each is best off.  Clusters that were not tried keep their rows.
+    goes: Labels = n_after + np.arange(len(names))
+    goes[tried] = table.argmax(axis=1)
+    apart = np.zeros(len(names), np.bool_)
+    apart[tried] = (table > 0).sum(axis=1) > 1
+    out = goes[clusters]
     out[chosen] = after
-    apart = (table > 0).sum(axis=1) > 1
-    apart_rows = apart[clusters]
-    apart_rows[chosen] = False
-    follow = np.flatnonzero(apart_rows)
+    others = apart[clusters]
+    others[chosen] = False
+    follow = np.flatnonzero(others)
     if len(follow):
         items, _ = model.items(matrix[follow])
         parts = Rows(*problem.rows(after))

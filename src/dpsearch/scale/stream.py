@@ -108,7 +108,7 @@ class Stream:
         rest = without(model, self.clusters, own)
         there = np.flatnonzero(rest.sizes > 0)
         pool = rest.pool.reshape(n_known, -1)[there].reshape(-1)
-        parts = split_rows(model, prior, self.kept, self.kept_labels, _TRIES, self.rng)
+        parts = split_rows(model, prior, self.kept, self.kept_labels, _TRIES, 1.0, self.rng)
         parts = np.unique(parts, return_inverse=True)[1]
         origins = origins_of(parts, self.kept_labels, n_known)
         rows = Rows(*model.rows(items, parts, len(origins)))

@@ -18,6 +18,10 @@ T = TypeVar("T")
 class Workers(Protocol):
     """Who works on the shards.  They keep the parts that rows are in; only items travel."""
 
+    @property
+    def n_shards(self) -> int:
+        """How many shards there are."""
+
     def look(self, n_sampled: Ints, seed: int) -> list[Look]:
         """Have every shard looked at, drawing so many rows from each."""
 
@@ -43,6 +47,10 @@ class Threads:
         self.tell = tell  # with the number of shards that are done
         self._parts: list[Any] = [None] * len(shards)  # of each row, by shard
         self._before = self._parts
+
+    @property
+    def n_shards(self) -> int:
+        return len(self.shards)
 
     def look(self, n_sampled: Ints, seed: int) -> list[Look]:
         return list(self._each(lambda s: look(self.shards[s], int(n_sampled[s]), [seed, s])))
