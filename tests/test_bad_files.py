@@ -38,11 +38,12 @@ BAD_CSV = {
     "beyond doubles": ("1,2\n1e999,4\n", ["line 2, column 0", "'1e999' is not finite"]),
     "huge": ("1,2\n1e200,4\n", ["line 2, column 0", "1e+200"]),
     "long cell": ("1,2\n3," + "4" * 200_000 + "\n", ["line 2, column 1", "4444…' is not finite"]),
-    "long quoted cell": ('"1",2\n3,"' + "4" * 200_000 + '"\n', ["not a CSV file", "field larger"]),
+    "long quoted cell": ('"1",2\n3,"' + "4" * 200_000 + '"\n', ["line 2, column 1", "not finite"]),
     "duplicate names": ("a,b,a\n1,2,3\n", ["columns 0 and 2 are both called 'a'"]),
     "NUL": ("a,b\n1,2\n3,4\0\n", ["not text", "NUL byte on line 3"]),
     "NUL in a quoted cell": ('a,b\n1,2\n3,"\0"\n', ["not text", "NUL byte on line 3"]),
     "decimal commas": ("a;b\n1,5;2\n", ["line 2, column 'a'", "decimal comma"]),
+    "thousands": ('a,b\n1,"2,000"\n2,"3,000"\n', ["'2,000'", "between thousands? leave it out)"]),
     "nothing but gaps": ("a,b\n,\nNA,NaN\n", ["X.csv", "no column has a value"]),
 }
 
@@ -65,6 +66,16 @@ def test_bad_csv_files(name, run, tmp_path):
 def test_wrong_encoding(encoding, parts, run, tmp_path):
     (tmp_path / "X.csv").write_bytes("größe,b\n1,2\n".encode(encoding))
     complains(run("fit", "X.csv"), "X.csv", *parts)
+
+
+@pytest.mark.parametrize("encoding", ["base64", "rot13", "hex", "undefined", "utf-16", "u\0"])
+def test_encodings_that_the_file_is_not_in(encoding, run, tmp_path):
+    (tmp_path / "X.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("pear")
+    said = "not UTF-16 text (byte 0)" if encoding == "utf-16" else "unknown encoding"
+    for data in ("X.csv", "docs"):
+        complains(run("fit", data, "--encoding", encoding), said)
 
 
 def test_wrong_encoding_far_into_the_file(tmp_path):
@@ -215,6 +226,17 @@ def test_columns_that_cannot_be_clustered(run, tmp_path):
     infinite = frame.with_columns(a=pl.lit(1.0) / (pl.int_range(40) - 7)).select("a")
     infinite.write_parquet("y.parquet")
     complains(run("fit", "y.parquet"), "y.parquet, row 7, column 'a': inf is not finite")
+
+
+def test_columns_that_are_no_texts_and_cannot_name_rows(run, tmp_path):
+    frame = pl.DataFrame(
+        {"a": [1.5, 2.5], "list": [[1], [2]], "bytes": [b"x", b"y"], "struct": [{"u": 1}] * 2}
+    )
+    frame.write_parquet("x.parquet")
+    for name in ("list", "bytes", "struct"):
+        place = f"x.parquet, column '{name}'"
+        complains(run("fit", "x.parquet", "--columns", "a", "--index", name), place, "name rows")
+        complains(run("fit", "x.parquet", "--text", name), place, "is not text")
 
 
 def test_a_column_of_gaps_is_left_out_and_said_to_be(run, tmp_path):

@@ -252,6 +252,49 @@ def test_predict_takes_columns_by_name(run, tmp_path):
     complains(run("predict", "x.csv", "x.csv"), "x.csv: damaged, or not a dpsearch model")
 
 
+def test_predict_names_the_rows_as_fit_does(run, tmp_path):
+    X = table()
+    quick = ("--family", "gaussian", "--refine", "no")
+    lines = [f"{i:03},{a!r},{b!r}\n" for i, (a, b) in enumerate(X.tolist())]
+    for header, said in (("id,a,b\n", "id"), (",a,b\n", "row"), ("", "row")):
+        (tmp_path / "x.csv").write_text(header + "".join(lines))
+        assert run("fit", "x.csv", *quick, "--force")[0] == 0
+        fitted = (tmp_path / "x.clusters" / "labels.csv").read_text()
+        assert fitted.startswith(f"{said},cluster,certainty\n000,")
+        (tmp_path / "x.csv").write_text(header + "".join(lines[7:9]))
+        code, out, err = run("predict", "x.clusters", "x.csv")
+        assert (code, err) == (0, "")
+        want = [line.split(",")[:2] for line in fitted.splitlines()]
+        assert [line.split(",")[:2] for line in out.splitlines()] == [want[0], *want[8:10]]
+
+
+def test_mixed_tables_without_names(run, tmp_path):
+    """A file that was fitted is also read by the model that came of it."""
+    lines = [f"{(i % 2) * 9 + i / 40},{'uv'[i % 2]},{10 + i % 2}" for i in range(40)]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    options = ("--no-header", "--category", "2")
+    assert run("fit", "x.csv", *options, "--refine", "no")[0] == 0
+    found = pl.read_csv("x.clusters/labels.csv")["cluster"].to_list()
+    code, out, err = run("predict", "x.clusters", "x.csv", "--no-header")
+    assert (code, err) == (0, "")
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == found
+    assert run("certify", "x.clusters", "x.csv", "--no-header", "--time-limit", "1s")[0] == 0
+    (tmp_path / "x.csv").write_text("\n".join(["size,kind,code", *lines]))
+    complains(run("predict", "x.clusters", "x.csv"), "no column 'column 0', which the model needs")
+    assert run("predict", "x.clusters", "x.csv", "--no-header")[0] == 1
+
+
+def test_a_model_whose_columns_share_a_name(run, tmp_path):
+    """They tell nothing apart: columns go by number."""
+    model = DPMixture("gaussian", refine=False).fit(table())
+    model.feature_names_in_ = np.array(["a", "a"], dtype=object)
+    model.save("model.npz")
+    pl.DataFrame(table(), schema=["b", "c"], orient="row").write_parquet("x.parquet")
+    code, out, _ = run("predict", "model.npz", "x.parquet")
+    assert code == 0
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == model.labels_.tolist()
+
+
 def test_inspect_shows_clusters(run, tmp_path):
     (tmp_path / "x.csv").write_text(as_text(table(), "[red]height,weight\n"))
     assert run("fit", "x.csv", "--family", "gaussian")[0] == 0
@@ -462,11 +505,15 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
         (["--columns", "a", "--drop", "b"], ["--columns and --drop"]),
         (["--drop", "a,b"], ["no column is left"]),
         (["--index", "a,b"], ["--index takes one column"]),
+        (["--columns", "a,b", "--index", "a"], ["column 'a' cannot both name the rows and be"]),
+        (["--columns", "a", "--text", "b"], ["--columns and --text"]),
+        (["--category", "a", "--drop", "a"], ["--category: column 'a' is not clustered by"]),
+        (["--words", "9"], ["--words is for texts"]),
         (["--separator", "ab"], ["--separator must be one character"]),
         (["--encoding", "utf-99"], ["unknown encoding 'utf-99'"]),
         (["--input-format", "xlsx"], ["unknown format 'xlsx'", "parquet"]),
         (["--input-format", "parquet"], ["X.csv: damaged, or not a Parquet file"]),
-        (["--input-format", "arrow"], ["X.csv: damaged, or not a Arrow or Feather file"]),
+        (["--input-format", "arrow"], ["X.csv: damaged, or not an Arrow or Feather file"]),
         (["--image-shape", "28x28"], ["--image-shape is for the report"]),
     ],
     ids=" ".join,
@@ -475,6 +522,30 @@ def test_bad_options(options, parts, run, tmp_path):
     (tmp_path / "X.csv").write_text(as_text(np.abs(table()), "a,b\n"))
     complains(run("fit", "X.csv", *options), *parts)
     assert names_in(tmp_path) == ["X.csv"]
+
+
+def test_options_that_would_not_be_looked_at(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("pear")
+    np.save("x.npy", table())
+    pl.DataFrame({"a": [1.5, 2.5]}).write_parquet("x.parquet")
+    for data, options in (
+        ("docs", ("--columns", "--drop", "--index", "--category", "--text")),
+        ("x.npy", ("--category", "--text", "--separator")),
+        ("x.parquet", ("--separator", "--encoding")),
+    ):
+        for option in options:
+            value = "utf-16" if option == "--encoding" else "a"
+            complains(run("fit", data, option, value), f"{data}: {option} does not apply to")
+
+
+def test_advice_is_about_options(run, tmp_path):
+    names = [f"n{i}" for i in range(19)] + ["n0"]
+    pl.DataFrame({"a": [0.5] * 20, "o'neil": names}).write_csv("x.csv")
+    complains(run("fit", "x.csv"), 'or say --category "o\'neil"\n')
+    gone = pl.DataFrame({"a": [0.5] * 20, "b": [None] * 20})
+    gone.with_columns(pl.col("b").cast(pl.Float64)).write_parquet("x.parquet")
+    complains(run("fit", "x.parquet", "--columns", "b,a"), "column 'b' of X has no value")
 
 
 def test_a_report_that_cannot_be_written_is_said_before_the_work(run, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import hashlib
 import io
 import math
 import sys
@@ -20,8 +21,9 @@ from sklearn.datasets import dump_svmlight_file
 from command_line import as_text, names_in, table
 from dpsearch._files import atomic_folder
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.io import Reading, labels_table, read_table, write_table
-from dpsearch.io.delimited import guess_separator, read_delimited
+from dpsearch.io import ModelColumns, Reading, labels_table, read_table, write_table
+from dpsearch.io.delimited import read_delimited
+from dpsearch.io.sniff import guess_separator
 from dpsearch.io.table import MISSING
 
 NAMES = ["height", "weight"]
@@ -129,7 +131,7 @@ def test_anndata_missing_says_what_to_install(tmp_path, monkeypatch):
 # -- delimited text ------------------------------------------------------------------------------
 
 
-def read_text(text, tmp_path, **options):
+def read_text(text, tmp_path, /, **options):
     (tmp_path / "x.csv").write_text(text, newline="")
     return read_table(tmp_path / "x.csv", Reading(**options))
 
@@ -150,6 +152,8 @@ def test_mixed_tables_are_frames(tmp_path):
         tmp_path,
         categories="code",
     )
+    huge = read_text("colour,n\nred,9223372036854775807\nblue,1\n", tmp_path)
+    assert huge.X["n"].to_list() == [9223372036854775807.0, 1.0]
     assert found.X.equals(
         pl.DataFrame(
             {
@@ -190,6 +194,39 @@ def test_headers(tmp_path):
     assert (found.names, found.n_rows) == (["2019", "2020"], 1)
     with pytest.raises(DataError, match="line 1, column 0"):
         read_text("a,1\n1,2\n2,3\n3,4\n", tmp_path, header=False)
+
+
+def test_numbers_that_name_columns(tmp_path):
+    """What pandas writes for columns without names, with and without its index."""
+    X = table(60)
+    frame = pd.DataFrame(X)
+    for text in (
+        frame.to_csv(),
+        frame.to_csv(index=False),
+        frame.to_csv().replace(",0,1\n", ",7,9\n"),
+    ):
+        found = read_text(text, tmp_path)
+        assert found.names == (["7", "9"] if ",7,9" in text else ["0", "1"])
+        np.testing.assert_array_equal(found.X, X)
+        assert "is taken for names of columns; --no-header" in found.notes[0]
+    assert read_text(frame.to_csv(), tmp_path).index.to_list() == list(range(60))
+    counts = pd.DataFrame(np.arange(12).reshape(4, 3)).to_csv(index=False)
+    assert read_text(counts, tmp_path).names == ["0", "1", "2"]
+    for text in ("0,1\n1,0\n1,1\n", ",1.5\n,2.5\n0,3\n", "2019,2020\n1,2\n3,4\n"):
+        found = read_text(text, tmp_path)
+        assert (found.names, found.n_rows) == (None, 3)
+        assert not any("first line" in note for note in found.notes)
+    found = read_text("2019,2020\n1.5,2.5\n3,4\n", tmp_path)
+    assert (found.names, found.n_rows) == (None, 3)
+    assert found.notes == [
+        "the first line, 2019,2020, is taken for data; --header if it names the columns"
+    ]
+    # A model knows its names; small blocks know what large ones do.
+    model = ModelColumns(("2020", "2019"), 2)
+    assert read_text("2019,2020\n1,2\n", tmp_path, model=model).names == ["2020", "2019"]
+    (tmp_path / "x.csv").write_text("0,1\n1,0\n1,0.5\n")
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=2)
+    assert (found.names, found.n_rows) == (["0", "1"], 2)
 
 
 @pytest.mark.parametrize(
@@ -325,9 +362,9 @@ def test_columns_by_name_and_number(form, tmp_path):
     if names is not None:
         assert columns(columns="d,a")[0] == [3, 0]
         assert columns(columns="3")[0] == [2]  # a name goes before a number
-        assert columns(wanted=("d", "b"))[0] == [3, 1]
+        assert columns(model=ModelColumns(("d", "b"), 2))[0] == [3, 1]
         with pytest.raises(DataError, match="no column 'e', which the model needs"):
-            columns(wanted=("a", "e"))
+            columns(model=ModelColumns(("a", "e"), 2))
     with pytest.raises(ParameterError, match="--drop: no column 'z'"):
         columns(drop="z")
 
@@ -350,6 +387,13 @@ def test_columns_that_are_no_measurements(tmp_path):
     assert with_first("id", range(1, 6)) == (["a", "b"], [1, 2, 3, 4, 5], ["id"])
     assert with_first("id", [3, 1, 2, 5, 4]) == (["a", "b"], [3, 1, 2, 5, 4], ["id"])
     assert with_first("", [10, 7, 3, 20, 5]) == (["a", "b"], [10, 7, 3, 20, 5], ["column 0"])
+    zeros = ["000", "001", "002", "003", "004"]
+    assert with_first("id", zeros) == (["a", "b"], zeros, ["id"])
+    large = [100000000000000000 + i for i in (7, 8, 1, 3, 2)]  # not all of them are doubles
+    assert with_first("", large)[1] == large
+    pl.DataFrame({"index": large, "a": [0.5] * 5}).write_parquet(tmp_path / "x.parquet")
+    found = read_table(tmp_path / "x.parquet")
+    assert (found.index.to_list(), found.index.name) == (large, "index")
     assert with_first("Unnamed: 0", [4, 8, 15, 16, 23])[2] == ["Unnamed: 0"]
     assert with_first("who", "vwxyz") == (["a", "b"], list("vwxyz"), ["who"])
     # Measurements stay.
@@ -372,6 +416,56 @@ def test_an_index_of_pandas_in_parquet(tmp_path):
     np.testing.assert_array_equal(found.X, frame.to_numpy())
 
 
+def test_a_model_finds_its_columns(tmp_path):
+    """By name, or by place where the file has no names; also categories and the index."""
+    model = ModelColumns(("size", "zip"), 2, categories=(1,), index="id")
+    text = "zip,id,size\n10,007,1.5\n20,008,2.5\n"
+    found = read_text(text, tmp_path, model=model)
+    assert found.names == ["size", "zip"]
+    assert found.X["zip"].to_list() == ["10", "20"]
+    assert (found.index.name, found.index.to_list()) == ("id", ["007", "008"])
+    found = read_text(text, tmp_path, model=model, columns="zip,size", index="id")
+    assert found.X["zip"].to_list() == ["10", "20"]
+    found = read_text("1.5,10\n2.5,20\n", tmp_path, model=model)
+    assert (found.names, found.index) == (None, None)
+    assert found.X.to_series(1).to_list() == ["10", "20"]
+    for name in ("size", "zip"):
+        with pytest.raises(DataError, match=f"no column '{name}', which the model needs"):
+            read_text(text.replace(name, "other"), tmp_path, model=model)
+    np.save(tmp_path / "x.npy", np.ones((3, 2)))
+    with pytest.raises(DataError, match="column 1 is a category to the model"):
+        read_table(tmp_path / "x.npy", Reading(model=model))
+    # What columns of a file without names are called is their number there.
+    model = ModelColumns(("column 2", "column 1"), 2, categories=(1,), index="column 0")
+    found = read_text("a,10,1.5\nb,20,2.5\n", tmp_path, model=model, header=False)
+    assert found.X.to_series(0).to_list() == [1.5, 2.5]
+    assert found.X.to_series(1).to_list() == ["10", "20"]
+    assert (found.index.name, found.index.to_list()) == ("row", ["a", "b"])
+
+
+def test_streams_of_arrow(tmp_path):
+    frame = pl.DataFrame(table(), schema=NAMES, orient="row")
+    frame.write_ipc_stream(tmp_path / "x.arrow")
+    found = read_table(tmp_path / "x.arrow")
+    assert found.names == NAMES
+    np.testing.assert_array_equal(found.X, table())
+
+
+def test_the_digest_is_that_of_what_was_read(tmp_path, monkeypatch):
+    content = as_text(table()).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    (tmp_path / "x.csv").write_bytes(content)
+    assert read_table(tmp_path / "x.csv").sha256 == digest
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert read_table("-").sha256 == digest
+
+    def write(rows):
+        (tmp_path / "x.csv").write_bytes(content * 2)
+
+    with pytest.raises(DataError, match="x.csv: was changed while it was being read"):
+        read_table(tmp_path / "x.csv", tell=write)
+
+
 # -- texts ---------------------------------------------------------------------------------------
 
 
@@ -381,11 +475,10 @@ def test_words_are_counted(tmp_path):
     (tmp_path / "docs" / "deep" / "a.md").write_text("plum äpfel")
     (tmp_path / "docs" / ".hidden").write_text("secret")
     found = read_table(tmp_path / "docs")
-    assert found.words
     assert found.names == ["pear", "plum", "äpfel"]
     assert found.index.to_list() == ["b.txt", "deep/a.md"]
     assert found.X.toarray().tolist() == [[2.0, 1.0, 0.0], [0.0, 1.0, 1.0]]
-    again = read_table(tmp_path / "docs", Reading(wanted=("plum", "quince")))
+    again = read_table(tmp_path / "docs", Reading(model=ModelColumns(("plum", "quince"), 2)))
     assert again.X.toarray().tolist() == [[1.0, 0.0], [1.0, 0.0]]
 
 
@@ -412,8 +505,25 @@ def test_messages_are_put_in_terms_of_the_file(tmp_path):
     assert found.locate("X at row 1, column 1 is 4") == "X at line 4, column 'b' is 4"
     assert found.locate("row 0 of X is odd") == "line 3 of X is odd"
     assert found.locate("row 7, column 9 is far") == "row 7, column 9 is far"
-    np.save(tmp_path / "x.npy", np.zeros((2, 2)))
+    # What stands in quotation marks comes from the data.
+    said = "X at row 1, column 'b' is 'row 1X', none of 'row 0'"
+    assert found.locate(said) == said.replace("X at row 1", "X at line 4")
+    said = 'column "X at row 1\'s" of X is text'
+    assert found.locate(said) == said
+    assert found.locate("column 1 of X has no value") == "column 'b' of X has no value"
+    np.save(tmp_path / "x.npy", np.zeros((2, 3)))
     assert read_table(tmp_path / "x.npy").locate("row 1, column 0") == "row 1, column 0"
+    chosen = read_table(tmp_path / "x.npy", Reading(columns="2,0"))
+    assert chosen.locate("column 0 of X has no value") == "column 2 of X has no value"
+    assert chosen.locate("X at row 1, column 1") == "X at row 1, column 0"
+
+
+def test_long_documents(tmp_path):
+    long = "pear " * 40_000
+    found = read_text(f'text,n\n"{long}",1\n"plum, pear",2\n', tmp_path, text="text")
+    assert found.names == ["pear", "plum"]
+    assert found.X.toarray().tolist() == [[40_000.0, 0.0], [1.0, 1.0]]
+    assert csv.field_size_limit() == 1 << 17  # of the process: as before
 
 
 def test_writing(tmp_path, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import types
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, load, log_joint
 from dpsearch.errors import DataError, ModelFileError, ParameterError
-from dpsearch.tables import Schema, is_mixed
+from dpsearch.tables import Column, Schema, is_mixed
 
 COLUMNS = {
     "height": [1.5, None, 2.25, -1.0],
@@ -146,6 +147,31 @@ def test_new_data_must_fit_the_schema():
         schema.encode(np.zeros((2, 6)))
     with pytest.raises(DataError, match="two columns of the name"):
         schema.encode(pd.concat([frame, frame], axis=1))
+
+
+def test_names_are_looked_up_not_searched_for():
+    """Comparisons of names are few for each column, however many columns there are."""
+
+    class Name(str):
+        compared = 0
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            Name.compared += 1
+            return str.__eq__(self, other)
+
+    class Label:
+        def __init__(self, j):
+            self.j = j
+
+        def __str__(self):
+            return Name(f"c{self.j}")
+
+    width = 300
+    frame = types.SimpleNamespace(columns=[Label(j) for j in range(width)])
+    columns = tuple(Column(Name(f"c{j}"), "real", "float") for j in reversed(range(width)))
+    assert Schema("pandas", columns).places(frame) == list(reversed(range(width)))
+    assert 0 < Name.compared <= 10 * width
 
 
 def test_frames_of_numbers_are_not_mixed():

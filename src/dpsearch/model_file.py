@@ -53,6 +53,7 @@ def save(estimator: Any, path: str | Path) -> None:
         "prior": mixture.prior.to_dict(),
         "n_features": mixture.model.n_features,
         "feature_names": None if names is None else [str(name) for name in names],
+        "index": getattr(estimator, "index_name_", None),  # column that named the rows of a file
         "schema": None if estimator.schema_ is None else estimator.schema_.to_dict(),
         "reason": estimator.reason_,
         # Objects are not parameters that a file can hold; what they became is stored above.
@@ -128,6 +129,11 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
         estimator.schema_ = None if schema is None else Schema.from_dict(schema)
         if estimator.schema_ is not None and len(estimator.schema_.columns) != n_features:
             raise ModelFileError(f"{path}: the schema has not {n_features} columns")
+        index = about.get("index")
+        if index is not None:
+            if not isinstance(index, str):
+                raise ModelFileError(f"{path}: index is {index!r}, not a name")
+            estimator.index_name_ = index
         names = about["feature_names"]
         if names is not None:
             if not isinstance(names, list) or len(names) != n_features:

@@ -167,13 +167,14 @@ class Schema:
     def places(self, frame: Any) -> list[int]:
         """Where a frame has each of the columns."""
         place = {name: j for j, name in enumerate(_names(frame))}
-        for name in self.names:
+        names = dict.fromkeys(self.names)
+        for name in names:
             if name not in place:
                 raise DataError(f"X has no column {name!r}")
         for name in place:
-            if name not in self.names:
+            if name not in names:
                 raise DataError(f"X has a column {name!r} that the model was not fitted with")
-        return [place[name] for name in self.names]
+        return [place[name] for name in names]
 
     def decode(self, matrix: Matrix) -> Any:
         """Return a matrix as a frame of the library that the schema came from."""
@@ -263,9 +264,11 @@ def _module(library: str) -> Any:
 
 def _names(frame: Any) -> list[str]:
     names = [str(name) for name in frame.columns]
+    seen: set[str] = set()
     for name in names:
-        if names.count(name) > 1:
+        if name in seen:
             raise DataError(f"X has two columns of the name {name!r}")
+        seen.add(name)
     return names
 
 

@@ -127,7 +127,7 @@ def fit(
         stage.begin("explaining")
         found = results.Results.of(estimator, table)
         stage.begin("writing")
-        record = results.run_record(estimator, table, data, reading)
+        record = results.run_record(estimator, table, reading)
         record["started"] = started
         record["seconds"] = {
             "reading": read,

@@ -23,33 +23,45 @@ def load_model(path: Path) -> Any:
 
 def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number."""
-    from dpsearch.io import read_table
+    from dpsearch.io import ModelColumns, read_table
 
-    names = getattr(model, "feature_names_in_", None)
-    wanted = None if names is None else tuple(str(name) for name in names)
-    width = model.n_features_in_
-    if reading.columns is None and reading.drop is None:
-        reading = replace(reading, wanted=wanted, width=width)
     schema = getattr(model, "schema_", None)
-    if schema is not None and reading.categories is None:
-        groups = tuple(c.name for c in schema.columns if c.kind == "category")
-        reading = replace(reading, categories=groups)
-    table = read_table(data, reading, **options)
-    if table.n_columns != width:
+    names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
+    wanted = None if names is None else [str(name) for name in names]
+    if wanted is not None and len(set(wanted)) < len(wanted):
+        wanted = None  # frames may repeat a name, which then says nothing
+    columns = () if schema is None else schema.columns
+    known = ModelColumns(
+        None if wanted is None else tuple(wanted),
+        model.n_features_in_,
+        tuple(j for j, column in enumerate(columns) if column.kind == "category"),
+        getattr(model, "index_name_", None),
+    )
+    table = read_table(data, replace(reading, model=known), **options)
+    if table.n_columns != known.width:
         raise DataError(
-            f"{table.source}: {table.n_columns} columns, but the model was fitted to {width}"
+            f"{table.source}: {table.n_columns} columns, but the model was fitted to {known.width}"
         )
-    if wanted is not None and table.names is not None and table.names != list(wanted):
-        if set(table.names) != set(wanted):
-            missing = next(name for name in wanted if name not in table.names)
-            raise DataError(f"{table.source}: no column {missing!r}, which the model needs")
-        table.X = table.X[:, [table.names.index(name) for name in wanted]]
-        table.names = list(wanted)
-    if schema is not None and isinstance(table.X, np.ndarray):
+    if wanted is not None:
+        _put_in_order(table, wanted)
+    if schema is not None:
         import polars as pl
 
-        table.X = pl.DataFrame(table.X, schema=list(wanted or ()), orient="row")
+        if isinstance(table.X, np.ndarray):
+            table.X = pl.DataFrame(table.X, schema=schema.names, orient="row")
+        else:
+            table.X.columns = schema.names
     return table
+
+
+def _put_in_order(table: Table, wanted: list[str]) -> None:
+    place = {table.name(j): j for j in range(table.n_columns)}
+    missing = next((name for name in wanted if name not in place), None)
+    if missing is None:
+        if list(place) != wanted:
+            table.select([place[name] for name in wanted])
+    elif table.names is not None:
+        raise DataError(f"{table.source}: no column {missing!r}, which the model needs")
 
 
 def matrix_of(model: Any, table: Table) -> Any:

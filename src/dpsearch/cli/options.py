@@ -117,7 +117,8 @@ def _reading(
         bool | None,
         typer.Option(
             "--header/--no-header",
-            help="Whether the first line has names. Default: if it holds anything but numbers.",
+            help="Whether the first line has names. Default: if it holds anything but numbers, or"
+            " 0, 1, 2 … as pandas writes.",
             rich_help_panel=_PANEL,
         ),
     ] = None,
@@ -156,8 +157,8 @@ def errors_name(table: Table) -> Iterator[None]:
 
 def _as_options(message: str) -> str:
     """What a message advises, in terms of the command line."""
-    message = re.sub(r"kinds=\{('[^']*'): 'category'\}", r"--category \1", message)
-    return re.sub(r", or say kinds=\{('[^']*'): '\w+'\}", r" with --drop \1", message)
+    message = re.sub(r"or say kinds=\{(.*): 'category'\}$", r"or say --category \1", message)
+    return re.sub(r", or say kinds=\{(.*): '\w+'\}$", r" with --drop \1", message)
 
 
 # -- writing ----------------------------------------------------------------------------------

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import platform
 import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,7 +72,7 @@ class Results:
         width = self.table.n_columns
         if width > _WIDE:
             return {}
-        names = self.table.names or [f"column {j}" for j in range(width)]
+        names = [self.table.name(j) for j in range(width)]
         about = flat(self.model._mixture.posterior(k), names)
         if about:
             return about
@@ -136,9 +134,12 @@ def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
 
 
 def give_names(model: Any, table: Table) -> None:
-    """Matrices carry no names: let the model know those of the file."""
-    if table.names is not None and not hasattr(model, "feature_names_in_"):
-        model.feature_names_in_ = np.array(table.names, dtype=object)
+    """Matrices carry no names: let the model know those of the file, or which columns it has."""
+    model.index_name_ = table.index_column
+    known = table.names is not None or table.numbers is not None
+    if known and not hasattr(model, "feature_names_in_"):
+        names = [table.name(j) for j in range(table.n_columns)]
+        model.feature_names_in_ = np.array(names, dtype=object)
 
 
 @contextlib.contextmanager
@@ -149,7 +150,7 @@ def quiet_about_names() -> Iterator[None]:
         yield
 
 
-def run_record(model: Any, table: Table, data: Path, reading: Reading) -> dict[str, Any]:
+def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
     """Enough to repeat the run, and to see whether the data are the same."""
     from dpsearch import __version__
 
@@ -163,7 +164,7 @@ def run_record(model: Any, table: Table, data: Path, reading: Reading) -> dict[s
         "command": ["dpsearch", *sys.argv[1:]],
         "input": {
             "source": table.source,
-            "sha256": digest(data),
+            "sha256": table.sha256,
             "rows": table.n_rows,
             "columns": table.n_columns,
             "left_out": table.left_out,
@@ -181,18 +182,3 @@ def run_record(model: Any, table: Table, data: Path, reading: Reading) -> dict[s
         "optimal": clustering.optimal,
         "converged": clustering.converged,
     }
-
-
-def digest(path: Path) -> str | None:
-    """SHA-256 of a file, or of the names and contents of a folder; None for standard input."""
-    if path.is_dir():
-        whole = hashlib.sha256()
-        for file in sorted(path.rglob("*")):
-            if file.is_file():
-                whole.update(f"{file.relative_to(path).as_posix()}\n".encode())
-                whole.update((digest(file) or "").encode())
-        return whole.hexdigest()
-    if not path.is_file():
-        return None
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

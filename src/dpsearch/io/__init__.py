@@ -2,6 +2,14 @@
 
 from dpsearch.io.output import labels_table, write_table
 from dpsearch.io.read import FORMATS, read_table
-from dpsearch.io.table import Reading, Table
+from dpsearch.io.table import ModelColumns, Reading, Table
 
-__all__ = ["FORMATS", "Reading", "Table", "labels_table", "read_table", "write_table"]
+__all__ = [
+    "FORMATS",
+    "ModelColumns",
+    "Reading",
+    "Table",
+    "labels_table",
+    "read_table",
+    "write_table",
+]

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._validate import name_column
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import Reading, Table
+from dpsearch.io.table import Reading, Table, name_of
 
 
 def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
@@ -47,14 +48,16 @@ def table_of_array(
 
     if array.ndim != 2:
         raise DataError(f"{source}: an array of {array.ndim} dimensions, not rows and columns")
-    if reading.text is not None or reading.categories is not None:
-        raise DataError(f"{source}: --text and --category are for tables with texts")
     choice = choose(names, array.shape[1], reading, source)
+    if choice.categories:
+        place = name_column(names, min(choice.categories))
+        raise DataError(f"{source}: {place} is a category to the model, but the file has numbers")
+    table = Table(array, source=source, index=index)
     if choice.index is not None:
         column = array[:, [choice.index]]
         column = np.asarray(column.todense() if hasattr(column, "todense") else column).ravel()
-        index = pl.Series(names[choice.index] if names else f"column {choice.index}", column)
+        table.take_index(pl.Series(name_of(names, choice.index), column))
     if choice.kept != list(range(array.shape[1])):
-        array = array[:, choice.kept]
-        names = None if names is None else [names[j] for j in choice.kept]
-    return Table(array, names, index, source), choice
+        table.X = array[:, choice.kept]
+    table.take_columns(names, array.shape[1], choice.kept)
+    return table, choice

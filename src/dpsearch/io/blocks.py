@@ -6,6 +6,8 @@ each of its records ends, so that whatever is wrong with it can be found in an e
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import csv
 import io
 import re
@@ -14,7 +16,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, ParameterError
 
 BLOCK = 1 << 24  # bytes read at a time
 _LONGEST = 1 << 27  # bytes of one record
@@ -26,14 +28,35 @@ class Block(NamedTuple):
     fields: Any  # number of fields of each record
 
 
+@contextlib.contextmanager
+def long_fields() -> Iterator[None]:
+    """Let Python's csv read cells of any length: a document may be one."""
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise unless this is a name for text as bytes."""
+    try:
+        "".encode(encoding)
+        codecs.getincrementaldecoder(encoding)
+    except (LookupError, ValueError) as error:  # there are also codecs from bytes to bytes
+        raise ParameterError(f"unknown encoding {encoding!r}") from error
+
+
+def not_in_encoding(source: str, encoding: str, byte: int) -> DataError:
+    return DataError(
+        f"{source}: not {encoding.upper()} text (byte {byte}); say --encoding, for example cp1252,"
+        " or save it as UTF-8"
+    )
+
+
 def text_blocks(stream: IO[bytes], source: str, encoding: str, size: int) -> Iterator[str]:
     """Yield the text of a stream in pieces that end with a line outside quotation marks."""
-    import codecs
-
-    try:
-        decoder = codecs.getincrementaldecoder(encoding)()
-    except LookupError as error:
-        raise DataError(f"unknown encoding {encoding!r}") from error
+    decoder = codecs.getincrementaldecoder(encoding)()
     rest, seen, lone = "", 0, None
     while True:
         data = stream.read(size)
@@ -41,11 +64,9 @@ def text_blocks(stream: IO[bytes], source: str, encoding: str, size: int) -> Ite
             _check_kind(data, source, encoding)
         try:
             text = decoder.decode(data, final=not data)
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{source}: not {encoding.upper()} text (byte {seen + error.start}); say"
-                " --encoding, for example cp1252, or save it as UTF-8"
-            ) from error
+        except UnicodeError as error:  # without a place if a byte order mark is missing
+            byte = seen + getattr(error, "start", 0)
+            raise not_in_encoding(source, encoding, byte) from error
         if seen == 0:
             text = text.removeprefix("\ufeff")
             lone = "\n" not in text and "\r" in text[:-1]  # line ends of old

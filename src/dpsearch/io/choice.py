@@ -10,7 +10,7 @@ from typing import Any
 
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.io.table import Reading
+from dpsearch.io.table import ModelColumns, Reading, name_of
 
 
 @dataclass(frozen=True)
@@ -34,64 +34,103 @@ def choose(names: list[str] | None, width: int, reading: Reading, source: str) -
         )
     if reading.columns is not None and reading.drop is not None:
         raise ParameterError("--columns and --drop say the same thing twice: give one")
+    file = _File(names, width, source)
+    index, text = file.one("--index", reading.index), file.one("--text", reading.text)
+    if index is None and reading.model is not None:
+        index = file.index_of(reading.model)
+    if text is not None:
+        if index == text:
+            raise ParameterError(f"{source}: --text and --index name the same column")
+        return Choice([], index, text, frozenset(), True)
+    of_model = None if reading.drop is not None else file.columns_of(reading.model)
+    if reading.columns is not None:
+        kept, named = file.numbers(reading.columns, "--columns"), True
+    elif of_model is not None:
+        kept, named = of_model, True
+    else:
+        dropped = set() if reading.drop is None else set(file.numbers(reading.drop, "--drop"))
+        kept = [j for j in range(width) if j not in dropped and j != index]
+        named = reading.model is not None and len(kept) == reading.model.width
+    if index in kept:
+        place = name_column(names, kept[kept.index(index)])
+        raise ParameterError(f"{source}: {place} cannot both name the rows and be clustered by")
+    if not kept:
+        raise DataError(f"{source}: no column is left to cluster by")
+    categories = file.categories_of(reading.model, kept)
+    if reading.categories is not None:
+        categories = file.numbers(reading.categories, "--category")
+        for j in categories:
+            if j not in kept:
+                place = name_column(names, j)
+                raise ParameterError(f"{source}: --category: {place} is not clustered by")
+    return Choice(kept, index, None, frozenset(categories), named)
 
-    def one(option: str, text: str | None) -> int | None:
+
+class _File:
+    """The columns of a file, by what they are called."""
+
+    def __init__(self, names: list[str] | None, width: int, source: str) -> None:
+        self.names, self.width, self.source = names, width, source
+        self.place = {name_of(names, j): j for j in range(width)}
+
+    def one(self, option: str, text: str | None) -> int | None:
         if text is None:
             return None
-        found = _numbers(text, names, width, option, source)
+        found = self.numbers(text, option)
         if len(found) != 1:
             raise ParameterError(f"{option} takes one column, got {text!r}")
         return found[0]
 
-    index, text = one("--index", reading.index), one("--text", reading.text)
-    spoken_for = {index, text} - {None}
-    categories = frozenset(
-        _numbers(reading.categories, names, width, "--category", source)
-        if reading.categories is not None
-        else ()
-    )
-    named = True
-    if reading.columns is not None:
-        kept = _numbers(reading.columns, names, width, "--columns", source)
-    elif reading.wanted is not None and names is not None and text is None:
-        kept = [_model_column(name, names, source) for name in reading.wanted]
-    else:
-        dropped = set(spoken_for)
-        if reading.drop is not None:
-            dropped |= set(_numbers(reading.drop, names, width, "--drop", source))
-        kept = [j for j in range(width) if j not in dropped]
-        named = len(kept) == reading.width
-    if not kept and text is None:
-        raise DataError(f"{source}: no column is left to cluster by")
-    return Choice(kept, index, text, categories, named)
+    def numbers(self, text: str, option: str) -> list[int]:
+        """Parse "a,b,3-7": a name if a column has it, otherwise a number or a range of numbers."""
+        found: list[int] = []
+        for part in (part.strip() for part in text.split(",")):
+            if part in self.place:
+                found.append(self.place[part])
+                continue
+            match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
+            if match is None:
+                advice = _did_you_mean(part, self.names)
+                raise ParameterError(f"{self.source}: {option}: no column {part!r}{advice}")
+            first, last = int(match[1]), int(match[2] or match[1])
+            if last >= self.width or first > last:
+                raise ParameterError(
+                    f"{self.source}: {option}: no column {part}; there are {self.width}, numbered"
+                    " from 0"
+                )
+            found.extend(range(first, last + 1))
+        again = repeated(found)
+        if again is not None:
+            place = name_column(self.names, found[again])
+            raise ParameterError(f"{self.source}: {option}: {place} is named twice")
+        return found
 
+    def columns_of(self, model: ModelColumns | None) -> list[int] | None:
+        """The columns that a model knows by name; None if columns go by number."""
+        if model is None or model.names is None:
+            return None
+        for name in model.names:
+            if name not in self.place:
+                if self.names is None:
+                    return None
+                advice = _did_you_mean(name, self.names)
+                raise DataError(f"{self.source}: no column {name!r}, which the model needs{advice}")
+        return [self.place[name] for name in model.names]
 
-def _numbers(
-    text: str | tuple[str, ...], names: list[str] | None, width: int, option: str, source: str
-) -> list[int]:
-    """Parse "a,b,3-7": a name if a column has it, otherwise a number or a range of numbers."""
-    found: list[int] = []
-    parts = [part.strip() for part in text.split(",")] if isinstance(text, str) else text
-    for part in parts:
-        if names is not None and part in names:
-            found.append(names.index(part))
-            continue
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if match is None:
-            raise ParameterError(
-                f"{source}: {option}: no column {part!r}{_did_you_mean(part, names)}"
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last >= width or first > last:
-            raise ParameterError(
-                f"{source}: {option}: no column {part}; there are {width}, numbered from 0"
-            )
-        found.extend(range(first, last + 1))
-    again = repeated(found)
-    if again is not None:
-        place = name_column(names, found[again])
-        raise ParameterError(f"{source}: {option}: {place} is named twice")
-    return found
+    def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:
+        """The columns kept that a model takes for categories, by name or by place."""
+        if model is None or len(kept) != model.width:
+            return []
+        places = kept
+        if model.names is not None and {*model.names} == {name_of(self.names, j) for j in kept}:
+            places = [self.place[name] for name in model.names]
+        return [places[at] for at in model.categories]
+
+    def index_of(self, model: ModelColumns) -> int | None:
+        """The column that names the rows, if it is there."""
+        if model.index is None or model.index in (model.names or ()):
+            return None
+        return self.place.get(model.index)
 
 
 def repeated(values: Sequence[Any]) -> int | None:
@@ -102,14 +141,6 @@ def repeated(values: Sequence[Any]) -> int | None:
             return at
         seen.add(value)
     return None
-
-
-def _model_column(name: str, names: list[str], source: str) -> int:
-    if name not in names:
-        raise DataError(
-            f"{source}: no column {name!r}, which the model needs{_did_you_mean(name, names)}"
-        )
-    return names.index(name)
 
 
 def _did_you_mean(name: str, names: list[str] | None) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
+import re
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +22,19 @@ import polars as pl
 
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.io.blocks import BLOCK, Block, records, text_blocks
+from dpsearch.io.blocks import BLOCK, Block, long_fields, records, text_blocks
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import MISSING, Reading, Table, shown, source_error
+from dpsearch.io.sniff import (
+    begins_with_names,
+    first_rows,
+    guess_separator,
+    head_of,
+    is_number,
+)
+from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, source_error
 
-SEPARATORS = ",;\t|"
-_SAMPLE = 50  # records looked at to find out about the file
+_WHOLE = 2.0**53  # in double precision every whole number below is itself
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _TRUTH = {"true": True, "false": False}
 
 
@@ -48,7 +57,7 @@ def read_delimited(
     """
     _check_options(reading)
     try:
-        with _opened(path) as stream:
+        with _opened(path) as stream, long_fields():
             return _read(stream, path, reading, source, block, tell)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{source}: damaged, or not a gzip file: {error}") from error
@@ -80,24 +89,25 @@ def _read(
 ) -> tuple[Table, Choice]:
     columns: _Columns | None = None
     line = 1
-    for text in text_blocks(stream, source, reading.encoding, size):
-        if columns is None:
-            separator = reading.separator or guess_separator(text, ".tsv" in path.suffixes)
+    blocks = text_blocks(stream, source, reading.encoding, size)
+    head = head_of(blocks)
+    start = "".join(head)
+    separator = reading.separator or guess_separator(start, ".tsv" in path.suffixes)
+    for text in itertools.chain(head, blocks):
         block = records(text, separator, line, source)
         line += text.count("\n")
         if not len(block.fields):
             continue
         if columns is None:
-            names = None
             first = _first_record(block.text, separator)
-            header = reading.header
-            if header is None:
-                header = not all(_is_number(cell, reading.decimal_comma) for cell in first)
+            header, note = _header(first, first_rows(start, separator)[1:], reading)
+            names = None
             if header:
-                names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
+                names = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
                 block = _without_first(block, separator)
             choice = choose(names, len(first), reading, source)
             columns = _Columns(names, len(first), choice, reading, separator, source)
+            columns.notes += [note] if note else []
             if not len(block.fields):
                 continue
         columns.add(block)
@@ -110,32 +120,14 @@ def _read(
     return columns.table(), columns.choice
 
 
-def guess_separator(text: str, tabs: bool = False) -> str:
-    """The separator that cuts the first records into equally many fields, most of them numbers."""
-    start = text[: 1 << 16]
-    head = [line for line in start.split("\n")[:_SAMPLE] if line.strip()]
-    if len(head) > 1 and len(text) > len(start):
-        head.pop()  # may have been cut
-    best, best_score = "\t" if tabs else ",", (0.0, 0.0, 0)
-    for separator in SEPARATORS:
-        rows = _parse("\n".join(head), separator)
-        widths = [len(row) for row in rows]
-        common = max(set(widths), key=widths.count, default=1)
-        if common == 1:
-            continue
-        cells = [cell for row in rows for cell in row]
-        numbers = sum(_is_number(cell, separator != ",") for cell in cells) / len(cells)
-        score = (widths.count(common) / len(widths), numbers, common)
-        if score > best_score:
-            best, best_score = separator, score
-    return best
-
-
-def _parse(text: str, separator: str) -> list[list[str]]:
-    try:
-        return [row for row in csv.reader(io.StringIO(text), delimiter=separator) if row]
-    except csv.Error:
-        return []
+def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple[bool, str | None]:
+    """Whether the first line has names, as the user says, as the model knows, or as it looks."""
+    if reading.header is not None:
+        return reading.header, None
+    known = None if reading.model is None else reading.model.names
+    if known is not None and set(known) <= {cell.strip() for cell in first}:
+        return True, None
+    return begins_with_names(first, below, reading.decimal_comma)
 
 
 def _first_record(text: bytes, separator: str) -> list[str]:
@@ -148,19 +140,6 @@ def _without_first(block: Block, separator: str) -> Block:
     next(reader)
     text = "".join(stream.readlines())
     return Block(text.encode(), block.lines[1:], block.fields[1:])
-
-
-def _is_number(cell: str, decimal_comma: bool = False) -> bool:
-    cell = cell.strip()
-    if cell in MISSING:
-        return True
-    if decimal_comma:
-        cell = cell.replace(",", ".", 1)
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
 
 
 class _Columns:
@@ -179,6 +158,7 @@ class _Columns:
         self.source, self.separator = source, separator
         self.decimal_comma = reading.decimal_comma
         self.lines: list[Any] = []
+        self.notes: list[str] = []
         self.n_rows = 0
         aside = [j for j in (choice.index, choice.text) if j is not None]
         # By column number: what texts are, and where the first was; the others are numbers, or
@@ -192,6 +172,9 @@ class _Columns:
         self.whole: set[int] = set(choice.kept)
         self.used = list(dict.fromkeys([*choice.kept, *aside]))
         self.numbers: list[tuple[list[int], Any]] = []
+        # The first column may turn out to number the rows: then it is wanted as it was written.
+        self.first = None if choice.named else choice.kept[0]
+        self.written: list[pl.Series] = []
 
     def add(self, block: Block) -> None:
         self._check_width(block)
@@ -211,13 +194,14 @@ class _Columns:
         casts = frame.select(pl.col([str(j) for j in numeric]).cast(pl.Float64, strict=False))
         doubtful = _more_nulls(casts, frame)
         if doubtful:
-            frame = frame.with_columns(self._cleaned(pl.col(doubtful)))
+            frame = frame.with_columns(_stripped(pl.col(doubtful), self.decimal_comma))
             again = frame.select(pl.col(doubtful).cast(pl.Float64, strict=False))
             casts = casts.with_columns(again.get_columns())
             for name in _more_nulls(again, frame):
                 self._meet_text(int(name), frame[name], again[name], block)
         self._note_numbers(frame, casts, block)
         self._keep_texts(frame)
+        self._keep_first(frame)
         self.lines.append(block.lines)
         self.n_rows += frame.height
 
@@ -226,13 +210,6 @@ class _Columns:
         if len(wrong):
             line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
             raise DataError(f"{self.source}, line {line}: {fields} cells, expected {self.width}")
-
-    def _cleaned(self, cells: pl.Expr) -> pl.Expr:
-        """Without blanks around, gaps as null, and a decimal point."""
-        cells = cells.str.strip_chars()
-        if self.decimal_comma:
-            cells = cells.str.replace(",", ".", literal=True)
-        return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
 
     def _meet_text(self, j: int, cells: pl.Series, casts: pl.Series, block: Block) -> None:
         """A cell is not a number: the column is of texts if that is its first value."""
@@ -244,10 +221,13 @@ class _Columns:
         self.texts[j] = [pl.repeat(None, self.n_rows, dtype=pl.String, eager=True)]
 
     def _not_a_number(self, j: int, line: int, cell: str) -> DataError:
-        comma = "," in cell and _is_number(cell, True)
-        hint = " (a decimal comma? say --decimal-comma)" if comma else ""
         place = f"{self.source}, line {line}, {name_column(self.names, j)}"
-        if not comma and not any(char.isdigit() for char in cell):
+        hint = ""
+        if _THOUSANDS.fullmatch(cell):
+            hint = " (a comma between thousands? leave it out)"
+        elif "," in cell and is_number(cell, True):
+            hint = " (a decimal comma? say --decimal-comma)"
+        elif not any(char.isdigit() for char in cell):
             hint = "; if it is a category, say --category, if it is a gap, leave it empty"
         return DataError(f"{place}: {shown(cell)} is not a number{hint}")
 
@@ -269,16 +249,22 @@ class _Columns:
 
     def _keep_texts(self, frame: pl.DataFrame) -> None:
         for j, parts in self.texts.items():
-            cells = frame.select(self._stripped(str(j)))[str(j)]
+            cells = frame.select(_stripped(pl.col(str(j)))).to_series()
             parts.append(cells)
             if j in self.first_text:
                 plain = cells.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
                 seen = self.like_numbers.get(j, 0)
                 self.like_numbers[j] = seen + int(plain.is_not_null().sum())
 
-    def _stripped(self, name: str) -> pl.Expr:
-        cells = pl.col(name).str.strip_chars()
-        return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).alias(name)
+    def _keep_first(self, frame: pl.DataFrame) -> None:
+        """Keep the first column's cells as long as all of them are whole numbers."""
+        if self.first is None:
+            return
+        cells = frame[str(self.first)]
+        if self.first in self.whole and self.first not in self.texts and not cells.null_count():
+            self.written.append(cells)
+        else:
+            self.first, self.written = None, []
 
     # -- the end ----------------------------------------------------------------------------
 
@@ -289,19 +275,22 @@ class _Columns:
                 raise self._not_a_number(j, line, cell)
         numeric = [j for j in self.choice.kept if j not in texts]
         matrix = self._matrix(numeric)
-        index = self._series(self.choice.index, texts)
-        document = self._series(self.choice.text, texts)
-        names = None if self.names is None else [self.names[j] for j in self.choice.kept]
         X: Any = matrix
-        if document is not None:
-            X = document
+        if self.choice.text is not None:
+            X = texts[self.choice.text]
         elif len(numeric) < len(self.choice.kept):
             by_number = dict(zip(numeric, matrix.T, strict=True))
             X = pl.DataFrame([
                 self._typed(j, by_number, texts) for j in self.choice.kept
             ])  # fmt: skip
-            names = X.columns
-        return Table(X, names, index, self.source, lines=self.lines)
+        table = Table(X, source=self.source, notes=self.notes, lines=self.lines)
+        table.take_columns(self.names, self.width, self.choice.kept)
+        if self.first is not None:
+            table.written = pl.concat(self.written)
+        if self.choice.index is not None:
+            j = self.choice.index
+            table.take_index(texts[j].alias(name_of(self.names, j)))
+        return table
 
     def _matrix(self, numeric: list[int]) -> Any:
         """Join the blocks; each is freed when it has been copied."""
@@ -311,15 +300,11 @@ class _Columns:
         while self.numbers:
             columns, part = self.numbers.pop()
             if columns != numeric:
-                part = part[:, [columns.index(j) for j in numeric]]
+                places = {j: at for at, j in enumerate(columns)}
+                part = part[:, [places[j] for j in numeric]]
             out[row : row + len(part)] = part
             row += len(part)
         return out
-
-    def _series(self, j: int | None, texts: dict[int, pl.Series]) -> pl.Series | None:
-        if j is None:
-            return None
-        return texts[j].alias(name_of(self.names, j))
 
     def _typed(self, j: int, numbers: dict[int, Any], texts: dict[int, pl.Series]) -> pl.Series:
         name = name_of(self.names, j)
@@ -332,11 +317,16 @@ class _Columns:
                 return lower.replace_strict(_TRUTH, return_dtype=pl.Boolean)
             return cells
         column = pl.Series(name, numbers[j]).fill_nan(None)
-        return column.cast(pl.Int64) if j in self.whole else column
+        exact = j in self.whole and not (np.abs(numbers[j]) >= _WHOLE).any()
+        return column.cast(pl.Int64) if exact else column
 
 
-def name_of(names: list[str] | None, j: int) -> str:
-    return f"column {j}" if names is None else names[j]
+def _stripped(cells: pl.Expr, decimal_comma: bool = False) -> pl.Expr:
+    """Without blanks around, gaps as null, and a decimal point."""
+    cells = cells.str.strip_chars()
+    if decimal_comma:
+        cells = cells.str.replace(",", ".", literal=True)
+    return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
 
 
 def _null_counts(frame: pl.DataFrame) -> dict[int, int]:

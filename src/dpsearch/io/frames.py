@@ -10,43 +10,58 @@ import polars as pl
 
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import Reading, Table, as_floats, source_error
-
-_PANDAS_INDEX = "__index_level_0__"
+from dpsearch.io.table import PANDAS_INDEX, Reading, Table, as_floats, source_error
 
 
 def read_parquet(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
-    return _read(pl.scan_parquet, path, reading, source, "Parquet")
+    return _read(pl.scan_parquet, path, reading, source, "a Parquet")
 
 
 def read_arrow(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
-    return _read(pl.scan_ipc, path, reading, source, "Arrow or Feather")
+    return _read(_scan_arrow, path, reading, source, "an Arrow or Feather")
+
+
+def _scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
+    """Files begin with a magic word; streams, which pipes carry, do not."""
+    with path.open("rb") as stream:
+        is_file = stream.read(6) == b"ARROW1"
+    return pl.scan_ipc(path, **options) if is_file else pl.read_ipc_stream(path).lazy()
 
 
 def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tuple[Table, Choice]:
     try:
         lazy = scan(path, glob=False)
         names = lazy.collect_schema().names()
-        if reading.index is None and _PANDAS_INDEX in names:
-            reading = replace(reading, index=_PANDAS_INDEX)
+        if reading.index is None and PANDAS_INDEX in names:
+            reading = replace(reading, index=PANDAS_INDEX)
         choice = choose(names, len(names), reading, source)
         aside = [j for j in (choice.index, choice.text) if j is not None]
         frame = lazy.select([names[j] for j in dict.fromkeys([*choice.kept, *aside])]).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         if isinstance(error, PermissionError):
             raise
-        raise source_error(source, f"damaged, or not a {what} file: {error}") from error
-    index = None if choice.index is None else frame[names[choice.index]]
-    if index is not None and index.name == _PANDAS_INDEX:
-        index = index.alias("row")
-    kept = [names[j] for j in choice.kept]
+        raise source_error(source, f"damaged, or not {what} file: {error}") from error
+    index = None
+    if choice.index is not None:
+        index = frame[names[choice.index]]
+        if index.dtype.is_nested() or index.dtype in (pl.Binary, pl.Object, pl.Duration):
+            place = f"{source}, column {index.name!r}"
+            raise DataError(f"{place}: {index.dtype} cannot name rows")
     if choice.text is not None:
-        return Table(frame[names[choice.text]].cast(pl.String), kept, index, source), choice
-    texts = {names[j] for j in choice.categories}
-    return table_of_frame(frame.select(kept), index, source, texts), choice
+        text = frame[names[choice.text]]
+        if text.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
+            raise DataError(f"{source}, column {text.name!r}: {text.dtype} is not text")
+        table = Table(text.cast(pl.String), source=source)
+    else:
+        texts = {names[j] for j in choice.categories}
+        table = table_of_frame(frame.select([names[j] for j in choice.kept]), source, texts)
+        table.take_columns(names, len(names), choice.kept)
+    if index is not None:
+        table.take_index(index)
+    return table, choice
 
 
-def table_of_frame(frame: pl.DataFrame, index: Any, source: str, texts: set[str]) -> Table:
+def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
     """A matrix if every column is of numbers, otherwise the frame, with plain types."""
     for name, kind in frame.schema.items():
         plain = kind.is_numeric() or kind in (pl.Boolean, pl.String, pl.Categorical, pl.Null)
@@ -70,10 +85,10 @@ def table_of_frame(frame: pl.DataFrame, index: Any, source: str, texts: set[str]
         if len(infinite):
             place = f"{source}, row {infinite[0]}, column {column.name!r}"
             raise DataError(f"{place}: {column[infinite[0]]} is not finite")
-    names = frame.columns
     if all(kind.is_numeric() or kind == pl.Null for kind in frame.schema.values()):
         height = frame.height
+        first = columns[0] if columns[0].dtype.is_integer() else None
         del frame
-        return Table(as_floats(columns, height), names, index, source)
+        return Table(as_floats(columns, height), written=first, source=source)
     floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return Table(frame.with_columns(pl.col(floats).fill_nan(None)), names, index, source)
+    return Table(frame.with_columns(pl.col(floats).fill_nan(None)), source=source)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.io.blocks import check_encoding
 from dpsearch.io.table import Reading, Table
 
 FORMATS = {
@@ -23,6 +26,15 @@ FORMATS = {
     "h5ad": (".h5ad",),
 }
 STANDARD_INPUT = "standard input"
+# The options that say something about each format; the others take the first three.
+_CHOOSING = {"columns", "drop", "index"}
+_WITH_TEXTS = _CHOOSING | {"text", "categories", "words"}
+_OPTIONS = {
+    "csv": _WITH_TEXTS | {"separator", "decimal_comma", "header", "encoding"},
+    "parquet": _WITH_TEXTS,
+    "arrow": _WITH_TEXTS,
+    "folder": {"encoding", "words"},
+}
 
 
 def read_table(
@@ -45,11 +57,54 @@ def read_table(
     reading = reading or Reading()
     source = STANDARD_INPUT if str(path) == "-" else str(path)
     form = format_of(Path(path), reading)
+    _check_options(form, reading, source)
     with local_file(path) as local:
         try:
-            return _read(local, form, reading, source, tell)
+            before, sha256 = _stamp(local), digest(local)
+            table = _read(local, form, reading, source, tell)
+            if _stamp(local) != before:
+                raise DataError(f"{source}: was changed while it was being read")
         except OSError as error:
             raise DataError(f"{source}: cannot be read: {error.strerror or error}") from error
+    table.sha256 = sha256
+    return table
+
+
+def _check_options(form: str, reading: Reading, source: str) -> None:
+    """Refuse what would not be looked at."""
+    check_encoding(reading.encoding)
+    said = [
+        field.name
+        for field in fields(Reading)
+        if field.name not in ("input_format", "model")
+        and getattr(reading, field.name) != field.default
+    ]
+    names = {name: f"--{name.replace('_', '-')}" for name in said} | {"categories": "--category"}
+    for name in said:
+        if name not in _OPTIONS.get(form, _CHOOSING):
+            what = "a folder of texts" if form == "folder" else f"the format {form}"
+            raise ParameterError(f"{source}: {names[name]} does not apply to {what}")
+        if reading.text is not None and name in ("columns", "drop", "categories"):
+            raise ParameterError(f"{names[name]} and --text: the words of one column are counted")
+    if "words" in said and reading.text is None and form != "folder":
+        raise ParameterError("--words is for texts: say --text")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    about = path.stat()
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, or of the names and contents of a folder."""
+    if not path.is_dir():
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    whole = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            whole.update(f"{file.relative_to(path).as_posix()}\n{digest(file)}".encode())
+    return whole.hexdigest()
 
 
 def format_of(path: Path, reading: Reading) -> str:

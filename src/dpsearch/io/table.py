@@ -13,6 +13,31 @@ from dpsearch.errors import DataError
 
 # Texts that stand for a value that is not there.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
+PANDAS_INDEX = "__index_level_0__"
+# What columns without a name are called, here and by pandas.
+NAMELESS = ("column 0", "Unnamed: 0", PANDAS_INDEX)
+
+
+@dataclass(frozen=True)
+class ModelColumns:
+    """What a model knows of a file: its columns are taken, in this order.
+
+    Attributes
+    ----------
+    names
+        Names of the columns, None if they have none.  Of texts, the words to count.
+    width
+        How many they are.
+    categories
+        Numbers of those that hold names of groups.
+    index
+        Column that named the rows; taken as such if there is one of this name.
+    """
+
+    names: tuple[str, ...] | None
+    width: int
+    categories: tuple[int, ...] = ()
+    index: str | None = None
 
 
 @dataclass(frozen=True)
@@ -36,24 +61,22 @@ class Reading:
         Of delimited text.  None: found out.
     words
         Number of words to count at most, the most frequent first.
-    wanted, width
-        The columns that a model knows, or how many: these are taken, in this order.  Of texts, the
-        words to count.
+    model
+        Columns of the model that the rows are for.
     """
 
     columns: str | None = None
     drop: str | None = None
     index: str | None = None
     text: str | None = None
-    categories: str | tuple[str, ...] | None = None
+    categories: str | None = None
     input_format: str | None = None
     separator: str | None = None
     decimal_comma: bool = False
     header: bool | None = None
     encoding: str = "utf-8"
     words: int = 2000
-    wanted: tuple[str, ...] | None = None
-    width: int | None = None
+    model: ModelColumns | None = None
 
 
 @dataclass
@@ -67,26 +90,36 @@ class Table:
         are texts or truth values, a polars frame.
     names
         Names of the columns, None if the file has none.
+    numbers
+        Numbers of the columns in the file; None if it has no others.
     index
         A polars Series that names the rows, None if nothing does.
+    index_column
+        The column that it was.
+    written
+        The first column as the file has it, text or whole numbers, where X has it in double
+        precision and it may number the rows.
     notes
         What the reader decided by itself, for people to read.
     left_out
         Columns that were not taken for one of these reasons.
     lines
         Line of the file on which each row ends, as ranges or arrays, where that is known.
-    words
-        Whether the columns are counts of words.
+    sha256
+        Of the file.
     """
 
     X: Any
     names: list[str] | None = None
+    numbers: list[int] | None = None
     index: Any = None
+    index_column: str | None = None
+    written: Any = None
     source: str = ""
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     lines: list[Any] = field(default_factory=list)
-    words: bool = False
+    sha256: str | None = None
 
     @property
     def n_rows(self) -> int:
@@ -104,19 +137,58 @@ class Table:
             row -= len(part)
         return None
 
+    def take_columns(self, names: list[str] | None, width: int, kept: list[int]) -> None:
+        """Call the columns what they are called in the file, of which some were kept."""
+        self.names = None if names is None else [names[j] for j in kept]
+        self.numbers = None if kept == list(range(width)) else kept
+
+    def take_index(self, index: Any) -> None:
+        """Name the rows by a column of the file."""
+        self.index_column = index.name
+        self.index = index.alias("row") if index.name in NAMELESS else index
+
+    def select(self, columns: list[int]) -> None:
+        """Keep these columns, in this order."""
+        numbers = self.numbers or range(self.n_columns)
+        self.X = self.X[:, columns]
+        self.names = None if self.names is None else [self.names[j] for j in columns]
+        self.numbers = [numbers[j] for j in columns]
+
+    def name(self, j: int) -> str:
+        """What a column is called."""
+        if self.names is not None:
+            return self.names[j]
+        return name_of(None, j if self.numbers is None else self.numbers[j])
+
+    def place(self, j: int) -> str:
+        """A column as messages name it."""
+        return self.name(j) if self.names is None else name_column(self.names, j)
+
     def locate(self, message: str) -> str:
-        """A message about rows and columns by number, in terms of the file's lines and names."""
+        """A message about rows and columns by number, in terms of the file's lines and names.
+
+        The first place is meant, before anything in quotation marks: that comes from the data.
+        """
+
+        def column(number: str) -> str:
+            j = int(number)
+            return self.place(j) if j < self.n_columns else f"column {j}"
 
         def place(match: re.Match[str]) -> str:
-            line = self.line(int(match["row"]))
-            column = match["column"]
-            if column is not None and column.isdigit() and int(column) < self.n_columns:
-                column = name_column(self.names, int(column)).removeprefix("column ")
-            where = f"row {match['row']}" if line is None else f"line {line}"
-            return where if column is None else f"{where}, column {column}"
+            row, of_row, alone = match.groups()[1:]
+            if alone is not None:
+                return match[1] + column(alone)
+            line = self.line(int(row))
+            where = f"row {row}" if line is None else f"line {line}"
+            return match[1] + where + ("" if of_row is None else f", {column(of_row)}")
 
-        pattern = r"row (?P<row>\d+)(?:, column (?P<column>\d+|'[^']*'))?"
+        pattern = r"^([^'\"]*?\b)(?:row (\d+)(?:, column (\d+)\b)?|column (\d+)(?= of X\b))"
         return re.sub(pattern, place, message)
+
+
+def name_of(names: list[str] | None, j: int) -> str:
+    """What column j of a file is called."""
+    return f"column {j}" if names is None else names[j]
 
 
 def source_error(source: str, message: str) -> DataError:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch.errors import DataError
+from dpsearch.io.blocks import not_in_encoding
 from dpsearch.io.table import Reading, Table
 
 _FEW_DOCUMENTS = 20
@@ -30,17 +31,15 @@ def read_folder(path: Path, reading: Reading, source: str) -> Table:
         )
     X, names, note = count_words(_texts(files, reading.encoding), reading, source)
     index = pl.Series("document", [file.relative_to(path).as_posix() for file in files])
-    return Table(X, names, index, source, notes=[note] if note else [], words=True)
+    return Table(X, names, index=index, source=source, notes=[note] if note else [])
 
 
 def _texts(files: list[Path], encoding: str) -> Iterator[str]:
     for file in files:
         try:
             text = file.read_text(encoding=encoding)
-        except LookupError as error:
-            raise DataError(f"unknown encoding {encoding!r}") from error
-        except UnicodeDecodeError as error:
-            raise DataError(f"{file}: not {encoding.upper()} text (byte {error.start})") from error
+        except UnicodeError as error:
+            raise not_in_encoding(str(file), encoding, getattr(error, "start", 0)) from error
         if "\0" in text:
             raise DataError(f"{file}: not text: there is a NUL byte")
         yield text
@@ -51,7 +50,6 @@ def count_text_column(table: Table, reading: Reading) -> Table:
     texts = table.X.fill_null("").to_list()
     table.X, table.names, note = count_words(iter(texts), reading, table.source)
     table.notes += [note] if note else []
-    table.words = True
     return table
 
 
@@ -61,13 +59,14 @@ def count_words(
     """Return counts, words, and a note on what was counted.
 
     Words in a single document and words in more than half of them tell clusters apart badly; in
-    all but small collections they are not counted.  With `reading.wanted` the words are a model's.
+    all but small collections they are not counted.  With `reading.model` the words are a model's.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 
-    if reading.wanted is not None:
-        counter = CountVectorizer(vocabulary=list(reading.wanted), dtype=np.float64)
-        return counter.transform(texts), list(reading.wanted), None
+    if reading.model is not None and reading.model.names is not None:
+        known = list(reading.model.names)
+        counter = CountVectorizer(vocabulary=known, dtype=np.float64)
+        return counter.transform(texts), known, None
     counter = CountVectorizer(dtype=np.float64)
     try:
         X = counter.fit_transform(texts)

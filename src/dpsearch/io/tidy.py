@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dpsearch._validate import name_column
 from dpsearch.errors import DataError
-from dpsearch.io.table import Table, as_floats
+from dpsearch.io.table import NAMELESS, Table, as_floats
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
-_UNNAMED = ("column 0", "Unnamed: 0", "index")  # as pandas writes the names of rows
+_NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in whatever order
 
 
 def tidy(table: Table, *, named: bool) -> Table:
@@ -27,18 +26,16 @@ def tidy(table: Table, *, named: bool) -> Table:
         return table
     out = list(range(table.n_columns))
     if table.n_columns > 1 and _numbers_rows(table):
-        name = _name(table, 0)
-        index = pl.Series("row" if name in _UNNAMED else name, _column(table, 0))
-        if index.dtype == pl.Float64:
-            index = index.cast(pl.Int64)
         _take_out(table, out, 0, "it numbers the rows")
-        table.index = index if table.index is None else table.index
+        if table.index is None:
+            table.take_index(_as_written(table).alias(table.name(0)))
+    table.written = None
     if isinstance(table.X, pl.DataFrame):
         for j in range(table.n_columns):
             column = table.X.to_series(j)
             if len(out) > 1 and j in out and _all_different(column):
                 if j == 0 and table.index is None:
-                    table.index = column
+                    table.take_index(column.alias(table.name(j)))
                     _take_out(table, out, j, "it names the rows")
                 else:
                     _take_out(table, out, j, "it is text, and every value is different")
@@ -48,8 +45,7 @@ def tidy(table: Table, *, named: bool) -> Table:
     for j in gaps:
         _take_out(table, out, j, "it has no values")
     if len(out) < table.n_columns:
-        table.X = table.X[:, out]
-        table.names = None if table.names is None else [table.names[j] for j in out]
+        table.select(out)
         if isinstance(table.X, pl.DataFrame) and all(t.is_numeric() for t in table.X.dtypes):
             table.X = as_floats(table.X.get_columns(), table.n_rows)
     return table
@@ -57,30 +53,38 @@ def tidy(table: Table, *, named: bool) -> Table:
 
 def _take_out(table: Table, out: list[int], j: int, why: str) -> None:
     out.remove(j)
-    column = name_column(table.names, j)
+    column = table.place(j)
     if table.names is not None and table.names[j] == f"column {j}":
         column = f"{table.names[j]}, which has no name,"
-    table.left_out.append(_name(table, j))
+    table.left_out.append(table.name(j))
     table.notes.append(f"{column} is not clustered by: {why} (--columns overrides)")
-
-
-def _name(table: Table, j: int) -> str:
-    return f"column {j}" if table.names is None else table.names[j]
 
 
 def _column(table: Table, j: int) -> Any:
     return table.X.to_series(j) if isinstance(table.X, pl.DataFrame) else table.X[:, j]
 
 
+def _as_written(table: Table) -> pl.Series:
+    """The first column: whole numbers, or as text if they are not written as such, as 007 is."""
+    column = pl.Series(_column(table, 0)) if table.written is None else table.written
+    if column.dtype in (pl.Float64, pl.String):
+        whole = column.cast(pl.Int64)
+        same = column.dtype == pl.Float64 or whole.cast(pl.String).equals(column)
+        return whole if same else column
+    return column
+
+
 def _numbers_rows(table: Table) -> bool:
     """Whether the first column is 0 … N−1 or 1 … N, in any order, or a nameless whole index."""
     column = _column(table, 0)
+    if table.written is not None:
+        column = table.written.cast(pl.Int64, strict=False)
     if isinstance(column, pl.Series):
         if not column.dtype.is_numeric() or column.null_count():
             return False
         column = column.to_numpy()
     ordered = np.sort(column)
-    if table.names is not None and table.names[0] in _UNNAMED:
+    if table.names is not None and table.names[0] in _NUMBERING:
         return bool((np.diff(ordered) > 0).all() and (column == np.floor(column)).all())
     count = np.arange(len(column)) + ordered[0]
     return len(column) >= _FEW and ordered[0] in (0.0, 1.0) and np.array_equal(ordered, count)

@@ -1,0 +1,107 @@
+"""What the first lines of delimited text tell: the separator, and whether they begin with names."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+
+from dpsearch.io.table import MISSING
+
+SEPARATORS = ",;\t|"
+SAMPLE = 50  # lines that are looked at
+_LONGEST = 1 << 16  # characters of them
+
+
+def head_of(blocks: Iterator[str]) -> list[str]:
+    """Take pieces of text until there are lines enough, however short the pieces are."""
+    taken, lines = [], 0
+    for text in blocks:
+        taken.append(text)
+        lines += text.count("\n")
+        if lines > SAMPLE:
+            break
+    return taken
+
+
+def guess_separator(text: str, tabs: bool = False) -> str:
+    """The separator that cuts the first records into equally many fields, most of them numbers."""
+    best, best_score = "\t" if tabs else ",", (0.0, 0.0, 0)
+    for separator in SEPARATORS:
+        rows = first_rows(text, separator)
+        widths = [len(row) for row in rows]
+        common = max(set(widths), key=widths.count, default=1)
+        if common == 1:
+            continue
+        cells = [cell for row in rows for cell in row]
+        numbers = sum(is_number(cell, separator != ",") for cell in cells) / len(cells)
+        score = (widths.count(common) / len(widths), numbers, common)
+        if score > best_score:
+            best, best_score = separator, score
+    return best
+
+
+def first_rows(text: str, separator: str) -> list[list[str]]:
+    """The cells of the first lines, none if these are no rows."""
+    start = text[:_LONGEST]
+    head = [line for line in start.split("\n")[:SAMPLE] if line.strip()]
+    if len(head) > 1 and len(text) > len(start):
+        head.pop()  # may have been cut
+    try:
+        rows = csv.reader(io.StringIO("\n".join(head), newline=""), delimiter=separator)
+        return [row for row in rows if row]
+    except csv.Error:
+        return []
+
+
+def begins_with_names(
+    first: list[str], below: list[list[str]], decimal_comma: bool
+) -> tuple[bool, str | None]:
+    """Whether the first row names the columns, and a note where that is a matter of opinion.
+
+    It does if anything in it is not a number, and if it is what pandas writes for columns without
+    names: 0 … D−1, perhaps after the empty name of the index.
+    """
+    if not all(is_number(cell, decimal_comma) for cell in first):
+        return True, None
+    first = [cell.strip() for cell in first]
+    below = [row for row in below if len(row) == len(first)]
+    columns = [[cell.strip() for cell in column] for column in zip(*below)]
+    broken = [any(_is_broken(cell, decimal_comma) for cell in column) for column in columns]
+    # A name for every column but the index, which has no gaps.
+    indexed = len(first) > 1 and first[0] == "" and below != [] and all(columns[0])
+    numbered = first == [str(j) for j in range(len(first))]
+    different = len(set(first)) == len(first)
+    if (indexed and different) or (
+        numbered and (len(first) > 2 or (len(first) == 2 and any(broken)))
+    ):
+        return True, f"{_shown(first)} is taken for names of columns; --no-header if it is data"
+    if different and all(cell.isdecimal() for cell in first) and below != [] and all(broken):
+        return False, f"{_shown(first)} is taken for data; --header if it names the columns"
+    return False, None
+
+
+def _shown(first: list[str]) -> str:
+    cells = ",".join(first)
+    return f"the first line, {cells if len(cells) <= 40 else cells[:40] + '…'},"
+
+
+def is_number(cell: str, decimal_comma: bool = False) -> bool:
+    cell = cell.strip()
+    if cell in MISSING:
+        return True
+    if decimal_comma:
+        cell = cell.replace(",", ".", 1)
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell
+
+
+def _is_broken(cell: str, decimal_comma: bool) -> bool:
+    """Whether this is a number that is not whole."""
+    if cell in MISSING or not is_number(cell, decimal_comma):
+        return False
+    number = float(cell.replace(",", ".", 1) if decimal_comma else cell)
+    return not number.is_integer()
