@@ -20,6 +20,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
 	$(BIN)/python benchmarks/refinement.py --out docs/benchmarks/refinement.md
 	$(BIN)/python benchmarks/exact.py --out docs/benchmarks/exact.md
+	$(BIN)/python benchmarks/reading.py --out docs/benchmarks/reading.md
 	$(BIN)/python benchmarks/samplers.py --out docs/benchmarks
 
 # The site, warnings being errors, in docs/_build; it runs the gallery.

@@ -1,10 +1,12 @@
 """Files that are not as they should be: one line that says what and where, or the right answer."""
 
-import errno
 import gzip
-import json
 import os
+import runpy
 import shutil
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -145,47 +147,145 @@ def test_folders_and_files_that_are_not_there_or_of_another_kind(run, tmp_path):
     complains(run("fit", "folder"), "a.txt: not UTF-8 text (byte 0)")
 
 
-def test_no_permission(run, tmp_path, monkeypatch):
-    (tmp_path / "X.csv").write_text(as_text(table()))
-    whole = Path.open
+@pytest.fixture
+def somebody(run, tmp_path, monkeypatch):
+    """A folder, and a way to run as one who has no more rights than its files give.
 
-    def refused(path, *arguments, **options):
-        if path.name == "X.csv":
-            raise PermissionError(errno.EACCES, "Permission denied", str(path))
-        return whole(path, *arguments, **options)
+    Root may do everything: tests that run as root put on the user nobody for a while.
+    """
+    if not hasattr(os, "seteuid"):
+        pytest.skip("no permissions of files on this system")
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))  # that of pytest is closed to others
+    (folder / "X.csv").write_text(as_text(table()))
+    monkeypatch.chdir(folder)
+    assert run("fit", "X.csv", *QUICK)[0] == 0  # nobody could not store what is compiled
+    shutil.rmtree(folder / "X.clusters")
+    user = os.geteuid()
 
-    monkeypatch.setattr(Path, "open", refused)  # root may read everything
-    complains(run("fit", "X.csv"), "X.csv: cannot be read: Permission denied")
-    monkeypatch.undo()
-    monkeypatch.chdir(tmp_path)
+    def run_as_somebody(*arguments):
+        if user == 0:
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, 65534, -1)
+            os.seteuid(65534)
+        try:
+            return run(*arguments)
+        finally:
+            os.seteuid(user)
 
-    def forbidden(*arguments, **options):
-        raise PermissionError(errno.EACCES, "Permission denied", "x.clusters")
+    yield folder, run_as_somebody
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o700)
+    shutil.rmtree(folder)
 
-    monkeypatch.setattr("tempfile.mkdtemp", forbidden)
-    complains(run("fit", "X.csv", *QUICK[:-1]), "x.clusters: Permission denied")
-    assert names_in(tmp_path) == ["X.csv"]
+
+def fails_before_the_fit(monkeypatch):
+    def fit(*arguments, **options):
+        pytest.fail("all the work was done first")
+
+    monkeypatch.setattr("dpsearch.estimator.DPMixture.fit", fit)
+
+
+def test_no_permission(somebody, monkeypatch):
+    folder, run_as_somebody = somebody
+    fit = ("fit", "X.csv", *QUICK[:-1])
+    (folder / "X.csv").chmod(0)
+    complains(run_as_somebody(*fit), "X.csv: cannot be read: Permission denied")
+    (folder / "X.csv").chmod(0o600)
+    (folder / "out").mkdir()
+    folder.chmod(0o500)
+    # A folder that may be written to, in one that may not.
+    assert run_as_somebody(*fit, "--out", "out")[0] == 0
+    assert names_in(folder / "out") == ["clusters.csv", "labels.csv", "model.npz", "run.json"]
+    fails_before_the_fit(monkeypatch)
+    complains(run_as_somebody(*fit), "dpsearch: X.clusters: Permission denied\n")
+    (folder / "out").chmod(0o500)
+    complains(
+        run_as_somebody(*fit, "--out", "out", "--force"), "dpsearch: out: Permission denied\n"
+    )
+    assert names_in(folder) == ["X.csv", "out"]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a disk of its own, with room for 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("a disk that is full takes the right to mount one")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up(run, small_disk, tmp_path):
+    np.save("x.npy", table())
+    fit = ("fit", "x.npy", *QUICK[:-1])
+    # The place where a disk is mounted is as good as any folder.
+    assert run(*fit, "--out", "disk")[0] == 0
+    written = names_in(small_disk)
+    assert written == ["clusters.csv", "labels.csv", "model.npz", "run.json"]
+    before = {name: (small_disk / name).read_bytes() for name in written}
+    complains(
+        run(*fit, "--out", "disk", "--force", "--report"),
+        "dpsearch: disk/report.html: No space left on device\n",
+    )
+    assert {name: (small_disk / name).read_bytes() for name in names_in(small_disk)} == before
+    # And a link to another disk.
+    (tmp_path / "link").symlink_to(small_disk / "new")
+    complains(run(*fit, "--out", "link", "--report"), "dpsearch: link/report.html: No space left")
+    assert names_in(small_disk) == written
+    assert run(*fit, "--out", "link")[0] == 0
+    assert names_in(small_disk / "new") == written
+    assert (tmp_path / "link").is_symlink()
+    (small_disk / "filler").write_bytes(bytes(os.statvfs(small_disk).f_bavail * 4096))
+    complains(run(*fit, "--out", "disk/other"), "disk/other", "No space left on device")
+    complains(
+        run("predict", "disk", "x.npy", "--out", "disk/p.csv"),
+        "dpsearch: disk/p.csv: No space left on device\n",
+    )
+    assert names_in(small_disk) == sorted([*written, "filler", "new"])
+
+
+@pytest.mark.parametrize(("most", "form"), [(100, "csv"), (100, "parquet"), (100_000, "csv")])
+def test_files_larger_than_is_allowed(most, form, run, tmp_path):
+    """Wherever writing ends: one line that names the file, and nothing of it is left."""
+    resource = pytest.importorskip("resource", reason="no limits on this system")
+    np.save("x.npy", table())
+    assert run("fit", "x.npy", *QUICK)[0] == 0
+    before = (tmp_path / "x.clusters" / "run.json").read_text()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+    try:
+        new = run("fit", "x.npy", *QUICK, "--report", "--out", "new", "--format", form)
+        over = run("fit", "x.npy", *QUICK, "--report", "--force")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    complains(new, "dpsearch: new/", "File too large")
+    complains(over, "dpsearch: x.clusters/", "File too large")
+    assert names_in(tmp_path) == ["x.clusters", "x.npy"]
+    assert (tmp_path / "x.clusters" / "run.json").read_text() == before
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full on this system")
-def test_disk_full(run, tmp_path, monkeypatch):
+def test_a_device_that_is_full(run, tmp_path):
+    """A device is written to in place."""
     np.save("x.npy", table())
     assert run("fit", "x.npy", *QUICK)[0] == 0
-    # A device: written to in place, and it is always full.
     (tmp_path / "full.csv").symlink_to("/dev/full")
-    complains(run("predict", "x.clusters", "x.npy", "--out", "full.csv"), "No space left on device")
-    before = json.loads((tmp_path / "x.clusters" / "run.json").read_text())
+    complains(
+        run("predict", "x.clusters", "x.npy", "--out", "full.csv"),
+        "dpsearch: full.csv: No space left on device\n",
+    )
 
-    def full(path, **options):
-        with open("/dev/full", "w") as stream:
-            stream.write("x" * 100_000)
 
-    # In the midst of the folder: what was there stays, and no part of the new one is left.
-    monkeypatch.setattr("dpsearch.estimator.DPMixture.save", lambda self, path: full(path))
-    complains(run("fit", "x.npy", *QUICK[:-1], "--force"), "No space left on device")
-    complains(run("fit", "x.npy", *QUICK[:-1], "--out", "new"), "No space left on device")
-    assert names_in(tmp_path) == ["full.csv", "x.clusters", "x.npy"]
-    assert json.loads((tmp_path / "x.clusters" / "run.json").read_text()) == before
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is measured otherwise elsewhere")
+def test_memory_is_that_of_the_table_and_not_of_the_file():
+    """150 MB more of text, of which a few per cent are read; the benchmark reads 2 GB."""
+    reading = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "reading.py"))
+    small, large = reading["measure"](50), reading["measure"](200)
+    assert large.size - small.size > 140e6
+    # The table, and once more while its pieces are put together; the window is the same.
+    assert large.memory - small.memory < 2 * (large.table - small.table) + 30e6
 
 
 def test_truncated_and_damaged_files(run, tmp_path):

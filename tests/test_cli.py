@@ -19,8 +19,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from command_line import as_text, complains, names_in, table
-from dpsearch import DPMixture, __version__, cli, demo, load
+from dpsearch import DPMixture, __version__, cli, demo, families, load
 from dpsearch.cli.options import parse_duration
+from dpsearch.cli.restarts import restart
 from dpsearch.progress import stages
 
 PROGRAM = [sys.executable, "-W", "always", "-m", "dpsearch.cli"]
@@ -40,7 +41,11 @@ def test_help_and_wrong_usage():
     assert shown.exit_code == 0
     for command in ("fit", "predict", "inspect", "certify", "sample", "demo"):
         assert command in shown.output
-    assert "130 interrupted" in shown.output
+    said = re.search(r"Exit codes:.*", " ".join(shown.output.split()))[0]
+    table = (Path(__file__).parents[1] / "docs" / "command_line.md").read_text()
+    for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE):
+        assert f" {code} " in said
+    assert "130 interrupted" in said
     for wrong in (
         ["fit"],
         ["fit", "x.csv", "--colour"],
@@ -310,6 +315,28 @@ def test_inspect_shows_clusters(run, tmp_path):
     assert "set apart by" in run("inspect", "wide.clusters")[1]
 
 
+def test_inspect_shows_levels_of_categories(run, tmp_path):
+    lines = ["kind,weight"]
+    for i in range(30):
+        lines.append(f"{('[b]ird', 'dog')[i % 2]},{(1.0, 20.0)[i % 2] + 0.01 * (i % 7)}")
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    assert run("fit", "x.csv", "--refine", "no", "--quiet")[0] == 0
+    code, out, err = run("inspect", "x.clusters")
+    assert (code, err) == (0, "")
+    assert "[b]ird" in out
+    assert "dog" in out
+    clusters = json.loads(run("inspect", "x.clusters", "--json")[1])["clusters"]
+    assert {cluster["centre"][0] for cluster in clusters} == {"[b]ird", "dog"}
+    for cluster in clusters:
+        own = cluster["centre"][0]
+        said = next(one for one in cluster["indicative"] if one["column"] == "kind")
+        assert (said["centre"], said["elsewhere"]) == (own, "dog" if own == "[b]ird" else "[b]ird")
+        assert isinstance(cluster["centre"][1], float)
+    frame = pl.read_csv("x.csv")
+    explained = load("x.clusters/model.npz").explain(frame).summary()
+    assert re.search(r"kind: (dog|\[b\]ird), elsewhere (dog|\[b\]ird)", explained)
+
+
 def test_texts(run, tmp_path):
     rng = np.random.default_rng(0)
     kinds = [
@@ -465,6 +492,126 @@ def test_nothing_is_overwritten_without_force(run, tmp_path):
     assert (tmp_path / "p.csv").read_text() == "mine"
 
 
+def test_a_model_takes_over_what_a_restart_finds():
+    X = np.random.default_rng(2).normal(size=(120, 2)) * 2.5
+    model = DPMixture(families.Gaussian(0.0, 6.0, 1.0), 1.0, refine=False, order="given").fit(X)
+    before = model.log_joint_
+    stage = types.SimpleNamespace(begin=lambda stage: None, callback=None)
+    view = restart(model, X, 6, 0, stage, [])
+    assert len(view.clusterings) == 7
+    assert model.log_joint_ == view.best.log_joint > before
+    assert model.clustering_.labels is model.labels_
+    # What it says of itself and of rows is of that partition.
+    assert model._containing(X) is not None
+    assert model._mixture.sizes.tolist() == np.bincount(model.labels_).tolist()
+    again = restart(model, X, 6, 0, stage, [signal.SIGINT])  # Ctrl-C was pressed before
+    assert len(again.clusterings) == 1
+
+
+def meanwhile(monkeypatch, act):
+    """Let something happen in the folder while the model is fitted."""
+    fit = DPMixture.fit
+
+    def slow(self, *arguments, **options):
+        act()
+        return fit(self, *arguments, **options)
+
+    monkeypatch.setattr(DPMixture, "fit", slow)
+
+
+QUICK = ["--refine", "no", "--family", "gaussian"]
+
+
+def test_what_came_during_the_fit_is_not_overwritten(run, tmp_path, monkeypatch):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    folder = tmp_path / "out"
+
+    def others():
+        folder.mkdir(exist_ok=True)
+        (folder / "labels.csv").write_text("mine")
+        (folder / "report.html").write_text("mine")
+
+    assert run("fit", "X.csv", *QUICK, "--out", "model", "--quiet")[0] == 0
+    with monkeypatch.context() as patch:
+        meanwhile(patch, others)
+        fit = ("fit", "X.csv", *QUICK, "--out", "out")
+        complains(run(*fit), "out/labels.csv exists", "--force")
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {
+            "labels.csv": "mine", "report.html": "mine"
+        }  # fmt: skip
+        for path in folder.iterdir():
+            path.unlink()
+        complains(run(*fit), "out/labels.csv exists", "--force")  # also into a folder that is there
+        assert names_in(folder) == ["labels.csv", "report.html"]
+        assert run(*fit, "--force")[0] == 0
+        assert names_in(folder) == FILES
+
+    predict = DPMixture.predict_proba
+
+    def slow(self, X):
+        (tmp_path / "p.csv").write_text("mine")
+        return predict(self, X)
+
+    monkeypatch.setattr(DPMixture, "predict_proba", slow)
+    complains(run("predict", "model", "X.csv", "--out", "p.csv"), "p.csv exists", "--force")
+    assert (tmp_path / "p.csv").read_text() == "mine"
+    assert names_in(tmp_path) == ["X.csv", "model", "out", "p.csv"]
+
+
+def test_of_two_runs_into_one_folder_one_fails(run, tmp_path, monkeypatch):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    codes = []
+
+    def another():
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
+        codes.append(run("fit", "X.csv", *QUICK, "--out", "out", "--quiet", "--seed", 7)[0])
+
+    meanwhile(monkeypatch, another)
+    complains(run("fit", "X.csv", *QUICK, "--out", "out"), "exists; use --force")
+    assert codes == [0]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["seed"] == 7
+
+
+def test_a_folder_is_written_as_a_whole(run, tmp_path, monkeypatch):
+    """One file that cannot take its place: all others stay as they were."""
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    fit = ("fit", "X.csv", *QUICK, "--out", "out")
+    assert run(*fit, "--quiet", "--format", "parquet")[0] == 0
+    folder = tmp_path / "out"
+    (folder / "diary.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    replace = os.replace
+    for failing in FILES:
+
+        def refused(old, new, failing=failing):
+            if Path(new) == folder / failing and Path(old).parent.suffix == ".part":
+                raise OSError(5, "Input/output error", str(old))
+            return replace(old, new)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", refused)
+            complains(run(*fit, "--force"), f"dpsearch: out/{failing}: Input/output error")
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "run.json").unlink()
+    (folder / "run.json").mkdir()
+    (folder / "run.json" / "mine").write_text("mine")
+    complains(run(*fit, "--force"), "out/run.json: is a folder, not a file")
+    assert (folder / "run.json" / "mine").read_text() == "mine"
+    assert names_in(folder) == sorted(before)
+
+
+def test_links_that_lead_nowhere(run, tmp_path):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    (tmp_path / "deep").symlink_to(tmp_path / "no" / "such")
+    complains(run("fit", "X.csv", *QUICK, "--out", "deep"), "no: no such folder")
+    (tmp_path / "loop").symlink_to("loop")
+    complains(run("fit", "X.csv", *QUICK, "--out", "loop"), "loop")
+    (tmp_path / "link").symlink_to("there")
+    assert run("fit", "X.csv", *QUICK, "--out", "link", "--quiet")[0] == 0
+    assert names_in(tmp_path / "there") == FILES
+
+
 def test_where_it_cannot_write(run, tmp_path):
     (tmp_path / "X.csv").write_text(as_text(table()))
     complains(run("fit", "X.csv", "--out", "nowhere/here"), "nowhere", "no such folder")
@@ -548,10 +695,8 @@ def test_advice_is_about_options(run, tmp_path):
     complains(run("fit", "x.parquet", "--columns", "b,a"), "column 'b' of X has no value")
 
 
-def test_a_report_that_cannot_be_written_is_said_before_the_work(run, tmp_path, monkeypatch):
+def test_a_report_without_a_folder(run, tmp_path):
     (tmp_path / "X.csv").write_text(as_text(table()))
-    monkeypatch.setitem(sys.modules, "dpsearch.report", None)
-    complains(run("fit", "X.csv", "--report"), "--report needs", "dpsearch[report]")
     complains(run("fit", "X.csv", "--report", "--out", "-"), "--report needs a folder")
 
 
@@ -576,6 +721,34 @@ def test_the_report_is_called_with_what_it_needs(run, tmp_path, monkeypatch):
     assert seen["names"] == ["a", "b"]
     assert seen["image_shape"] == (1, 2)
     assert seen["title"] == "X.csv"
+    assert seen["consensus"] is None
+
+
+@pytest.mark.parametrize("refine", ["no", "auto"])
+def test_restarts_keep_the_best_and_are_compared_in_the_report(run, tmp_path, refine):
+    """Rows between clusters, which searches from other orders place differently."""
+    X = np.random.default_rng(2).normal(size=(120, 2)) * 2.5
+    np.save("x.npy", X)
+    options = ["x.npy", "--family", "gaussian", "--refine", refine, "--seed", 3]
+    assert run("fit", *options, "--out", "alone", "--quiet")[0] == 0
+    code, _, err = run("fit", *options, "--restarts", 4, "--report")
+    assert code == 0
+    alone = json.loads((tmp_path / "alone" / "run.json").read_text())
+    record = json.loads((tmp_path / "x.clusters" / "run.json").read_text())
+    assert len(record["restarts"]) == 5
+    assert record["log_joint"] == max(record["restarts"]) >= alone["log_joint"]
+    assert alone["log_joint"] in record["restarts"]
+    model = load("x.clusters/model.npz")
+    assert model.log_joint_ == record["log_joint"]
+    said = re.search(r"Of 5 searches from different orders, (all|\d) of them reached[^\n]*", err)[0]
+    page = (tmp_path / "x.clusters" / "report.html").read_text()
+    assert said.split(";")[0] in page
+    if refine == "no":
+        listed = page.split("In other company elsewhere")[1].split("</table>")[0]
+        shares = [int(share) for share in re.findall(r">(\d+) %</td>", listed)]
+        assert 1 <= len(shares) <= 12
+        assert shares == sorted(shares, reverse=True)
+        assert min(shares) >= 10
 
 
 def test_what_the_system_refuses(run, tmp_path, monkeypatch):

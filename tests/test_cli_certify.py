@@ -9,6 +9,7 @@ import pytest
 
 from dpsearch import DPMixture, certify, families, load, priors
 from dpsearch.errors import ParameterError
+from dpsearch.progress import Stages
 
 GAUSSIAN = families.Gaussian(0.0, 25.0, 1.0)
 
@@ -50,6 +51,42 @@ def test_json_and_a_better_partition(certified):
     assert found["upper_bound"] == pytest.approx(found["log_joint"], abs=1e-6)
     _, _, said = certified("poor.npz", "cloud.npy")
     assert "a better partition was found" in said
+
+
+def test_what_the_fit_completed_is_completed_again(run):
+    """Gaps in a table that is fitted by full covariances."""
+    X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 80, axis=0)
+    X += np.random.default_rng(0).normal(size=X.shape)
+    X[::9, 0] = np.nan
+    X[4::11, 1] = np.nan
+    np.save("x.npy", X)
+    assert run("fit", "x.npy", "--refine", "no", "--quiet")[0] == 0
+    model = load("x.clusters/model.npz")
+    assert model.family_.name == "full_gaussian"
+    code, out, err = run("certify", "x.clusters", "x.npy", "--time-limit", "0s", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["log_joint"] >= model.log_joint_ - 1e-6
+    options = ["--draws", 10, "--chains", 1, "--quiet", "--force"]
+    for more in (["--model", "x.clusters"], []):
+        assert run("sample", "x.npy", *options, *more)[0] == 0
+    # A model from a file judges the rows as the one that was fitted to them.
+    fitted = DPMixture(refine=False, n_jobs=-1, random_state=0).fit(X)
+    np.testing.assert_array_equal(model.explain(X).certainty, fitted.explain(X).certainty)
+    np.testing.assert_array_equal(model.completed_, fitted.completed_)
+    # Other rows are not those.
+    X[0, 1] += 1.0
+    np.save("y.npy", X)
+    code, _, err = run("certify", "x.clusters", "y.npy")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "y.npy" in err
+    assert load("x.clusters/model.npz").explain(X).certainty.shape == (160,)
+
+
+def test_it_says_what_it_is_doing(certified, monkeypatch):
+    told = []
+    monkeypatch.setattr(Stages, "begin", lambda self, stage: told.append(stage))
+    assert certified("model.npz", "x.npy", "--verify")[0] == 0
+    assert told == ["reading x.npy", "comparing with the model", "certify", "verifying"]
 
 
 def test_no_time_gives_a_gap(certified):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpsearch import Draws, load, priors, split_merge
+from dpsearch.progress import Stages
 
 
 @pytest.fixture
@@ -61,6 +62,62 @@ def test_a_model_brings_its_family_and_its_clusters(sampled, run, tmp_path):
     code, said = sampled("short.npy", *options[1:], "--model", "x.clusters")
     assert (code, said.count("\n")) == (1, 1)
     assert "9 rows, but x.clusters was fitted to 60" in said
+
+
+def test_the_posterior_in_a_report(sampled, run, tmp_path):
+    assert run("fit", "x.npy", "--family", "gaussian", "--refine", "no", "--quiet")[0] == 0
+    options = ["--draws", 60, "--seed", 1, "--chains", 1, "--model", "x.clusters"]
+    code, _ = sampled("x.npy", *options, "--report", "posterior.html")
+    assert code == 0
+    page = (tmp_path / "posterior.html").read_text()
+    draws = Draws.load("draws.npz")
+    shares = draws.k_posterior()
+    assert f"Of {len(draws)} draws from the posterior" in page
+    assert f"have {shares.argmax()} clusters" in page
+    shown = page.split("Posterior of the number of clusters K")[1].split("Posterior of")[0]
+    for k in np.flatnonzero(shares):
+        assert f'title="{k}: {100.0 * shares[k]:.1f} %"' in shown
+    assert "Posterior of the concentration α" in page
+    np.save("y.npy", np.load("x.npy") + 1.0)
+    for data, more, message in (
+        (
+            "y.npy",
+            [*options, "--start", "search"],
+            "y.npy: --report needs the data that x.clusters",
+        ),
+        ("x.npy", options, "posterior.html exists; use --force"),
+        ("x.npy", ["--draws", 10], "--report shows the clusters of a model: say --model"),
+    ):
+        path = "posterior.html" if "exists" in message else "new.html"
+        code, said = sampled(data, *more, "--out", "other.npz", "--report", path)
+        assert (code, said.count("\n")) == (1, 1)
+        assert message in said
+    assert not (tmp_path / "other.npz").exists()
+
+
+def test_it_says_what_it_is_doing(sampled, monkeypatch):
+    told = []
+    monkeypatch.setattr(Stages, "begin", lambda self, stage: told.append(stage))
+    options = ["--draws", 10, "--chains", 1, "--family", "gaussian"]
+    assert sampled("x.npy", *options)[0] == 0
+    assert told == ["reading x.npy", "fitting", "preparing", "writing"]
+
+
+def test_a_file_that_came_meanwhile_is_kept(sampled, tmp_path, monkeypatch):
+    from dpsearch.samplers import run as running
+
+    sample_problem = running.sample_problem
+
+    def slow(*arguments, **options):
+        (tmp_path / "l.csv").write_text("mine")
+        return sample_problem(*arguments, **options)
+
+    monkeypatch.setattr(running, "sample_problem", slow)
+    options = ["--draws", 10, "--chains", 1, "--family", "gaussian", "--labels", "l.csv"]
+    code, said = sampled("x.npy", *options)
+    assert code == 1
+    assert "l.csv exists; use --force" in said
+    assert (tmp_path / "l.csv").read_text() == "mine"
 
 
 @pytest.mark.parametrize("sampler", ["gibbs", "split-merge-1", "split-merge-2", "sams"])

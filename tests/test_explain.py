@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse as sp
 from scipy import stats
 
 import naive
@@ -306,6 +307,31 @@ def test_false_alarms_come_at_the_stated_rate(name):
     )
     new = explain.explain_mixture(mixture, names, draws, None, outlier_rate=RATE, rng=rng)
     assert low <= len(new.outliers) <= high
+
+
+def test_wide_tables_are_compared_with_fewer_draws(monkeypatch):
+    """Time does not grow with the columns; what remains is as it should be."""
+    family, X, labels = model_data("multinomial", np.random.default_rng(0))
+    monkeypatch.setattr(explain, "_MOST", 90_000)
+    drawn = []
+    draws = explain._draws
+    monkeypatch.setattr(explain, "_draws", lambda *of: drawn.append(draws(*of)) or drawn[-1])
+    found = explained(X, family, labels, outlier_rate=RATE)
+    assert sum(part.size for part in drawn) == 90_000
+    assert (found.n_draws, found.tells_outliers) == (3000, True)
+    assert stats.kstest(found.p_value, "uniform").pvalue > 1e-4
+    few = explained(X, family, labels, outlier_rate=1e-4)
+    assert (few.n_draws, few.tells_outliers, len(few.outliers)) == (3000, False, 0)
+    assert "outliers at a rate of 0.0001: not told by 3000 draws" in few.summary()
+    assert explained(X[:9], family, labels[:9], outlier_rate=RATE).n_draws == 3000
+
+
+def test_a_million_columns(monkeypatch):
+    monkeypatch.setattr(explain, "_MOST", 3_000_000)
+    wide = sp.csr_matrix(([3.0, 1.0, 2.0], ([0, 0, 1], [0, 999_999, 5])), shape=(2, 1_000_000))
+    found = explained(wide, families.Multinomial(), [0, 1])
+    assert found.n_draws == 3
+    assert found.certainty.shape == (2,)
 
 
 def test_the_interval_catches_a_rule_that_is_wrong(monkeypatch):

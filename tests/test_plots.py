@@ -47,6 +47,34 @@ def test_scatter_of_more_columns_shows_principal_components(table):
     assert "principal component 1" in axis.get_xlabel()
 
 
+def test_mean_images_of_any_shape():
+    images = np.repeat([[0.0] * 6, [1.0, 0, 0, 0, 0, 1.0]], [2, 3], axis=0)
+    axis = plots.mean_images(images, ["b", "b", "a", "a", "a"], image_shape=(2, 3))
+    assert [text.get_text() for text in axis.texts] == ["3", "2"]
+    mosaic = axis.images[0].get_array()
+    assert (mosaic > 0).sum() == 2
+    down, right = np.argwhere(mosaic)[1] - np.argwhere(mosaic)[0]
+    assert (down, right) == (1, 2)  # the corners of a picture of 2 × 3
+    square = plots.mean_images(np.eye(4), np.arange(4), shown=3)
+    assert len(square.texts) == 3
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "options", "message"),
+    [
+        (np.zeros((4, 6)), np.zeros(4, int), {}, "image_shape 2×2 has 4 pixels, but images has 6"),
+        (np.zeros((4, 6)), np.zeros(4, int), {"image_shape": (2, 4)}, "has 8 pixels"),
+        (np.zeros((4, 6)), np.zeros(4, int), {"image_shape": 3}, "must be .height, width."),
+        (np.zeros((4, 4)), [0, 0, 1], {}, "labels have shape .3,., but there are 4 rows"),
+        (np.zeros((4, 4)), None, {}, "labels"),
+        (np.zeros((4, 2, 2)), [0, 0, 1, 1], {}, "images must be a table with a row for each"),
+    ],
+)
+def test_mean_images_that_cannot_be(images, labels, options, message):
+    with pytest.raises((DataError, ParameterError), match=message):
+        plots.mean_images(images, labels, **options)
+
+
 def test_labels_keep_their_names(table):
     X, labels = table
     names = np.array(["pear", "apple", "fig"])[labels]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -20,6 +21,7 @@ from browser import chromium
 from dpsearch import DPMixture, certify, consensus, families, gibbs, priors
 from dpsearch._numbers import brief
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.refinement.consensus import Consensus
 from dpsearch.report import write_report
 from dpsearch.report.page import packed, plotly, policy, to_json
 from dpsearch.report.profiles import profiles
@@ -113,7 +115,37 @@ def test_same_seed_same_file(table, model, written, tmp_path):
     assert (tmp_path / "again.html").read_bytes() == written.read_bytes()
 
 
-def test_how_sure_it_is(table, model, tmp_path):
+def test_rows_that_searches_place_differently_are_listed(table, model, tmp_path):
+    X = table[0]
+    other = model.labels_.copy()
+    other[[4, 50]] = 2  # in another cluster, which hardly changes the company of the others
+    found = [model.clustering_, replace(model.clustering_, labels=other, log_joint=-1e6)]
+    view = Consensus.of(found[::-1])
+    assert view.best is found[0]
+    path = tmp_path / "moved.html"
+    write_report(path, model, X, consensus=view, max_points=10)
+    page = Reader(path.read_text())
+    assert "1 of them reached the best log joint; 2 % of the rows" in page.text
+    listed = path.read_text().split("In other company elsewhere")[1].split("</table>")[0]
+    rows = [int(row) for row in re.findall(r'data-row="(\d+)"', listed)]
+    assert rows == [4, 50]  # which has left the larger cluster
+    shares = [round(100.0 * view.disagreement[row]) for row in rows]
+    assert [int(share) for share in re.findall(r">(\d+) %</td>", listed)] == shares
+    assert set(rows) <= set(np.frombuffer(base64.b64decode(page.data["rows"]["data"]), np.int8))
+    few = DPMixture(FAMILY, PRIOR, refine=False).fit(X[:30])
+    with pytest.raises(DataError, match="consensus is of 90 rows, but X has 30"):
+        write_report(path, few, X[:30], consensus=view)
+
+
+def test_too_wide_a_table_for_outliers_is_said(table, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpsearch.explain._MOST", 1000)
+    write_report(tmp_path / "wide.html", model, table[0])
+    page = Reader((tmp_path / "wide.html").read_text())
+    assert "too wide to tell in reasonable time" in page.text
+    assert "No row is out of the ordinary" not in page.text
+
+
+def test_how_sure_it_is(table, model, written, tmp_path):
     X = table[0].to_numpy()
     draws = gibbs(X, FAMILY, priors.DirichletProcess(priors.Gamma(1.0, 1.0)), draws=60, rng=0)
     view = consensus(X, FAMILY, PRIOR, n_restarts=3, rng=0)
@@ -123,7 +155,10 @@ def test_how_sure_it_is(table, model, tmp_path):
     page = Reader(path.read_text())
     assert proof.optimal
     assert "Proved best" in page.text
-    assert "Of 3 searches from other orders, all of them reached the best log joint" in page.text
+    said = "Of 3 searches from different orders, all of them reached the best log joint"
+    assert said in page.text
+    assert "In other company elsewhere" in page.text
+    assert "In other company elsewhere" not in Reader(written.read_text()).text
     assert f"Of {len(draws)} draws from the posterior" in page.text
     assert "Posterior of the number of clusters K" in page.text
     assert "Posterior of the concentration α" in page.text
@@ -448,6 +483,27 @@ def test_table_sorts_and_filters(browser, written, table):
     page.fill("input[aria-label='Filter row']", "")
     page.click("#next")
     assert page.inner_text("#page") == "26–50 of 90 rows"
+
+
+def test_filters_of_columns_that_are_called_as_the_reports_own(browser, tmp_path):
+    """Texts are looked for in a column called "cluster"; minus signs may be typed or copied."""
+    rng = np.random.default_rng(0)
+    values = np.round(rng.normal(size=(60, 2)) * 3.0 + np.repeat([[0.0], [20.0]], 30, axis=0), 2)
+    frame = pd.DataFrame(values, columns=["cluster", "tall"])
+    path = tmp_path / "cluster.html"
+    fitted = DPMixture(FAMILY, PRIOR, random_state=0, refine=False).fit(frame)
+    write_report(path, fitted, frame)
+    page = browser().open(path)
+    own = page.locator("input[aria-label='Filter cluster']").nth(1)
+    texts = frame["cluster"].map(lambda x: f"{x:g}")
+    own.fill("1")
+    assert f"of {texts.str.contains('1').sum()} rows" in page.inner_text("#page")
+    for text in ("-5..-1", "−5..−1", "−5 .. -1"):
+        own.fill(text)
+        assert f"of {frame['cluster'].between(-5, -1).sum()} rows" in page.inner_text("#page")
+    own.fill("")
+    page.locator("input[aria-label='Filter cluster']").nth(0).fill("1")
+    assert f"of {(fitted.labels_ == 1).sum()} rows" in page.inner_text("#page")
 
 
 def test_keyboard_reaches_everything(browser, written):

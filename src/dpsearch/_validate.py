@@ -233,6 +233,23 @@ def whole(value: Any, name: str, least: int) -> int:
     return int(value)
 
 
+def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
+    """Return height and width of images that have so many pixels."""
+    try:
+        height, width = shape
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"image_shape must be (height, width), got {shape!r}") from error
+    for side in (height, width):
+        if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
+            raise ParameterError(f"image_shape must be two whole numbers ≥ 1, got {shape!r}")
+    if height * width != n_pixels:
+        raise ParameterError(
+            f"image_shape {height}×{width} has {height * width} pixels, but {name} has"
+            f" {n_pixels} columns"
+        )
+    return int(height), int(width)
+
+
 def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> Vector:
     """Broadcast a scalar or a vector of hyperparameters over the columns."""
     try:

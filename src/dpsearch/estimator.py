@@ -41,6 +41,7 @@ from dpsearch.automatic import (
     resolve_prior,
     takes_gaps,
 )
+from dpsearch.automatic.completion import complete
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.families.base import Family
@@ -397,6 +398,15 @@ class DPMixture(
         self.labels_ = clustering.labels
         self.log_joint_ = clustering.log_joint
 
+    def _take(self, other: DPMixture) -> None:
+        """Take over a better partition of the same rows under the same family and prior."""
+        self._set_mixture(other._mixture)
+        self.clustering_ = replace(
+            other.clustering_, upper_bound=self.clustering_.upper_bound
+        )  # which holds for every partition
+        self.labels_ = self.clustering_.labels
+        self.log_joint_ = self.clustering_.log_joint
+
     def _set_mixture(self, mixture: Mixture) -> None:
         self._mixture = mixture
         self.n_features_in_ = mixture.model.n_features
@@ -506,10 +516,10 @@ class DPMixture(
         'column 1'
         """
         check_is_fitted(self)
-        matrix = None if X is None else self._without_gaps(self._new_data(X))
+        matrix = None if X is None else self._whole(self._as_fitted(self._new_data(X)))
         given = getattr(self, "feature_names_in_", None)
         names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
-        return explain_mixture(
+        found = explain_mixture(
             self._mixture,
             tuple(str(name) for name in names),
             matrix,
@@ -517,17 +527,38 @@ class DPMixture(
             outlier_rate=outlier_rate,
             rng=as_rng(rng),
         )
+        columns = () if self.schema_ is None else self.schema_.columns
+        levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
+        return replace(found, levels=levels)
 
-    def _without_gaps(self, matrix: Any) -> Any:
-        """Rows for a family that needs them complete: as they were fitted, or imputed."""
+    def _whole(self, matrix: Any) -> Any:
+        """Rows for a family that needs them complete: imputed."""
         if not has_gaps(matrix) or self.family_.takes_gaps:
             return matrix
+        return self._mixture.impute(matrix)
+
+    def _as_fitted(self, matrix: Any) -> Any:
+        """Rows as the solvers saw them: those of the fit completed, where that was done.
+
+        Completion is the same every time, so that a model from a file can do it once more.
+        """
+        if not has_gaps(matrix) or self.family_.takes_gaps:
+            return matrix
+        if self.completed_ is None and self._may_have_completed(matrix):
+            again = complete(matrix, self._mixture.prior)
+            self.completed_ = None if self._containing(again) is None else again
         filled = self.completed_
         if filled is not None and filled.shape == matrix.shape:
             seen = ~np.isnan(matrix)
             if np.array_equal(filled[seen], matrix[seen]):
                 return filled
-        return self._mixture.impute(matrix)
+        return matrix
+
+    def _may_have_completed(self, matrix: Any) -> bool:
+        """Whether these may be rows that the fit completed."""
+        automatic = isinstance(self.family, str) and self.family == "auto"
+        same_size = len(matrix) == len(self.labels_) and self.sample_weight_ is None
+        return automatic and same_size and not np.isnan(matrix).all(axis=0).any()
 
     def _containing(self, matrix: Any) -> Labels | None:
         """The clusters that contain the rows, if they are those of the fit: None if not.

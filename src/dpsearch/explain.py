@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ _SURE = 0.9  # rows below are borderline
 _DRAWS = 20_000  # at least, and at least _BELOW expected among them below the threshold
 _BELOW = 20
 _CHUNK = 4_000_000  # numbers drawn at a time
+_MOST = 100_000_000  # numbers drawn in all: some seconds
 _FIRST_DRAWS = 32  # for a row with gaps, and twice as many in all each time after
 _ENOUGH = 10  # of its draws below it
 
@@ -85,6 +87,10 @@ class Explanation:
         length where the model takes lengths as given.
     outlier_rate
         Rows with smaller p-values are outliers.
+    n_draws
+        Draws that p-values come from: fewer the wider the table, see `tells_outliers`.
+    levels
+        By the name of a column of categories, what its codes stand for.
     """
 
     columns: Matrix
@@ -98,10 +104,22 @@ class Explanation:
     log_density: Vector
     p_value: Vector
     outlier_rate: float
+    n_draws: int = 0
+    levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def n_clusters(self) -> int:
         return len(self.sizes)
+
+    @property
+    def tells_outliers(self) -> bool:
+        """Whether there are so many draws that a p-value can be as small as `outlier_rate`."""
+        return (self.n_draws + 1) * self.outlier_rate >= 1.0
+
+    def value(self, column: str, number: float) -> float | str:
+        """What a number stands for in a column: a level where codes stand for them."""
+        levels = self.levels.get(column)
+        return number if levels is None else str(levels[round(number)])
 
     @property
     def outliers(self) -> Ints:
@@ -186,8 +204,11 @@ class Explanation:
             lines.append(f"cluster {k}: {size} {'point' if size == 1 else 'points'}")
             said = [one for one in self.indicative(k, 3) if one.log_bayes_factor > 0.0]
             for one in said:
+                inside, outside = (
+                    _shown(self.value(one.column, x)) for x in (one.centre, one.elsewhere)
+                )
                 lines.append(
-                    f"  {one.column}: {one.centre:.3g}, elsewhere {one.elsewhere:.3g}"
+                    f"  {one.column}: {inside}, elsewhere {outside}"
                     f" (log Bayes factor {one.log_bayes_factor:.1f})"
                 )
             if not said and self.n_clusters > 1:
@@ -208,10 +229,10 @@ class Explanation:
                 )
             found = self.outliers
             which = f": {_listed(found[:10])}" + (" …" if len(found) > 10 else "")
-            lines.append(
-                f"outliers at a rate of {self.outlier_rate:g}: {len(found)}"
-                + (which if len(found) else "")
-            )
+            count = f"{len(found)}{which if len(found) else ''}"
+            if not self.tells_outliers:
+                count = f"not told by {self.n_draws} draws"
+            lines.append(f"outliers at a rate of {self.outlier_rate:g}: {count}")
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -223,6 +244,10 @@ class Explanation:
 
 def _listed(rows: Ints) -> str:
     return ", ".join(str(i) for i in rows)
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.3g}"
 
 
 def _library(name: str | None) -> Any:
@@ -253,15 +278,25 @@ def explain_mixture(
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
         raise ParameterError(f"outlier_rate must lie between 0 and 1, got {outlier_rate!r}")
     columns, centres, elsewhere = _about_columns(mixture)
+    n_draws = 0
     if X is None:
         nobody, nothing = np.empty(0, np.int64), np.empty(0)
         rows = (nobody, nothing, nobody, nothing, nothing)
     else:
         place = mixture.memberships(X, labels)
-        p_value = _p_values(mixture, X, place.log_inside, outlier_rate, rng)
+        wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
+        n_draws = max(1, min(wanted, _MOST // X.shape[1]))
+        p_value = _p_values(mixture, X, place.log_inside, n_draws, rng)
         rows = (place.labels, place.certainty, place.second, place.log_density, p_value)
     return Explanation(
-        columns, centres, elsewhere, names, mixture.sizes.copy(), *rows, float(outlier_rate)
+        columns,
+        centres,
+        elsewhere,
+        names,
+        mixture.sizes.copy(),
+        *rows,
+        float(outlier_rate),
+        n_draws,
     )
 
 
@@ -314,11 +349,10 @@ def _rests(core: Core, pool: Vector, n_rows: int) -> Any:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _p_values(mixture: Mixture, X: Any, log_inside: Vector, rate: float, rng: Rng) -> Vector:
+def _p_values(mixture: Mixture, X: Any, log_inside: Vector, n_draws: int, rng: Rng) -> Vector:
     """Return the share of draws from the clusters that are no more probable than each row."""
     if len(log_inside) == 1 and log_inside[0] == -math.inf:
         return np.ones(1)  # the only row there is: nothing to compare it with
-    n_draws = max(_DRAWS, math.ceil(_BELOW / rate))
     missing = np.isnan(X) if has_gaps(X) else np.zeros((X.shape[0], 0), bool)
     gappy = missing.any(axis=1)
     out = np.empty(X.shape[0])

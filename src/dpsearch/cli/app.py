@@ -27,8 +27,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes 
 app = typer.Typer(
     help="Clustering without choosing the number of clusters.",
     epilog="Exit codes: 0 done; 1 the data or a parameter is at fault, or a file cannot be read or"
-    " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted. Results go to standard output,"
-    " everything else to standard error.",
+    " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted; 141 whoever read the output"
+    " has gone. Results go to standard output, everything else to standard error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -66,7 +66,8 @@ def _telling(debug: bool) -> Iterator[None]:
     except MemoryError as error:
         message, cause = "out of memory", error
     except OSError as error:
-        message, cause = f"{error.filename or 'file'}: {error.strerror or error}", error
+        said = str(error.strerror or error)
+        message, cause = f"{error.filename}: {said}" if error.filename else said, error
     except Exception as error:
         code, cause = 70, error
         message = f"a bug: {type(error).__name__}: {error} (--debug shows where)"

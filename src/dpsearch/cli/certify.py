@@ -61,21 +61,23 @@ def certify(
     if labels is not None:
         check_ending(labels)
         check_writable(labels, force)
-    estimator = load_model(model)
-    table = read_for(estimator, data, reading)
-    if table.n_rows != len(estimator.labels_):
-        raise DataError(
-            f"{data}: {table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}"
-        )
-    with errors_name(table):
-        problem = Problem.of(
-            matrix_of(estimator, table), estimator.family_, estimator._mixture.prior
-        )
-    value = problem.log_joint(estimator.labels_)
-    if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
-        raise DataError(f"{data}: not the data that {model} was fitted to")
     voice = Voice(quiet)
     with stages(voice.console) as stage:
+        stage.begin(f"reading {data}")
+        estimator = load_model(model)
+        table = read_for(estimator, data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
+        if table.n_rows != len(estimator.labels_):
+            raise DataError(
+                f"{data}: {table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}"
+            )
+        stage.begin("comparing with the model")
+        with errors_name(table):
+            problem = Problem.of(
+                matrix_of(estimator, table), estimator.family_, estimator._mixture.prior
+            )
+        value = problem.log_joint(estimator.labels_)
+        if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
+            raise DataError(f"{data}: not the data that {model} was fitted to")
         stage.begin("certify")
         found = certify_problem(
             problem,
@@ -84,11 +86,11 @@ def certify(
             tolerance=tolerance,
             callback=stage.callback,
         )
-    verified = found.verify() if verify else None
+        stage.begin("verifying")
+        verified = found.verify() if verify else None
     if labels is not None:
-        write_table(
-            labels, labels_table(table.index, table.n_rows, cluster=found.clustering.labels)
-        )
+        best = labels_table(table.index, table.n_rows, cluster=found.clustering.labels)
+        write_table(labels, best, force=force)
     if as_json:
         print_json(
             {

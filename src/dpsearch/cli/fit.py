@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import signal
 import threading
@@ -15,7 +14,9 @@ from typing import Annotated, Any
 
 import typer
 
+from dpsearch._files import atomic_folder, atomic_write, check_folder
 from dpsearch.cli.console import Voice, plain, print_json
+from dpsearch.cli.model import matrix_of
 from dpsearch.cli.options import (
     Alpha,
     Data,
@@ -30,6 +31,7 @@ from dpsearch.cli.options import (
     parse_duration,
     reads_data,
 )
+from dpsearch.cli.page import write_page
 from dpsearch.errors import ParameterError
 
 FORMATS = ("csv", "parquet")
@@ -56,6 +58,12 @@ def fit(
         ),
     ] = None,
     beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1,
+    restarts: Annotated[
+        int,
+        typer.Option(
+            min=0, help="Fit so many times more, from other orders; keep the best and compare."
+        ),
+    ] = 0,
     out: Annotated[
         str | None,
         typer.Option(
@@ -85,6 +93,7 @@ def fit(
     ends with exit code 130.
     """
     from dpsearch.cli import results
+    from dpsearch.cli.restarts import restart
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
     from dpsearch.progress import stages
@@ -93,10 +102,8 @@ def fit(
     seconds = _refinement(refine)
     place = _output(data, out, format, force, as_json)
     shape = _image_shape(image_shape, report)
-    if report:
-        if place is None:
-            raise ParameterError("--report needs a folder: say --out")
-        _report_writer()
+    if report and place is None:
+        raise ParameterError("--report needs a folder: say --out")
     voice = Voice(quiet)
     estimator = DPMixture(
         family=family,
@@ -122,6 +129,10 @@ def fit(
         estimator._listener = stage.callback
         with errors_name(table):
             estimator.fit(table.X)
+            view = None
+            if restarts:
+                rows = matrix_of(estimator, table)
+                view = restart(estimator, rows, restarts, seed, stage, interrupts)
         del estimator._listener
         fitted = time.perf_counter() - begun
         stage.begin("explaining")
@@ -134,14 +145,30 @@ def fit(
             "fitting": fitted - read,
             "total": time.perf_counter() - begun,
         }
+        if view is not None:
+            record["restarts"] = [one.log_joint for one in view.clusterings]
         if place is None:
             found.print_labels()
         else:
-            _write(place, found, record, format, report, shape)
+            with atomic_folder(place, WRITTEN, force=force) as folder:
+                _write(folder, found, record, format)
+                if report:
+                    stage.begin("report")
+                    write_page(
+                        folder / "report.html",
+                        estimator,
+                        table,
+                        image_shape=shape,
+                        consensus=view,
+                    )
     if as_json:
         print_json({**record, "out": None if place is None else str(place)})
     where = "" if place is None else f"; written to {place}"
     voice.say(f"{found.summary()}{where}")
+    if view is not None:
+        from dpsearch.report.summary import agreement
+
+        voice.say(agreement(view))
     if interrupts:
         voice.say("interrupted: this is the best that was found until then")
         raise typer.Exit(130)
@@ -175,14 +202,7 @@ def _output(data: Path, out: str | None, format: str, force: bool, as_json: bool
     place = Path(out)
     if place.suffix.lower() in (".csv", ".parquet", ".npz", ".tsv"):
         raise ParameterError(f"--out names a folder, and {out} looks like a file")
-    if place.exists() and not place.is_dir():
-        raise ParameterError(f"{place}: is a file, not a folder")
-    if not place.absolute().parent.is_dir():
-        raise ParameterError(f"{place.parent}: no such folder")
-    if place.is_dir() and not force:
-        there = sorted(WRITTEN.intersection(file.name for file in place.iterdir()))
-        if there:
-            raise ParameterError(f"{place / there[0]} exists; use --force to overwrite it")
+    check_folder(place, WRITTEN, force=force)
     return place
 
 
@@ -203,45 +223,14 @@ def _image_shape(text: str | None, report: bool) -> tuple[int, int] | None:
     return int(height), int(width)
 
 
-def _report_writer() -> Any:
-    try:
-        return importlib.import_module("dpsearch.report").write_report
-    except ImportError as error:
-        raise ParameterError(
-            f"--report needs more than is installed: pip install 'dpsearch[report]' ({error})"
-        ) from error
-
-
-def _write(
-    place: Path,
-    found: Any,
-    record: dict[str, Any],
-    format: str,
-    report: bool,
-    shape: tuple[int, int] | None,
-) -> None:
-    from dpsearch._files import atomic_folder
-    from dpsearch.cli.results import quiet_about_names
+def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> None:
     from dpsearch.io import write_table
 
-    with atomic_folder(place, WRITTEN) as folder:
-        write_table(folder / f"labels.{format}", found.labels_table())
-        write_table(folder / f"clusters.{format}", found.cluster_table())
-        found.model.save(folder / "model.npz")
-        if report:
-            with quiet_about_names():
-                _report_writer()(
-                    folder / "report.html",
-                    found.model,
-                    found.table.X,
-                    names=found.table.names,
-                    index=found.table.index,
-                    title=found.table.source,
-                    image_shape=shape,
-                    certificate=getattr(found.model, "certificate_", None),
-                )
-        text = json.dumps(plain(record), indent=2, ensure_ascii=False)
-        (folder / "run.json").write_text(text + "\n", encoding="utf-8")
+    write_table(folder / f"labels.{format}", found.labels_table())
+    write_table(folder / f"clusters.{format}", found.cluster_table())
+    found.model.save(folder / "model.npz")
+    with atomic_write(folder / "run.json", "w") as stream:
+        stream.write(json.dumps(plain(record), indent=2, ensure_ascii=False) + "\n")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -12,6 +13,9 @@ from dpsearch.cli.console import plain, print_json
 from dpsearch.cli.model import load_model
 from dpsearch.cli.options import Json, Model
 from dpsearch.families.description import described
+
+if TYPE_CHECKING:
+    from dpsearch.explain import Explanation, Indication
 
 _SHOWN_CLUSTERS = 30
 _SHOWN_COLUMNS = 6
@@ -34,8 +38,11 @@ def inspect(model: Model, as_json: Json = False) -> None:
         "clusters": [
             {
                 "size": int(mixture.sizes[k]),
-                "centre": explanation.centres[k],
-                "indicative": [one._asdict() for one in explanation.indicative(k)],
+                "centre": [
+                    explanation.value(name, x)
+                    for name, x in zip(explanation.names, explanation.centres[k], strict=True)
+                ],
+                "indicative": [_said(explanation, one) for one in explanation.indicative(k)],
                 "posterior": mixture.posterior(k),
             }
             for k in range(mixture.n_clusters)
@@ -45,6 +52,14 @@ def inspect(model: Model, as_json: Json = False) -> None:
         print_json(about)
     else:
         _show(about)
+
+
+def _said(explanation: Explanation, one: Indication) -> dict[str, Any]:
+    """What a column says about a cluster, of categories by their levels."""
+    said = one._asdict()
+    if not math.isnan(one.elsewhere):
+        said["elsewhere"] = explanation.value(one.column, one.elsewhere)
+    return {**said, "centre": explanation.value(one.column, one.centre)}
 
 
 def _show(about: dict[str, Any]) -> None:
@@ -67,7 +82,7 @@ def _show(about: dict[str, Any]) -> None:
     if not few:
         shown.add_column("set apart by", overflow="fold")
     for k, cluster in enumerate(clusters[:_SHOWN_CLUSTERS]):
-        cells = [f"{x:.4g}" for x in cluster["centre"] if few]
+        cells = [escape(x) if isinstance(x, str) else f"{x:.4g}" for x in cluster["centre"] if few]
         if not few:
             said = [one for one in cluster["indicative"] if one["log_bayes_factor"] > 0.0]
             cells.append(escape(", ".join(one["column"] for one in said)))

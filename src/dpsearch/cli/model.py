@@ -65,6 +65,8 @@ def _put_in_order(table: Table, wanted: list[str]) -> None:
 
 
 def matrix_of(model: Any, table: Table) -> Any:
-    """The table as the model's solvers see it: categories as codes."""
-    schema = getattr(model, "schema_", None)
-    return table.X if schema is None else schema.encode(table.X)
+    """The table as the model's solvers see it: categories as codes, gaps as the fit filled them."""
+    from dpsearch.cli.results import quiet_about_names
+
+    with quiet_about_names():
+        return model._as_fitted(model._new_data(table.X))

@@ -69,7 +69,7 @@ def predict(
         columns |= {f"p{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
     frame = labels_table(table.index, table.n_rows, **columns)
     if to_file or not as_json:
-        write_table(out, frame)
+        write_table(out, frame, force=force)
     if as_json:
         about = (
             {"rows": table.n_rows, "out": str(out)} if to_file else frame.to_dict(as_series=False)

@@ -78,22 +78,15 @@ class Results:
             return about
         return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
 
-    def _levels(self) -> dict[str, Any]:
-        """The levels of each column of categories."""
-        schema = getattr(self.model, "schema_", None)
-        columns = () if schema is None else schema.columns
-        return {column.name: column.levels for column in columns if column.kind == "category"}
-
     def _said(self, indication: Any) -> str:
         """Higher or lower than elsewhere; of categories the likeliest."""
-        levels = self._levels().get(indication.column)
-        return str(indication.direction if levels is None else levels[round(indication.centre)])
+        centre = self.explanation.value(indication.column, indication.centre)
+        return centre if isinstance(centre, str) else str(indication.direction)
 
-    def _centres(self, k: int) -> list[Any]:
+    def _centres(self, k: int) -> list[float | str]:
         """What to expect of each column; of categories the likeliest."""
-        levels = self._levels()
         return [
-            str(levels[name][round(x)]) if name in levels else float(x)
+            self.explanation.value(name, float(x))
             for name, x in zip(self.explanation.names, self.explanation.centres[k], strict=True)
         ]
 

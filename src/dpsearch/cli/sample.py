@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from dpsearch.cli.console import Voice, print_json
@@ -30,6 +29,7 @@ from dpsearch.cli.options import (
     parse_duration,
     reads_data,
 )
+from dpsearch.cli.page import write_page
 from dpsearch.errors import DataError, ParameterError
 
 SAMPLERS = {
@@ -72,6 +72,13 @@ def sample(
     ] = None,
     loss: Annotated[str, typer.Option(help="Of the point estimate: vi or binder.")] = "vi",
     plot: Annotated[Path | None, typer.Option(help="Where to write a trace plot.")] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to write a report (HTML) of the model's clusters, with the posterior of"
+            " their number and of the concentration. Needs --model."
+        ),
+    ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -101,7 +108,7 @@ def sample(
     from dpsearch.io.output import check_ending
     from dpsearch.objective import Problem
     from dpsearch.plots import check_figure
-    from dpsearch.progress import progress
+    from dpsearch.progress import progress, stages
     from dpsearch.samplers.point_estimates import loss_function
     from dpsearch.samplers.run import sample_problem
     from dpsearch.samplers.split_merge import variant_options
@@ -109,17 +116,19 @@ def sample(
     if sampler not in SAMPLERS:
         raise ParameterError(f"unknown sampler {sampler!r}: known are {', '.join(SAMPLERS)}")
     loss_function(loss, 1)
-    outputs = [path for path in (out, labels, plot) if path is not None]
+    outputs = [path for path in (out, labels, plot, report) if path is not None]
     for path in outputs:
         check_writable(path, force)
     if len({path.resolve() for path in outputs}) < len(outputs):
-        raise ParameterError("--out, --labels and --plot name the same file")
+        raise ParameterError("--out, --labels, --plot and --report name the same file")
     if plot is not None:
         check_figure(plot)
     if labels is not None:
         check_ending(labels)
     if model is not None and (family, alpha) != ("auto", "auto"):
         raise ParameterError("--model brings its own family and concentration")
+    if model is None and report is not None:
+        raise ParameterError("--report shows the clusters of a model: say --model")
     kept = checkpoint is not None
     saved = checkpoint if checkpoint is not None else out.with_name(out.name + ".checkpoint")
     if saved.resolve() in {path.resolve() for path in outputs}:
@@ -129,32 +138,40 @@ def sample(
             f"{saved} exists, from a run that was stopped: go on with --resume, or remove it"
         )
     voice = Voice(quiet)
-    console = voice.console
     first: Any = start or "search"
-    if model is not None:
-        fitted = load_model(model)
-        table = read_for(fitted, data, reading)
-        if start is None:
-            first = fitted.labels_
-            if table.n_rows != len(first):
-                raise DataError(
-                    f"{data}: {table.n_rows} rows, but {model} was fitted to {len(first)}: its"
-                    " clusters are no start; say --start search"
-                )
-    else:
-        table = read_table(data, reading)
-        # Not by the seed: a run that is resumed must come to the same family.
-        fitted = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
+    with stages(voice.console) as stage:
+        stage.begin(f"reading {data}")
+        told = {"tell": lambda n: stage.tell(f"{n:,} rows")}
+        if model is not None:
+            fitted = load_model(model)
+            table = read_for(fitted, data, reading, **told)
+            if start is None:
+                first = fitted.labels_
+                if table.n_rows != len(first):
+                    raise DataError(
+                        f"{data}: {table.n_rows} rows, but {model} was fitted to {len(first)}: its"
+                        " clusters are no start; say --start search"
+                    )
+        else:
+            table = read_table(data, reading, **told)
+            stage.begin("fitting")
+            # Not by the seed: a run that is resumed must come to the same family.
+            fitted = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
+            fitted._listener = stage.callback
+            with errors_name(table):
+                fitted.fit(table.X)
+        stage.begin("preparing")
         with errors_name(table):
-            fitted.fit(table.X)
-    with errors_name(table):
-        problem = Problem.of(matrix_of(fitted, table), fitted.family_, fitted._mixture.prior)
+            rows = matrix_of(fitted, table)
+            problem = Problem.of(rows, fitted.family_, fitted._mixture.prior)
+        if report is not None and fitted._containing(rows) is None:
+            raise DataError(f"{data}: --report needs the data that {model} was fitted to")
     for note in table.notes:
         voice.say(f"note: {note}")
     options: dict[str, Any] = {"sampler": "gibbs"}
     if sampler != "gibbs":
         options = variant_options(SAMPLERS[sampler], moves)
-    with saving(console, saved), progress(console, "sample") as callback:
+    with saving(voice, saved), progress(voice.console, "sample") as callback:
         result = sample_problem(
             problem,
             draws=draws,
@@ -170,32 +187,36 @@ def sample(
             resume=resume,
             **options,
         )
-    result.save(out)
-    if labels is not None:
-        estimate = result.point_estimate(loss).labels
-        write_table(labels, labels_table(table.index, table.n_rows, cluster=estimate))
-    if plot is not None:
-        _save_plot(result, plot)
+    for path in outputs:
+        check_writable(path, force)  # once more: it may have taken hours
+    with stages(voice.console) as stage:
+        stage.begin("writing")
+        result.save(out)
+        if labels is not None:
+            estimate = result.point_estimate(loss).labels
+            best = labels_table(table.index, table.n_rows, cluster=estimate)
+            write_table(labels, best, force=force)
+        if plot is not None:
+            _save_plot(result, plot)
+        if report is not None:
+            write_page(report, fitted, table, draws=result)
     if not kept:
         saved.unlink(missing_ok=True)
     if as_json:
         print_json(_about(result, fitted.family_.name, out))
         return
-    _print(console, result, fitted.family_.name)
+    _tell(voice, result, fitted.family_.name)
     voice.say(f"draws: {out}")
 
 
 @contextlib.contextmanager
-def saving(console: Console, path: Path) -> Iterator[None]:
+def saving(voice: Voice, path: Path) -> Iterator[None]:
     """Say on Ctrl-C where the chains are and how to go on."""
     try:
         yield
     except KeyboardInterrupt:
         if path.exists():
-            console.print(
-                f"interrupted; the chains are saved in {path}: go on with --resume",
-                markup=False, highlight=False, soft_wrap=True,
-            )  # fmt: skip
+            voice.say(f"interrupted; the chains are saved in {path}: go on with --resume")
         raise
 
 
@@ -219,20 +240,17 @@ def _about(result: Any, family: str, out: Path) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, result, family: str) -> None:  # type: ignore[no-untyped-def]
+def _tell(voice: Voice, result: Any, family: str) -> None:
     n = result.labels.shape[1]
-    console.print(
+    voice.say(
         f"{len(result):,} partitions of {n:,} rows from {result.n_chains} chains of"
         f" {result.sampler}; family {family}; best log joint {result.log_joint.max():.6g};"
-        f" {result.seconds:.1f} s",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f" {result.seconds:.1f} s"
     )
     posterior = result.k_posterior()
     likely = np.argsort(-posterior, kind="stable")[:6]
     shown = ", ".join(f"{k}: {posterior[k]:.0%}" for k in np.sort(likely) if posterior[k] >= 0.005)
-    console.print(f"clusters: {shown}", markup=False, highlight=False)
+    voice.say(f"clusters: {shown}")
     about = Table()
     for heading in ("", "mean", "R-hat", "effective draws"):
         about.add_column(heading, justify="right" if heading else "left")
@@ -241,4 +259,4 @@ def _print(console: Console, result, family: str) -> None:  # type: ignore[no-un
         rhat = f"{numbers['rhat']:.3f}" if np.isfinite(numbers["rhat"]) else "–"
         ess = f"{numbers['ess']:.0f}" if np.isfinite(numbers["ess"]) else "–"
         about.add_row(name, mean, rhat, ess)
-    console.print(about)
+    voice.console.print(about)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ def check_ending(path: Path) -> None:
         raise ParameterError(f"{path}: tables are written as {' or '.join(TABLE_ENDINGS)}")
 
 
-def write_table(path: str | Path, frame: pl.DataFrame) -> None:
+def write_table(path: str | Path, frame: pl.DataFrame, *, force: bool = True) -> None:
     """Write a file that is complete or not there; ``-`` is standard output."""
     if str(path) == "-":
         text = frame.write_csv()
@@ -40,9 +41,11 @@ def write_table(path: str | Path, frame: pl.DataFrame) -> None:
             sys.stdout.write(text[at : at + _PIECE])
         sys.stdout.flush()
         return
-    path = Path(path)
-    with atomic_write(path) as stream:
-        if path.suffix.lower() == ".parquet":
-            frame.write_parquet(stream)
-        else:
-            frame.write_csv(stream)
+    # Polars would not say what the system says, such as that the disk is full.
+    content = io.BytesIO()
+    if Path(path).suffix.lower() == ".parquet":
+        frame.write_parquet(content)
+    else:
+        frame.write_csv(content)
+    with atomic_write(path, force=force) as stream:
+        stream.write(content.getbuffer())

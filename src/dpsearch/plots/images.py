@@ -7,19 +7,27 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Labels
-from dpsearch.plots._axes import new_axes
+from dpsearch._types import ArrayLike
+from dpsearch._validate import as_image_shape
+from dpsearch.errors import DataError
+from dpsearch.plots._axes import groups, new_axes
 
 
 def mean_images(
-    images: Any, labels: Labels, axis: Any = None, *, columns: int = 12, shown: int | None = None
+    images: Any,
+    labels: ArrayLike,
+    axis: Any = None,
+    *,
+    columns: int = 12,
+    shown: int | None = None,
+    image_shape: tuple[int, int] | None = None,
 ) -> Any:
     """Draw the mean image of each cluster in order of number, with its size above it.
 
     Parameters
     ----------
     images
-        [N, side²]: grey values of square images.
+        [N, pixels]: grey values.
     labels
         Cluster of each image.
     axis
@@ -28,27 +36,34 @@ def mean_images(
         Images in a line.
     shown
         Number of clusters; default: all.
+    image_shape
+        Height and width; default: images are square.
 
     Returns
     -------
     The axis.
     """
+    images = np.asarray(images)
+    if images.ndim != 2:
+        raise DataError(f"images must be a table with a row for each, got shape {images.shape}")
     side = math.isqrt(images.shape[1])
-    sizes = np.bincount(labels)[:shown]
+    height, width = as_image_shape(image_shape or (side, side), images.shape[1], "images")
+    _, codes = groups(labels, len(images))
+    sizes = np.bincount(codes)[:shown]
     columns = min(len(sizes), columns)
     rows = -(-len(sizes) // columns)
     if axis is None:
         axis = new_axes(1, 1, (0.85 * columns, 1.05 * rows + 0.4))[0, 0]
     # A tile is the image, room for its caption above it, and a margin.
-    tall, wide = round(1.43 * side), round(1.15 * side)
-    left_margin, caption = (wide - side) // 2, round(0.36 * side)
+    tall, wide = round(1.43 * height), round(1.15 * width)
+    left_margin, caption = (wide - width) // 2, round(0.36 * height)
     mosaic = np.zeros((rows * tall, columns * wide))
     for k, size in enumerate(sizes):
         top, left = k // columns * tall, k % columns * wide
-        image = images[labels == k].mean(axis=0).reshape(side, side)
+        image = images[codes == k].mean(axis=0).reshape(height, width)
         down, right = top + caption, left + left_margin
-        mosaic[down : down + side, right : right + side] = image
-        axis.text(left + wide / 2, top + 0.29 * side, f"{size:,}", fontsize=8, ha="center")
+        mosaic[down : down + height, right : right + width] = image
+        axis.text(left + wide / 2, top + 0.29 * height, f"{size:,}", fontsize=8, ha="center")
     axis.imshow(mosaic, cmap="gray_r")
     axis.set_axis_off()
     return axis

@@ -5,6 +5,7 @@ Cheap, and no substitute for a posterior: it shows which points good partitions 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,14 @@ class Consensus:
 
     clusterings: list[Clustering]
     disagreement: Vector
+
+    @classmethod
+    def of(cls, clusterings: Iterable[Clustering]) -> Consensus:
+        """Compare partitions of the same points."""
+        found = sorted(clusterings, key=lambda clustering: -clustering.log_joint)
+        best = found[0].labels
+        others = [_jaccard_distance(best, other.labels) for other in found[1:]]
+        return cls(found, np.mean(others, axis=0) if others else np.zeros(len(best)))
 
     @property
     def best(self) -> Clustering:
@@ -85,11 +94,7 @@ def consensus(
         found.append(
             refine_problem(problem, start.labels, seconds=seconds, rng=stream, n_jobs=n_jobs)
         )
-    found.sort(key=lambda clustering: -clustering.log_joint)
-    best = found[0].labels
-    others = [_jaccard_distance(best, other.labels) for other in found[1:]]
-    disagreement = np.mean(others, axis=0) if others else np.zeros(len(best))
-    return Consensus(found, disagreement)
+    return Consensus.of(found)
 
 
 def _jaccard_distance(a: Labels, b: Labels) -> Vector:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import numbers
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dpsearch._types import Labels
+from dpsearch._validate import as_image_shape
 from dpsearch.errors import ParameterError
 from dpsearch.report.table import Table
 
@@ -30,12 +30,7 @@ class Images:
         """Return images of the means and of the first rows wanted; None without a shape."""
         if shape is None:
             return None
-        height, width = _checked(shape)
-        if height * width != len(table.names):
-            raise ParameterError(
-                f"image_shape {height}×{width} has {height * width} pixels, but X has"
-                f" {len(table.names)} columns"
-            )
+        height, width = as_image_shape(shape, len(table.names), "X")
         X = table.matrix()
         if X.shape[1] != height * width:
             raise ParameterError("image_shape needs columns of numbers, but some are categories")
@@ -57,14 +52,3 @@ class Images:
 def _grey(X: Any, low: float, high: float) -> Any:
     scaled = (np.nan_to_num(X, nan=low) - low) / (high - low if high > low else 1.0)
     return np.clip(np.round(255.0 * scaled), 0, 255).astype(np.uint8)
-
-
-def _checked(shape: Any) -> tuple[int, int]:
-    try:
-        height, width = shape
-    except (TypeError, ValueError) as error:
-        raise ParameterError(f"image_shape must be (height, width), got {shape!r}") from error
-    for side in (height, width):
-        if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
-            raise ParameterError(f"image_shape must be two whole numbers ≥ 1, got {shape!r}")
-    return int(height), int(width)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dpsearch._numbers import brief
-from dpsearch.errors import ParameterError
 
 # Plotly's bundle with WebGL scatter plots; assets/README.md says where it comes from.
 PLOTLY = "plotly-gl2d-3.7.0.min.js.gz"
@@ -23,10 +22,7 @@ _INTEGERS = (np.int8, np.int16, np.int32)
 
 def render(template: str, **context: Any) -> str:
     """Fill a template; everything is escaped unless it comes from this package's own files."""
-    try:
-        import jinja2
-    except ImportError as error:
-        raise ParameterError("a report needs Jinja2: pip install jinja2") from error
+    import jinja2
     from markupsafe import Markup, escape
 
     def breakable(name: str) -> Markup:

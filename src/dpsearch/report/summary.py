@@ -13,6 +13,7 @@ from dpsearch.objective import Clustering
 from dpsearch.report.profiles import Profile
 from dpsearch.report.table import Table
 
+MOVED = 0.1  # of a row: its company differs notably from search to search
 _SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
 
 
@@ -47,7 +48,7 @@ def how_sure(
     """What is known of how good the partition is, and of how firmly rows belong."""
     out = [_proof(clustering, certificate)]
     if consensus is not None:
-        out.append(_restarts(consensus))
+        out.append(agreement(consensus))
     if draws is not None:
         out.append(_drawn(draws))
     n = len(explanation.labels)
@@ -63,7 +64,11 @@ def how_sure(
     odd = len(explanation.outliers)
     expected = explanation.outlier_rate * n
     chance = f"chance alone makes about {brief(expected)} of {n:,} look so"
-    if odd:
+    if not explanation.tells_outliers:
+        out.append(
+            "The table is too wide to tell in reasonable time whether rows are out of the ordinary."
+        )
+    elif odd:
         are = "is" if odd == 1 else "are"
         out.append(
             f"{_count(odd, 'row')} {are} out of the ordinary: improbable under every cluster"
@@ -92,15 +97,16 @@ def _proof(clustering: Clustering, certificate: Any) -> str:
     return "Not proved best; a longer search may find a better partition."
 
 
-def _restarts(consensus: Any) -> str:
+def agreement(consensus: Any) -> str:
+    """Whether searches from several orders came to the same."""
     values = np.array([one.log_joint for one in consensus.clusterings])
     if len(values) < 2:
         return "One search was run, so that there is nothing to compare it with."
     same = int((values >= values[0] - _SAME * max(1.0, abs(values[0]))).sum())
-    moved = float(np.mean(consensus.disagreement > 0.1))
+    moved = float(np.mean(consensus.disagreement > MOVED))
     reached = "all of them" if same == len(values) else f"{same} of them"
     return (
-        f"Of {len(values)} searches from other orders, {reached} reached the best log joint;"
+        f"Of {len(values)} searches from different orders, {reached} reached the best log joint;"
         f" {_share(moved)} of the rows are in notably different company from one to the other."
     )
 

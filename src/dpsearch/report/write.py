@@ -69,7 +69,7 @@ def write_report(
     certificate
         From `certify`, if there is one; default: the model's own.
     consensus
-        From `consensus`: restarts to compare with.
+        From `consensus`: restarts to compare with, and the rows that they place differently.
     draws
         From `gibbs` or `split_merge`: the posterior of K and α.
     max_points
@@ -95,12 +95,16 @@ def write_report(
     table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
     explanation = _explained(model, X, table)
     labels = explanation.labels
+    if consensus is not None and len(consensus.disagreement) != len(labels):
+        raise DataError(
+            f"consensus is of {len(consensus.disagreement)} rows, but X has {len(labels)}"
+        )
     columns = _telling_columns(table, explanation, image_shape is not None)
     groups = profiles(
         table, labels, explanation.columns, columns, 0 if image_shape is not None else _PARTS
     )
     rng = np.random.default_rng(seed)
-    chosen = _Chosen(explanation, len(groups))
+    chosen = _Chosen(explanation, len(groups), consensus)
     rows = sample(labels, chosen.all(), int(max_points), rng)
     images = Images.of(table, labels, image_shape, [*chosen.all(), *rng.permutation(rows)])
     certificate = getattr(model, "certificate_", None) if certificate is None else certificate
@@ -116,6 +120,8 @@ def write_report(
         overview=_overview(groups, columns, table) if images is None else None,
         borderline=_listing(table, chosen.borderline, _most_telling(explanation, columns)),
         outliers=_listing(table, chosen.outliers, _most_telling(explanation, columns)),
+        moved=_listing(table, chosen.moved, _most_telling(explanation, columns)),
+        consensus=consensus,
         explanation=explanation,
         table=table,
         images=images,
@@ -142,15 +148,18 @@ def _explained(model: Any, X: ArrayLike, table: Table) -> Explanation:
 
 
 class _Chosen:
-    """The rows that the page names: most typical, least certain, out of the ordinary."""
+    """The rows that the page names: most typical, least certain, out of the ordinary, moved."""
 
-    def __init__(self, explanation: Explanation, n_clusters: int) -> None:
+    def __init__(self, explanation: Explanation, n_clusters: int, consensus: Any) -> None:
         self.typical = [explanation.typical[k][:_TYPICAL] for k in range(min(n_clusters, _CARDS))]
         self.borderline = explanation.borderline[:_ODD]
         self.outliers = explanation.outliers[:_ODD]
+        away = np.zeros(0) if consensus is None else consensus.disagreement
+        most = np.argsort(-away, kind="stable")[:_ODD]
+        self.moved = most[away[most] > summary.MOVED]
 
     def all(self) -> Ints:
-        every = np.concatenate([*self.typical, self.borderline, self.outliers])
+        every = np.concatenate([*self.typical, self.borderline, self.outliers, self.moved])
         return np.asarray(list(dict.fromkeys(every.tolist())), dtype=np.int64)
 
 

@@ -236,7 +236,7 @@
 
   // "> 5", "<= 3", "= 2", "2..4" about numbers; anything else is looked for in the text.
   function filterOf(field, text) {
-    const wanted = text.trim().replace("−", "-").replace(/%$/, "").trim();
+    const wanted = text.trim().replaceAll("−", "-").replace(/%$/, "").trim();
     if (!wanted) return null;
     const scale = field.percent ? 0.01 : 1;
     const number = "(-?\\d*\\.?\\d+(?:e-?\\d+)?)";
@@ -254,7 +254,7 @@
       const [low, high] = [scale * Number(between[1]), scale * Number(between[2])];
       return (i) => field.key(i) >= low && field.key(i) <= high;
     }
-    if (field.name === "cluster") return (i) => cluster[i] === Number(wanted);
+    if (!field.own && field.name === "cluster") return (i) => cluster[i] === Number(wanted);
     const lower = text.trim().toLowerCase();
     return (i) => field.text(i).toLowerCase().includes(lower);
   }
