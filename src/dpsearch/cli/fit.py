@@ -23,6 +23,7 @@ from dpsearch.cli.options import (
     Force,
     Jobs,
     Json,
+    Memory,
     Quiet,
     Reading,
     errors_name,
@@ -72,6 +73,10 @@ def fit(
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")
     ] = 0,
     jobs: Jobs = -1,
+    memory: Memory = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Blocks of rows that are searched on their own.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -84,7 +89,7 @@ def fit(
     as a whole or not at all.  Ctrl-C during refinement keeps the best so far, writes it, and
     ends with exit code 130.
     """
-    from dpsearch.cli import results
+    from dpsearch.cli import large, results
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
     from dpsearch.progress import stages
@@ -104,12 +109,22 @@ def fit(
         beam_size=beam_size,
         refine=seconds,
         certify=False if certify is None else certify,
+        n_shards=shards,
         n_jobs=jobs,
         random_state=seed,
     )
-    with stages(voice.console) as stage, _noticing_interrupts() as interrupts:
+    with (
+        stages(voice.console) as stage,
+        _noticing_interrupts() as interrupts,
+        contextlib.ExitStack() as files,
+    ):
         stage.begin(f"reading {data}")
-        table = read_table(data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
+
+        def tell(n_rows: int) -> None:
+            stage.tell(f"{n_rows:,} rows")
+
+        opened = large.opened(files, data, reading, estimator, memory, tell)
+        table = read_table(data, reading, tell=tell) if opened is None else large.sampled(opened)
         if shape is not None and shape[0] * shape[1] != table.n_columns:
             raise ParameterError(
                 f"--image-shape {image_shape} is {shape[0] * shape[1]} pixels, but there are"
@@ -120,14 +135,20 @@ def fit(
             voice.say(f"note: {note}")
         stage.begin("fitting")
         estimator._listener = stage.callback
-        with errors_name(table):
-            estimator.fit(table.X)
+        if opened is None:
+            with errors_name(table):
+                estimator.fit(table.X)
+        else:
+            with large.errors_name(opened):
+                estimator._fit_opened(opened)
         del estimator._listener
         fitted = time.perf_counter() - begun
         stage.begin("explaining")
-        found = results.Results.of(estimator, table)
+        found = (results.Results.of(estimator, table) if opened is None
+                 else large.LargeResults.of_sample(estimator, table, opened))  # fmt: skip
         stage.begin("writing")
         record = results.run_record(estimator, table, data, reading)
+        record["input"]["rows"] = found.n_rows
         record["started"] = started
         record["seconds"] = {
             "reading": read,
@@ -135,7 +156,7 @@ def fit(
             "total": time.perf_counter() - begun,
         }
         if place is None:
-            found.print_labels()
+            found.write_labels("-")
         else:
             _write(place, found, record, format, report, shape)
     if as_json:
@@ -225,7 +246,7 @@ def _write(
     from dpsearch.io import write_table
 
     with atomic_folder(place, WRITTEN) as folder:
-        write_table(folder / f"labels.{format}", found.labels_table())
+        found.write_labels(folder / f"labels.{format}")
         write_table(folder / f"clusters.{format}", found.cluster_table())
         found.model.save(folder / "model.npz")
         if report:

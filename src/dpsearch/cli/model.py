@@ -25,16 +25,11 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number."""
     from dpsearch.io import read_table
 
+    reading = reading_for(model, reading)
+    table = read_table(data, reading, **options)
+    width, schema = model.n_features_in_, getattr(model, "schema_", None)
     names = getattr(model, "feature_names_in_", None)
     wanted = None if names is None else tuple(str(name) for name in names)
-    width = model.n_features_in_
-    if reading.columns is None and reading.drop is None:
-        reading = replace(reading, wanted=wanted, width=width)
-    schema = getattr(model, "schema_", None)
-    if schema is not None and reading.categories is None:
-        groups = tuple(c.name for c in schema.columns if c.kind == "category")
-        reading = replace(reading, categories=groups)
-    table = read_table(data, reading, **options)
     if table.n_columns != width:
         raise DataError(
             f"{table.source}: {table.n_columns} columns, but the model was fitted to {width}"
@@ -50,6 +45,20 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
 
         table.X = pl.DataFrame(table.X, schema=list(wanted or ()), orient="row")
     return table
+
+
+def reading_for(model: Any, reading: Reading) -> Reading:
+    """What the user says about a file, with what the model knows about its columns."""
+    names = getattr(model, "feature_names_in_", None)
+    wanted = None if names is None else tuple(str(name) for name in names)
+    width = model.n_features_in_
+    if reading.columns is None and reading.drop is None:
+        reading = replace(reading, wanted=wanted, width=width)
+    schema = getattr(model, "schema_", None)
+    if schema is not None and reading.categories is None:
+        groups = tuple(c.name for c in schema.columns if c.kind == "category")
+        reading = replace(reading, categories=groups)
+    return reading
 
 
 def matrix_of(model: Any, table: Table) -> Any:

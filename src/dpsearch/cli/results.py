@@ -46,8 +46,12 @@ class Results:
             certainty=np.round(self.explanation.certainty, 6),
         )
 
-    def print_labels(self) -> None:
-        write_table("-", self.labels_table())
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
+    def write_labels(self, path: str | Path) -> None:
+        write_table(path, self.labels_table())
 
     def cluster_table(self) -> pl.DataFrame:
         """A line for each cluster: size, weight, rows, columns, and posterior parameters."""
@@ -102,7 +106,7 @@ class Results:
     def summary(self) -> str:
         model = self.model
         text = (
-            f"{self.table.n_rows:,} rows in {model.n_clusters_} clusters; log joint"
+            f"{self.n_rows:,} rows in {model.n_clusters_} clusters; log joint"
             f" {model.log_joint_:.6g}; family {model.family_.name}"
         )
         if model.clustering_.optimal:

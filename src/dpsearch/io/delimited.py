@@ -11,7 +11,7 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -46,10 +46,22 @@ def read_delimited(
     tell
         Called with the number of rows read so far.
     """
+    columns: Columns | None = None
+    for columns in filled_columns(path, reading, source, block=block):
+        if tell is not None:
+            tell(columns.n_rows)
+    assert columns is not None
+    return columns.table(), columns.choice
+
+
+def filled_columns(
+    path: Path, reading: Reading, source: str, *, block: int = BLOCK
+) -> Iterator[Columns]:
+    """Yield the columns each time a block has been added to them: at least once."""
     _check_options(reading)
     try:
         with _opened(path) as stream:
-            return _read(stream, path, reading, source, block, tell)
+            yield from _filled(stream, path, reading, source, block)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{source}: damaged, or not a gzip file: {error}") from error
 
@@ -70,15 +82,10 @@ def _opened(path: Path) -> Any:
     return gzip.open(path) if compressed or path.suffix == ".gz" else path.open("rb")
 
 
-def _read(
-    stream: IO[bytes],
-    path: Path,
-    reading: Reading,
-    source: str,
-    size: int,
-    tell: Callable[[int], None] | None,
-) -> tuple[Table, Choice]:
-    columns: _Columns | None = None
+def _filled(
+    stream: IO[bytes], path: Path, reading: Reading, source: str, size: int
+) -> Iterator[Columns]:
+    columns: Columns | None = None
     line = 1
     for text in text_blocks(stream, source, reading.encoding, size):
         if columns is None:
@@ -97,17 +104,15 @@ def _read(
                 names = [cell.strip() or f"column {j}" for j, cell in enumerate(first)]
                 block = _without_first(block, separator)
             choice = choose(names, len(first), reading, source)
-            columns = _Columns(names, len(first), choice, reading, separator, source)
+            columns = Columns(names, len(first), choice, reading, separator, source)
             if not len(block.fields):
                 continue
         columns.add(block)
-        if tell is not None:
-            tell(columns.n_rows)
+        yield columns
     if columns is None:
         raise DataError(f"{source}: the file is empty")
     if columns.n_rows == 0:
         raise DataError(f"{source}: a line of column names and no data")
-    return columns.table(), columns.choice
 
 
 def guess_separator(text: str, tabs: bool = False) -> str:
@@ -163,7 +168,7 @@ def _is_number(cell: str, decimal_comma: bool = False) -> bool:
     return "_" not in cell
 
 
-class _Columns:
+class Columns:
     """The columns as far as they have been read."""
 
     def __init__(
@@ -188,6 +193,8 @@ class _Columns:
             self.texts.setdefault(j, [])
         self.first_text: dict[int, tuple[int, str]] = {}
         self.like_numbers: dict[int, int] = {}
+        self.n_texts: dict[int, int] = {}
+        self.not_truths: set[int] = set(choice.categories)
         self.known: set[int] = set()
         self.whole: set[int] = set(choice.kept)
         self.used = list(dict.fromkeys([*choice.kept, *aside]))
@@ -271,6 +278,9 @@ class _Columns:
         for j, parts in self.texts.items():
             cells = frame.select(self._stripped(str(j)))[str(j)]
             parts.append(cells)
+            self.n_texts[j] = self.n_texts.get(j, 0) + cells.count()
+            if j not in self.not_truths and not _lower(cells).is_in(list(_TRUTH)).all():
+                self.not_truths.add(j)
             if j in self.first_text:
                 plain = cells.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
                 seen = self.like_numbers.get(j, 0)
@@ -282,11 +292,36 @@ class _Columns:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def table(self) -> Table:
-        texts = {j: pl.concat(parts) for j, parts in self.texts.items()}
+    def drain(self) -> pl.DataFrame:
+        """Hand over what was added last, numbers and texts as they are, and forget it."""
+        numeric, matrix = self.numbers.pop()
+        self.lines.clear()
+        found = {j: pl.Series(matrix[:, at]) for at, j in enumerate(numeric)}
+        found |= {j: parts[-1] for j, parts in self.texts.items()}
+        for parts in self.texts.values():
+            parts.clear()
+        return pl.DataFrame([found[j].alias(name_of(self.names, j)) for j in self.used])
+
+    def types(self) -> dict[str, Any]:
+        """What each column turned out to hold; to be asked at the end."""
+        self._check_texts()
+        found: dict[str, Any] = {}
+        for j in self.used:
+            kind: Any = pl.Int64 if j in self.whole else pl.Float64
+            if j in self.texts:
+                truths = j in self.choice.kept and j not in self.not_truths
+                kind = pl.Boolean if truths else pl.String
+            found[name_of(self.names, j)] = kind
+        return found
+
+    def _check_texts(self) -> None:
         for j, (line, cell) in self.first_text.items():
-            if j in self.choice.kept and 2 * self.like_numbers[j] > texts[j].count():
+            if j in self.choice.kept and 2 * self.like_numbers[j] > self.n_texts[j]:
                 raise self._not_a_number(j, line, cell)
+
+    def table(self) -> Table:
+        self._check_texts()
+        texts = {j: pl.concat(parts) for j, parts in self.texts.items()}
         numeric = [j for j in self.choice.kept if j not in texts]
         matrix = self._matrix(numeric)
         index = self._series(self.choice.index, texts)
@@ -327,12 +362,17 @@ class _Columns:
             cells = texts[j].alias(name)
             if j in self.choice.categories:
                 return cells.cast(pl.Categorical)
-            lower = cells.str.to_lowercase()
-            if lower.drop_nulls().is_in(list(_TRUTH)).all():
-                return lower.replace_strict(_TRUTH, return_dtype=pl.Boolean)
-            return cells
+            return cells if j in self.not_truths else as_truths(cells)
         column = pl.Series(name, numbers[j]).fill_nan(None)
         return column.cast(pl.Int64) if j in self.whole else column
+
+
+def as_truths(cells: pl.Series) -> pl.Series:
+    return cells.str.to_lowercase().replace_strict(_TRUTH, return_dtype=pl.Boolean)
+
+
+def _lower(cells: pl.Series) -> pl.Series:
+    return cells.drop_nulls().str.to_lowercase()
 
 
 def name_of(names: list[str] | None, j: int) -> str:

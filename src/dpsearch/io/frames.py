@@ -12,7 +12,7 @@ from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.table import Reading, Table, as_floats, source_error
 
-_PANDAS_INDEX = "__index_level_0__"
+PANDAS_INDEX = "__index_level_0__"
 
 
 def read_parquet(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
@@ -27,8 +27,8 @@ def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tu
     try:
         lazy = scan(path, glob=False)
         names = lazy.collect_schema().names()
-        if reading.index is None and _PANDAS_INDEX in names:
-            reading = replace(reading, index=_PANDAS_INDEX)
+        if reading.index is None and PANDAS_INDEX in names:
+            reading = replace(reading, index=PANDAS_INDEX)
         choice = choose(names, len(names), reading, source)
         aside = [j for j in (choice.index, choice.text) if j is not None]
         frame = lazy.select([names[j] for j in dict.fromkeys([*choice.kept, *aside])]).collect()
@@ -37,7 +37,7 @@ def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tu
             raise
         raise source_error(source, f"damaged, or not a {what} file: {error}") from error
     index = None if choice.index is None else frame[names[choice.index]]
-    if index is not None and index.name == _PANDAS_INDEX:
+    if index is not None and index.name == PANDAS_INDEX:
         index = index.alias("row")
     kept = [names[j] for j in choice.kept]
     if choice.text is not None:

@@ -16,7 +16,7 @@ from dpsearch.errors import DataError
 from dpsearch.io.table import Table, as_floats
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
-_UNNAMED = ("column 0", "Unnamed: 0", "index")  # as pandas writes the names of rows
+UNNAMED = ("column 0", "Unnamed: 0", "index")  # as pandas writes the names of rows
 
 
 def tidy(table: Table, *, named: bool) -> Table:
@@ -28,7 +28,7 @@ def tidy(table: Table, *, named: bool) -> Table:
     out = list(range(table.n_columns))
     if table.n_columns > 1 and _numbers_rows(table):
         name = _name(table, 0)
-        index = pl.Series("row" if name in _UNNAMED else name, _column(table, 0))
+        index = pl.Series("row" if name in UNNAMED else name, _column(table, 0))
         if index.dtype == pl.Float64:
             index = index.cast(pl.Int64)
         _take_out(table, out, 0, "it numbers the rows")
@@ -80,7 +80,7 @@ def _numbers_rows(table: Table) -> bool:
             return False
         column = column.to_numpy()
     ordered = np.sort(column)
-    if table.names is not None and table.names[0] in _UNNAMED:
+    if table.names is not None and table.names[0] in UNNAMED:
         return bool((np.diff(ordered) > 0).all() and (column == np.floor(column)).all())
     count = np.arange(len(column)) + ordered[0]
     return len(column) >= _FEW and ordered[0] in (0.0, 1.0) and np.array_equal(ordered, count)
