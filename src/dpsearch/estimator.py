@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from dpsearch._validate import (
     as_matrix,
     as_rng,
     column_names,
+    counting_rows,
     has_gaps,
     is_array,
     n_threads,
@@ -51,6 +52,7 @@ from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
 from dpsearch.scale.fit import fit_shards
+from dpsearch.scale.opened import Opened, Wishes, is_source, open_shards
 from dpsearch.scale.source import Shard, n_shards_for, shards_of_array
 from dpsearch.scale.stream import Stream
 from dpsearch.scale.workers import Threads
@@ -58,6 +60,7 @@ from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights
 
 _CERTIFY_SECONDS = 60.0
+_BLOCK = 1 << 22  # cells of tables that are made and thrown away
 _FEW_ROWS = 200  # for which refinement is thorough unless told otherwise
 
 
@@ -196,8 +199,10 @@ class DPMixture(
 
         Parameters
         ----------
-        X : array, pandas or polars frame, or sparse matrix where the family takes one
-            Missing values (NaN, None, null) are skipped, where the family can.
+        X : array, pandas or polars frame, sparse matrix where the family takes one, path, batches
+            Missing values (NaN, None, null) are skipped, where the family can.  The path of a
+            file, a folder or a pattern of Parquet files, an iterator of arrays or frames, or a
+            function that returns one, need not fit into memory.
         y : ignored
         sample_weight : whole numbers ≥ 0, optional
             How many times each row was seen.  The log joint is that of the repeated rows; the
@@ -205,6 +210,12 @@ class DPMixture(
             labelled by `predict`.
         """
         self.__dict__.pop("_stream", None)
+        if is_source(X):
+            if sample_weight is not None:
+                raise ParameterError("sample_weight is for tables in memory")
+            wishes = Wishes(self.n_shards, takes_gaps(self.family), self.kinds)
+            with open_shards(X, wishes) as opened:
+                return self._fit_opened(opened)
         schema: Schema | None = None
         matrix: Any = X  # arrays are checked later: in shards, if there are several
         gaps = takes_gaps(self.family)
@@ -222,6 +233,23 @@ class DPMixture(
             if matrix is X:
                 matrix = as_matrix(X, gaps=gaps)
             return self._fit(X, matrix, schema, sample_weight)
+
+    def _fit_opened(self, opened: Opened) -> Self:
+        """Fit what was opened; a single shard as a table in memory."""
+        schema, names = opened.schema, opened.names
+        if schema is not None:
+            check_family(schema, self.family)
+        self.n_features_in_ = opened.n_columns
+        self.__dict__.pop("feature_names_in_", None)
+        with naming_columns(range(opened.n_columns) if names is None else names):
+            if len(opened.shards) > 1:
+                self._fit_shards(opened.shards, schema)
+            else:
+                matrix = opened.shards[0].load()
+                self._fit(matrix, matrix, schema, None)
+        if names is not None:
+            self.feature_names_in_ = np.array(names, dtype=object)
+        return self
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.
@@ -427,6 +455,18 @@ class DPMixture(
         matrix = self._new_data(X)
         return self._mixture.log_joint_probabilities(matrix)
 
+    def _in_blocks(self, X: ArrayLike) -> Iterator[tuple[Matrix, Vector]]:
+        """`_log_probabilities` of some rows after the other, for as much memory as that takes."""
+        check_is_fitted(self)
+        plain = is_array(X) and self.schema_ is None  # which need not be in memory
+        rows: Any = X if plain else self._new_data(X)
+        size = max(1, _BLOCK // (self.n_clusters_ + self.n_features_in_))
+        for begin in range(0, max(1, rows.shape[0]), size):
+            with counting_rows(begin):
+                block = rows[begin : begin + size]
+                block = self._new_data(block) if plain else block
+            yield self._mixture.log_joint_probabilities(block)
+
     def _new_data(self, X: ArrayLike) -> Any:
         """Check X against what the model was fitted to, and return it as a matrix."""
         check_is_fitted(self)
@@ -438,8 +478,8 @@ class DPMixture(
 
     def predict(self, X: ArrayLike) -> Labels:
         """Return the most probable cluster of each row, among those found."""
-        inside, _ = self._log_probabilities(X)
-        return np.asarray(inside.argmax(axis=1), dtype=np.int64)
+        parts = [inside.argmax(axis=1) for inside, _ in self._in_blocks(X)]
+        return np.asarray(np.concatenate(parts), dtype=np.int64)
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """Return the probability of each cluster for each row, given that it is in one of them."""
@@ -452,8 +492,10 @@ class DPMixture(
 
     def score_samples(self, X: ArrayLike) -> Vector:
         """Return the log posterior predictive density of each row, new clusters included."""
-        inside, outside = self._log_probabilities(X)
-        return np.asarray(np.logaddexp(logsumexp(inside, axis=1), outside))
+        blocks = self._in_blocks(X)
+        return np.concatenate(
+            [np.logaddexp(logsumexp(inside, axis=1), outside) for inside, outside in blocks]
+        )
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Return the mean of `score_samples`."""

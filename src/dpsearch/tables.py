@@ -128,7 +128,7 @@ class Schema:
             raise DataError(f"X is empty: a frame of shape {frame.shape}")
         raws, columns = [], []
         for j, name in enumerate(names):
-            raws.append(_read(frame, j, name))
+            raws.append(read_column(frame, j, name))
             columns.append(_column(raws[-1], name, kinds.get(name), library))
         return cls(library, tuple(columns)), raws
 
@@ -157,7 +157,7 @@ class Schema:
         places = self.places(frame)
         if len(frame) == 0:
             raise DataError(f"X is empty: a frame of shape {frame.shape}")
-        raws = [_read(frame, j, name) for j, name in zip(places, self.names, strict=True)]
+        raws = [read_column(frame, j, name) for j, name in zip(places, self.names, strict=True)]
         return self._encoded(raws)
 
     def _encoded(self, raws: Sequence[_Raw]) -> Matrix:
@@ -328,7 +328,7 @@ def _is_number(frame: Any, j: int, library: str) -> bool:
     return _pandas_type(frame.iloc[:, j]) in ("int", "float")
 
 
-def _read(frame: Any, j: int, name: str) -> _Raw:
+def read_column(frame: Any, j: int, name: str) -> _Raw:
     """Read column j of a frame."""
     if library_of(frame) == "polars":
         series = frame[:, j]

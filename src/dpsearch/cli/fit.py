@@ -24,6 +24,7 @@ from dpsearch.cli.options import (
     Force,
     Jobs,
     Json,
+    Memory,
     Quiet,
     Reading,
     errors_name,
@@ -80,6 +81,10 @@ def fit(
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")
     ] = 0,
     jobs: Jobs = -1,
+    memory: Memory = None,
+    shards: Annotated[
+        int | None, typer.Option(min=1, help="Blocks of rows that are searched on their own.")
+    ] = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -92,7 +97,7 @@ def fit(
     as a whole or not at all.  Ctrl-C during refinement keeps the best so far, writes it, and
     ends with exit code 130.
     """
-    from dpsearch.cli import results
+    from dpsearch.cli import large, results
     from dpsearch.cli.restarts import restart
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
@@ -111,12 +116,22 @@ def fit(
         beam_size=beam_size,
         refine=seconds,
         certify=False if certify is None else certify,
+        n_shards=shards,
         n_jobs=jobs,
         random_state=seed,
     )
-    with stages(voice.console) as stage, _noticing_interrupts() as interrupts:
+    with (
+        stages(voice.console) as stage,
+        _noticing_interrupts() as interrupts,
+        contextlib.ExitStack() as files,
+    ):
         stage.begin(f"reading {data}")
-        table = read_table(data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
+
+        def tell(n_rows: int) -> None:
+            stage.tell(f"{n_rows:,} rows")
+
+        opened = large.opened(files, data, reading, estimator, memory, tell)
+        table = read_table(data, reading, tell=tell) if opened is None else large.sampled(opened)
         if shape is not None and shape[0] * shape[1] != table.n_columns:
             raise ParameterError(
                 f"--image-shape {image_shape} is {shape[0] * shape[1]} pixels, but there are"
@@ -127,18 +142,24 @@ def fit(
             voice.say(f"note: {note}")
         stage.begin("fitting")
         estimator._listener = stage.callback
-        with errors_name(table):
-            estimator.fit(table.X)
-            view = None
-            if restarts:
-                rows = matrix_of(estimator, table)
-                view = restart(estimator, rows, restarts, seed, stage, interrupts)
+        view = None
+        if opened is not None:
+            with large.errors_name(opened):
+                estimator._fit_opened(opened)
+        else:
+            with errors_name(table):
+                estimator.fit(table.X)
+                if restarts:
+                    rows = matrix_of(estimator, table)
+                    view = restart(estimator, rows, restarts, seed, stage, interrupts)
         del estimator._listener
         fitted = time.perf_counter() - begun
         stage.begin("explaining")
-        found = results.Results.of(estimator, table)
+        found = (results.Results.of(estimator, table) if opened is None
+                 else large.LargeResults.of_sample(estimator, table, opened))  # fmt: skip
         stage.begin("writing")
         record = results.run_record(estimator, table, reading)
+        record["input"]["rows"] = found.n_rows
         record["started"] = started
         record["seconds"] = {
             "reading": read,
@@ -148,7 +169,7 @@ def fit(
         if view is not None:
             record["restarts"] = [one.log_joint for one in view.clusterings]
         if place is None:
-            found.print_labels()
+            found.write_labels("-")
         else:
             with atomic_folder(place, WRITTEN, force=force) as folder:
                 _write(folder, found, record, format)
@@ -226,7 +247,7 @@ def _image_shape(text: str | None, report: bool) -> tuple[int, int] | None:
 def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> None:
     from dpsearch.io import write_table
 
-    write_table(folder / f"labels.{format}", found.labels_table())
+    found.write_labels(folder / f"labels.{format}")
     write_table(folder / f"clusters.{format}", found.cluster_table())
     found.model.save(folder / "model.npz")
     with atomic_write(folder / "run.json", "w") as stream:

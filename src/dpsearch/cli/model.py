@@ -11,7 +11,7 @@ import numpy as np
 from dpsearch.errors import DataError
 
 if TYPE_CHECKING:
-    from dpsearch.io import Reading, Table
+    from dpsearch.io import ModelColumns, Reading, Table
 
 
 def load_model(path: Path) -> Any:
@@ -23,21 +23,11 @@ def load_model(path: Path) -> Any:
 
 def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number."""
-    from dpsearch.io import ModelColumns, read_table
+    from dpsearch.io import read_table
 
-    schema = getattr(model, "schema_", None)
-    names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
-    wanted = None if names is None else [str(name) for name in names]
-    if wanted is not None and len(set(wanted)) < len(wanted):
-        wanted = None  # frames may repeat a name, which then says nothing
-    columns = () if schema is None else schema.columns
-    known = ModelColumns(
-        None if wanted is None else tuple(wanted),
-        model.n_features_in_,
-        tuple(j for j, column in enumerate(columns) if column.kind == "category"),
-        getattr(model, "index_name_", None),
-    )
+    known = _known(model)
     table = read_table(data, replace(reading, model=known), **options)
+    schema, wanted = getattr(model, "schema_", None), known.names
     if table.n_columns != known.width:
         raise DataError(
             f"{table.source}: {table.n_columns} columns, but the model was fitted to {known.width}"
@@ -54,11 +44,33 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     return table
 
 
-def _put_in_order(table: Table, wanted: list[str]) -> None:
+def reading_for(model: Any, reading: Reading) -> Reading:
+    """What the user says about a file, with what the model knows about its columns."""
+    return replace(reading, model=_known(model))
+
+
+def _known(model: Any) -> ModelColumns:
+    from dpsearch.io import ModelColumns
+
+    schema = getattr(model, "schema_", None)
+    names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
+    wanted = None if names is None else tuple(str(name) for name in names)
+    if wanted is not None and len(set(wanted)) < len(wanted):
+        wanted = None  # frames may repeat a name, which then says nothing
+    columns = () if schema is None else schema.columns
+    return ModelColumns(
+        wanted,
+        model.n_features_in_,
+        tuple(j for j, column in enumerate(columns) if column.kind == "category"),
+        getattr(model, "index_name_", None),
+    )
+
+
+def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
     place = {table.name(j): j for j in range(table.n_columns)}
     missing = next((name for name in wanted if name not in place), None)
     if missing is None:
-        if list(place) != wanted:
+        if tuple(place) != wanted:
             table.select([place[name] for name in wanted])
     elif table.names is not None:
         raise DataError(f"{table.source}: no column {missing!r}, which the model needs")

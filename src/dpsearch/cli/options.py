@@ -19,6 +19,22 @@ if TYPE_CHECKING:
 else:  # typer looks at annotations; Polars is imported when there is something to read
     Reading = Any
 
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def parse_size(text: str) -> int:
+    """Bytes in "2GB", "500 MB" or a plain number.
+
+    >>> parse_size("2GB"), parse_size("1.5 MB")
+    (2000000000, 1500000)
+    """
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
+    unit = "" if match is None else match[2].upper().replace("IB", "B")
+    if match is None or unit not in _SIZES:
+        raise typer.BadParameter(f"{text!r} is not a size such as 500MB or 2GB")
+    return int(float(match[1]) * _SIZES[unit])
+
+
 Data = Annotated[
     Path,
     typer.Argument(
@@ -35,6 +51,14 @@ FamilyName = Annotated[
 Alpha = Annotated[str, typer.Option(help="Concentration: auto, or a number above 0.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")]
 Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
+Memory = Annotated[
+    int | None,
+    typer.Option(
+        parser=parse_size,
+        metavar="SIZE",
+        help="Read and work piece by piece within so much memory, as in 2GB.",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but errors.")]
@@ -152,10 +176,10 @@ def errors_name(table: Table) -> Iterator[None]:
     try:
         yield
     except (DataError, DataTypeError) as error:
-        raise DataError(f"{table.source}: {table.locate(_as_options(str(error)))}") from error
+        raise DataError(f"{table.source}: {table.locate(as_options(str(error)))}") from error
 
 
-def _as_options(message: str) -> str:
+def as_options(message: str) -> str:
     """What a message advises, in terms of the command line."""
     message = re.sub(r"or say kinds=\{(.*): 'category'\}$", r"or say --category \1", message)
     return re.sub(r", or say kinds=\{(.*): '\w+'\}$", r" with --drop \1", message)

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,12 @@ class Results:
             certainty=np.round(self.explanation.certainty, 6),
         )
 
-    def print_labels(self) -> None:
-        write_table("-", self.labels_table())
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows
+
+    def write_labels(self, path: str | Path) -> None:
+        write_table(path, self.labels_table())
 
     def cluster_table(self) -> pl.DataFrame:
         """A line for each cluster: size, weight, rows, columns, and posterior parameters."""
@@ -93,7 +98,7 @@ class Results:
     def summary(self) -> str:
         model = self.model
         text = (
-            f"{self.table.n_rows:,} rows in {model.n_clusters_} clusters; log joint"
+            f"{self.n_rows:,} rows in {model.n_clusters_} clusters; log joint"
             f" {model.log_joint_:.6g}; family {model.family_.name}"
         )
         if model.clustering_.optimal:

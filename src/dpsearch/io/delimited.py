@@ -13,7 +13,7 @@ import io
 import itertools
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,10 +55,22 @@ def read_delimited(
     tell
         Called with the number of rows read so far.
     """
+    columns: Columns | None = None
+    for columns in filled_columns(path, reading, source, block=block):
+        if tell is not None:
+            tell(columns.n_rows)
+    assert columns is not None
+    return columns.table(), columns.choice
+
+
+def filled_columns(
+    path: Path, reading: Reading, source: str, *, block: int = BLOCK
+) -> Iterator[Columns]:
+    """Yield the columns each time a block has been added to them: at least once."""
     _check_options(reading)
     try:
         with _opened(path) as stream, long_fields():
-            return _read(stream, path, reading, source, block, tell)
+            yield from _filled(stream, path, reading, source, block)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{source}: damaged, or not a gzip file: {error}") from error
 
@@ -79,15 +91,10 @@ def _opened(path: Path) -> Any:
     return gzip.open(path) if compressed or path.suffix == ".gz" else path.open("rb")
 
 
-def _read(
-    stream: IO[bytes],
-    path: Path,
-    reading: Reading,
-    source: str,
-    size: int,
-    tell: Callable[[int], None] | None,
-) -> tuple[Table, Choice]:
-    columns: _Columns | None = None
+def _filled(
+    stream: IO[bytes], path: Path, reading: Reading, source: str, size: int
+) -> Iterator[Columns]:
+    columns: Columns | None = None
     line = 1
     blocks = text_blocks(stream, source, reading.encoding, size)
     head = head_of(blocks)
@@ -106,18 +113,16 @@ def _read(
                 names = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
                 block = _without_first(block, separator)
             choice = choose(names, len(first), reading, source)
-            columns = _Columns(names, len(first), choice, reading, separator, source)
+            columns = Columns(names, len(first), choice, reading, separator, source)
             columns.notes += [note] if note else []
             if not len(block.fields):
                 continue
         columns.add(block)
-        if tell is not None:
-            tell(columns.n_rows)
+        yield columns
     if columns is None:
         raise DataError(f"{source}: the file is empty")
     if columns.n_rows == 0:
         raise DataError(f"{source}: a line of column names and no data")
-    return columns.table(), columns.choice
 
 
 def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple[bool, str | None]:
@@ -142,7 +147,7 @@ def _without_first(block: Block, separator: str) -> Block:
     return Block(text.encode(), block.lines[1:], block.fields[1:])
 
 
-class _Columns:
+class Columns:
     """The columns as far as they have been read."""
 
     def __init__(
@@ -168,6 +173,8 @@ class _Columns:
             self.texts.setdefault(j, [])
         self.first_text: dict[int, tuple[int, str]] = {}
         self.like_numbers: dict[int, int] = {}
+        self.n_texts: dict[int, int] = {}
+        self.not_truths: set[int] = set(choice.categories)
         self.known: set[int] = set()
         self.whole: set[int] = set(choice.kept)
         self.used = list(dict.fromkeys([*choice.kept, *aside]))
@@ -251,6 +258,9 @@ class _Columns:
         for j, parts in self.texts.items():
             cells = frame.select(_stripped(pl.col(str(j)))).to_series()
             parts.append(cells)
+            self.n_texts[j] = self.n_texts.get(j, 0) + cells.count()
+            if j not in self.not_truths and not _lower(cells).is_in(list(_TRUTH)).all():
+                self.not_truths.add(j)
             if j in self.first_text:
                 plain = cells.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
                 seen = self.like_numbers.get(j, 0)
@@ -268,11 +278,36 @@ class _Columns:
 
     # -- the end ----------------------------------------------------------------------------
 
-    def table(self) -> Table:
-        texts = {j: pl.concat(parts) for j, parts in self.texts.items()}
+    def drain(self) -> pl.DataFrame:
+        """Hand over what was added last, numbers and texts as they are, and forget it."""
+        numeric, matrix = self.numbers.pop()
+        self.lines.clear()
+        found = {j: pl.Series(matrix[:, at]) for at, j in enumerate(numeric)}
+        found |= {j: parts[-1] for j, parts in self.texts.items()}
+        for parts in self.texts.values():
+            parts.clear()
+        return pl.DataFrame([found[j].alias(name_of(self.names, j)) for j in self.used])
+
+    def types(self) -> dict[str, Any]:
+        """What each column turned out to hold; to be asked at the end."""
+        self._check_texts()
+        found: dict[str, Any] = {}
+        for j in self.used:
+            kind: Any = pl.Int64 if j in self.whole else pl.Float64
+            if j in self.texts:
+                truths = j in self.choice.kept and j not in self.not_truths
+                kind = pl.Boolean if truths else pl.String
+            found[name_of(self.names, j)] = kind
+        return found
+
+    def _check_texts(self) -> None:
         for j, (line, cell) in self.first_text.items():
-            if j in self.choice.kept and 2 * self.like_numbers[j] > texts[j].count():
+            if j in self.choice.kept and 2 * self.like_numbers[j] > self.n_texts[j]:
                 raise self._not_a_number(j, line, cell)
+
+    def table(self) -> Table:
+        self._check_texts()
+        texts = {j: pl.concat(parts) for j, parts in self.texts.items()}
         numeric = [j for j in self.choice.kept if j not in texts]
         matrix = self._matrix(numeric)
         X: Any = matrix
@@ -312,10 +347,7 @@ class _Columns:
             cells = texts[j].alias(name)
             if j in self.choice.categories:
                 return cells.cast(pl.Categorical)
-            lower = cells.str.to_lowercase()
-            if lower.drop_nulls().is_in(list(_TRUTH)).all():
-                return lower.replace_strict(_TRUTH, return_dtype=pl.Boolean)
-            return cells
+            return cells if j in self.not_truths else as_truths(cells)
         column = pl.Series(name, numbers[j]).fill_nan(None)
         exact = j in self.whole and not (np.abs(numbers[j]) >= _WHOLE).any()
         return column.cast(pl.Int64) if exact else column
@@ -327,6 +359,14 @@ def _stripped(cells: pl.Expr, decimal_comma: bool = False) -> pl.Expr:
     if decimal_comma:
         cells = cells.str.replace(",", ".", literal=True)
     return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
+
+
+def as_truths(cells: pl.Series) -> pl.Series:
+    return cells.str.to_lowercase().replace_strict(_TRUTH, return_dtype=pl.Boolean)
+
+
+def _lower(cells: pl.Series) -> pl.Series:
+    return cells.drop_nulls().str.to_lowercase()
 
 
 def _null_counts(frame: pl.DataFrame) -> dict[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +33,38 @@ def check_ending(path: Path) -> None:
         raise ParameterError(f"{path}: tables are written as {' or '.join(TABLE_ENDINGS)}")
 
 
+def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame]) -> None:
+    """`write_table` for a table that comes in pieces and need not fit into memory."""
+    if str(path) == "-":
+        for number, frame in enumerate(frames):
+            _print(frame, include_header=number == 0)
+        return
+    path = Path(path)
+    if path.suffix.lower() == ".parquet":
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+            for number, frame in enumerate(frames):
+                frame.write_parquet(Path(folder) / f"{number:09}.parquet")
+            with atomic_write(path) as stream:
+                pl.scan_parquet(folder).sink_parquet(stream)
+        return
+    with atomic_write(path) as stream:
+        for number, frame in enumerate(frames):
+            frame.write_csv(stream, include_header=number == 0)
+
+
+def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:
+    text = frame.write_csv(include_header=include_header)
+    # Piece by piece: without buffers (PYTHONUNBUFFERED) Python does not notice that a reader
+    # who went away took only part of one write.
+    for at in range(0, len(text), _PIECE):
+        sys.stdout.write(text[at : at + _PIECE])
+    sys.stdout.flush()
+
+
 def write_table(path: str | Path, frame: pl.DataFrame, *, force: bool = True) -> None:
     """Write a file that is complete or not there; ``-`` is standard output."""
     if str(path) == "-":
-        text = frame.write_csv()
-        # Piece by piece: without buffers (PYTHONUNBUFFERED) Python does not notice that a reader
-        # who went away took only part of one write.
-        for at in range(0, len(text), _PIECE):
-            sys.stdout.write(text[at : at + _PIECE])
-        sys.stdout.flush()
+        _print(frame)
         return
     # Polars would not say what the system says, such as that the disk is full.
     content = io.BytesIO()

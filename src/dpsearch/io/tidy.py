@@ -15,7 +15,7 @@ from dpsearch.errors import DataError
 from dpsearch.io.table import NAMELESS, Table, as_floats
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
-_NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in whatever order
+NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in whatever order
 
 
 def tidy(table: Table, *, named: bool) -> Table:
@@ -84,7 +84,7 @@ def _numbers_rows(table: Table) -> bool:
             return False
         column = column.to_numpy()
     ordered = np.sort(column)
-    if table.names is not None and table.names[0] in _NUMBERING:
+    if table.names is not None and table.names[0] in NUMBERING:
         return bool((np.diff(ordered) > 0).all() and (column == np.floor(column)).all())
     count = np.arange(len(column)) + ordered[0]
     return len(column) >= _FEW and ordered[0] in (0.0, 1.0) and np.array_equal(ordered, count)

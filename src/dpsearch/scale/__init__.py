@@ -5,7 +5,10 @@ places its rows, splits what should be split, and hands up its clusters as rows 
 these are items, which are searched and merged in one place; the clusters that come of it go back
 down.  Rounds repeat while the log joint rises, which is exact after every round.
 
-``source``     where shards come from: arrays, memory maps, files, batches
+``source``     what a shard is; arrays and memory maps
+``pieces``     shards of files; ``files`` of paths, ``batches`` of what comes in batches
+``survey``     what the columns of a table hold that is not in memory
+``opened``     all of that for as long as a fit takes
 ``shard``      what is done with one shard in one round
 ``rounds``     the loop, and the items' part
 ``workers``    who does it: threads of this process, or a Dask cluster

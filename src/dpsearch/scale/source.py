@@ -55,8 +55,14 @@ def n_shards_for(n_rows: int, n_shards: int | None) -> int:
 
 def shards_of_array(array: Any, n_shards: int, gaps: bool) -> list[ArrayShard]:
     """Shards of nearly equal size."""
-    edges = np.linspace(0, array.shape[0], n_shards + 1).round().astype(np.int64)
-    return [ArrayShard(array, int(a), int(b), gaps) for a, b in itertools.pairwise(edges)]
+    edges = edges_of(array.shape[0], n_shards)
+    return [ArrayShard(array, begin, end, gaps) for begin, end in itertools.pairwise(edges)]
+
+
+def edges_of(n_rows: int, n_shards: int) -> list[int]:
+    """Where shards of nearly equal size begin and end."""
+    edges: list[int] = np.linspace(0, n_rows, n_shards + 1).round().astype(np.int64).tolist()
+    return edges
 
 
 class Look(NamedTuple):
@@ -64,6 +70,7 @@ class Look(NamedTuple):
 
     sample: Any  # some rows, drawn at random
     gaps: bool
+    rows: Ints  # which they are
 
 
 def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
@@ -71,7 +78,7 @@ def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
     matrix = shard.load()
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.choice(matrix.shape[0], size=min(n_sampled, matrix.shape[0]), replace=False))
-    return Look(matrix[rows], has_gaps(matrix))
+    return Look(matrix[rows], has_gaps(matrix), rows)
 
 
 def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:

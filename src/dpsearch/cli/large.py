@@ -1,0 +1,153 @@
+"""Files that are not read into memory: when, and what is written about them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dpsearch._validate import n_threads
+from dpsearch.automatic import takes_gaps
+from dpsearch.cli.options import as_options
+from dpsearch.cli.results import Results, give_names, quiet_about_names
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.io import Reading, Table, labels_table
+from dpsearch.io.output import write_pieces
+from dpsearch.scale.files import comes_in_pieces, estimated_bytes, set_of_files
+from dpsearch.scale.opened import Opened, Wishes, open_shards
+from dpsearch.scale.source import look, sampled_rows, stacked
+
+_COPIES = 4  # of a table that is fitted in memory
+_SHARE = 0.5  # of the machine's memory
+_SHOWN = 20_000  # rows that are explained and shown
+
+
+def opened(
+    files: contextlib.ExitStack,
+    data: Path,
+    reading: Reading,
+    model: Any,
+    memory: int | None,
+    tell: Callable[[int], None],
+) -> Opened | None:
+    """Shards of a file for as long as `files` is open; None for one to be read into memory."""
+    if not comes_in_pieces(data, reading):
+        if memory is not None:
+            raise ParameterError(
+                f"{data}: --memory is for CSV, Parquet, Arrow and NPY files, and sets of them"
+            )
+        return None
+    if memory is None:
+        memory = _too_large(data, reading)
+        if memory is None and model.n_shards is None and set_of_files(data) is None:
+            return None
+    wishes = Wishes(model.n_shards, takes_gaps(model.family), None, reading, memory,
+                    n_threads(model.n_jobs), tell=tell)  # fmt: skip
+    with _options_named():
+        return files.enter_context(open_shards(data, wishes))
+
+
+def _too_large(data: Path, reading: Reading) -> int | None:
+    """The share of memory that may be used, if a file does not fit into it."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not told on this system
+        return None
+    share = int(_SHARE * memory)
+    return share if _COPIES * estimated_bytes(data, reading) > share else None
+
+
+@contextlib.contextmanager
+def _options_named() -> Iterator[None]:
+    try:
+        yield
+    except DataError as error:
+        raise DataError(as_options(str(error))) from error
+
+
+@contextlib.contextmanager
+def errors_name(opened: Opened) -> Iterator[None]:
+    """Errors about the data name the file; those of its pieces do already."""
+    try:
+        with _options_named():
+            yield
+    except DataError as error:
+        known = {piece.source for shard in opened.shards for piece, _, _ in shard.slices}
+        if any(str(error).startswith(source) for source in known):
+            raise
+        raise DataError(f"{opened.source}: {error}") from error
+
+
+def sampled(opened: Opened) -> Table:
+    """Some rows, by which clusters are explained and shown."""
+    counts = sampled_rows(opened.shards, _SHOWN)
+    parts, index, begin = [], [], 0
+    for number, shard in enumerate(opened.shards):
+        found = look(shard, int(counts[number]), [0, number])
+        parts.append(found.sample)
+        names = opened.index_of(shard)
+        numbers = begin + found.rows
+        index.append(pl.Series("row", numbers) if names is None else names[found.rows.tolist()])
+        begin += shard.n_rows
+    matrix = stacked(parts)
+    X = matrix if opened.schema is None else opened.schema.decode(matrix)
+    notes = list(opened.notes)
+    if matrix.shape[0] < opened.n_rows:
+        notes.append(
+            f"typical rows, and the report, are from a sample of {matrix.shape[0]:,} of"
+            f" {opened.n_rows:,} rows"
+        )
+    return Table(
+        X,
+        opened.names,
+        index=pl.concat(index),
+        source=opened.source,
+        notes=notes,
+        left_out=list(opened.left_out),
+    )
+
+
+@dataclass
+class LargeResults(Results):
+    """Results of which the labels are written shard by shard, and the rest is from a sample."""
+
+    opened: Opened | None = None
+    fitted: Any = None  # the model, with the labels of all rows
+
+    @classmethod
+    def of_sample(cls, model: Any, table: Table, opened: Opened) -> LargeResults:
+        give_names(model, table)
+        shown = copy(model)
+        with quiet_about_names():
+            shown.labels_ = model.predict(table.X)
+            shown.clustering_ = replace(model.clustering_, labels=shown.labels_)
+            return cls(shown, table, shown.explain(table.X), opened, model)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.fitted.labels_)
+
+    def write_labels(self, path: str | Path) -> None:
+        write_pieces(path, self._pieces())
+
+    def _pieces(self) -> Iterator[pl.DataFrame]:
+        assert self.opened is not None
+        begin = 0
+        for shard in self.opened.shards:
+            labels = self.fitted.labels_[begin : begin + shard.n_rows]
+            matrix = self.fitted._without_gaps(shard.load())
+            about = self.fitted._mixture.memberships(matrix, labels)
+            index = self.opened.index_of(shard)
+            if index is None:
+                index = pl.Series("row", np.arange(begin, begin + shard.n_rows))
+            yield labels_table(
+                index, shard.n_rows, cluster=labels, certainty=np.round(about.certainty, 6)
+            )
+            begin += shard.n_rows

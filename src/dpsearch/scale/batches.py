@@ -1,0 +1,185 @@
+"""Batches of rows that come one after the other: kept on disk, or asked for again and again."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._validate import as_matrix, column_names, is_array
+from dpsearch.errors import DataError
+from dpsearch.scale.pieces import Layout, Piece, placed
+from dpsearch.scale.source import edges_of, stacked
+from dpsearch.tables import is_frame, library_of
+
+
+class Alike:
+    """Checks that batches have the columns of the first, and puts them into the same order."""
+
+    def __init__(self, gaps: bool) -> None:
+        self.gaps = gaps
+        self.n_batches = 0
+        self.names: list[str] | None = None
+        self.width = 0
+        self.form = ""  # frame, sparse or dense
+        self.library: str | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        """The batch as a polars frame, a sparse matrix or an array."""
+        source = f"batch {self.n_batches}"
+        form = "frame" if is_frame(batch) else "sparse" if sp.issparse(batch) else "dense"
+        if form == "frame":
+            batch = self._named(batch, source)
+        else:
+            with placed(source, 0, None):
+                checked = as_matrix(batch, gaps=self.gaps)
+            batch = batch if is_array(batch) else checked
+        if self.n_batches == 0:
+            self.form, self.width = form, batch.shape[1]
+        elif form != self.form:
+            raise DataError(f"{source} is {_CALLED[form]}, and those before are not")
+        elif batch.shape[1] != self.width:
+            raise DataError(f"{source} has {batch.shape[1]} columns, and batch 0 has {self.width}")
+        self.n_batches += 1
+        return batch
+
+    def _named(self, frame: Any, source: str) -> Any:
+        names = column_names(frame) or []
+        if self.names is None:
+            self.names, self.library = names, library_of(frame)
+        for name in self.names:
+            if name not in names:
+                raise DataError(f"{source} has no column {name!r}, which batch 0 has")
+        for name in names:
+            if name not in self.names:
+                raise DataError(f"{source} has a column {name!r}, which batch 0 has not")
+        if not len(frame):
+            raise DataError(f"{source} has no rows")
+        return as_polars(frame)[:, self.names]
+
+
+_CALLED = {"frame": "a frame", "sparse": "a sparse matrix", "dense": "an array"}
+
+
+def as_polars(frame: Any) -> Any:
+    """A frame of either library as one of polars; PyArrow is not needed for it."""
+    import polars as pl
+
+    from dpsearch.tables import read_column
+
+    if library_of(frame) == "polars":
+        return frame
+    columns = []
+    for j, name in enumerate(column_names(frame) or ()):
+        raw = read_column(frame, j, name)
+        series = pl.Series(name, raw.values, strict=False)
+        if raw.source == "int":
+            series = series.fill_nan(None).cast(pl.Int64)
+        elif raw.source == "categorical":
+            series = series.cast(pl.String).cast(pl.Categorical)
+        columns.append(series)
+    return pl.DataFrame(columns)
+
+
+def spooled(batches: Iterable[Any], folder: Path, alike: Alike) -> list[Piece]:
+    """Write each batch to a file of its own."""
+    pieces = []
+    for number, rows in enumerate(map(alike, batches)):
+        path = folder / f"batch{number}"
+        form = {"frame": "parquet", "sparse": "sparse", "dense": "numpy"}[alike.form]
+        with path.open("wb") as stream:
+            if form == "parquet":
+                rows.write_parquet(stream, compression="lz4")
+            elif form == "sparse":
+                sp.save_npz(stream, sp.csr_matrix(rows), compressed=False)
+            else:
+                np.save(stream, rows)
+        pieces.append(Piece(path, form, rows.shape[0], f"batch {number}"))
+    if not pieces:
+        raise DataError("there are no batches")
+    return pieces
+
+
+class Called:
+    """Batches of a function that is called anew for every pass over the data.
+
+    Shards are mostly asked for in their order.  One that is passed over, because another thread
+    was quicker, is kept until it is asked for.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Any]], n_rows: Sequence[int], gaps: bool):
+        self.make, self.n_rows, self.gaps = make, list(n_rows), gaps
+        self.layout = Layout(None)
+        self._edges: list[int] = []
+        self._lock = threading.Lock()
+        self._running: Iterator[Any] = iter(())
+        self._next = 0
+        self._passed: dict[int, Any] = {}
+
+    def shards(self, n_shards: int, layout: Layout) -> list[CalledShard]:
+        self.layout = layout
+        self._edges = edges_of(sum(self.n_rows), n_shards)
+        self._next = n_shards  # so that the first one begins a pass
+        return [
+            CalledShard(self, number, end - begin)
+            for number, (begin, end) in enumerate(itertools.pairwise(self._edges))
+        ]
+
+    def batches(self) -> Iterator[Any]:
+        """A pass: the same batches as in the first one."""
+        alike = Alike(self.gaps)
+        number = -1
+        for number, rows in enumerate(map(alike, self.make())):
+            if number >= len(self.n_rows) or rows.shape[0] != self.n_rows[number]:
+                raise DataError(f"batch {number} has not the rows that it had in the first pass")
+            yield rows
+        if number + 1 < len(self.n_rows):
+            raise DataError(f"there are {number + 1} batches, and {len(self.n_rows)} before")
+
+    def load(self, number: int) -> Any:
+        with self._lock:
+            if number in self._passed:
+                return self._passed.pop(number)
+            if number < self._next:
+                self._running, self._next = self._shards(), 0
+                self._passed.clear()
+            while True:
+                matrix = next(self._running)
+                self._next += 1
+                if self._next > number:
+                    return matrix
+                self._passed[self._next - 1] = matrix
+
+    def _shards(self) -> Iterator[Any]:
+        batches = enumerate(self.batches())
+        number, rows, at = -1, None, 0
+        for begin, end in itertools.pairwise(self._edges):
+            parts, wanted = [], end - begin
+            while wanted:
+                if rows is None or at == rows.shape[0]:
+                    (number, rows), at = next(batches), 0
+                taken = min(wanted, rows.shape[0] - at)
+                part = rows[at : at + taken]
+                parts.append(self.layout.matrix(part, f"batch {number}", at))
+                at, wanted = at + taken, wanted - taken
+            yield stacked(parts)
+        for _ in batches:  # to see whether there are more
+            pass
+
+
+@dataclass(frozen=True)
+class CalledShard:
+    """A block of rows of a function's batches."""
+
+    source: Called
+    number: int
+    n_rows: int
+
+    def load(self) -> Any:
+        return self.source.load(self.number)

@@ -1,0 +1,202 @@
+"""Paths as pieces: Parquet and Arrow files and sets of them, NPY files, converted CSV files."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dpsearch._validate import is_array
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.io.choice import Choice, choose
+from dpsearch.io.delimited import filled_columns
+from dpsearch.io.frames import table_of_frame
+from dpsearch.io.read import FORMATS, format_of
+from dpsearch.io.table import PANDAS_INDEX, Reading, source_error
+from dpsearch.scale.pieces import Piece, scan
+
+Tell = Callable[[int], None] | None
+_SETS = ("parquet", "arrow")  # of which a set may consist
+
+
+@dataclass
+class Files:
+    """Pieces, and the columns that the user's choice leaves."""
+
+    pieces: list[Piece]
+    names: list[str] | None  # of all columns
+    types: dict[str, Any]  # of the columns to cluster by
+    choice: Choice
+    source: str
+    unnamed: bool = False  # whether the names were made up
+
+    @property
+    def n_rows(self) -> int:
+        return sum(piece.n_rows for piece in self.pieces)
+
+    @property
+    def categories(self) -> list[str]:
+        return [] if self.names is None else [self.names[j] for j in self.choice.categories]
+
+
+def set_of_files(path: Path) -> list[Path] | None:
+    """The files of a folder or pattern; None for a path that is one file, or something else."""
+    if path.is_dir():
+        files = [file for file in sorted(path.rglob("*")) if file.is_file()]
+        hidden = {f for f in files if any(p[0] in "._" for p in f.relative_to(path).parts)}
+        files = [f for f in files if f not in hidden and _form(f) in _SETS]
+        return files or None
+    if not path.exists() and glob.has_magic(str(path)):
+        files = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+        if not files:
+            raise DataError(f"{path}: no such files")
+        for file in files:
+            if _form(file) not in _SETS:
+                raise DataError(f"{file}: a set of files consists of Parquet or Arrow files")
+        return files
+    return None
+
+
+def _form(path: Path) -> str | None:
+    return next((form for form, ends in FORMATS.items() if path.suffix.lower() in ends), None)
+
+
+def comes_in_pieces(path: Path, reading: Reading) -> bool:
+    """Whether this can be read piece by piece."""
+    if reading.text is not None:
+        return False
+    if set_of_files(path) is not None:
+        return True
+    form = format_of(path, reading)
+    return form in ("csv", *_SETS) or (form == "numpy" and path.suffix.lower() != ".npz")
+
+
+def estimated_bytes(path: Path, reading: Reading) -> int:
+    """About how much memory the table takes in double precision."""
+    files = set_of_files(path)
+    if files is None and not path.is_file():
+        return 0  # standard input: not known
+    form = None if files else format_of(path, reading)
+    if form in ("csv", "numpy"):
+        packed = 5 if path.suffix.lower() == ".gz" else 1
+        return packed * path.stat().st_size
+    total = 0
+    for file in [path] if files is None else files:
+        piece, schema = _header(file, str(form or _form(file)), str(file))
+        total += 8 * piece.n_rows * len(schema)
+    return total
+
+
+def open_files(path: Path, source: str, reading: Reading, folder: Path, tell: Tell = None) -> Files:
+    """Find the pieces of a path; what is wrong with any of its files is found now.
+
+    A CSV file is turned into pieces in the temporary `folder`.
+    """
+    files = set_of_files(path)
+    form = None if files else format_of(path, reading)
+    if files is not None:
+        forms = [str(_form(file)) for file in files]
+        found = _frames(files, forms, [str(file) for file in files], reading, source)
+    elif form == "csv":
+        found = _converted(path, reading, source, folder, tell)
+    elif form == "numpy":
+        return _array(path, reading, source)
+    else:
+        found = _frames([path], [str(form)], [source], reading, source)
+    if found.n_rows == 0:
+        raise DataError(f"{source}: there are no rows")
+    empty = pl.DataFrame(schema=found.types)
+    table_of_frame(empty, source, set())  # to see whether these can be clustered by
+    return found
+
+
+def _frames(
+    paths: Sequence[Path],
+    forms: Sequence[str],
+    sources: Sequence[str],
+    reading: Reading,
+    source: str,
+) -> Files:
+    opened = [_header(*one) for one in zip(paths, forms, sources, strict=True)]
+    names = opened[0][1].names()
+    if reading.index is None and PANDAS_INDEX in names:
+        reading = replace(reading, index=PANDAS_INDEX)
+    choice = choose(names, len(names), reading, source)
+    aside = [] if choice.index is None else [choice.index]
+    used = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
+    types = {name: opened[0][1][name] for name in used}
+    every = reading.columns is None and reading.model is None
+    for piece, schema in opened[1:]:
+        for name in used:
+            if name not in schema:
+                raise DataError(f"{piece.source}: no column {name!r}, which {sources[0]} has")
+            types[name] = _common(types[name], schema[name], name, piece.source, sources[0])
+        for name in schema if every else ():
+            if name not in names:
+                raise DataError(f"{piece.source}: a column {name!r}, which {sources[0]} has not")
+    kept = {names[j]: types[names[j]] for j in choice.kept}
+    return Files([piece for piece, _ in opened], names, kept, choice, source)
+
+
+def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
+    try:
+        lazy = scan(path, form)
+        schema = lazy.collect_schema()
+        n_rows = int(lazy.select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        what = "a Parquet" if form == "parquet" else "an Arrow or Feather"
+        raise source_error(source, f"damaged, or not {what} file: {error}") from error
+    return Piece(path, form, n_rows, source), schema
+
+
+def _common(one: Any, other: Any, name: str, source: str, first: str) -> Any:
+    """A type for a column that is of these in different files."""
+    if one == other or other == pl.Null:
+        return one
+    if one == pl.Null:
+        return other
+    if one.is_numeric() and other.is_numeric():
+        both = one.is_integer() and other.is_integer()
+        return pl.Int64() if both else pl.Float64()
+    texts = (pl.String, pl.Categorical, pl.Enum)
+    if one.base_type() in texts and other.base_type() in texts:
+        return pl.Categorical() if pl.Categorical in (one, other) else pl.String()
+    raise DataError(f"{source}: column {name!r} is {other}, and in {first} it is {one}")
+
+
+def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Tell) -> Files:
+    pieces: list[Piece] = []
+    for columns in filled_columns(path, reading, source):
+        frame = columns.drain()
+        piece = Piece(folder / f"piece{len(pieces)}", "parquet", frame.height, source,
+                      columns.n_rows - frame.height)  # fmt: skip
+        frame.write_parquet(piece.path, compression="lz4")
+        pieces.append(piece)
+        if tell is not None:
+            tell(columns.n_rows)
+    types = columns.types()
+    pieces = [replace(piece, types=tuple(types.items())) for piece in pieces]
+    choice, names = columns.choice, columns.names
+    numbered = [f"column {j}" for j in range(columns.width)] if names is None else names
+    kept = {numbered[j]: types[numbered[j]]() for j in choice.kept}
+    return Files(pieces, numbered, kept, choice, source, unnamed=names is None)
+
+
+def _array(path: Path, reading: Reading, source: str) -> Files:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise source_error(source, f"not a NumPy file of numbers: {error}") from error
+    array = array.reshape(-1, 1) if array.ndim == 1 else array
+    if not is_array(array):
+        raise DataError(f"{source}: not rows and columns of numbers: {array.shape} {array.dtype}")
+    if reading.categories is not None:
+        raise ParameterError(f"{source}: --category is for tables with texts")
+    choice = choose(None, array.shape[1], reading, source)
+    piece = Piece(path, "numpy", array.shape[0], source)
+    return Files([piece], None, {}, choice, source)

@@ -1,0 +1,172 @@
+"""Shards of files: slices of rows that any process can load, and how they become matrices."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._validate import as_matrix, counting_rows, naming_columns
+from dpsearch.errors import DataError
+from dpsearch.scale.source import edges_of, stacked
+from dpsearch.tables import Column, Schema
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file of rows: the user's own, or one that was written for the time of a fit."""
+
+    path: Path
+    form: str  # parquet, arrow, numpy or sparse
+    n_rows: int
+    source: str  # what errors call it
+    first: int = 0  # the number that its first row has there
+    types: tuple[tuple[str, Any], ...] = ()  # of columns that were written as plainer ones
+
+    def read(self, begin: int, end: int, names: Sequence[str] | None = None) -> Any:
+        """Some rows: a polars frame, an array that is mapped into memory, or a sparse matrix."""
+        import polars as pl
+
+        try:
+            if self.form == "numpy":
+                array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+                return (array if array.ndim > 1 else array.reshape(-1, 1))[begin:end]
+            if self.form == "sparse":
+                return sp.load_npz(self.path)[begin:end]
+            # Polars decodes only the groups of rows that a slice meets.
+            lazy = scan(self.path, self.form).slice(begin, end - begin)
+            frame = (lazy if names is None else lazy.select(names)).collect()
+        except (pl.exceptions.PolarsError, OSError, ValueError) as error:
+            text = " ".join(str(error).split())
+            raise DataError(f"{self.source}: cannot be read: {text}") from error
+        return typed(frame, dict(self.types))
+
+
+def scan(path: Path, form: str) -> Any:
+    """A Parquet or Arrow file as a lazy frame."""
+    import polars as pl
+
+    return (pl.scan_parquet if form == "parquet" else pl.scan_ipc)(path, glob=False)
+
+
+def typed(frame: Any, types: dict[str, Any]) -> Any:
+    """Columns of numbers and texts as what they turned out to be when all had been seen."""
+    import polars as pl
+
+    from dpsearch.io.delimited import as_truths
+
+    columns = []
+    for series in frame.get_columns():
+        wanted = types.get(series.name, series.dtype)
+        if series.dtype == pl.String and wanted == pl.Boolean:
+            series = as_truths(series)
+        elif series.dtype == pl.Float64:
+            series = series.fill_nan(None)
+        columns.append(series.cast(wanted))
+    return pl.DataFrame(columns) if columns else frame
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are taken, and how they become numbers."""
+
+    names: tuple[str, ...] | None  # of a frame's columns
+    kept: tuple[int, ...] | None = None  # of an array's columns; None: all
+    schema: Schema | None = None
+    gaps: bool = False
+
+    def matrix(self, rows: Any, source: str, first: int) -> Any:
+        """Rows as a checked matrix; errors name the source, and rows from `first` on."""
+        with placed(source, first, self.names):
+            if hasattr(rows, "get_columns"):
+                rows = self._numbers(rows)
+            elif self.kept is not None:
+                rows = rows[:, list(self.kept)]
+            return as_matrix(rows, gaps=self.gaps)
+
+    def _numbers(self, frame: Any) -> Any:
+        from dpsearch.io.table import as_floats
+
+        assert self.names is not None
+        frame = frame.select(self.names)
+        if self.schema is not None:
+            return encoded(frame, self.schema)
+        return as_floats(frame.get_columns(), frame.height)
+
+
+@contextmanager
+def placed(source: str, first: int, names: Sequence[str] | None) -> Iterator[None]:
+    """Errors name the source, its rows and its columns."""
+    try:
+        with counting_rows(first), naming_columns(() if names is None else names):
+            yield
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from error
+
+
+def encoded(frame: Any, schema: Schema) -> Any:
+    """`Schema.encode` of a polars frame, with texts turned into codes all at once."""
+    import polars as pl
+
+    columns = list(schema.columns)
+    for j, column in enumerate(columns):
+        levels = [level for level in column.levels or () if isinstance(level, str)]
+        if not levels or len(levels) < len(column.levels or ()):
+            continue
+        texts = frame[column.name].cast(pl.String)
+        codes = texts.cast(pl.Enum(levels), strict=False).to_physical()
+        if codes.null_count() > texts.null_count():
+            return schema.encode(frame)  # which says what is wrong, and where
+        frame = frame.with_columns(codes.alias(column.name))
+        columns[j] = Column(column.name, "real", "int")
+    return replace(schema, columns=tuple(columns)).encode(frame)
+
+
+@dataclass(frozen=True)
+class PieceShard:
+    """A block of rows from one piece, or from several that follow each other."""
+
+    slices: tuple[tuple[Piece, int, int], ...]
+    layout: Layout
+
+    @property
+    def n_rows(self) -> int:
+        return sum(end - begin for _, begin, end in self.slices)
+
+    def load(self) -> Any:
+        names = self.layout.names
+        return stacked([
+            self.layout.matrix(piece.read(begin, end, names), piece.source, piece.first + begin)
+            for piece, begin, end in self.slices
+        ])  # fmt: skip
+
+    def column(self, which: str | int) -> Any:
+        """One column as it is in the files; it may be one that is not clustered by."""
+        import polars as pl
+
+        if isinstance(which, int):
+            parts = [pl.Series(piece.read(a, b)[:, which]) for piece, a, b in self.slices]
+        else:
+            parts = [piece.read(a, b, [which])[which] for piece, a, b in self.slices]
+        return pl.concat(parts)
+
+
+def cut(pieces: Sequence[Piece], n_shards: int, layout: Layout) -> list[PieceShard]:
+    """Shards of nearly equal size."""
+    ends = np.cumsum([piece.n_rows for piece in pieces])
+    begins = ends - [piece.n_rows for piece in pieces]
+    shards = []
+    for begin, end in itertools.pairwise(edges_of(int(ends[-1]), n_shards)):
+        slices = tuple(
+            (piece, max(begin, int(first)) - int(first), min(end, int(last)) - int(first))
+            for piece, first, last in zip(pieces, begins, ends, strict=True)
+            if first < end and last > begin
+        )
+        shards.append(PieceShard(slices, layout))
+    return shards
