@@ -846,3 +846,23 @@ def test_the_demo_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch)
     assert demo._draw(images, np.array([0, 0, 1, 1]), tmp_path / "out", console) is None
     assert "dpsearch[plots]" in console.export_text()
     assert not (tmp_path / "out").exists()
+
+
+def test_kinds_of_columns(run, tmp_path):
+    rng = np.random.default_rng(0)
+    who = np.repeat([0, 1], 60)
+    frame = pl.DataFrame({
+        "visits": rng.poisson(np.array([4.0, 20.0])[who]),
+        "site": np.array(["a", "b"])[who],
+    })  # fmt: skip
+    frame.write_csv("x.csv")
+    assert run("fit", "x.csv", "--kinds", "visits=real")[0] == 0
+    model = load(tmp_path / "x.clusters" / "model.npz")
+    assert model.schema_.groups() == {"real": [0], "category": [1]}
+    assert run("predict", "x.clusters", "x.csv")[0] == 0
+    frame.select("visits", other=pl.col("visits") + 1).write_csv("numbers.csv")
+    assert run("fit", "numbers.csv", "--kinds", "visits=count")[0] == 0
+    assert load(tmp_path / "numbers.clusters" / "model.npz").schema_ is not None
+    complains(run("fit", "x.csv", "--kinds", "visits"), "--kinds: 'visits' is not NAME=KIND")
+    complains(run("fit", "x.csv", "--kinds", "visits=int"), "--kinds: 'visits=int'")
+    complains(run("fit", "x.csv", "--kinds", "nope=real"), "'nope'")

@@ -563,3 +563,14 @@ def test_a_folder_is_written_as_a_whole_or_not_at_all(tmp_path):
     assert names_in(out) == ["a", "mine"]
     assert (out / "a").read_text() == "2"
     assert names_in(tmp_path) == ["out", "usual"]
+
+
+def test_sparse_matrices_as_scipy_writes_them(tmp_path):
+    X = sp.random(7, 5, density=0.5, random_state=0, format="csc")
+    sp.save_npz(tmp_path / "x.npz", X)
+    table = read_table(tmp_path / "x.npz")
+    assert sp.issparse(table.X)
+    np.testing.assert_array_equal(table.X.toarray(), X.toarray())
+    np.savez(tmp_path / "y.npz", format="csr", shape=[1], data=[2.0])
+    with pytest.raises(DataError, match="y.npz: not a NumPy file"):
+        read_table(tmp_path / "y.npz")

@@ -30,6 +30,7 @@ from dpsearch.cli.options import (
     errors_name,
     parse_alpha,
     parse_duration,
+    parse_kinds,
     reads_data,
 )
 from dpsearch.cli.page import write_page
@@ -48,6 +49,14 @@ def fit(
     reading: Reading,
     family: FamilyName = "auto",
     alpha: Alpha = "auto",
+    kinds: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=KIND,…",
+            help="What columns hold, where it is not what it looks like: real, count, binary or"
+            " category.",
+        ),
+    ] = None,
     refine: Annotated[
         str,
         typer.Option(help="Improve what search finds: auto, converge, no, or for how long (30s)."),
@@ -116,6 +125,7 @@ def fit(
         beam_size=beam_size,
         refine=seconds,
         certify=False if certify is None else certify,
+        kinds=None if kinds is None else parse_kinds(kinds),
         n_shards=shards,
         n_jobs=jobs,
         random_state=seed,
@@ -132,6 +142,8 @@ def fit(
 
         opened = large.opened(files, data, reading, estimator, memory, tell)
         table = read_table(data, reading, tell=tell) if opened is None else large.sampled(opened)
+        if kinds is not None:
+            table.X = table.frame()
         if shape is not None and shape[0] * shape[1] != table.n_columns:
             raise ParameterError(
                 f"--image-shape {image_shape} is {shape[0] * shape[1]} pixels, but there are"

@@ -48,7 +48,7 @@ def opened(
         memory = _too_large(data, reading)
         if memory is None and model.n_shards is None and set_of_files(data) is None:
             return None
-    wishes = Wishes(model.n_shards, takes_gaps(model.family), None, reading, memory,
+    wishes = Wishes(model.n_shards, takes_gaps(model.family), model.kinds, reading, memory,
                     n_threads(model.n_jobs), tell=tell)  # fmt: skip
     with _options_named():
         return files.enter_context(open_shards(data, wishes))

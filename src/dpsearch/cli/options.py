@@ -85,6 +85,21 @@ def parse_alpha(text: str) -> float | str:
         raise ParameterError(f"alpha must be 'auto' or a number above 0, got {text!r}") from error
 
 
+def parse_kinds(text: str) -> dict[str, str]:
+    """What columns hold, as NAME=KIND with commas between."""
+    from dpsearch.tables import KINDS
+
+    kinds = {}
+    for part in text.split(","):
+        name, equals, kind = part.rpartition("=")
+        if not equals or not name or kind.strip() not in KINDS:
+            raise ParameterError(
+                f"--kinds: {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}"
+            )
+        kinds[name.strip()] = kind.strip()
+    return kinds
+
+
 # -- reading ----------------------------------------------------------------------------------
 
 _PANEL = "Reading the data"

@@ -1,4 +1,4 @@
-"""NumPy's .npy and .npz files."""
+"""NumPy's .npy and .npz files, and SciPy's sparse .npz."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError
@@ -14,18 +15,22 @@ from dpsearch.io.table import Reading, Table, name_of
 
 
 def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
-    """Read an array; of an archive the entry ``X``, or the only one."""
+    """Read an array; of an archive the entry ``X``, or the only one, or a sparse matrix."""
     try:
         # Opened here, because np.load leaves a damaged archive open.
         with path.open("rb") as stream:
             array = np.load(stream, allow_pickle=False)
             if isinstance(array, np.lib.npyio.NpzFile):
-                array = _entry(source, array)
+                if {"format", "shape", "data"} <= set(array.files):  # as scipy.sparse writes
+                    stream.seek(0)
+                    array = sp.load_npz(stream).tocsr()
+                else:
+                    array = _entry(source, array)
     except (DataError, OSError):
         raise
     except Exception as error:  # ValueError, BadZipFile, zlib.error and the like
         raise DataError(f"{source}: not a NumPy file of numbers: {error}") from error
-    if array.ndim == 1 and array.dtype.names is None:
+    if array.ndim == 1 and array.dtype.names is None and not sp.issparse(array):
         array = array.reshape(-1, 1)
     return table_of_array(array, None, None, reading, source)
 

@@ -129,6 +129,16 @@ class Table:
     def n_columns(self) -> int:
         return int(self.X.shape[1])
 
+    def frame(self) -> Any:
+        """The rows as a polars frame, which names its columns."""
+        import polars as pl
+
+        if isinstance(self.X, pl.DataFrame):
+            return self.X
+        names = [self.name(j) for j in range(self.n_columns)]
+        dense = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
+        return pl.DataFrame(dense, schema=names, orient="row")
+
     def line(self, row: int) -> int | None:
         """Line of the file for a row, counted from 1."""
         for part in self.lines:
