@@ -863,6 +863,8 @@ def test_kinds_of_columns(run, tmp_path):
     frame.select("visits", other=pl.col("visits") + 1).write_csv("numbers.csv")
     assert run("fit", "numbers.csv", "--kinds", "visits=count")[0] == 0
     assert load(tmp_path / "numbers.clusters" / "model.npz").schema_ is not None
-    complains(run("fit", "x.csv", "--kinds", "visits"), "--kinds: 'visits' is not NAME=KIND")
-    complains(run("fit", "x.csv", "--kinds", "visits=int"), "--kinds: 'visits=int'")
-    complains(run("fit", "x.csv", "--kinds", "nope=real"), "'nope'")
+    complains(
+        run("fit", "x.csv", "--force", "--kinds", "visits"), "--kinds: 'visits' is not NAME=KIND"
+    )
+    complains(run("fit", "x.csv", "--force", "--kinds", "visits=int"), "--kinds: 'visits=int'")
+    complains(run("fit", "x.csv", "--force", "--kinds", "nope=real"), "'nope'")
