@@ -25,3 +25,7 @@ class CapabilityError(DPSearchError, ValueError):
 
 class ModelFileError(DPSearchError, ValueError):
     """A model file is damaged, or was not written by dpsearch."""
+
+
+class WorkersError(DPSearchError, RuntimeError):
+    """Work that was sent to other processes or machines is lost."""

@@ -47,9 +47,11 @@ from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
+from dpsearch.scale.cluster import DaskWorkers, some_client
+from dpsearch.scale.dask_tables import is_collection, open_collection
 from dpsearch.scale.fit import fit_shards
 from dpsearch.scale.source import Shard, n_shards_for, shards_of_array
-from dpsearch.scale.workers import Threads
+from dpsearch.scale.workers import Threads, Workers
 from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights
 
@@ -100,6 +102,9 @@ class DPMixture(
     n_jobs : int or None
         Threads, for refinement and for shards; −1 for all cores.  The result does not depend on
         it.
+    checkpoint : path or None
+        A file for the clusters of a table in shards, written after every round.  If it is there
+        already the fit begins with its clusters, and not with a search of a sample.
     random_state : int, RandomState or None
         Seed for whatever is random.
     verbose : int
@@ -160,6 +165,7 @@ class DPMixture(
         kinds: Any = None,
         n_shards: int | None = None,
         n_jobs: int | None = None,
+        checkpoint: str | Path | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -172,6 +178,7 @@ class DPMixture(
         self.kinds = kinds
         self.n_shards = n_shards
         self.n_jobs = n_jobs
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 
@@ -190,7 +197,9 @@ class DPMixture(
         Parameters
         ----------
         X : array, pandas or polars frame, or sparse matrix where the family takes one
-            Missing values (NaN, None, null) are skipped, where the family can.
+            Missing values (NaN, None, null) are skipped, where the family can.  A `dask.array` or
+            `dask.dataframe` is fitted where it is, a shard for each of its blocks, by the present
+            Dask client; `labels_` is then a `dask.array`.
         y : ignored
         sample_weight : whole numbers ≥ 0, optional
             How many times each row was seen.  The log joint is that of the repeated rows; the
@@ -200,6 +209,10 @@ class DPMixture(
         schema: Schema | None = None
         matrix: Any = X  # arrays are checked later: in shards, if there are several
         gaps = takes_gaps(self.family)
+        if is_collection(X):
+            if sample_weight is not None:
+                raise ParameterError("sample_weight cannot be had for Dask's collections")
+            return self._fit_dask(X, gaps)
         if self.kinds is not None or is_mixed(X):
             schema, matrix = Schema.with_matrix(X, self.kinds)
             check_family(schema, self.family)
@@ -211,6 +224,8 @@ class DPMixture(
             if n_shards > 1 and sample_weight is None:
                 validate_data(self, X, reset=True, skip_check_array=True)
                 return self._fit_shards(shards_of_array(matrix, n_shards, gaps), schema)
+            if self.checkpoint is not None:
+                raise ParameterError("checkpoint is for tables in shards: set n_shards")
             if matrix is X:
                 matrix = as_matrix(X, gaps=gaps)
             return self._fit(X, matrix, schema, sample_weight)
@@ -261,14 +276,26 @@ class DPMixture(
             print(f"dpsearch: {self.family_.name} family ({choice.reason}); {self.clustering_}")
         return self
 
-    def _fit_shards(self, shards: Sequence[Shard], schema: Schema | None) -> Self:
+    def _fit_dask(self, X: Any, gaps: bool) -> Self:
+        with some_client() as (client, stay):
+            shards, schema, like = open_collection(X, gaps, self.kinds)
+            if schema is not None:
+                check_family(schema, self.family)
+            validate_data(self, like, reset=True, skip_check_array=True)
+            names = column_names(like)
+            with naming_columns(range(like.shape[1]) if names is None else names):
+                return self._fit_shards(shards, schema, DaskWorkers(shards, client, stay=stay))
+
+    def _fit_shards(
+        self, shards: Sequence[Shard], schema: Schema | None, workers: Workers | None = None
+    ) -> Self:
         if _wanted(self.certify, "certify"):
             raise ParameterError("certify cannot be had for a table in shards: set n_shards=1")
         wanted = self.refine == "auto" or _wanted(self.refine, "refine")
         timed = wanted and not isinstance(self.refine, (str, bool, np.bool_))
         fitted = fit_shards(
             shards,
-            Threads(shards, n_threads(self.n_jobs)),
+            workers or Threads(shards, n_threads(self.n_jobs)),
             self.family,
             resolve_prior(self.alpha),
             schema=schema,
@@ -278,6 +305,7 @@ class DPMixture(
             most_rounds=None if wanted else 0,
             rng=_generator(self.random_state),
             tell=self._listener,
+            checkpoint=self.checkpoint,
         )
         self._set_mixture(fitted.mixture)
         self.clustering_ = Clustering(
@@ -498,9 +526,10 @@ class DPMixture(
         items, _ = mixture.model.items(matrix[seen])
         if weights is not None:
             items = items._replace(sizes=weights[seen])
-        pool, _ = mixture.model.rows(items, self.labels_[seen], mixture.n_clusters)
+        labels = np.asarray(self.labels_)
+        pool, _ = mixture.model.rows(items, labels[seen], mixture.n_clusters)
         same = np.allclose(pool, mixture.pool, rtol=1e-9)
-        return np.where(seen, self.labels_, -1) if same else None
+        return np.asarray(np.where(seen, labels, -1)) if same else None
 
     def outliers(self, X: ArrayLike, rate: float = 0.001, *, rng: Any = 0) -> Ints:
         """Return the rows that are less probable than all but a share `rate` of draws.
@@ -534,6 +563,9 @@ class DPMixture(
         if mixture is not None:
             params = mixture.model.core.params  # with its tables, for the same bits
             state["_pickled_mixture"] = (mixture.pool, mixture.sizes, mixture.prior, params)
+        if is_collection(state.get("labels_")):  # they are on a cluster, and mean nothing elsewhere
+            state["labels_"] = None
+            state["clustering_"] = replace(state["clustering_"], labels=None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ class Clustering:
     @property
     def sizes(self) -> Ints:
         """Number of points in each cluster."""
-        return np.bincount(self.labels, self.weights).astype(np.int64)
+        return np.asarray(np.bincount(self.labels, self.weights), dtype=np.int64)
 
     def __repr__(self) -> str:
         proof = ", optimal" if self.optimal else ""

@@ -8,6 +8,9 @@ down.  Rounds repeat while the log joint rises, which is exact after every round
 ``source``     where shards come from: arrays, memory maps, files, batches
 ``shard``      what is done with one shard in one round
 ``rounds``     the loop, and the items' part
-``workers``    who does it: threads of this process, or a Dask cluster
+``workers``    who does it: threads of this process
+``cluster``    who does it: the workers of a Dask cluster
+``dask_tables`` shards of Dask's arrays and frames
+``checkpoint`` where a fit that was cut off goes on
 ``stream``     one shard after another, endlessly: `partial_fit`
 """

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpsearch._types import Labels, Rng
 from dpsearch.automatic import Choice, choose
-from dpsearch.errors import CapabilityError
+from dpsearch.errors import CapabilityError, WorkersError
+from dpsearch.families.base import Model
 from dpsearch.items import Rows
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.priors.base import Prior
 from dpsearch.refinement import refine_problem
+from dpsearch.scale.checkpoint import Checkpoint
 from dpsearch.scale.rounds import run_rounds
-from dpsearch.scale.source import SAMPLE_ROWS, Shard, sampled_rows, stacked
+from dpsearch.scale.source import SAMPLE_ROWS, Look, Shard, sampled_rows, stacked
 from dpsearch.scale.workers import Workers
 from dpsearch.tables import Schema
 
@@ -45,17 +48,69 @@ def fit_shards(
     most_rounds: int | None = None,
     rng: Rng,
     tell: Callable[[TracePoint], None] | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Fitted:
     """Fit all rows of some shards.
 
     A sample decides on the family and its hyperparameters, as in a fit of one piece, and its
-    clusters are where the shards begin.
+    clusters are where the shards begin.  With a `checkpoint` the clusters are written to this file
+    after every round, and if it is there they are where the shards begin.
     """
     if not prior.product_form:
         raise CapabilityError(f"shards need a prior of product form; {prior.name} is not")
     begun = time.perf_counter()
     seed = int(rng.integers(2**31))
-    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
+    store = None
+    if checkpoint is not None:
+        store = Checkpoint(checkpoint, shards, family, prior, schema)
+    resumed = None if store is None else store.read()
+    if resumed is not None:
+        choice = Choice(resumed.model.family, resumed.reason, None)
+        model, start = resumed.model, resumed.clusters
+    else:
+        looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
+        choice, model, start = _begin(looks, family, prior, schema, beam_size, order, rng)
+    passed = time.perf_counter() - begun
+
+    def keep(clusters: Rows, log_joint: float) -> None:
+        if store is not None:
+            store.write(model, clusters, log_joint, choice.reason)
+
+    try:
+        result = run_rounds(
+            workers,
+            model,
+            prior,
+            start,
+            seed=seed,
+            seconds=None if seconds is None else max(0.0, seconds - passed),
+            most_rounds=most_rounds,
+            tell=tell,
+            keep=keep,
+        )
+    except WorkersError as error:
+        if store is None or not store.n_rounds:
+            raise
+        raise WorkersError(
+            f"{error}; {store.path} has the clusters after {store.n_rounds} rounds, and the same"
+            " call goes on from there"
+        ) from error
+    mixture = Mixture(model.without_data(), *result.clusters, prior)
+    trace = [point._replace(seconds=point.seconds + passed) for point in result.trace]
+    total = time.perf_counter() - begun
+    return Fitted(mixture, result.labels, result.log_joint, choice, trace, total)
+
+
+def _begin(
+    looks: Sequence[Look],
+    family: Any,
+    prior: Prior,
+    schema: Schema | None,
+    beam_size: int,
+    order: Any,
+    rng: Rng,
+) -> tuple[Choice, Model, Rows]:
+    """Choose the family by a sample, and search it."""
     sample = stacked([one.sample for one in looks])
     choice = choose(sample, family, prior, schema, may_complete=False)
     chosen = choice.family
@@ -67,18 +122,4 @@ def fit_shards(
         carried = problem.clustering(choice.labels)
         found = max(found, carried, key=lambda clustering: clustering.log_joint)
     found = refine_problem(problem, found.labels, rng=rng, thorough=False)
-    passed = time.perf_counter() - begun
-    result = run_rounds(
-        workers,
-        problem.model,
-        prior,
-        Rows(*problem.rows(found.labels)),
-        seed=seed,
-        seconds=None if seconds is None else max(0.0, seconds - passed),
-        most_rounds=most_rounds,
-        tell=tell,
-    )
-    mixture = Mixture(problem.model.without_data(), *result.clusters, prior)
-    trace = [point._replace(seconds=point.seconds + passed) for point in result.trace]
-    total = time.perf_counter() - begun
-    return Fitted(mixture, result.labels, result.log_joint, choice, trace, total)
+    return choice, problem.model, Rows(*problem.rows(found.labels))

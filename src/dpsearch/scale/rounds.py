@@ -52,10 +52,12 @@ def run_rounds(
     seconds: float | None = None,
     most_rounds: int | None = None,
     tell: Callable[[TracePoint], None] | None = None,
+    keep: Callable[[Rows, float], None] | None = None,
 ) -> Sharded:
     """Place all rows among the clusters of a sample, and improve while that helps.
 
-    After `seconds`, or `most_rounds` beside the placing, no further round begins.
+    After `seconds`, or `most_rounds` beside the placing, no further round begins.  `keep` is told
+    the clusters and the log joint whenever they are the best so far.
     """
     begun = time.perf_counter()
     task = Task(model.family, model.n_features, model.core.params, prior, start, seed, _TRIES)
@@ -82,6 +84,8 @@ def run_rounds(
         back = gain < 0.0
         if not back:
             best = found
+            if keep is not None:
+                keep(found.clusters, found.log_joint)
         if gain < _ENOUGH * int(found.clusters.sizes.sum()):
             break
         if seconds is not None and point.seconds > seconds:

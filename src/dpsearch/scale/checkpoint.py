@@ -1,0 +1,120 @@
+"""Checkpoints of a fit in shards: the clusters after the best round so far.
+
+They are rows of statistics, kilobytes whatever the number of rows.  Labels are not among them: a
+run that goes on from a checkpoint first places all rows among its clusters, as one that begins
+does among those of a sample.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch import families
+from dpsearch._archive import read_archive, write_archive
+from dpsearch.errors import ModelFileError
+from dpsearch.families.base import Family, Model
+from dpsearch.items import Rows
+from dpsearch.priors.base import Prior
+from dpsearch.scale.source import Shard
+from dpsearch.tables import Schema
+
+FORMAT = "dpsearch-shards"
+VERSION = 1
+WHAT = "a checkpoint of a fit in shards"
+
+
+class Resumed(NamedTuple):
+    """Where a run goes on."""
+
+    model: Model
+    clusters: Rows
+    reason: str  # for the family
+    n_rounds: int
+    log_joint: float
+
+
+class Checkpoint:
+    """The file of one run."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        shards: Sequence[Shard],
+        family: Any,
+        prior: Prior,
+        schema: Schema | None,
+    ) -> None:
+        from dpsearch import __version__
+
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise ModelFileError(f"{path}: is a folder, not a file for the checkpoint")
+        if not self.path.parent.is_dir():
+            raise ModelFileError(f"{self.path.parent}: no such folder for the checkpoint")
+        self.family = family
+        # What must be the same for a run to be the same, in words for the message.
+        same = {
+            "version of dpsearch": __version__,
+            "number of rows": sum(shard.n_rows for shard in shards),
+            "family": family.to_dict() if isinstance(family, Family) else family,
+            "prior": prior.to_dict(),
+            "columns": None if schema is None else schema.to_dict(),
+        }
+        self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file
+        self.n_rounds = 0
+
+    def write(self, model: Model, clusters: Rows, log_joint: float, reason: str) -> None:
+        self.n_rounds += 1
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "same": self.same,
+            "chosen": model.family.to_dict(),
+            "reason": reason,
+            "n_features": model.n_features,
+            "n_rounds": self.n_rounds,
+            "log_joint": log_joint,
+        }
+        write_archive(self.path, about, clusters._asdict())
+
+    def read(self) -> Resumed | None:
+        """Return where the run was, if it has been anywhere."""
+        if not self.path.exists():
+            return None
+        about, arrays = read_archive(self.path, FORMAT, VERSION, WHAT)
+        try:
+            found = dict(about["same"])
+            for name, value in self.same.items():
+                if found.get(name) != value:
+                    raise ModelFileError(
+                        f"{self.path}: the checkpoint has another {name}: {found.get(name)!r},"
+                        f" this run {value!r}; remove it, or name another file"
+                    )
+            given = self.family if isinstance(self.family, Family) else None
+            extra = None if given is None else {given.name: type(given)}
+            family = families.from_dict(about["chosen"], extra)
+            model = family.compile_empty(int(about["n_features"]))
+            clusters = Rows(*(np.ascontiguousarray(arrays[name]) for name in Rows._fields))
+            _check(clusters, model)
+            self.n_rounds = int(about["n_rounds"])
+            return Resumed(
+                model, clusters, str(about["reason"]), self.n_rounds, float(about["log_joint"])
+            )
+        except ModelFileError:
+            raise
+        except Exception as error:
+            raise ModelFileError(f"{self.path}: damaged checkpoint: {error}") from error
+
+
+def _check(clusters: Rows, model: Model) -> None:
+    """Raise unless kernels can work on the clusters."""
+    pool, sizes = clusters
+    whole = sizes.ndim == 1 and sizes.dtype == np.int64 and len(sizes) > 0 and sizes.min() > 0
+    if not whole or pool.dtype != np.float64 or pool.shape != (len(sizes) * model.core.width,):
+        raise ValueError("pool and sizes do not go together")
+    model.check_rows(pool, sizes)

@@ -1,0 +1,138 @@
+"""Shards of Dask's collections: the chunks of an array, the partitions of a frame.
+
+On the driver a shard holds its block as something yet to be computed; Dask puts in the rows
+themselves on the worker that the shard is sent to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._validate import as_matrix, counting_rows
+from dpsearch.errors import DataError, DataTypeError
+from dpsearch.scale.cluster import dask_or_error
+from dpsearch.tables import Column, Kind, Schema, is_mixed
+
+
+@dataclass(frozen=True)
+class BlockShard:
+    """One chunk or partition."""
+
+    block: Any
+    n_rows: int
+    begin: int  # the number of its first row in the whole
+    gaps: bool
+    schema: Schema | None = None
+
+    def load(self) -> Any:
+        with counting_rows(self.begin):
+            if self.schema is not None:
+                return self.schema.encode(self.block)
+            return as_matrix(self.block, gaps=self.gaps)
+
+
+class Opened(NamedTuple):
+    """A collection as shards."""
+
+    shards: list[BlockShard]
+    schema: Schema | None
+    like: Any  # an empty table with the same columns
+
+
+def is_collection(X: Any) -> bool:
+    """Whether X is Dask's, importing nothing."""
+    return type(X).__module__.split(".")[0] in ("dask", "dask_expr")
+
+
+def open_collection(X: Any, gaps: bool, kinds: Mapping[str, str] | None = None) -> Opened:
+    """Return the blocks of a `dask.array` or `dask.dataframe` as shards."""
+    dask_or_error()
+    import dask.array as da
+
+    if isinstance(X, da.Array):
+        if kinds is not None:
+            raise DataError("kinds of columns are taken from frames only, and X is an array")
+        return _open_array(X, gaps)
+    if hasattr(X, "map_partitions") and hasattr(X, "columns"):
+        return _open_frame(X, gaps, kinds)
+    raise DataTypeError(f"X is a {type(X).__name__} of Dask: dask.array and dask.dataframe fit")
+
+
+def _open_array(X: Any, gaps: bool) -> Opened:
+    if X.ndim != 2:
+        raise DataError(f"Expected 2D array, got {X.ndim}D array instead: X must have columns")
+    if any(np.isnan(size) for size in X.shape):
+        X = X.copy().compute_chunk_sizes()  # a copy: it works in place
+    if X.numblocks[1] > 1:
+        X = X.rechunk({1: -1})
+    blocks = X.to_delayed()[:, 0]
+    shards = _shards(blocks, [int(size) for size in X.chunks[0]], gaps, None)
+    return Opened(shards, None, np.empty((0, X.shape[1])))
+
+
+def _open_frame(X: Any, gaps: bool, kinds: Mapping[str, str] | None) -> Opened:
+    like = X._meta
+    schema = None
+    if kinds is not None or is_mixed(X._meta_nonempty):
+        schema = _schema(X, kinds or {})
+    sizes = X.map_partitions(len, meta=("rows", np.int64)).compute().tolist()
+    return Opened(_shards(X.to_delayed(), sizes, gaps, schema), schema, like)
+
+
+def _shards(blocks: Any, sizes: list[int], gaps: bool, schema: Schema | None) -> list[BlockShard]:
+    begins = np.cumsum([0, *sizes])
+    shards = [
+        BlockShard(block, size, int(begin), gaps, schema)
+        for block, size, begin in zip(blocks, sizes, begins[:-1], strict=True)
+        if size > 0
+    ]
+    if not shards:
+        raise DataError("0 sample(s) while a minimum of 1 is required: X is empty")
+    return shards
+
+
+def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
+    """What the columns hold by their types alone: only the least of integers is computed."""
+    dtypes = {str(name): dtype for name, dtype in X.dtypes.items()}
+    for name in kinds:
+        if name not in dtypes:
+            raise DataError(f"kinds: X has no column {name!r}")
+    whole = [name for name in X.columns if dtypes[str(name)].kind in "iu"]
+    least = X[whole].min().compute() if whole else {}
+    columns = []
+    for name in X.columns:
+        dtype, text = dtypes[str(name)], str(name)
+        levels: tuple[Any, ...] | None = None
+        kind: Kind
+        if str(dtype) == "category":
+            if not X[name].cat.known:
+                raise DataError(
+                    f"the categories of column {text!r} of X are not known yet: use"
+                    f" X.categorize(columns=[{text!r}])"
+                )
+            kind, source, levels = "category", "categorical", tuple(X[name].cat.categories)
+        elif dtype.kind == "b":
+            kind, source, levels = "binary", "bool", (False, True)
+        elif dtype.kind in "iu":
+            kind, source = "count" if least[name] >= 0 else "real", "int"
+        elif dtype.kind == "f":
+            kind, source = "real", "float"
+        else:
+            raise DataError(
+                f"column {text!r} of X holds {dtype}: make it categories that are known by"
+                f" X.categorize(columns=[{text!r}]), turn it into numbers, or leave it out"
+            )
+        asked = kinds.get(text, kind)
+        if asked != kind:
+            if levels is not None or asked not in ("real", "count"):
+                raise DataError(
+                    f"kinds: column {text!r} of X holds {dtype} and cannot be {asked!r}: change"
+                    " the type of the column"
+                )
+            kind = "real" if asked == "real" else "count"
+        columns.append(Column(text, kind, source, levels))
+    return Schema("pandas", tuple(columns))
