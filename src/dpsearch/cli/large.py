@@ -142,7 +142,7 @@ class LargeResults(Results):
         begin = 0
         for shard in self.opened.shards:
             labels = self.fitted.labels_[begin : begin + shard.n_rows]
-            matrix = self.fitted._without_gaps(shard.load())
+            matrix = self.fitted._as_fitted(shard.load())
             about = self.fitted._mixture.memberships(matrix, labels)
             index = self.opened.index_of(shard)
             if index is None:
