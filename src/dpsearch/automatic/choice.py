@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from dpsearch._types import Ints, Labels, Matrix
 from dpsearch._validate import has_gaps
 from dpsearch.automatic.completion import complete
-from dpsearch.automatic.learning import learn
+from dpsearch.automatic.learning import FEW_ROWS, learn
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, by_name
 from dpsearch.families.base import Family
@@ -81,6 +81,11 @@ def choose(
         return Choice(family, "as given", None)
     if not isinstance(family, str):
         raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
+    # Few rows are sorted, so that their order does not matter: there chance decides most.
+    few = matrix.shape[0] <= FEW_ROWS and not sp.issparse(matrix)
+    order = np.lexsort(matrix.T) if few else np.arange(matrix.shape[0])
+    if few:
+        matrix = matrix[order]
     completed = None
     if family == "auto" and schema is not None:
         start, reason = suggest_mixed(matrix, schema)
@@ -96,7 +101,11 @@ def choose(
         start = kind.suggest(matrix)
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
     learned = learn(matrix, start.resolve(whole), prior)
-    return Choice(learned.family, reason, learned.labels, learned.problem, completed)
+    if not few:
+        return Choice(learned.family, reason, learned.labels, learned.problem, completed)
+    back = np.argsort(order)
+    completed = None if completed is None else completed[back]
+    return Choice(learned.family, reason, learned.labels[back], None, completed)
 
 
 def choose_weighted(

@@ -28,7 +28,7 @@ from dpsearch.priors.base import Prior
 from dpsearch.refinement import refine_problem
 
 _SAMPLE = 2000
-_FEW_ROWS = 100  # for which a thorough refinement is quick: the order of rows then hardly matters
+FEW_ROWS = 100  # for which a thorough refinement is quick
 _ROUNDS = 6
 _ENOUGH = 1e-3  # nats a row: rounds end when they bring less
 
@@ -58,7 +58,7 @@ def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
         if labels is None or not product_form:  # which refinement needs
             labels = search_problem(problem, beam_size=1).labels
         if product_form:
-            labels = refine_problem(problem, labels, rng=0, thorough=len(rows) <= _FEW_ROWS).labels
+            labels = refine_problem(problem, labels, rng=0, thorough=len(rows) <= FEW_ROWS).labels
         value = problem.log_joint(labels)
         gain = np.inf if best is None else value - best[0]
         if best is None or gain > 0.0:
