@@ -28,6 +28,11 @@ da = pytest.importorskip("dask.array", reason=WHY)
 bag = pytest.importorskip("dask.bag", reason=WHY)
 dd = pytest.importorskip("dask.dataframe", reason=WHY)
 
+# Workers are processes that start, die and compile in their own time: not for every run.
+pytestmark = pytest.mark.skipif(
+    os.environ.get("DPSEARCH_CLUSTER") != "1", reason="make cluster runs these"
+)
+
 GAUSSIAN = families.Gaussian(0.0, 30.0, 1.0)
 PRIOR = priors.DirichletProcess(1.0)
 LIMIT = 10**9  # bytes of memory for a worker
