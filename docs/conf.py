@@ -17,7 +17,14 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "gallery", "*/cache", "examples/*.ipynb", "examples/*.py"]
+exclude_patterns = [
+    "_build",
+    "gallery",
+    "*/cache",
+    "*/tables/*.md",
+    "examples/*.ipynb",
+    "examples/*.py",
+]
 
 # -- pages -----------------------------------------------------------------------------------------
 

@@ -81,11 +81,24 @@ def choose(
         return Choice(family, "as given", None)
     if not isinstance(family, str):
         raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
+    if matrix.shape[0] > FEW_ROWS or sp.issparse(matrix):
+        return _chosen(matrix, family, prior, schema, may_complete)
     # Few rows are sorted, so that their order does not matter: there chance decides most.
-    few = matrix.shape[0] <= FEW_ROWS and not sp.issparse(matrix)
-    order = np.lexsort(matrix.T) if few else np.arange(matrix.shape[0])
-    if few:
-        matrix = matrix[order]
+    order = np.lexsort(matrix.T)
+    try:
+        choice = _chosen(matrix[order], family, prior, schema, may_complete)
+    except DataError:
+        _chosen(matrix, family, prior, schema, may_complete)  # names the row by its own number
+        raise
+    back = np.argsort(order)
+    completed = None if choice.completed is None else choice.completed[back]
+    labels = None if choice.labels is None else choice.labels[back]
+    return choice._replace(labels=labels, problem=None, completed=completed)
+
+
+def _chosen(
+    matrix: Any, family: str, prior: Prior, schema: Schema | None, may_complete: bool
+) -> Choice:
     completed = None
     if family == "auto" and schema is not None:
         start, reason = suggest_mixed(matrix, schema)
@@ -101,11 +114,7 @@ def choose(
         start = kind.suggest(matrix)
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
     learned = learn(matrix, start.resolve(whole), prior)
-    if not few:
-        return Choice(learned.family, reason, learned.labels, learned.problem, completed)
-    back = np.argsort(order)
-    completed = None if completed is None else completed[back]
-    return Choice(learned.family, reason, learned.labels[back], None, completed)
+    return Choice(learned.family, reason, learned.labels, learned.problem, completed)
 
 
 def choose_weighted(
