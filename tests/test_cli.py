@@ -860,6 +860,8 @@ def test_kinds_of_columns(run, tmp_path):
     model = load(tmp_path / "x.clusters" / "model.npz")
     assert model.schema_.groups() == {"real": [0], "category": [1]}
     assert run("predict", "x.clusters", "x.csv")[0] == 0
+    again = ("--kinds", "visits=real", "--restarts", 1, "--out", "again")
+    assert run("fit", "x.csv", *again)[0] == 0
     frame.select("visits", other=pl.col("visits") + 1).write_csv("numbers.csv")
     assert run("fit", "numbers.csv", "--kinds", "visits=count")[0] == 0
     assert load(tmp_path / "numbers.clusters" / "model.npz").schema_ is not None

@@ -23,6 +23,7 @@ def restart(
         stage.begin(f"restart {i} of {n_restarts}")
         other = clone(model).set_params(
             family=model.family_, alpha=model._mixture.prior, order="random", certify=False,
+            kinds=None,  # the rows are a matrix already
             random_state=(seed + i) % 2**32,
         )  # fmt: skip
         other._listener = stage.callback
