@@ -331,9 +331,7 @@ class DPMixture(
             rng=rng,
             callback=self._listener,
         )
-        if choice.labels is not None:
-            carried = problem.clustering(choice.labels, seconds=clustering.seconds)
-            clustering = max(clustering, carried, key=lambda found: found.log_joint)
+        clustering = choice.or_carried(problem, clustering)
         if (self.refine == "auto" or _wanted(self.refine, "refine")) and prior.product_form:
             clustering = self._refined(problem, clustering, rng)
         if _wanted(self.certify, "certify"):

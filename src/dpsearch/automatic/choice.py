@@ -28,7 +28,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, by_name
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
-from dpsearch.objective import Problem
+from dpsearch.objective import Clustering, Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
 from dpsearch.tables import Kind, Schema
 from dpsearch.weights import copies_of
@@ -55,6 +55,13 @@ class Choice(NamedTuple):
     labels: Labels | None
     problem: Problem | None = None  # of all rows, if it is compiled already
     completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
+
+    def or_carried(self, problem: Problem, found: Clustering) -> Clustering:
+        """What search found, or the partition carried along if that is better."""
+        if self.labels is None:
+            return found
+        carried = problem.clustering(self.labels, seconds=found.seconds)
+        return max(found, carried, key=lambda clustering: clustering.log_joint)
 
 
 def resolve_prior(alpha: Any) -> Prior:

@@ -118,8 +118,6 @@ def _begin(
         chosen = chosen.with_gaps()  # also if the sample has none
     problem = Problem.of(sample, chosen, prior)
     found = search_problem(problem, beam_size=beam_size, order=order, rng=rng)
-    if choice.labels is not None:
-        carried = problem.clustering(choice.labels)
-        found = max(found, carried, key=lambda clustering: clustering.log_joint)
+    found = choice.or_carried(problem, found)
     found = refine_problem(problem, found.labels, rng=rng, thorough=False)
     return choice, problem.model, Rows(*problem.rows(found.labels))
