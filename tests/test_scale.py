@@ -199,7 +199,7 @@ class Spoiling(Threads):
             parts = np.random.default_rng(number).integers(3, size=part.n_rows)
             items, base = task.model().items(matrix)
             rows = Rows(*task.model().rows(items, parts, 3))
-            spoilt.append(Handed(rows, np.arange(3), float(base.sum()), 0))
+            spoilt.append(Handed(rows, np.arange(3), float(base.sum())))
             self._parts[number] = parts
         return spoilt
 

@@ -44,11 +44,6 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     return table
 
 
-def reading_for(model: Any, reading: Reading) -> Reading:
-    """What the user says about a file, with what the model knows about its columns."""
-    return replace(reading, model=_known(model))
-
-
 def _known(model: Any) -> ModelColumns:
     from dpsearch.io import ModelColumns
 

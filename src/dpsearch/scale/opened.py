@@ -128,6 +128,7 @@ def _of_path(path: Path, folder: Path, wishes: Wishes) -> Iterator[Opened]:
 
 
 def _of_files(files: Any, wishes: Wishes) -> Opened:
+    from dpsearch.io.table import PANDAS_INDEX
     from dpsearch.scale.survey import Survey
 
     pieces, choice = files.pieces, files.choice
@@ -150,7 +151,7 @@ def _of_files(files: Any, wishes: Wishes) -> Opened:
         index_name = "row"
     if choice.index is not None:
         index = files.names[choice.index]
-        index_name = "row" if index == "__index_level_0__" else index
+        index_name = "row" if index == PANDAS_INDEX else index
     layout = Layout(tuple(names), schema=schema, gaps=wishes.gaps)
     shards = cut(pieces, wishes.divide(files.n_rows, len(names)), layout)
     known = None if files.unnamed and schema is None else names

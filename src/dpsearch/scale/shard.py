@@ -53,7 +53,6 @@ class Handed(NamedTuple):
     rows: Rows
     origins: Ints  # the cluster that each was part of, or `NOWHERE`
     log_base: float
-    moved: int  # rows that changed their cluster
 
 
 def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[Handed, Labels]:
@@ -64,12 +63,11 @@ def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[H
         problem = Problem(model, items, 0.0, task.prior, task.clusters)
         rng = np.random.default_rng([task.seed, number])
         placed = greedy(problem, rng.permutation(items.n_items))
-        moved = items.n_items
     else:
         own = model.rows(items, labels, len(task.clusters.sizes))
         rest = without(model, task.clusters, Rows(*own))
         state = State(Problem(model, items, 0.0, task.prior, rest), labels)
-        moved = state.sweep(np.arange(items.n_items))
+        state.sweep(np.arange(items.n_items))
         placed = state.labels
     n_known = len(task.clusters.sizes)
     parts = placed
@@ -79,7 +77,7 @@ def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[H
     used, parts = np.unique(parts, return_inverse=True)
     origins = origins_of(parts, placed, n_known)
     rows = Rows(*model.rows(items, parts, len(used)))
-    return Handed(rows, origins, float(base.sum()), moved), parts.astype(np.int32)
+    return Handed(rows, origins, float(base.sum())), parts.astype(np.int32)
 
 
 def split_rows(

@@ -113,8 +113,8 @@ class Stream:
         origins = origins_of(parts, self.kept_labels, n_known)
         rows = Rows(*model.rows(items, parts, len(origins)))
         handed = [
-            Handed(Rows(pool, rest.sizes[there]), there, self.log_base, 0),
-            Handed(rows, origins, 0.0, 0),
+            Handed(Rows(pool, rest.sizes[there]), there, self.log_base),
+            Handed(rows, origins, 0.0),
         ]
         found = merged(handed, model, prior, n_known, int(self.rng.integers(2**31)))
         if found.log_joint <= before:
