@@ -8,6 +8,7 @@ import threading
 import warnings
 from dataclasses import replace
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -291,6 +292,28 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path, monkeypatch, option
         )
     assert path.exists()
     same(whole, split_merge(data(), FAMILY, GAMMA, checkpoint=path, resume=True, **how))
+
+
+PARTS = families.Product([(FAMILY, [0]), (FAMILY, [1])])
+
+
+@pytest.mark.parametrize(("family", "options"), [(FAMILY, OPTIONS[2]), (PARTS, {})], ids=str)
+def test_chains_in_other_processes_are_the_same(family, options, tmp_path):
+    how = {"draws": 30, "chains": 2, "rng": 0, **options}
+    path = tmp_path / "run.checkpoint"
+    told = []
+    here = gibbs(data(), family, GAMMA, **how)
+    with joblib.parallel_config("loky", n_jobs=2, max_nbytes=100):  # arrays come read-only
+        there = gibbs(data(), family, GAMMA, checkpoint=path, callback=told.append, **how)
+    same(here, there)
+    assert [point.done for point in told] == [30, 60]
+    same(here, gibbs(data(), family, GAMMA, checkpoint=path, resume=True, **how))
+
+
+def test_draws_are_pickled_with_their_data_and_work_in_another_process(draws):
+    with joblib.parallel_config("loky", n_jobs=2, max_nbytes=100):
+        [there] = joblib.Parallel()([joblib.delayed(draws.log_predictive)(data(seed=1))])
+    np.testing.assert_array_equal(there, draws.log_predictive(data(seed=1)))
 
 
 def test_a_finished_run_can_be_made_longer(tmp_path):

@@ -477,12 +477,8 @@ class DPMixture(
 
     # -- new data ---------------------------------------------------------------------------
 
-    def _log_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
-        matrix = self._new_data(X)
-        return self._mixture.log_joint_probabilities(matrix)
-
     def _in_blocks(self, X: ArrayLike) -> Iterator[tuple[Matrix, Vector]]:
-        """`_log_probabilities` of some rows after the other, for as much memory as that takes."""
+        """Log joint probabilities, for some rows after the other: so much memory does it take."""
         check_is_fitted(self)
         plain = is_array(X) and self.schema_ is None  # which need not be in memory
         rows: Any = X if plain else self._new_data(X)
@@ -509,7 +505,10 @@ class DPMixture(
 
     def predict_proba(self, X: ArrayLike) -> Matrix:
         """Return the probability of each cluster for each row, given that it is in one of them."""
-        inside, _ = self._log_probabilities(X)
+        return self._probabilities(self._new_data(X))
+
+    def _probabilities(self, matrix: Any) -> Matrix:
+        inside, _ = self._mixture.log_joint_probabilities(matrix)
         return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
 
     def transform(self, X: ArrayLike) -> Matrix:
@@ -672,25 +671,12 @@ class DPMixture(
         check_is_fitted(self)
         save(self, path)
 
-    # Addresses of compiled functions mean nothing in another process: pickle the family instead.
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        mixture = state.pop("_mixture", None)
-        if mixture is not None:
-            params = mixture.model.core.params  # with its tables, for the same bits
-            state["_pickled_mixture"] = (mixture.pool, mixture.sizes, mixture.prior, params)
         if is_collection(state.get("labels_")):  # they are on a cluster, and mean nothing elsewhere
             state["labels_"] = None
             state["clustering_"] = replace(state["clustering_"], labels=None)
         return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        pickled = state.pop("_pickled_mixture", None)
-        super().__setstate__(state)
-        if pickled is not None:
-            pool, sizes, prior, params = pickled
-            model = self.family_.compile_empty(self.n_features_in_).with_params(params)
-            self._mixture = Mixture(model, pool, sizes, prior)
 
 
 def _wanted(value: Any, name: str) -> bool:

@@ -17,7 +17,7 @@ from scipy.special import logsumexp, softmax
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch._validate import as_matrix, has_gaps
-from dpsearch.families.base import Model
+from dpsearch.families.base import Model, unlocked
 from dpsearch.items import Core, Items, log_alone, merge_rows, score_item, score_member
 from dpsearch.priors.base import Prior
 
@@ -61,6 +61,9 @@ class Mixture:
         total = logsumexp(np.append(weights, fresh))
         self.log_weights: Vector = weights - total
         self.log_fresh_weight = float(fresh - total)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(unlocked(state))
 
     @classmethod
     def of(cls, model: Model, items: Items, labels: Labels, prior: Prior) -> Mixture:

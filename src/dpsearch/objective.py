@@ -17,7 +17,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
-from dpsearch.families.base import Dots, Family, Model
+from dpsearch.families.base import Dots, Family, Model, unlocked
 from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge_rows
 from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior, Tables, log_prior
@@ -170,6 +170,9 @@ class Problem:
         out = copy.copy(self)
         out._set_model(model, *_weighted(model, weights))
         return out
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(unlocked(state))
 
     @property
     def n_items(self) -> int:

@@ -346,6 +346,18 @@ class Model:
         self._sparse = sp.issparse(X)
         self._matrix = X
 
+    def __copy__(self) -> Model:
+        out = object.__new__(Model)
+        out.__dict__.update(self.__dict__)
+        return out
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Addresses of compiled functions mean nothing in another process.  The parameters go with
+        # their tables, for the same bits.
+        return _recompiled, (
+            self.family, self.n_features, self.core.params, self._sparse, self._matrix,
+        )  # fmt: skip
+
     @property
     def matrix(self) -> Any:
         """The checked data that the model was compiled for."""
@@ -431,6 +443,12 @@ class Model:
         )
 
 
+def _recompiled(family: Family, n_features: int, params: Vector, sparse: bool, X: Any) -> Model:
+    model = family.compile_empty(n_features).with_params(_writable(params))
+    model._sparse, model._matrix = sparse, X
+    return model
+
+
 def _address(capability: Pointer | None) -> int:
     return 0 if capability is None else capability.address
 
@@ -493,3 +511,16 @@ def _writable(array: Any) -> Any:
     to data, so there is no need to copy.
     """
     return array if array.flags.writeable else np.asarray(_Unlocked(array))
+
+
+def unlocked(state: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as kernels take them; arrays that joblib or Dask has sent may be read-only."""
+    return {name: _all_writable(value) for name, value in state.items()}
+
+
+def _all_writable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _writable(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_all_writable, value))
+    return value

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
+from joblib.parallel import get_active_backend
 
 from dpsearch._validate import as_rng, n_threads
 from dpsearch.errors import ParameterError
@@ -74,7 +76,10 @@ def sample_problem(
     else:
         running = _new_chains(problem, settings, start, rng, threads)
     before = 0.0 if store is None else store.seconds
-    _run(running, settings, threads, callback, store, checkpoint_seconds)
+    if _elsewhere():
+        _run_elsewhere(running, settings, callback, store)
+    else:
+        _run(running, settings, threads, callback, store, checkpoint_seconds)
     return collect(problem, running, settings, before + time.perf_counter() - begun)
 
 
@@ -134,12 +139,41 @@ def _run(
         store.write(chains)
 
 
+def _elsewhere() -> bool:
+    """Whether joblib was told to work in other processes, such as those of a Dask cluster."""
+    backend, _ = get_active_backend(prefer="threads")
+    return not getattr(backend, "supports_sharedmem", False)
+
+
+def _run_elsewhere(
+    chains: list[Chain],
+    settings: Settings,
+    callback: SampleCallback | None,
+    store: Checkpoint | None,
+) -> None:
+    """Have each chain run to its end where joblib says; they are kept as they come back."""
+    ended = Parallel(return_as="generator")(delayed(_ended)(chain, settings) for chain in chains)
+    for number, chain in enumerate(ended):
+        chains[number] = chain
+        if callback is not None:
+            callback(_progress(chains[: number + 1], settings))
+        if store is not None:
+            store.write(chains)
+
+
+def _ended(chain: Chain, settings: Settings) -> Chain:
+    kept = settings.kept()
+    while chain.n_sweeps < settings.draws:
+        chain.advance(settings.draws, kept)
+    return chain
+
+
 def _progress(chains: list[Chain], settings: Settings) -> Progress:
     done = sum(chain.n_sweeps for chain in chains)
     best = max(chains, key=lambda chain: float(chain.records.log_joint[-1][-1]))
     return Progress(
         done=done,
-        total=settings.draws * len(chains),
+        total=settings.draws * settings.chains,
         n_clusters=int(best.records.n_clusters[-1][-1]),
         log_joint=float(best.records.log_joint[-1][-1]),
     )
