@@ -368,6 +368,44 @@ def test_fit_within_memory(run, tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("frame", [FRAME, MIXED.with_row_index("id")], ids=["numbers", "mixed"])
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_predict_within_memory(frame, form, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["dpsearch.cli.predict"], "_ROWS", 70)
+    written(tmp_path, frame, "parquet", "fit")
+    assert run("fit", "fit.parquet", "--out", "model")[0] == 0
+    written(tmp_path, frame[:, ::-1].with_columns(other=pl.lit(0.0)), form)
+    for out, options in (("small.csv", ()), ("pieces.csv", ("--memory", "1GB"))):
+        code, _, said = run("predict", "model", f"t.{form}", "--proba", "--out", out, *options)
+        assert code == 0, said
+        assert f"{N} rows in " in said
+    assert Path("small.csv").read_text() == Path("pieces.csv").read_text()
+    code, _, said = run("predict", "model", f"t.{form}", "--memory", "1GB", "--out", "small.csv")
+    assert (code, said.count("\n")) == (1, 1)
+    assert "--force" in said
+
+
+def test_predict_arrays_within_memory(run, tmp_path):
+    written(tmp_path, MIXED.select("a", "n"), "parquet", "fit")
+    assert run("fit", "fit.parquet", "--kinds", "n=count", "--out", "model")[0] == 0
+    np.save(tmp_path / "t.npy", MIXED.select("a", "n").to_numpy())
+    _, small, _ = run("predict", "model", "t.npy")
+    code, pieces, said = run("predict", "model", "t.npy", "--memory", "1GB")
+    assert (code, pieces) == (0, small), said
+    np.save(tmp_path / "wide.npy", X)
+    for options in ((), ("--memory", "1GB")):
+        code, _, said = run("predict", "model", "wide.npy", *options)
+        assert (code, said.count("\n")) == (1, 1)
+        assert "3 columns, but the model was fitted to 2" in said
+
+
+def test_no_restarts_in_pieces(run, tmp_path):
+    written(tmp_path, FRAME, "parquet")
+    code, _, said = run("fit", "t.parquet", "--shards", 2, "--restarts", 1)
+    assert (code, said.count("\n")) == (1, 1)
+    assert "--restarts is for tables that are read into memory" in said
+
+
 def test_a_damaged_set_leaves_nothing_behind(run, tmp_path):
     folder = a_set(tmp_path)
     (folder / "p1.parquet").write_bytes(b"PAR1")

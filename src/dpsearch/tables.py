@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -135,6 +135,11 @@ class Schema:
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def renamed(self, names: Sequence[str]) -> Schema:
+        """The same columns under other names."""
+        pairs = zip(self.columns, names, strict=True)
+        return replace(self, columns=tuple(replace(column, name=name) for column, name in pairs))
 
     def groups(self) -> dict[Kind, list[int]]:
         """The numbers of the columns of each kind that there is."""

@@ -106,11 +106,14 @@ def fit(
     as a whole or not at all.  Ctrl-C during refinement keeps the best so far, writes it, and
     ends with exit code 130.
     """
+    from dpsearch._validate import n_threads
+    from dpsearch.automatic import takes_gaps
     from dpsearch.cli import large, results
     from dpsearch.cli.restarts import restart
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
     from dpsearch.progress import stages
+    from dpsearch.scale.opened import Wishes
 
     begun, started = time.perf_counter(), time.time()
     seconds = _refinement(refine)
@@ -140,7 +143,11 @@ def fit(
         def tell(n_rows: int) -> None:
             stage.tell(f"{n_rows:,} rows")
 
-        opened = large.opened(files, data, reading, estimator, memory, tell)
+        wishes = Wishes(shards, takes_gaps(family), estimator.kinds, reading, memory,
+                              n_threads(jobs), tell=tell)  # fmt: skip
+        opened = large.opened(files, data, wishes)
+        if opened is not None and restarts:
+            raise ParameterError(f"{data}: --restarts is for tables that are read into memory")
         table = read_table(data, reading, tell=tell) if opened is None else large.sampled(opened)
         if kinds is not None:
             table.X = table.frame()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dpsearch._validate import n_threads
-from dpsearch.automatic import takes_gaps
 from dpsearch.cli.options import as_options
 from dpsearch.cli.results import Results, give_names, quiet_about_names
 from dpsearch.errors import DataError, ParameterError
@@ -29,27 +27,19 @@ _SHARE = 0.5  # of the machine's memory
 _SHOWN = 20_000  # rows that are explained and shown
 
 
-def opened(
-    files: contextlib.ExitStack,
-    data: Path,
-    reading: Reading,
-    model: Any,
-    memory: int | None,
-    tell: Callable[[int], None],
-) -> Opened | None:
+def opened(files: contextlib.ExitStack, data: Path, wishes: Wishes) -> Opened | None:
     """Shards of a file for as long as `files` is open; None for one to be read into memory."""
-    if not comes_in_pieces(data, reading):
-        if memory is not None:
+    assert wishes.reading is not None
+    if not comes_in_pieces(data, wishes.reading):
+        if wishes.memory is not None:
             raise ParameterError(
                 f"{data}: --memory is for CSV, Parquet, Arrow and NPY files, and sets of them"
             )
         return None
-    if memory is None:
-        memory = _too_large(data, reading)
-        if memory is None and model.n_shards is None and set_of_files(data) is None:
+    if wishes.memory is None:
+        wishes = replace(wishes, memory=_too_large(data, wishes.reading))
+        if wishes.memory is None and wishes.n_shards is None and set_of_files(data) is None:
             return None
-    wishes = Wishes(model.n_shards, takes_gaps(model.family), model.kinds, reading, memory,
-                    n_threads(model.n_jobs), tell=tell)  # fmt: skip
     with _options_named():
         return files.enter_context(open_shards(data, wishes))
 
@@ -92,9 +82,7 @@ def sampled(opened: Opened) -> Table:
     for number, shard in enumerate(opened.shards):
         found = look(shard, int(counts[number]), [0, number])
         parts.append(found.sample)
-        names = opened.index_of(shard)
-        numbers = begin + found.rows
-        index.append(pl.Series("row", numbers) if names is None else names[found.rows.tolist()])
+        index.append(row_names(opened, shard, begin)[found.rows.tolist()])
         begin += shard.n_rows
     matrix = stacked(parts)
     X = matrix if opened.schema is None else opened.schema.decode(matrix)
@@ -144,10 +132,16 @@ class LargeResults(Results):
             labels = self.fitted.labels_[begin : begin + shard.n_rows]
             matrix = self.fitted._as_fitted(shard.load())
             about = self.fitted._mixture.memberships(matrix, labels)
-            index = self.opened.index_of(shard)
-            if index is None:
-                index = pl.Series("row", np.arange(begin, begin + shard.n_rows))
             yield labels_table(
-                index, shard.n_rows, cluster=labels, certainty=np.round(about.certainty, 6)
-            )
+                row_names(self.opened, shard, begin), shard.n_rows, cluster=labels,
+                certainty=np.round(about.certainty, 6),
+            )  # fmt: skip
             begin += shard.n_rows
+
+
+def row_names(opened: Opened, shard: Any, begin: int) -> pl.Series:
+    """What the rows of a shard are called, which are the rows of the file from `begin` on."""
+    names = opened.index_of(shard)
+    if names is None:
+        return pl.Series("row", np.arange(begin, begin + shard.n_rows))
+    return names  # type: ignore[no-any-return]

@@ -25,7 +25,7 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number."""
     from dpsearch.io import read_table
 
-    known = _known(model)
+    known = known_columns(model)
     table = read_table(data, replace(reading, model=known), **options)
     schema, wanted = getattr(model, "schema_", None), known.names
     if table.n_columns != known.width:
@@ -44,7 +44,8 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     return table
 
 
-def _known(model: Any) -> ModelColumns:
+def known_columns(model: Any) -> ModelColumns:
+    """What a model knows of the columns of files."""
     from dpsearch.io import ModelColumns
 
     schema = getattr(model, "schema_", None)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dpsearch.cli.console import Voice, print_json
-from dpsearch.cli.model import load_model, read_for
+from dpsearch.cli.model import known_columns, load_model, read_for
 from dpsearch.cli.options import (
     Data,
     Force,
     Json,
+    Memory,
     Model,
     Quiet,
     Reading,
@@ -20,6 +24,8 @@ from dpsearch.cli.options import (
     errors_name,
     reads_data,
 )
+
+_ROWS = 10_000  # for which the probabilities of all clusters are in memory
 
 
 @reads_data
@@ -33,6 +39,7 @@ def predict(
     proba: Annotated[
         bool, typer.Option("--proba", help="Also the probability of every cluster.")
     ] = False,
+    memory: Memory = None,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -42,38 +49,86 @@ def predict(
     Columns go by their names: their order may differ, and others are not looked at.  The certainty
     is the probability of the cluster, given that the row is in one of those found.
     """
+    import polars as pl
+
+    from dpsearch.cli import large
     from dpsearch.cli.results import quiet_about_names
-    from dpsearch.io import labels_table, write_table
-    from dpsearch.io.output import check_ending
+    from dpsearch.io.output import check_ending, write_pieces
     from dpsearch.progress import stages
+    from dpsearch.scale.opened import Wishes
 
     to_file = str(out) != "-"
     if to_file:
         check_ending(out)
         check_writable(out, force)
     voice = Voice(quiet)
-    with stages(voice.console) as stage:
+    with stages(voice.console) as stage, contextlib.ExitStack() as files:
         stage.begin(f"reading {data}")
+
+        def tell(n_rows: int) -> None:
+            stage.tell(f"{n_rows:,} rows")
+
         estimator = load_model(model)
-        table = read_for(estimator, data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
-        stage.begin("predicting")
-        with errors_name(table), quiet_about_names():
-            probabilities = estimator.predict_proba(table.X)
-    for note in table.notes:
-        voice.say(f"note: {note}")
+        known = replace(reading, model=known_columns(estimator))
+        wishes = Wishes(
+            gaps=estimator.family_.predicts_gaps, reading=known, memory=memory,
+            schema=estimator.schema_, tell=tell,
+        )  # fmt: skip
+        opened = large.opened(files, data, wishes)
+        if opened is None:
+            table = read_for(estimator, data, reading, tell=tell)
+            for note in table.notes:
+                voice.say(f"note: {note}")
+            stage.begin("predicting")
+            with errors_name(table), quiet_about_names():
+                found = estimator.predict_proba(table.X)
+            pieces = iter([_about(table.index, found, proba)])
+        else:
+            stage.begin("predicting")
+            pieces = _piece_by_piece(estimator, opened, proba, tell)
+        n_rows, clusters = 0, set()
+
+        def counted() -> Iterator[Any]:
+            nonlocal n_rows
+            for piece in pieces:
+                n_rows += piece.height
+                clusters.update(piece["cluster"].unique())
+                yield piece
+
+        if as_json and not to_file:
+            print_json(pl.concat(counted()).to_dict(as_series=False))
+        else:
+            write_pieces(out, counted(), force=force)
+    if to_file:
+        if as_json:
+            print_json({"rows": n_rows, "out": str(out)})
+        voice.say(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
+
+
+def _piece_by_piece(
+    model: Any, opened: Any, proba: bool, tell: Callable[[int], None]
+) -> Iterator[Any]:
+    from dpsearch.cli import large
+
+    begin = 0
+    with large.errors_name(opened):
+        for shard in opened.shards:
+            matrix, names = shard.load(), large.row_names(opened, shard, begin)
+            for at in range(0, shard.n_rows, _ROWS):
+                found = model._probabilities(matrix[at : at + _ROWS])
+                yield _about(names[at : at + _ROWS], found, proba)
+            begin += shard.n_rows
+            tell(begin)
+
+
+def _about(index: Any, probabilities: Any, proba: bool) -> Any:
+    """The table that is written about some rows."""
+    from dpsearch.io import labels_table
+
     columns: dict[str, Any] = {
         "cluster": probabilities.argmax(axis=1),
         "certainty": probabilities.max(axis=1).round(6),
     }
     if proba:
         columns |= {f"p{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
-    frame = labels_table(table.index, table.n_rows, **columns)
-    if to_file or not as_json:
-        write_table(out, frame, force=force)
-    if as_json:
-        about = (
-            {"rows": table.n_rows, "out": str(out)} if to_file else frame.to_dict(as_series=False)
-        )
-        print_json(about)
-    if to_file:
-        voice.say(f"{table.n_rows:,} rows in {len(set(columns['cluster']))} clusters: {out}")
+    return labels_table(index, len(probabilities), **columns)

@@ -33,7 +33,7 @@ def check_ending(path: Path) -> None:
         raise ParameterError(f"{path}: tables are written as {' or '.join(TABLE_ENDINGS)}")
 
 
-def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame]) -> None:
+def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: bool = True) -> None:
     """`write_table` for a table that comes in pieces and need not fit into memory."""
     if str(path) == "-":
         for number, frame in enumerate(frames):
@@ -44,12 +44,15 @@ def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame]) -> None:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             for number, frame in enumerate(frames):
                 frame.write_parquet(Path(folder) / f"{number:09}.parquet")
-            with atomic_write(path) as stream:
+            with atomic_write(path, force=force) as stream:
                 pl.scan_parquet(folder).sink_parquet(stream)
         return
-    with atomic_write(path) as stream:
+    with atomic_write(path, force=force) as stream:
         for number, frame in enumerate(frames):
-            frame.write_csv(stream, include_header=number == 0)
+            # Polars would not say what the system says, such as that the disk is full.
+            content = io.BytesIO()
+            frame.write_csv(content, include_header=number == 0)
+            stream.write(content.getbuffer())
 
 
 def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:
@@ -63,14 +66,10 @@ def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:
 
 def write_table(path: str | Path, frame: pl.DataFrame, *, force: bool = True) -> None:
     """Write a file that is complete or not there; ``-`` is standard output."""
-    if str(path) == "-":
-        _print(frame)
+    if Path(path).suffix.lower() != ".parquet":
+        write_pieces(path, [frame], force=force)
         return
-    # Polars would not say what the system says, such as that the disk is full.
-    content = io.BytesIO()
-    if Path(path).suffix.lower() == ".parquet":
-        frame.write_parquet(content)
-    else:
-        frame.write_csv(content)
+    content = io.BytesIO()  # as above
+    frame.write_parquet(content)
     with atomic_write(path, force=force) as stream:
         stream.write(content.getbuffer())

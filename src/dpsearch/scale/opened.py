@@ -18,6 +18,8 @@ from dpsearch.tables import Schema, is_mixed
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
     from dpsearch.scale.batches import Alike
+    from dpsearch.scale.files import Files
+    from dpsearch.scale.survey import Columns
 
 _BASE = 400 << 20  # bytes of a process that has only just begun, with its kernels and a sample
 _COPIES = 6  # of a shard: as read, as a matrix, as items, in a family's own form, …
@@ -127,36 +129,47 @@ def _of_path(path: Path, folder: Path, wishes: Wishes) -> Iterator[Opened]:
         yield _of_files(files, wishes)
 
 
-def _of_files(files: Any, wishes: Wishes) -> Opened:
+def _of_files(files: Files, wishes: Wishes) -> Opened:
     from dpsearch.io.table import PANDAS_INDEX
-    from dpsearch.scale.survey import Survey
 
     pieces, choice = files.pieces, files.choice
+    known = None if wishes.reading is None else wishes.reading.model
+    if known is not None and len(choice.kept) != known.width:
+        raise DataError(
+            f"{files.source}: {len(choice.kept)} columns, but the model was fitted to {known.width}"
+        )
     if files.names is None:
-        layout = Layout(None, tuple(choice.kept), gaps=wishes.gaps)
+        layout = Layout(None, tuple(choice.kept), wishes.schema, wishes.gaps)
         width = len(choice.kept)
         shards = cut(pieces, wishes.divide(files.n_rows, width), layout)
         return Opened(shards, width, source=files.source, index=choice.index,
                       index_name=f"column {choice.index}")  # fmt: skip
-    if wishes.schema is None:
-        survey = Survey(files.types, files.n_rows, categories=files.categories,
-                        kinds=wishes.kinds, named=choice.named, unnamed=files.unnamed)  # fmt: skip
-        _surveyed(survey, pieces, wishes.block(len(files.types)))
-        found = survey.columns(files.source)
-        names, schema = found.names, found.schema
-        index, notes, left_out = found.index, found.notes, found.left_out
-        index_name = found.index_name
-    else:
-        names, schema, index, notes, left_out = wishes.schema.names, wishes.schema, None, [], []
-        index_name = "row"
+    found = _columns(files, wishes)
+    index, index_name = found.index, found.index_name
     if choice.index is not None:
         index = files.names[choice.index]
         index_name = "row" if index == PANDAS_INDEX else index
-    layout = Layout(tuple(names), schema=schema, gaps=wishes.gaps)
+    names = found.names
+    layout = Layout(tuple(names), schema=found.schema, gaps=wishes.gaps)
     shards = cut(pieces, wishes.divide(files.n_rows, len(names)), layout)
-    known = None if files.unnamed and schema is None else names
-    return Opened(shards, len(names), known, schema, files.source, notes, left_out, index,
-                  index_name)  # fmt: skip
+    told = None if files.unnamed and found.schema is None else names
+    return Opened(shards, len(names), told, found.schema, files.source, found.notes,
+                  found.left_out, index, index_name)  # fmt: skip
+
+
+def _columns(files: Files, wishes: Wishes) -> Columns:
+    """The columns that a model knows, or those that a look at all rows finds fit to cluster by."""
+    from dpsearch.scale.survey import Columns, Survey
+
+    choice, reading = files.choice, wishes.reading
+    if reading is not None and reading.model is not None:
+        assert files.names is not None
+        names = [files.names[j] for j in choice.kept]
+        return Columns(names, None if wishes.schema is None else wishes.schema.renamed(names))
+    survey = Survey(files.types, files.n_rows, categories=files.categories, kinds=wishes.kinds,
+                    named=choice.named, unnamed=files.unnamed)  # fmt: skip
+    _surveyed(survey, files.pieces, wishes.block(len(files.types)))
+    return survey.columns(files.source)
 
 
 def _surveyed(survey: Any, pieces: Iterable[Piece], block: int) -> None:

@@ -88,7 +88,15 @@ class Layout:
                 rows = self._numbers(rows)
             elif self.kept is not None:
                 rows = rows[:, list(self.kept)]
+                if self.schema is not None:
+                    rows = self.schema.encode(self._frame(rows))
             return as_matrix(rows, gaps=self.gaps)
+
+    def _frame(self, rows: Any) -> Any:
+        import polars as pl
+
+        assert self.schema is not None
+        return pl.DataFrame(rows, schema=self.schema.names, orient="row")
 
     def _numbers(self, frame: Any) -> Any:
         from dpsearch.io.table import as_floats
