@@ -408,6 +408,33 @@ def test_columns_that_are_no_measurements(tmp_path):
     assert found == (["a"], None, ["note", "gone"])
 
 
+def test_notes_about_sentences_and_dates(tmp_path):
+    said = [f"the {word} film of the year, or so they say" for word in "abcde"]
+    days = ["2024-01-02", "2024-01-02", "", "2024-11-30T08:00", "2024-03-01"]
+    rows = [
+        f'{i % 2},"{text}",{day},u' for i, (text, day) in enumerate(zip(said, days, strict=True))
+    ]
+    notes = read_text("\n".join(["stars,review,day,kind", *rows]), tmp_path).notes
+    assert notes == [
+        "column 'review' is not clustered by: it is text, and every value is different; --text"
+        " review counts its words (--columns overrides)",
+        "column 'day' looks like dates, and each is taken for a category: turn them into numbers,"
+        " or leave them out (--drop)",
+    ]
+
+
+@pytest.mark.parametrize("block", [5, 1 << 20])
+def test_a_first_line_may_say_the_separator(block, tmp_path):
+    (tmp_path / "x.csv").write_text("sep=;\r\na;b\r\n1,5;2\r\n3;4,5\r\n")
+    reading = Reading(decimal_comma=True)
+    found, _ = read_delimited(tmp_path / "x.csv", reading, "x.csv", block=block)
+    assert found.names == ["a", "b"]
+    np.testing.assert_array_equal(found.X, [[1.5, 2.0], [3.0, 4.5]])
+    (tmp_path / "x.csv").write_text("sep=;\na;b\n1;2\n3;oops\n")
+    with pytest.raises(DataError, match="line 4, column 'b': 'oops'"):
+        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+
+
 def test_an_index_of_pandas_in_parquet(tmp_path):
     frame = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": [1.0, 1.0, 2.0]}, index=[10, 30, 20])
     frame.to_parquet(tmp_path / "x.parquet")

@@ -29,7 +29,9 @@ def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice
     except (DataError, OSError):
         raise
     except Exception as error:  # ValueError, BadZipFile, zlib.error and the like
-        raise DataError(f"{source}: not a NumPy file of numbers: {error}") from error
+        # NumPy takes whatever it does not know for a pickle, which is not what users should open.
+        why = "" if "pickle" in str(error) else f": {error}"
+        raise DataError(f"{source}: not a NumPy file of numbers{why}") from error
     if array.ndim == 1 and array.dtype.names is None and not sp.issparse(array):
         array = array.reshape(-1, 1)
     return table_of_array(array, None, None, reading, source)

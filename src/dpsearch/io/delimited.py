@@ -35,6 +35,7 @@ from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, source_er
 
 _WHOLE = 2.0**53  # in double precision every whole number below is itself
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line by which spreadsheets are told
 _TRUTH = {"true": True, "false": False}
 
 
@@ -99,8 +100,12 @@ def _filled(
     blocks = text_blocks(stream, source, reading.encoding, size)
     head = head_of(blocks)
     start = "".join(head)
-    separator = reading.separator or guess_separator(start, ".tsv" in path.suffixes)
-    for text in itertools.chain(head, blocks):
+    said = _SAID.match(start)
+    if said:
+        start, line = start[said.end() :], 2
+    separator = reading.separator or (said[1] if said else None)
+    separator = separator or guess_separator(start, ".tsv" in path.suffixes)
+    for text in itertools.chain([start], blocks):
         block = records(text, separator, line, source)
         line += text.count("\n")
         if not len(block.fields):

@@ -15,6 +15,8 @@ from dpsearch.errors import DataError
 from dpsearch.io.table import NAMELESS, Table, as_floats
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
+_LONG = 30  # characters of texts that are sentences, on average
+_DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?$"
 NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in whatever order
 
 
@@ -38,12 +40,19 @@ def tidy(table: Table, *, named: bool) -> Table:
                     table.take_index(column.alias(table.name(j)))
                     _take_out(table, out, j, "it names the rows")
                 else:
-                    _take_out(table, out, j, "it is text, and every value is different")
+                    why = "it is text, and every value is different"
+                    _take_out(table, out, j, why + _words_instead(table, j))
     gaps = [j for j in out if _is_missing(table, j)]
     if gaps == out:
         raise DataError(f"{table.source}: no column has a value")
     for j in gaps:
         _take_out(table, out, j, "it has no values")
+    for j in out:
+        if _is_dates(_column(table, j)):
+            table.notes.append(
+                f"{table.place(j)} looks like dates, and each is taken for a category: turn them"
+                " into numbers, or leave them out (--drop)"
+            )
     if len(out) < table.n_columns:
         table.select(out)
         if isinstance(table.X, pl.DataFrame) and all(t.is_numeric() for t in table.X.dtypes):
@@ -93,6 +102,18 @@ def _numbers_rows(table: Table) -> bool:
 def _all_different(column: pl.Series) -> bool:
     is_text = column.dtype == pl.String  # categories are meant to be such
     return is_text and len(column) >= _FEW and column.n_unique() == len(column)
+
+
+def _words_instead(table: Table, j: int) -> str:
+    column = _column(table, j)
+    is_long = float(column.str.len_chars().mean()) > _LONG
+    return f"; --text {table.name(j)} counts its words" if is_long else ""
+
+
+def _is_dates(column: Any) -> bool:
+    if not isinstance(column, pl.Series) or column.dtype != pl.String:
+        return False
+    return bool(column.drop_nulls().head(100).str.contains(_DATE).all())
 
 
 def _is_missing(table: Table, j: int) -> bool:
