@@ -44,11 +44,15 @@ class Number:
         return float(np.clip(100.0 * (value - self.low) / width, 0.0, 100.0))
 
     @property
+    def _spreads(self) -> str:
+        return f"± {brief(self.spread)}; all ± {brief(self.spread_of_all)}"
+
+    @property
     def in_words(self) -> str:
         if abs(self.away) < 0.25 and self.spread < 0.7 * self.spread_of_all:
-            return f"even {self.name} (± {brief(self.spread)}; all ± {brief(self.spread_of_all)})"
+            return f"{self.name} closer together ({self._spreads})"
         if abs(self.away) < 0.25 and self.spread > 1.4 * self.spread_of_all:
-            return f"varied {self.name} (± {brief(self.spread)}; all ± {brief(self.spread_of_all)})"
+            return f"{self.name} further apart ({self._spreads})"
         word = "high" if self.away > 0.0 else "low"
         return f"{word} {self.name} ({brief(self.mean)}; all {brief(self.mean_of_all)})"
 
