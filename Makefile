@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test cluster bench docs dist clean
+.PHONY: demo test slow bench docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
@@ -15,9 +15,10 @@ test: $(VENV)/.test
 	$(BIN)/mypy
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
-# What a Dask cluster of processes does when something dies; not part of `make test`.
-cluster: $(VENV)/.test
-	DPSEARCH_CLUSTER=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest tests/test_cluster.py
+# Kernels with their indices checked, bugs planted in the samplers, workers of a Dask cluster that
+# die: what takes too long for every change.
+slow: $(VENV)/.test
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 
 # Data: a folder named by DPSEARCH_DATA, or what is embedded.
 bench: $(VENV)/.test

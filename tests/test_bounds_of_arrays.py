@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import numpy as np
 from models import DRAWS, ALL_PRIORS
@@ -34,6 +36,7 @@ print("no index out of bounds")
 """
 
 
+@pytest.mark.slow
 def test_no_kernel_reads_past_an_array(tmp_path):
     environment = os.environ | {
         "NUMBA_BOUNDSCHECK": "1",

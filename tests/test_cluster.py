@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpsearch import DPMixture, families, priors
+from dpsearch import DPMixture, families, gibbs, priors
 from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
 from dpsearch.scale import cluster as scale_cluster
 from dpsearch.scale import fit as scale_fit
@@ -29,9 +29,7 @@ bag = pytest.importorskip("dask.bag", reason=WHY)
 dd = pytest.importorskip("dask.dataframe", reason=WHY)
 
 # Workers are processes that start, die and compile in their own time: not for every run.
-pytestmark = pytest.mark.skipif(
-    os.environ.get("DPSEARCH_CLUSTER") != "1", reason="make cluster runs these"
-)
+pytestmark = pytest.mark.slow
 
 GAUSSIAN = families.Gaussian(0.0, 30.0, 1.0)
 PRIOR = priors.DirichletProcess(1.0)
@@ -231,6 +229,15 @@ def test_restarts_and_grids_by_joblib(client):
     for model, wanted in zip(found, fits(), strict=True):
         np.testing.assert_array_equal(model.labels_, wanted.labels_)
         np.testing.assert_array_equal(model.predict(X), wanted.predict(X))
+
+
+def test_chains_by_joblib(client):
+    def drawn():
+        return gibbs(X[:60], GAUSSIAN, PRIOR, draws=20, chains=3, rng=0)
+
+    with joblib.parallel_config("dask"):
+        found = drawn()
+    np.testing.assert_array_equal(found.labels, drawn().labels)
 
 
 # -- faults ------------------------------------------------------------------------------------

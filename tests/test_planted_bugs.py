@@ -19,6 +19,8 @@ import posterior_harness as harness
 from models import PRODUCT_PRIORS
 from posterior_harness import SAMPLERS, check_geweke, check_visits
 
+pytestmark = pytest.mark.slow
+
 # Bugs to plant in a copy of pair_moves.py; number b is on where `scans` is 100·b and more.
 BUGS = {
     "the Hastings factor is left out": 1,
