@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import dask.array as da
 import numpy as np
 from dask import delayed
 from dask.distributed import Client, LocalCluster
+from scale import peak
 
 from dpsearch import DPMixture, families, priors
 from dpsearch.items import Rows
@@ -109,16 +109,12 @@ def fit(n_workers: int, n: int, width: int, n_shards: int) -> Measured:
             model = DPMixture(alpha=PRIOR, random_state=0).fit(X)
         finally:
             rounds.merged = merged
-        peak = max(client.run(_peak).values())
+        largest = max(client.run(peak).values())
     trace = model.clustering_.trace
     # The rounds alone: the sample before them is searched in one place, whatever the workers.
     begun = trace[0].seconds
     first = (trace[-1].seconds - begun) / max(1, len(trace) - 1)
-    return Measured(first, len(trace), float(np.mean(handed)), peak)
-
-
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Measured(first, len(trace), float(np.mean(handed)), largest)
 
 
 def page(n: int, width: int, n_shards: int) -> Iterator[str]:

@@ -5,6 +5,8 @@
 Planted data: 100 Gaussian clusters in 20 columns, each with a covariance of its own, written as
 Parquet in files of a million rows.  Every case runs in a process of its own, whose peak resident
 memory is read at its end.  Kernels are compiled beforehand.  Peers are told whatever they need.
+What a case needs is imported in it: pdc-dp-means brings a scikit-learn of its own, so that its
+environment (`--peers`) has no dpsearch.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,10 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import polars as pl
 from sklearn.metrics import adjusted_rand_score
-
-from dpsearch import DPMixture
 
 K, D = 100, 20
 FILE_ROWS = 1_000_000
@@ -58,14 +56,21 @@ def rows(n: int, number: int) -> tuple[Any, Any]:
     return X[order], labels[order]
 
 
+def pieces(n: int) -> Iterator[tuple[Any, Any]]:
+    """Draw n rows, a file's worth after the other."""
+    for number, begin in enumerate(range(0, n, FILE_ROWS)):
+        yield rows(min(FILE_ROWS, n - begin), number)
+
+
 def write(folder: Path, n: int) -> Path:
     """Write n rows as Parquet, and the truth beside them; both are kept for the next run."""
+    import polars as pl
+
     target = folder / f"planted-{n}"
     if not (folder / f"truth-{n}.npy").exists():
         target.mkdir(parents=True, exist_ok=True)
         truth = []
-        for number, begin in enumerate(range(0, n, FILE_ROWS)):
-            X, labels = rows(min(FILE_ROWS, n - begin), number)
+        for number, (X, labels) in enumerate(pieces(n)):
             pl.DataFrame(X, schema=[f"x{d}" for d in range(D)]).write_parquet(
                 target / f"part-{number:03}.parquet", row_group_size=250_000
             )
@@ -74,10 +79,17 @@ def write(folder: Path, n: int) -> Path:
     return target
 
 
+def in_memory(n: int) -> Any:
+    """The same rows as one array."""
+    return np.concatenate([X for X, _ in pieces(n)])
+
+
 # -- cases, each in a process of its own -------------------------------------------------------
 
 
 def fit_path(folder: Path, n: int) -> dict[str, Any]:
+    from dpsearch import DPMixture
+
     path = write(folder, n)
     begun = time.perf_counter()
     model = DPMixture(n_jobs=JOBS, random_state=0).fit(path)
@@ -88,7 +100,9 @@ def fit_path(folder: Path, n: int) -> dict[str, Any]:
 
 def fit_whole(folder: Path, n: int) -> dict[str, Any]:
     """One shard, refined: what shards are compared with, under the same family."""
-    X = pl.read_parquet(write(folder, n) / "*.parquet").to_numpy()
+    from dpsearch import DPMixture
+
+    X = in_memory(n)
     truth = np.load(folder / f"truth-{n}.npy")
     shards = DPMixture(n_jobs=JOBS, random_state=0).fit(X)
     begun = time.perf_counter()
@@ -99,21 +113,24 @@ def fit_whole(folder: Path, n: int) -> dict[str, Any]:
 
 
 def stream(folder: Path, n: int) -> dict[str, Any]:
+    from dpsearch import DPMixture
+
     model = DPMixture(random_state=0)
     memory, placed = [], 0.0
-    for number, begin in enumerate(range(0, n, FILE_ROWS)):
-        X, _ = rows(min(FILE_ROWS, n - begin), number)
+    for X, _ in pieces(n):
         begun = time.perf_counter()
         for at in range(0, len(X), BATCH):
             model.partial_fit(X[at : at + BATCH])
         placed += time.perf_counter() - begun
-        memory.append(_resident())
+        memory.append(_status("VmRSS"))
     X, truth = rows(100_000, 0)
     about = {"memory": memory, "ari": adjusted_rand_score(truth, model.predict(X))}
     return _about(model, placed) | about
 
 
 def flights(folder: Path, n: int) -> dict[str, Any]:
+    from dpsearch import DPMixture
+
     with np.load(folder / "flights3m.npz") as z:
         origin, goal = (z[name][z["route"]] for name in ("route_origin", "route_dest"))
         X = np.column_stack(
@@ -133,7 +150,7 @@ def flights(folder: Path, n: int) -> dict[str, Any]:
 def minibatch(folder: Path, n: int) -> dict[str, Any]:
     from sklearn.cluster import MiniBatchKMeans
 
-    X = pl.read_parquet(write(folder, n) / "*.parquet").to_numpy()
+    X = in_memory(n)
     begun = time.perf_counter()
     model = MiniBatchKMeans(n_clusters=K, batch_size=BATCH, random_state=0).fit(X)
     return _peer(model.labels_, time.perf_counter() - begun, folder, n)
@@ -142,7 +159,7 @@ def minibatch(folder: Path, n: int) -> dict[str, Any]:
 def bayesian_on_a_sample(folder: Path, n: int) -> dict[str, Any]:
     from sklearn.mixture import BayesianGaussianMixture
 
-    X = pl.read_parquet(write(folder, n) / "*.parquet").to_numpy()
+    X = in_memory(n)
     sample = np.random.default_rng(0).choice(n, size=min(n, 50_000), replace=False)
     begun = time.perf_counter()
     kind = "dirichlet_process"
@@ -156,7 +173,7 @@ def bayesian_on_a_sample(folder: Path, n: int) -> dict[str, Any]:
 def dp_means(folder: Path, n: int) -> dict[str, Any]:
     from pdc_dp_means import MiniBatchDPMeans
 
-    X = pl.read_parquet(write(folder, n) / "*.parquet").to_numpy()
+    X = in_memory(n)
     within = float(np.mean([(f * f).sum() for f in planted().factors]))  # E|x − μ|²
     begun = time.perf_counter()
     model = MiniBatchDPMeans(
@@ -165,31 +182,37 @@ def dp_means(folder: Path, n: int) -> dict[str, Any]:
     return _peer(model.labels_, time.perf_counter() - begun, folder, n)
 
 
-def _about(model: DPMixture, seconds: float) -> dict[str, Any]:
+def _about(model: Any, seconds: float) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "clusters": model.n_clusters_,
         "log_joint": model.log_joint_,
         "rounds": len(model.clustering_.trace),
         "family": model.family_.name,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak": peak(),
     }
 
 
 def _peer(labels: Any, seconds: float, folder: Path, n: int) -> dict[str, Any]:
     truth = np.load(folder / f"truth-{n}.npy")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     score = adjusted_rand_score(truth, labels)
-    return {"seconds": seconds, "clusters": len(np.unique(labels)), "ari": score, "peak": peak}
+    return {"seconds": seconds, "clusters": len(np.unique(labels)), "ari": score, "peak": peak()}
 
 
-def _resident() -> float:
-    """Resident memory of this process now, in MiB."""
-    fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
-    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+def peak() -> float:
+    """Peak resident memory of this process in MiB; getrusage would count that of its parent."""
+    return _status("VmHWM")
+
+
+def _status(field: str) -> float:
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise KeyError(field)
 
 
 CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
+    "compile": fit_path,
     "path": fit_path,
     "whole": fit_whole,
     "stream": stream,
@@ -200,22 +223,36 @@ CASES: dict[str, Callable[[Path, int], dict[str, Any]]] = {
 }
 
 
-def run(case: str, folder: Path, n: int, python: str = sys.executable) -> dict[str, Any]:
-    command = [python, __file__, "--case", case, "--work", str(folder), "--points", str(n)]
-    print(case, n, flush=True)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{case} {n} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print("  ", {k: v for k, v in result.items() if k != "memory"}, flush=True)
-    return result
+class Runs(NamedTuple):
+    """Runs cases; what they give is kept in the work folder, and not run again."""
+
+    work: Path
+
+    def __call__(
+        self, case: str, n: int, *, folder: Path | None = None, python: str = sys.executable
+    ) -> dict[str, Any]:
+        kept = self.work / f"{case}-{n}.json"
+        if not kept.exists():
+            print(case, n, flush=True)
+            command = [python, __file__, "--case", case, "--work", str(folder or self.work)]
+            command += ["--points", str(n)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise SystemExit(f"{case} {n} failed:\n{done.stderr[-3000:]}")
+            kept.write_text(done.stdout.splitlines()[-1], encoding="utf-8")
+        result: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        print("  ", {k: v for k, v in result.items() if k != "memory"}, flush=True)
+        return result
 
 
 # -- the page ----------------------------------------------------------------------------------
 
 
 def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | None) -> Iterator[str]:
-    run("path", folder, min(sizes))  # compiles
+    run = Runs(folder)
+    for n in sizes:
+        write(folder, n)  # here, so that no case's memory has it
+    run("compile", min(sizes))
     yield "# Tables in shards"
     yield ""
     yield (
@@ -229,7 +266,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     yield ""
     yield "| points | seconds | µs a point | passes | clusters | ARI | peak MiB |"
     yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    grown = {n: run("path", folder, n) for n in sizes}
+    grown = {n: run("path", n) for n in sizes}
     for n, r in grown.items():
         yield (
             f"| {n:,} | {r['seconds']:.1f} | {1e6 * r['seconds'] / n:.1f} | {r['rounds']} |"
@@ -239,7 +276,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     yield ""
     yield f"Time a point, last against first: {rates[-1] / rates[0]:.2f} (goal: at most 1.3)."
     middle = sizes[len(sizes) // 2]
-    whole = run("whole", folder, middle)
+    whole = run("whole", middle)
     gap = abs(whole["sharded"] - whole["log_joint"]) / abs(whole["log_joint"])
     side = "above" if whole["sharded"] > whole["log_joint"] else "below"
     yield ""
@@ -254,7 +291,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     yield ""
     yield "## A stream"
     yield ""
-    flat = run("stream", folder, sizes[-1])
+    flat = run("stream", sizes[-1])
     yield (
         f"`partial_fit` over {sizes[-1]:,} points in batches of {BATCH:,}, one thread:"
         f" {flat['seconds']:.1f} s, {1e6 * flat['seconds'] / sizes[-1]:.1f} µs a point,"
@@ -263,7 +300,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
         f" {', '.join(f'{m:,.0f}' for m in flat['memory'])}."
     )
     if data is not None and (data / "flights3m.npz").exists():
-        r = run("flights", data, 0)
+        r = run("flights", 3_000_000, folder=data)
         yield ""
         yield "## Three million flights"
         yield ""
@@ -286,11 +323,11 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     ours = grown[middle]
     table = {
         "dpsearch, from Parquet": ours,
-        f"MiniBatchKMeans, told {K}": run("minibatch", folder, middle),
-        "BayesianGaussianMixture on a sample": run("bayesian", folder, middle),
+        f"MiniBatchKMeans, told {K}": run("minibatch", middle),
+        "BayesianGaussianMixture on a sample": run("bayesian", middle),
     }
     if peers is not None:
-        table["MiniBatchDPMeans"] = run("dp-means", folder, middle, peers)
+        table["MiniBatchDPMeans"] = run("dp-means", middle, python=peers)
     for name, r in table.items():
         yield (
             f"| {name} | {r['seconds']:.1f} | {r['clusters']} | {r['ari']:.3f} | {r['peak']:,.0f} |"
@@ -300,9 +337,9 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--work", type=Path, help="where planted data are kept")
+    parser.add_argument("--work", type=Path, help="where data and results are kept")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--peers", help="a Python that has pdc-dp-means and dpsearch")
+    parser.add_argument("--peers", help="a Python that has pdc-dp-means")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--case", choices=CASES)
     parser.add_argument("--points", type=int, default=0)
