@@ -23,6 +23,7 @@ from dpsearch import datasets, families, log_joint
 from dpsearch.automatic import resolve_prior
 from dpsearch.bench import environments, mixed, page, peers, scores, summary, tables, tools, units
 from dpsearch.bench.environments import EnvironmentProblem, Environments
+from dpsearch.bench.told import classified
 from dpsearch.cli import main
 from dpsearch.errors import ParameterError
 from dpsearch.experiments.report import Report
@@ -476,3 +477,21 @@ def test_dpsearch_itself_runs_as_a_tool(tmp_path):
     value = scores.log_joints([(units.Unit(TINY, tools.DPSEARCH, 0), found)])
     assert value == [pytest.approx(found.about["log_joint"])]
     assert json.dumps(found.about)
+
+
+def test_a_classifier_told_the_classes_goes_by_what_is_observed():
+    rng = np.random.default_rng(0)
+    classes = np.repeat(["u", "v", "w"], [30, 50, 20])
+    X = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 3)) + 2.0 * (classes == "v")[:, None]
+    gaps = np.where(rng.random(X.shape) < 0.4, np.nan, X)
+    scores = np.log([[30.0, 50.0, 20.0]] * 100)
+    for k, name in enumerate("uvw"):
+        mean, covariance = X[classes == name].mean(axis=0), np.cov(X[classes == name].T)
+        for i, row in enumerate(gaps):
+            seen = ~np.isnan(row)
+            if seen.any():
+                part = covariance[np.ix_(seen, seen)]
+                scores[i, k] += stats.multivariate_normal.logpdf(row[seen], mean[seen], part)
+    assert np.isnan(gaps).all(axis=1).any()
+    wanted = np.array(list("uvw"))[scores.argmax(axis=1)]
+    np.testing.assert_array_equal(classified(X, classes, gaps), wanted)

@@ -1,6 +1,8 @@
 """Tables that are not in memory: files, sets of files, batches."""
 
 import gzip
+import hashlib
+import json
 import subprocess
 import sys
 import tempfile
@@ -357,6 +359,10 @@ def test_fit_within_memory(run, tmp_path):
         code, _, said = run("fit", "t.parquet", *options, "--out", form, "--format", form)
         assert code == 0, said
         assert "column 'id' is not clustered by" in said
+    digests = [
+        json.loads(Path(f, "run.json").read_text())["input"]["sha256"] for f in ("small", "csv")
+    ]
+    assert digests == [hashlib.sha256(Path("t.parquet").read_bytes()).hexdigest()] * 2
     small, pieces = pl.read_csv("small/labels.csv"), pl.read_csv("csv/labels.csv")
     assert pieces.columns == ["id", "cluster", "certainty"]
     assert pieces.equals(pl.read_parquet("parquet/labels.parquet").cast(pieces.schema))
@@ -397,6 +403,22 @@ def test_predict_arrays_within_memory(run, tmp_path):
         code, _, said = run("predict", "model", "wide.npy", *options)
         assert (code, said.count("\n")) == (1, 1)
         assert "3 columns, but the model was fitted to 2" in said
+
+
+def test_the_digest_of_a_set_tells_its_files_apart(run, tmp_path):
+    folder = a_set(tmp_path)
+
+    def digest(data):
+        assert run("fit", data, "--out", "results", "--force", "--refine", "no")[0] == 0
+        return json.loads(Path("results/run.json").read_text())["input"]["sha256"]
+
+    first = digest("set")
+    assert digest("set/*.parquet") == first
+    files = sorted(folder.iterdir())
+    swapped = [file.read_bytes() for file in files[::-1]]
+    for file, content in zip(files, swapped, strict=True):
+        file.write_bytes(content)
+    assert digest("set") != first
 
 
 def test_no_restarts_in_pieces(run, tmp_path):

@@ -148,7 +148,11 @@ def fit(
         opened = large.opened(files, data, wishes)
         if opened is not None and restarts:
             raise ParameterError(f"{data}: --restarts is for tables that are read into memory")
-        table = read_table(data, reading, tell=tell) if opened is None else large.sampled(opened)
+        if opened is None:
+            table = read_table(data, reading, tell=tell)
+        else:
+            table = large.sampled(opened)
+            table.sha256 = large.digest_of(data)
         if kinds is not None:
             table.X = table.frame()
         if shape is not None and shape[0] * shape[1] != table.n_columns:

@@ -18,6 +18,7 @@ from dpsearch.cli.results import Results, give_names, quiet_about_names
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, Table, labels_table
 from dpsearch.io.output import write_pieces
+from dpsearch.io.read import digest, digest_all
 from dpsearch.scale.files import comes_in_pieces, estimated_bytes, set_of_files
 from dpsearch.scale.opened import Opened, Wishes, open_shards
 from dpsearch.scale.source import look, sampled_rows, stacked
@@ -73,6 +74,14 @@ def errors_name(opened: Opened) -> Iterator[None]:
         if any(str(error).startswith(source) for source in known):
             raise
         raise DataError(f"{opened.source}: {error}") from error
+
+
+def digest_of(data: Path) -> str | None:
+    """SHA-256 of what was read; None for standard input, which has gone by."""
+    files = set_of_files(data)
+    if files is not None:
+        return digest_all(files, Path(os.path.commonpath(files)))
+    return digest(data) if data.is_file() else None
 
 
 def sampled(opened: Opened) -> Table:

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import Reading, Table, name_of
+from dpsearch.io.table import Reading, Table, name_of, source_error
 
 
 def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
@@ -29,12 +29,16 @@ def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice
     except (DataError, OSError):
         raise
     except Exception as error:  # ValueError, BadZipFile, zlib.error and the like
-        # NumPy takes whatever it does not know for a pickle, which is not what users should open.
-        why = "" if "pickle" in str(error) else f": {error}"
-        raise DataError(f"{source}: not a NumPy file of numbers{why}") from error
+        raise not_numbers(source, error) from error
     if array.ndim == 1 and array.dtype.names is None and not sp.issparse(array):
         array = array.reshape(-1, 1)
     return table_of_array(array, None, None, reading, source)
+
+
+def not_numbers(source: str, error: Exception) -> DataError:
+    # NumPy takes whatever it does not know for a pickle, and advises to open it.
+    why = "" if "pickle" in str(error) else f": {error}"
+    return source_error(source, f"not a NumPy file of numbers{why}")
 
 
 def _entry(source: str, entries: Any) -> Any:

@@ -7,7 +7,7 @@ import hashlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -100,10 +100,14 @@ def digest(path: Path) -> str:
     if not path.is_dir():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
+    return digest_all([file for file in sorted(path.rglob("*")) if file.is_file()], path)
+
+
+def digest_all(files: Iterable[Path], folder: Path) -> str:
+    """SHA-256 of the names, as seen from a folder, and contents of files."""
     whole = hashlib.sha256()
-    for file in sorted(path.rglob("*")):
-        if file.is_file():
-            whole.update(f"{file.relative_to(path).as_posix()}\n{digest(file)}".encode())
+    for file in files:
+        whole.update(f"{file.relative_to(folder).as_posix()}\n{digest(file)}".encode())
     return whole.hexdigest()
 
 

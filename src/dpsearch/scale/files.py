@@ -13,6 +13,7 @@ import polars as pl
 
 from dpsearch._validate import is_array
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.io.arrays import not_numbers
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.delimited import filled_columns
 from dpsearch.io.frames import table_of_frame
@@ -191,7 +192,7 @@ def _array(path: Path, reading: Reading, source: str) -> Files:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise source_error(source, f"not a NumPy file of numbers: {error}") from error
+        raise not_numbers(source, error) from error
     array = array.reshape(-1, 1) if array.ndim == 1 else array
     if not is_array(array):
         raise DataError(f"{source}: not rows and columns of numbers: {array.shape} {array.dtype}")
