@@ -27,6 +27,8 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/exact.py --out docs/benchmarks/exact.md
 	$(BIN)/python benchmarks/reading.py --out docs/benchmarks/reading.md
 	$(BIN)/python benchmarks/samplers.py --out docs/benchmarks
+	$(BIN)/python benchmarks/scale.py --out docs/benchmarks/scale.md
+	$(BIN)/python benchmarks/cluster.py --out docs/benchmarks/cluster.md
 
 # The site, warnings being errors, in docs/_build; it runs the gallery.
 docs: $(VENV)/.docs

@@ -336,7 +336,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path)
+    parser.add_argument("--data", type=Path, default=os.environ.get("DPSEARCH_DATA"))
     parser.add_argument("--work", type=Path, help="where data and results are kept")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--peers", help="a Python that has pdc-dp-means")
