@@ -97,6 +97,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(run, tmp_path):
     assert run("fit", "X.csv", *QUICK, "--columns", "a")[0] == 0
 
 
+@pytest.mark.slow
 def test_ten_thousand_columns(run, tmp_path):
     rng = np.random.default_rng(0)
     X = np.repeat([[0.0], [3.0]], 10, axis=0) + rng.normal(size=(20, 10_000))
@@ -278,6 +279,7 @@ def test_a_device_that_is_full(run, tmp_path):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured otherwise elsewhere")
 def test_memory_is_that_of_the_table_and_not_of_the_file():
     """150 MB more of text, of which a few per cent are read; the benchmark reads 2 GB."""

@@ -95,6 +95,7 @@ def test_a_sampled_hyperparameter_agrees_with_quadrature():
     assert kstest(draws[::5], lambda s: np.interp(s, grid, below)).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_partitions_have_their_posterior_when_a_hyperparameter_is_sampled():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(4, 1)) * 2.0

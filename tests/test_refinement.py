@@ -159,6 +159,7 @@ def test_local_repartition_reports_its_value_and_the_state_takes_it_over(name):
         assert sorted(state.members(int(slot))) == np.flatnonzero(state.labels == slot).tolist()
 
 
+@pytest.mark.slow
 def test_search_and_refinement_reach_the_optimum_on_small_sets():
     """At least 99 % of 576 random sets with up to nine points, over all families."""
     reached, total = 0, 0

@@ -244,6 +244,7 @@ def stand_ins(folder, n_images=3000):
     return folder
 
 
+@pytest.mark.slow
 def test_all_in_quick_on_stand_ins(run, tmp_path):
     """The command itself with its own quick settings, twice: the second finds all done."""
     folder = tmp_path / "docs" / "reproduction"
