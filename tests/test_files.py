@@ -14,10 +14,11 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from dpsearch import DPMixture, families
+from dpsearch import DPMixture, families, load
 from dpsearch.cli.options import parse_size
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, read_table
+from dpsearch.io.output import write_parquet
 from dpsearch.scale import opened as opened_module
 from dpsearch.scale import survey as survey_module
 from dpsearch.scale.opened import Wishes, open_shards, rows_within
@@ -477,3 +478,107 @@ def test_memory_stays_within_the_budget(tmp_path):
             capture_output=True, text=True, check=True, timeout=300,
         )  # fmt: skip
     assert int(done.stdout) < 600_000_000
+
+
+def test_everything_after_a_fit_in_pieces(run, tmp_path, monkeypatch):
+    """Fit, inspect, predict, load and report, when only a sample of the rows is looked at."""
+    monkeypatch.setattr(sys.modules["dpsearch.cli.large"], "_SHOWN", 60)
+    rare = MIXED.with_columns(pl.when(pl.int_range(N) == 5).then(900.0).otherwise("a").alias("a"))
+    written(tmp_path, rare, "parquet")
+    code, _, said = run("fit", "t.parquet", "--shards", 3, "--out", "out", "--report")
+    assert code == 0, said
+    model = load("out/model.npz")
+    labels = pl.read_csv("out/labels.csv")
+    np.testing.assert_array_equal(model.labels_, labels["cluster"])
+    clusters = pl.read_csv("out/clusters.csv")
+    sizes = labels["cluster"].value_counts().sort("cluster")["count"]
+    assert clusters["size"].to_list() == sizes.to_list()
+    report = Path("out/report.html").read_text()
+    assert f"{N} rows with 6 columns fall into {model.n_clusters_} clusters" in report
+    assert "60 of 900 rows" in report
+    assert run("inspect", "out")[0] == 0
+    code, predicted, said = run("predict", "out", "t.parquet")
+    assert code == 0, said
+    assert (pl.read_csv(predicted.encode())["cluster"] == labels["cluster"]).mean() > 0.99
+
+
+def test_names_of_rows_in_pieces_are_as_they_are_written(run, tmp_path):
+    names = [f"{i:04}" for i in range(N)]
+    FRAME.clone().insert_column(0, pl.Series("id", names)).write_csv(tmp_path / "t.csv")
+    large = pl.Series("index", [100000000000000007 + 2 * i for i in range(N)])
+    FRAME.clone().insert_column(0, large).write_csv(tmp_path / "large.csv")
+    for file, wanted in (("t.csv", names), ("large.csv", [str(i) for i in large])):
+        for options in ((), ("--shards", 2)):
+            code, _, said = run("fit", file, *options, "--out", "out", "--force")
+            assert code == 0, said
+            found = pl.read_csv("out/labels.csv", infer_schema=False)
+            assert found.to_series(0).to_list() == wanted
+        predicted = pl.read_csv(run("predict", "out", file)[1].encode(), infer_schema=False)
+        assert predicted.to_series(0).to_list() == wanted
+
+
+def test_columns_without_names_keep_their_numbers_in_pieces(run, tmp_path):
+    FRAME.with_row_index("id").write_csv(tmp_path / "t.csv", include_header=False)
+    np.save(tmp_path / "t.npy", FRAME.with_row_index("id").to_numpy())
+    for file, choice in (("t.csv", ()), ("t.npy", ("--columns", "1-3"))):
+        heads = []
+        for options in ((), ("--shards", 2)):
+            code, _, said = run("fit", file, *choice, *options, "--out", "out", "--force")
+            assert code == 0, said
+            heads.append(pl.read_csv("out/clusters.csv").columns)
+            code, _, said = run("predict", "out", file)
+            assert code == 0, said
+        assert heads[0] == heads[1]
+        assert any("column 3" in head for head in heads[0])
+
+
+def test_options_are_checked_in_pieces_too(run, tmp_path):
+    written(tmp_path, FRAME, "csv")
+    written(tmp_path, FRAME, "parquet")
+    for file, options, message in (
+        ("t.csv", ("--encoding", "nonsense"), "nonsense"),
+        ("t.csv", ("--encoding", "base64"), "base64"),
+        ("t.parquet", ("--separator", ";"), "--separator does not apply"),
+        ("t.parquet", ("--encoding", "latin-1"), "--encoding does not apply"),
+    ):
+        code, _, said = run("fit", file, "--shards", 2, *options)
+        assert (code, said.count("\n")) == (1, 1), said
+        assert message in said
+
+
+def test_an_arrow_stream_is_a_file_too(run, tmp_path):
+    FRAME.write_ipc_stream(tmp_path / "t.arrow")
+    for options in ((), ("--shards", 2)):
+        code, _, said = run("fit", "t.arrow", *options, "--out", "out", "--force")
+        assert code == 0, said
+
+
+@pytest.mark.parametrize("name", ["*", "^c.*$"])
+def test_names_that_look_like_patterns(name, run, tmp_path):
+    written(tmp_path, FRAME.rename({"a": name}), "parquet")
+    for options in ((), ("--shards", 2)):
+        code, _, said = run("fit", "t.parquet", *options, "--out", "out", "--force")
+        assert (code, said.count("\n")) == (1, 1), said
+        assert "takes the name for a pattern" in said
+        code, _, said = run(
+            "fit", "t.parquet", *options, "--columns", "1-2", "--out", "out", "--force"
+        )
+        assert code == 0, said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_is_named():
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_parquet(Path("/dev/full"), FRAME)
+    assert caught.value.filename == "/dev/full"
+
+
+def test_dates_may_name_rows(run, tmp_path):
+    days = pl.date_range(
+        pl.date(2000, 1, 1), pl.date(2000, 1, 1) + pl.duration(days=N - 1), eager=True
+    )
+    written(tmp_path, FRAME.with_columns(day=days), "parquet")
+    assert run("fit", "t.parquet", "--index", "day", "--out", "out")[0] == 0
+    code, out, said = run("predict", "out", "t.parquet", "--json")
+    assert code == 0, said
+    assert json.loads(out)["day"][:2] == ["2000-01-01", "2000-01-02"]

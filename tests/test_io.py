@@ -424,6 +424,21 @@ def test_notes_about_sentences_and_dates(tmp_path):
 
 
 @pytest.mark.parametrize("block", [5, 1 << 20])
+def test_points_between_thousands_are_no_decimals(block, tmp_path):
+    (tmp_path / "x.csv").write_text("a;b\n987;1,5\n1.234;2,5\n")
+    reading = Reading(decimal_comma=True)
+    with pytest.raises(DataError, match=r"line 3, column 'a': '1.234' is not .* between thousands"):
+        read_delimited(tmp_path / "x.csv", reading, "x.csv", block=block)
+
+
+def test_numbers_of_rows_beyond_whole_numbers(tmp_path):
+    rows = [f"{i}e20,{i % 2}.5" for i in range(1, 7)]
+    found = read_text("\n".join(["index,a", *rows]), tmp_path)
+    assert found.names == ["a"]
+    assert found.index.to_list() == [i * 1e20 for i in range(1, 7)]
+
+
+@pytest.mark.parametrize("block", [5, 1 << 20])
 def test_a_first_line_may_say_the_separator(block, tmp_path):
     (tmp_path / "x.csv").write_text("sep=;\r\na;b\r\n1,5;2\r\n3;4,5\r\n")
     reading = Reading(decimal_comma=True)

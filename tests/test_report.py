@@ -27,7 +27,7 @@ from dpsearch.report.page import packed, plotly, policy, to_json
 from dpsearch.report.profiles import profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Column, Table, top_words
-from dpsearch.report.write import sample
+from dpsearch.report.write import rows_to_show
 
 FAMILY = families.Gaussian(0.0, 25.0, 1.0)
 PRIOR = priors.DirichletProcess(1.0)
@@ -215,12 +215,12 @@ def test_sample_keeps_what_is_named_and_some_of_each_cluster():
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2], [9000, 900, 5])
     chosen = np.array([17, 4242])
-    rows = sample(labels, chosen, 1000, rng)
+    rows = rows_to_show(labels, chosen, 1000, rng)
     assert len(rows) == len(set(rows)) == 1000
     assert set(chosen) <= set(rows)
     assert (np.bincount(labels[rows])[1:] >= [30, 5]).all()
     assert (np.diff(rows) > 0).all()
-    assert (sample(labels, chosen, 20_000, rng) == np.arange(len(labels))).all()
+    assert (rows_to_show(labels, chosen, 20_000, rng) == np.arange(len(labels))).all()
 
 
 def test_maps_are_principal_components_of_what_varies():

@@ -22,7 +22,7 @@ def _as_usual(path: str | Path, mode: int) -> None:
 
 
 @contextlib.contextmanager
-def _naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
     """Errors of the system name what was asked for, not what stands for it until it is done."""
     try:
         yield
@@ -58,14 +58,14 @@ def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> I
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     encoding = None if "b" in mode else "utf-8"
     if path.exists() and not path.is_file():  # a device or a pipe: nothing can take its place
-        with _naming(path), path.open(mode, encoding=encoding) as stream:
+        with naming(path), path.open(mode, encoding=encoding) as stream:
             yield stream
         return
-    with _naming(path):
+    with naming(path):
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     temporary = Path(name)
     try:
-        with _naming(path, temporary):
+        with naming(path, temporary):
             _as_usual(temporary, 0o666)
             with os.fdopen(handle, mode, encoding=encoding) as stream:
                 yield stream
@@ -134,10 +134,10 @@ def _place(path: Path, known: frozenset[str], force: bool) -> Path:
 def _staged(path: Path, place: Path) -> Iterator[Path]:
     """A temporary folder from which files can be moved to `place`, on whatever disk that is."""
     where = place if place.is_dir() else place.parent
-    with _naming(path):
+    with naming(path):
         temporary = Path(tempfile.mkdtemp(dir=where, prefix=".dpsearch.", suffix=".part"))
     try:
-        with _naming(path, temporary):
+        with naming(path, temporary):
             _as_usual(temporary, 0o777)
             yield temporary
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -100,4 +101,7 @@ def _root(
 
 def main() -> None:
     """Entry point."""
+    for stream in (sys.stdout, sys.stderr):  # names in the data need not be of the locale
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
     app()

@@ -22,7 +22,7 @@ class Voice:
 
 def print_json(content: Any) -> None:
     """One object on one line.  JSON knows no infinity: null."""
-    print(json.dumps(plain(content), ensure_ascii=False))
+    print(json.dumps(plain(content), ensure_ascii=False, default=str))  # dates, as they print
 
 
 def plain(value: Any) -> Any:

@@ -204,6 +204,7 @@ def fit(
                         table,
                         image_shape=shape,
                         consensus=view,
+                        sample=opened is not None,
                     )
     if as_json:
         print_json({**record, "out": None if place is None else str(place)})
@@ -273,8 +274,9 @@ def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> Non
     found.write_labels(folder / f"labels.{format}")
     write_table(folder / f"clusters.{format}", found.cluster_table())
     found.model.save(folder / "model.npz")
-    with atomic_write(folder / "run.json", "w") as stream:
-        stream.write(json.dumps(plain(record), indent=2, ensure_ascii=False) + "\n")
+    text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
+    with atomic_write(folder / "run.json") as stream:
+        stream.write(text.encode("utf-8", "replace"))  # half a character may be in a file's name
 
 
 @contextlib.contextmanager

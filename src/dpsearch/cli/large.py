@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dpsearch.cli.options import as_options
-from dpsearch.cli.results import Results, give_names, quiet_about_names
+from dpsearch.cli.results import Results
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, Table, labels_table
 from dpsearch.io.output import write_pieces
@@ -104,7 +103,9 @@ def sampled(opened: Opened) -> Table:
     return Table(
         X,
         opened.names,
+        opened.numbers,
         index=pl.concat(index),
+        index_column=opened.index if isinstance(opened.index, str | None) else opened.index_name,
         source=opened.source,
         notes=notes,
         left_out=list(opened.left_out),
@@ -116,20 +117,16 @@ class LargeResults(Results):
     """Results of which the labels are written shard by shard, and the rest is from a sample."""
 
     opened: Opened | None = None
-    fitted: Any = None  # the model, with the labels of all rows
 
     @classmethod
     def of_sample(cls, model: Any, table: Table, opened: Opened) -> LargeResults:
-        give_names(model, table)
-        shown = copy(model)
-        with quiet_about_names():
-            shown.labels_ = model.predict(table.X)
-            shown.clustering_ = replace(model.clustering_, labels=shown.labels_)
-            return cls(shown, table, shown.explain(table.X), opened, model)
+        found = cls.of(model, table)
+        found.opened = opened
+        return found
 
     @property
     def n_rows(self) -> int:
-        return len(self.fitted.labels_)
+        return len(self.model.labels_)
 
     def write_labels(self, path: str | Path) -> None:
         write_pieces(path, self._pieces())
@@ -138,9 +135,9 @@ class LargeResults(Results):
         assert self.opened is not None
         begin = 0
         for shard in self.opened.shards:
-            labels = self.fitted.labels_[begin : begin + shard.n_rows]
-            matrix = self.fitted._as_fitted(shard.load())
-            about = self.fitted._mixture.memberships(matrix, labels)
+            labels = self.model.labels_[begin : begin + shard.n_rows]
+            matrix = self.model._as_fitted(shard.load())
+            about = self.model._mixture.memberships(matrix, labels)
             yield labels_table(
                 row_names(self.opened, shard, begin), shard.n_rows, cluster=labels,
                 certainty=np.round(about.certainty, 6),

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -32,7 +32,7 @@ class Results:
     explanation: Any
 
     @classmethod
-    def of(cls, model: Any, table: Table) -> Results:
+    def of(cls, model: Any, table: Table) -> Self:
         give_names(model, table)
         with quiet_about_names():
             return cls(model, table, model.explain(table.X))
@@ -56,14 +56,14 @@ class Results:
         """A line for each cluster: size, weight, rows, columns, and posterior parameters."""
         mixture = self.model._mixture
         index = labels_table(self.table.index, self.table.n_rows).to_series(0)
-        weights = np.exp(mixture.log_weights)
+        weights, typical = np.exp(mixture.log_weights), self.explanation.typical
         lines = []
         for k in range(self.model.n_clusters_):
             line: dict[str, Any] = {
                 "cluster": k,
                 "size": int(mixture.sizes[k]),
                 "weight": float(weights[k]),
-                "typical_rows": _listed(index[self.explanation.typical[k][:_TYPICAL].tolist()]),
+                "typical_rows": _listed(index[typical[k][:_TYPICAL].tolist()]),
                 "indicative_columns": _listed(
                     f"{indication.column} ({self._said(indication)})"
                     for indication in self.explanation.indicative(k, _INDICATIVE)

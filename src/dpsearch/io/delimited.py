@@ -35,7 +35,9 @@ from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, source_er
 
 _WHOLE = 2.0**53  # in double precision every whole number below is itself
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 _SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line by which spreadsheets are told
+WRITTEN = "dpsearch: the first column as it is written"  # beside it, as long as it is whole numbers
 _TRUTH = {"true": True, "false": False}
 
 
@@ -187,6 +189,7 @@ class Columns:
         # The first column may turn out to number the rows: then it is wanted as it was written.
         self.first = None if choice.named else choice.kept[0]
         self.written: list[pl.Series] = []
+        self.plain = True  # whether they are so far as numbers are printed, unlike 007
 
     def add(self, block: Block) -> None:
         self._check_width(block)
@@ -203,6 +206,8 @@ class Columns:
             place = f"{self.source}, from line {block.lines[0]}"
             raise source_error(place, f"not a CSV file: {error}") from error
         numeric = [j for j in self.used if j not in self.texts]
+        if self.decimal_comma:
+            self._refuse_thousands(frame, numeric, block)
         casts = frame.select(pl.col([str(j) for j in numeric]).cast(pl.Float64, strict=False))
         doubtful = _more_nulls(casts, frame)
         if doubtful:
@@ -223,6 +228,15 @@ class Columns:
             line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
             raise DataError(f"{self.source}, line {line}: {fields} cells, expected {self.width}")
 
+    def _refuse_thousands(self, frame: pl.DataFrame, numeric: list[int], block: Block) -> None:
+        """1.234 would be read as a little more than one, where commas are decimal."""
+        for j in numeric:
+            cells = frame[str(j)]
+            at = cells.str.contains(f"^{_POINTS.pattern}$").arg_true()
+            first = cells.drop_nulls().head(1)
+            if len(at) and is_number(first[0], True):
+                raise self._not_a_number(j, block.lines[int(at[0])], cells[int(at[0])])
+
     def _meet_text(self, j: int, cells: pl.Series, casts: pl.Series, block: Block) -> None:
         """A cell is not a number: the column is of texts if that is its first value."""
         at = (cells.is_not_null() & casts.is_null()).arg_true()[0]
@@ -237,6 +251,8 @@ class Columns:
         hint = ""
         if _THOUSANDS.fullmatch(cell):
             hint = " (a comma between thousands? leave it out)"
+        elif _POINTS.fullmatch(cell) and self.decimal_comma:
+            hint = " (a point between thousands? leave it out)"
         elif "," in cell and is_number(cell, True):
             hint = " (a decimal comma? say --decimal-comma)"
         elif not any(char.isdigit() for char in cell):
@@ -278,6 +294,7 @@ class Columns:
         cells = frame[str(self.first)]
         if self.first in self.whole and self.first not in self.texts and not cells.null_count():
             self.written.append(cells)
+            self.plain = self.plain and cells.cast(pl.Int64).cast(pl.String).equals(cells)
         else:
             self.first, self.written = None, []
 
@@ -291,7 +308,13 @@ class Columns:
         found |= {j: parts[-1] for j, parts in self.texts.items()}
         for parts in self.texts.values():
             parts.clear()
-        return pl.DataFrame([found[j].alias(name_of(self.names, j)) for j in self.used])
+        as_written = self.written.pop() if self.written else None
+        if self.first is not None and as_written is not None:
+            found[self.first] = as_written.cast(pl.Int64)  # not all of them are doubles
+        columns = [found[j].alias(name_of(self.names, j)) for j in self.used]
+        if as_written is not None:
+            columns.append(as_written.alias(WRITTEN))
+        return pl.DataFrame(columns)
 
     def types(self) -> dict[str, Any]:
         """What each column turned out to hold; to be asked at the end."""
@@ -303,6 +326,8 @@ class Columns:
                 truths = j in self.choice.kept and j not in self.not_truths
                 kind = pl.Boolean if truths else pl.String
             found[name_of(self.names, j)] = kind
+        if self.first is not None:
+            found[WRITTEN] = pl.Int64 if self.plain else pl.String
         return found
 
     def _check_texts(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ def read_parquet(path: Path, reading: Reading, source: str) -> tuple[Table, Choi
 
 
 def read_arrow(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
-    return _read(_scan_arrow, path, reading, source, "an Arrow or Feather")
+    return _read(scan_arrow, path, reading, source, "an Arrow or Feather")
 
 
-def _scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
+def scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
     """Files begin with a magic word; streams, which pipes carry, do not."""
     with path.open("rb") as stream:
         is_file = stream.read(6) == b"ARROW1"
@@ -36,7 +37,9 @@ def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tu
             reading = replace(reading, index=PANDAS_INDEX)
         choice = choose(names, len(names), reading, source)
         aside = [j for j in (choice.index, choice.text) if j is not None]
-        frame = lazy.select([names[j] for j in dict.fromkeys([*choice.kept, *aside])]).collect()
+        wanted = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
+        check_names(wanted, source)
+        frame = lazy.select(wanted).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         if isinstance(error, PermissionError):
             raise
@@ -59,6 +62,13 @@ def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tu
     if index is not None:
         table.take_index(index)
     return table, choice
+
+
+def check_names(names: Sequence[str], source: str) -> None:
+    """Refuse names that Polars takes for patterns, and would read other columns for."""
+    for name in names:
+        if name == "*" or (name.startswith("^") and name.endswith("$")):
+            raise DataError(f"{source}: column {name!r}: Polars takes the name for a pattern")
 
 
 def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:

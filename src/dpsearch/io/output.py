@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from dpsearch._files import atomic_write
+from dpsearch._files import atomic_write, naming
 from dpsearch.errors import ParameterError
 
 TABLE_ENDINGS = (".csv", ".parquet")
@@ -43,9 +44,13 @@ def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: boo
     if path.suffix.lower() == ".parquet":
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             for number, frame in enumerate(frames):
-                frame.write_parquet(Path(folder) / f"{number:09}.parquet")
+                with naming(path, Path(folder)):
+                    write_parquet(Path(folder) / f"{number:09}.parquet", frame)
             with atomic_write(path, force=force) as stream:
-                pl.scan_parquet(folder).sink_parquet(stream)
+                try:
+                    pl.scan_parquet(folder).sink_parquet(stream)
+                except pl.exceptions.PolarsError as error:
+                    raise OSError(errno.EIO, str(error), str(path)) from error
         return
     with atomic_write(path, force=force) as stream:
         for number, frame in enumerate(frames):
@@ -53,6 +58,14 @@ def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: boo
             content = io.BytesIO()
             frame.write_csv(content, include_header=number == 0)
             stream.write(content.getbuffer())
+
+
+def write_parquet(path: Path, frame: pl.DataFrame) -> None:
+    """Write a temporary file; Polars would not say what the system says."""
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="lz4")
+    with naming(path):
+        path.write_bytes(content.getbuffer())
 
 
 def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:

@@ -12,6 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from dpsearch._files import naming
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.blocks import check_encoding
 from dpsearch.io.table import Reading, Table
@@ -57,7 +58,7 @@ def read_table(
     reading = reading or Reading()
     source = STANDARD_INPUT if str(path) == "-" else str(path)
     form = format_of(Path(path), reading)
-    _check_options(form, reading, source)
+    check_options(form, reading, source)
     with local_file(path) as local:
         try:
             before, sha256 = _stamp(local), digest(local)
@@ -65,12 +66,13 @@ def read_table(
             if _stamp(local) != before:
                 raise DataError(f"{source}: was changed while it was being read")
         except OSError as error:
-            raise DataError(f"{source}: cannot be read: {error.strerror or error}") from error
+            where = error.filename if local.is_dir() and error.filename else source
+            raise DataError(f"{where}: cannot be read: {error.strerror or error}") from error
     table.sha256 = sha256
     return table
 
 
-def _check_options(form: str, reading: Reading, source: str) -> None:
+def check_options(form: str, reading: Reading, source: str) -> None:
     """Refuse what would not be looked at."""
     check_encoding(reading.encoding)
     said = [
@@ -100,7 +102,16 @@ def digest(path: Path) -> str:
     if not path.is_dir():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
-    return digest_all([file for file in sorted(path.rglob("*")) if file.is_file()], path)
+    return digest_all(visible_files(path), path)
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """The files below a folder, in order, but for hidden ones."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
+    )
 
 
 def digest_all(files: Iterable[Path], folder: Path) -> str:
@@ -143,7 +154,7 @@ def local_file(path: str | Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix="dpsearch-") as folder:
         copy = Path(folder) / "input"
-        with copy.open("wb") as out:
+        with naming(copy), copy.open("wb") as out:
             if str(path) == "-":
                 shutil.copyfileobj(sys.stdin.buffer, out)
             else:

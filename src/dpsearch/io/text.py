@@ -10,6 +10,7 @@ import numpy as np
 
 from dpsearch.errors import DataError
 from dpsearch.io.blocks import not_in_encoding
+from dpsearch.io.read import visible_files
 from dpsearch.io.table import Reading, Table
 
 _FEW_DOCUMENTS = 20
@@ -20,11 +21,7 @@ def read_folder(path: Path, reading: Reading, source: str) -> Table:
     """Read a folder of text files, a document each, named by its path below the folder."""
     import polars as pl
 
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not any(part.startswith(".") for part in file.relative_to(path).parts)
-    )
+    files = visible_files(path)
     if not files:
         raise DataError(
             f"{source}: a folder without files; a folder is read as a file per document"

@@ -77,9 +77,9 @@ def _as_written(table: Table) -> pl.Series:
     """The first column: whole numbers, or as text if they are not written as such, as 007 is."""
     column = pl.Series(_column(table, 0)) if table.written is None else table.written
     if column.dtype in (pl.Float64, pl.String):
-        whole = column.cast(pl.Int64)
+        whole = column.cast(pl.Int64, strict=False)  # null where it is too large
         same = column.dtype == pl.Float64 or whole.cast(pl.String).equals(column)
-        return whole if same else column
+        return whole if same and not whole.null_count() else column
     return column
 
 

@@ -116,10 +116,19 @@ class Profile:
 
 
 def profiles(
-    table: Table, labels: Labels, evidence: Matrix, columns: Iterable[int] = (), shown: int = 30
+    table: Table,
+    labels: Labels,
+    evidence: Matrix,
+    columns: Iterable[int] = (),
+    shown: int = 30,
+    sizes: Any = None,
 ) -> list[Profile]:
-    """Return each cluster's profile: what `evidence` [K, D] says sets it apart, and `columns`."""
-    sizes = np.bincount(labels)
+    """Return each cluster's profile: what `evidence` [K, D] says sets it apart, and `columns`.
+
+    `sizes` are those of the clusters if the table is a sample, in which some may have no row.
+    """
+    if sizes is None:
+        sizes = np.bincount(labels, minlength=len(evidence))
     member = _members(labels, len(sizes))
     if table.is_counts:
         parts = _words(table, member, evidence)
@@ -131,7 +140,7 @@ def profiles(
             wanted = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
             parts.append([part[j](k) for j in sorted(wanted, key=lambda j: (-own[j], j))])
     return [
-        Profile(k, int(size), float(size / len(labels)), tuple(parts[k]))
+        Profile(k, int(size), float(size / sizes.sum()), tuple(parts[k]))
         for k, size in enumerate(sizes)
     ]
 

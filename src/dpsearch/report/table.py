@@ -145,6 +145,8 @@ def _column_values(X: Any, frame_names: list[str] | None, j: int) -> Any:
 def _column(name: str, values: Any, discrete: bool) -> Column:
     is_number = values.dtype.kind in "biuf"
     if not is_number:
+        if any(isinstance(value, str) for value in values):  # 007 is not 7
+            return _category(name, values)
         try:  # numbers that came as objects
             numbers = np.array([np.nan if _missing(v) else v for v in values], dtype=np.float64)
         except (TypeError, ValueError):
@@ -169,7 +171,9 @@ def _level_keys(values: Any) -> Any:
 
 
 def _level(level: Any) -> str:
-    return f"{level:g}" if isinstance(level, (float, np.floating)) else str(level)
+    if not isinstance(level, (float, np.floating)):
+        return str(level)
+    return f"{level:.0f}" if float(level).is_integer() else repr(float(level))
 
 
 def _missing(value: Any) -> bool:

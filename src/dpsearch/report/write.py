@@ -47,6 +47,7 @@ def write_report(
     max_points: int = 20_000,
     umap: bool = True,
     seed: int = 0,
+    sample: bool = False,
 ) -> None:
     """Write one HTML file that shows what was found; it is readable offline and asks for nothing.
 
@@ -78,6 +79,9 @@ def write_report(
         Whether to draw UMAP's map too, if umap-learn is installed: it may take a minute.
     seed
         For the sample and the maps.
+    sample
+        Whether X is a sample of the rows that the model was fitted to: clusters then have the
+        sizes that they have among all, and the rest is what the sample says.
 
     Examples
     --------
@@ -93,7 +97,7 @@ def write_report(
     if max_points < 1:
         raise ParameterError(f"max_points must be at least 1, got {max_points!r}")
     table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
-    explanation = _explained(model, X, table)
+    explanation = model.explain(X) if sample else _explained(model, X, table)
     labels = explanation.labels
     if consensus is not None and len(consensus.disagreement) != len(labels):
         raise DataError(
@@ -101,20 +105,22 @@ def write_report(
         )
     columns = _telling_columns(table, explanation, image_shape is not None)
     groups = profiles(
-        table, labels, explanation.columns, columns, 0 if image_shape is not None else _PARTS
-    )
+        table, labels, explanation.columns, columns, 0 if image_shape is not None else _PARTS,
+        model._mixture.sizes if sample else None,
+    )  # fmt: skip
+    n_rows = sum(group.size for group in groups)
     rng = np.random.default_rng(seed)
     chosen = _Chosen(explanation, len(groups), consensus)
-    rows = sample(labels, chosen.all(), int(max_points), rng)
+    rows = rows_to_show(labels, chosen.all(), int(max_points), rng)
     images = Images.of(table, labels, image_shape, [*chosen.all(), *rng.permutation(rows)])
     certificate = getattr(model, "certificate_", None) if certificate is None else certificate
     maps = projections(table, rows, seed, umap=umap)
     text = render(
         "report.html",
         title=title or "Clusters found by dpsearch",
-        found=summary.found(table, groups),
+        found=summary.found(table, groups, n_rows),
         sure=summary.how_sure(model.clustering_, explanation, certificate, consensus, draws),
-        figures=_figures(model, table, groups, explanation),
+        figures=_figures(model, table, groups, explanation, n_rows),
         groups=groups,
         cards=[_card(table, group, chosen.typical[group.k]) for group in groups[:_CARDS]],
         overview=_overview(groups, columns, table) if images is None else None,
@@ -125,6 +131,7 @@ def write_report(
         explanation=explanation,
         table=table,
         images=images,
+        n_rows=n_rows,
         n_shown=len(rows),
         n_columns_shown=len(columns),
         posterior=None if draws is None else _posterior(draws),
@@ -151,7 +158,8 @@ class _Chosen:
     """The rows that the page names: most typical, least certain, out of the ordinary, moved."""
 
     def __init__(self, explanation: Explanation, n_clusters: int, consensus: Any) -> None:
-        self.typical = [explanation.typical[k][:_TYPICAL] for k in range(min(n_clusters, _CARDS))]
+        typical = explanation.typical[: min(n_clusters, _CARDS)]
+        self.typical = [rows[:_TYPICAL] for rows in typical]
         self.borderline = explanation.borderline[:_ODD]
         self.outliers = explanation.outliers[:_ODD]
         away = np.zeros(0) if consensus is None else consensus.disagreement
@@ -163,7 +171,7 @@ class _Chosen:
         return np.asarray(list(dict.fromkeys(every.tolist())), dtype=np.int64)
 
 
-def sample(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
+def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
     """Rows to show: those chosen, some of each cluster, and others by chance, in order."""
     n = len(labels)
     if n <= size:
@@ -225,10 +233,10 @@ def _listing(table: Table, rows: Ints, columns: list[int]) -> dict[str, Any]:
 
 
 def _figures(
-    model: Any, table: Table, groups: list[Profile], explanation: Explanation
+    model: Any, table: Table, groups: list[Profile], explanation: Explanation, n_rows: int
 ) -> list[tuple[str, str]]:
     return [
-        ("rows", f"{table.n_rows:,}"),
+        ("rows", f"{n_rows:,}"),
         ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
         ("clusters", f"{len(groups):,}"),
         ("mean certainty", f"{100.0 * explanation.certainty.mean():.1f} %"),

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._files import naming
 from dpsearch._validate import as_matrix, column_names, is_array
 from dpsearch.errors import DataError
 from dpsearch.scale.pieces import Layout, Piece, placed
@@ -89,17 +90,20 @@ def as_polars(frame: Any) -> Any:
 
 def spooled(batches: Iterable[Any], folder: Path, alike: Alike) -> list[Piece]:
     """Write each batch to a file of its own."""
+    from dpsearch.io.output import write_parquet
+
     pieces = []
     for number, rows in enumerate(map(alike, batches)):
         path = folder / f"batch{number}"
         form = {"frame": "parquet", "sparse": "sparse", "dense": "numpy"}[alike.form]
-        with path.open("wb") as stream:
-            if form == "parquet":
-                rows.write_parquet(stream, compression="lz4")
-            elif form == "sparse":
-                sp.save_npz(stream, sp.csr_matrix(rows), compressed=False)
-            else:
-                np.save(stream, rows)
+        if form == "parquet":
+            write_parquet(path, rows)
+        else:
+            with naming(path), path.open("wb") as stream:
+                if form == "sparse":
+                    sp.save_npz(stream, sp.csr_matrix(rows), compressed=False)
+                else:
+                    np.save(stream, rows)
         pieces.append(Piece(path, form, rows.shape[0], f"batch {number}"))
     if not pieces:
         raise DataError("there are no batches")

@@ -15,8 +15,9 @@ from dpsearch._validate import is_array
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.arrays import not_numbers
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.delimited import filled_columns
-from dpsearch.io.frames import table_of_frame
+from dpsearch.io.delimited import WRITTEN, filled_columns
+from dpsearch.io.frames import check_names, table_of_frame
+from dpsearch.io.output import write_parquet
 from dpsearch.io.read import FORMATS, format_of
 from dpsearch.io.table import PANDAS_INDEX, Reading, source_error
 from dpsearch.scale.pieces import Piece, scan
@@ -35,10 +36,17 @@ class Files:
     choice: Choice
     source: str
     unnamed: bool = False  # whether the names were made up
+    written: bool = False  # whether pieces have the first column as it is written, too
+    width: int = 0  # how many columns there are, if they have no names
 
     @property
     def n_rows(self) -> int:
         return sum(piece.n_rows for piece in self.pieces)
+
+    def numbers(self, kept: list[int]) -> list[int] | None:
+        """The numbers of the columns taken; None if they are all."""
+        width = self.width if self.names is None else len(self.names)
+        return None if kept == list(range(width)) else kept
 
     @property
     def categories(self) -> list[str]:
@@ -130,6 +138,7 @@ def _frames(
     choice = choose(names, len(names), reading, source)
     aside = [] if choice.index is None else [choice.index]
     used = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
+    check_names(used, source)
     types = {name: opened[0][1][name] for name in used}
     every = reading.columns is None and reading.model is None
     for piece, schema in opened[1:]:
@@ -176,7 +185,7 @@ def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Te
         frame = columns.drain()
         piece = Piece(folder / f"piece{len(pieces)}", "parquet", frame.height, source,
                       columns.n_rows - frame.height)  # fmt: skip
-        frame.write_parquet(piece.path, compression="lz4")
+        write_parquet(piece.path, frame)
         pieces.append(piece)
         if tell is not None:
             tell(columns.n_rows)
@@ -185,7 +194,8 @@ def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Te
     choice, names = columns.choice, columns.names
     numbered = [f"column {j}" for j in range(columns.width)] if names is None else names
     kept = {numbered[j]: types[numbered[j]]() for j in choice.kept}
-    return Files(pieces, numbered, kept, choice, source, unnamed=names is None)
+    written = WRITTEN in types
+    return Files(pieces, numbered, kept, choice, source, unnamed=names is None, written=written)
 
 
 def _array(path: Path, reading: Reading, source: str) -> Files:
@@ -200,4 +210,4 @@ def _array(path: Path, reading: Reading, source: str) -> Files:
         raise ParameterError(f"{source}: --category is for tables with texts")
     choice = choose(None, array.shape[1], reading, source)
     piece = Piece(path, "numpy", array.shape[0], source)
-    return Files([piece], None, {}, choice, source)
+    return Files([piece], None, {}, choice, source, width=array.shape[1])

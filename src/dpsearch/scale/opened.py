@@ -40,6 +40,8 @@ class Opened:
     left_out: list[str] = field(default_factory=list)
     index: str | int | None = None  # the column that names the rows
     index_name: str = "row"
+    written: bool = False  # whether it is there as it is written, too
+    numbers: list[int] | None = None  # of the columns in the file, if they are not all of them
 
     @property
     def n_rows(self) -> int:
@@ -49,9 +51,11 @@ class Opened:
         """The names of a shard's rows; None if they have none."""
         import polars as pl
 
+        from dpsearch.io.delimited import WRITTEN
+
         if self.index is None:
             return None
-        series = shard.column(self.index).alias(self.index_name)
+        series = shard.column(WRITTEN if self.written else self.index).alias(self.index_name)
         return series.cast(pl.Int64) if series.dtype == pl.Float64 else series
 
 
@@ -113,7 +117,7 @@ def open_shards(X: Any, wishes: Wishes) -> Iterator[Opened]:
 
 def _of_path(path: Path, folder: Path, wishes: Wishes) -> Iterator[Opened]:
     from dpsearch.io import Reading
-    from dpsearch.io.read import STANDARD_INPUT, local_file
+    from dpsearch.io.read import STANDARD_INPUT, check_options, format_of, local_file
     from dpsearch.scale.files import comes_in_pieces, open_files, set_of_files
 
     reading = wishes.reading or Reading()
@@ -121,7 +125,9 @@ def _of_path(path: Path, folder: Path, wishes: Wishes) -> Iterator[Opened]:
         yield _in_memory(path, reading, wishes)
         return
     source = STANDARD_INPUT if str(path) == "-" else str(path)
-    if set_of_files(path) is not None:
+    is_set = set_of_files(path) is not None
+    check_options("parquet" if is_set else format_of(path, reading), reading, source)
+    if is_set:
         yield _of_files(open_files(path, source, reading, folder, wishes.tell), wishes)
         return
     with local_file(path) as local:
@@ -143,7 +149,8 @@ def _of_files(files: Files, wishes: Wishes) -> Opened:
         width = len(choice.kept)
         shards = cut(pieces, wishes.divide(files.n_rows, width), layout)
         return Opened(shards, width, source=files.source, index=choice.index,
-                      index_name=f"column {choice.index}")  # fmt: skip
+                      index_name=f"column {choice.index}",
+                      numbers=files.numbers(choice.kept))  # fmt: skip
     found = _columns(files, wishes)
     index, index_name = found.index, found.index_name
     if choice.index is not None:
@@ -153,8 +160,10 @@ def _of_files(files: Files, wishes: Wishes) -> Opened:
     layout = Layout(tuple(names), schema=found.schema, gaps=wishes.gaps)
     shards = cut(pieces, wishes.divide(files.n_rows, len(names)), layout)
     told = None if files.unnamed and found.schema is None else names
+    places = {name: j for j, name in enumerate(files.names)}
     return Opened(shards, len(names), told, found.schema, files.source, found.notes,
-                  found.left_out, index, index_name)  # fmt: skip
+                  found.left_out, index, index_name, files.written and choice.index is None,
+                  files.numbers([places[name] for name in names]))  # fmt: skip
 
 
 def _columns(files: Files, wishes: Wishes) -> Columns:

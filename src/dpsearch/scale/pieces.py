@@ -52,7 +52,9 @@ def scan(path: Path, form: str) -> Any:
     """A Parquet or Arrow file as a lazy frame."""
     import polars as pl
 
-    return (pl.scan_parquet if form == "parquet" else pl.scan_ipc)(path, glob=False)
+    from dpsearch.io.frames import scan_arrow
+
+    return (pl.scan_parquet if form == "parquet" else scan_arrow)(path, glob=False)
 
 
 def typed(frame: Any, types: dict[str, Any]) -> Any:

@@ -243,26 +243,30 @@ class _Numbering:
         self.in_steps = True  # of one
         self.n_values = self.total = self.squares = 0
         self.least, self.most = np.inf, -np.inf
-        self.last: float | None = None
+        self.last: Any = None
 
     def add(self, series: pl.Series) -> None:
         if not self.maybe or not len(series):
             return
-        values = series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-        with np.errstate(invalid="ignore"):
-            whole = bool((values == np.floor(values)).all() and (np.abs(values) < 2.0**53).all())
+        if series.dtype.is_integer() and not series.null_count():
+            values, whole = series.cast(pl.Int64).to_numpy(), True
+        else:
+            values = series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
+            with np.errstate(invalid="ignore"):
+                whole = bool((values == np.floor(values)).all())
+                whole = whole and bool((np.abs(values) < 2.0**53).all())
         self.maybe = whole and len(np.unique(values)) == len(values)
         if not self.maybe:
             return
-        before = [] if self.last is None else [self.last]
-        self.in_steps &= bool((np.diff(np.concatenate([before, values])) == 1.0).all())
-        self.last = float(values[-1])
+        before = values[:0] if self.last is None else [self.last]
+        self.in_steps &= bool((np.diff(np.concatenate([before, values])) == 1).all())
+        self.last = values[-1].item()
         words = values.astype(np.int64).astype(np.uint64)
         self.n_values += len(words)
         self.total += int(words.sum())
         self.squares += int((words * words).sum())
-        self.least = min(self.least, float(values.min()))
-        self.most = max(self.most, float(values.max()))
+        self.least = min(self.least, values.min().item())
+        self.most = max(self.most, values.max().item())
 
     def counts_rows(self, n_rows: int, nameless: bool) -> bool:
         if not self.maybe or self.n_values < n_rows:

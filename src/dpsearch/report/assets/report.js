@@ -35,8 +35,9 @@
   };
 
   // A field of a row: `key` sorts and plots, `text` is read.
+  const numbered = data.names.every((name) => name !== "" && Number.isFinite(Number(name)));
   const fields = [
-    { name: "row", key: (i) => rows[i], text: (i) => data.names[i], words: true },
+    { name: "row", key: (i) => rows[i], text: (i) => data.names[i], words: !numbered, value: (i) => Number(data.names[i]) },
     { name: "cluster", key: (i) => cluster[i], text: (i) => String(cluster[i]) },
     { name: "certainty", key: (i) => certainty[i], text: (i) => (100 * certainty[i]).toFixed(1) + " %", percent: true },
     { name: "log density", key: (i) => density[i], text: (i) => brief(density[i]) },
@@ -236,27 +237,28 @@
 
   // "> 5", "<= 3", "= 2", "2..4" about numbers; anything else is looked for in the text.
   function filterOf(field, text) {
-    const wanted = text.trim().replaceAll("−", "-").replace(/%$/, "").trim();
+    const wanted = text.trim().replaceAll("−", "-").replace(/%$/, "").replace(/(\d),(?=\d{3}\b)/g, "$1").trim();
     if (!wanted) return null;
+    const value = field.value ?? field.key;
     const scale = field.percent ? 0.01 : 1;
     const number = "(-?\\d*\\.?\\d+(?:e-?\\d+)?)";
     const compared = wanted.match(new RegExp(`^(>=|<=|>|<|=)\\s*${number}$`, "i"));
     const between = wanted.match(new RegExp(`^${number}\\s*\\.\\.\\s*${number}$`, "i"));
-    if (compared && !(field.words && field.own)) {
+    if (compared && !field.words) {
       const limit = scale * Number(compared[2]);
       const holds = {
         ">": (v) => v > limit, "<": (v) => v < limit, ">=": (v) => v >= limit,
         "<=": (v) => v <= limit, "=": (v) => v === limit,
       }[compared[1]];
-      return (i) => holds(field.key(i));
+      return (i) => holds(value(i));
     }
-    if (between && !(field.words && field.own)) {
+    if (between && !field.words) {
       const [low, high] = [scale * Number(between[1]), scale * Number(between[2])];
-      return (i) => field.key(i) >= low && field.key(i) <= high;
+      return (i) => value(i) >= low && value(i) <= high;
     }
     if (!field.own && field.name === "cluster") return (i) => cluster[i] === Number(wanted);
-    const lower = text.trim().toLowerCase();
-    return (i) => field.text(i).toLowerCase().includes(lower);
+    const lower = text.trim().toLowerCase().replaceAll("−", "-");
+    return (i) => field.text(i).toLowerCase().replaceAll("−", "-").includes(lower);
   }
 
   function selected() {
