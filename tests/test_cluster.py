@@ -218,6 +218,39 @@ def test_without_dask_it_is_said(monkeypatch):
         DPMixture().fit(da.zeros((5, 2)))
 
 
+def test_files_go_to_the_present_client(client, tmp_path):
+    for number in range(4):
+        part = pd.DataFrame(X[200 * number : 200 * (number + 1)], columns=list("abc"))
+        part.to_parquet(tmp_path / f"p{number}.parquet")
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=4, random_state=0)
+    found = model.fit(tmp_path).labels_
+    assert isinstance(found, da.Array)
+    np.testing.assert_array_equal(found, model.fit(X).labels_)
+    again = pickle.loads(pickle.dumps(model.fit(tmp_path)))
+    assert "labels left on a cluster" in repr(again.clustering_)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    assert again.explain(frame).n_clusters == model.n_clusters_
+    with pytest.raises(DataError, match="labels stayed on a Dask cluster"):
+        again.save(tmp_path / "m.npz")
+
+
+def test_a_damaged_file_of_a_set_is_named(client, tmp_path):
+    for number in range(3):
+        frame = pd.DataFrame(X[200 * number : 200 * (number + 1)], columns=list("abc"))
+        frame.to_parquet(tmp_path / f"p{number}.parquet")
+    damaged = bytearray((tmp_path / "p1.parquet").read_bytes())
+    damaged[4:600] = b"x" * 596  # the rows, and not what says where they are
+    (tmp_path / "p1.parquet").write_bytes(damaged)
+    with pytest.raises(DataError, match=r"p1\.parquet"):
+        DPMixture(GAUSSIAN, 1.0, n_shards=3).fit(tmp_path)
+
+
+def test_large_integers_are_measurements(client):
+    frame = pd.DataFrame({"cents": 1000 * LABELS + 5000, "kind": pd.Categorical(LABELS)})
+    model = DPMixture(random_state=0).fit(dd.from_pandas(frame, npartitions=2))
+    assert [column.kind for column in model.schema_.columns] == ["real", "category"]
+
+
 def test_restarts_and_grids_by_joblib(client):
     def fits():
         settings = [(alpha, seed) for alpha in (0.1, 10.0) for seed in (0, 1)]

@@ -349,6 +349,22 @@ def test_predictions_do_not_depend_on_blocks(monkeypatch, reference):
         reference.predict(bad)
 
 
+def test_a_function_may_use_its_array_again(reference):
+    def again():
+        buffer = np.empty((100, X.shape[1]))
+        for at in range(0, N, 100):
+            buffer[:] = X[at : at + 100]
+            yield buffer
+
+    np.testing.assert_array_equal(fitted(again).labels_, reference.labels_)
+
+
+def test_a_checkpoint_of_one_shard_is_refused(tmp_path):
+    path = written(tmp_path, FRAME, "parquet")
+    with pytest.raises(ParameterError, match="checkpoint is for tables in shards"):
+        DPMixture(GAUSSIAN, 1.0, checkpoint=tmp_path / "c").fit(path)
+
+
 # -- the command line --------------------------------------------------------------------------
 
 

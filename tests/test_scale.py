@@ -12,7 +12,9 @@ from dpsearch.items import Rows
 from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.greedy import greedy
-from dpsearch.scale import shard
+from dpsearch.progress import describe
+from dpsearch.scale import fit as scale_fit
+from dpsearch.scale import rounds, shard
 from dpsearch.scale.rounds import run_rounds
 from dpsearch.scale.shard import NOWHERE, Handed, Task, origins_of, split_rows, work
 from dpsearch.scale.source import ArrayShard, n_shards_for, sampled_rows, shards_of_array
@@ -229,6 +231,55 @@ def test_an_interrupted_round_leaves_the_last_one():
     assert found.log_joint == pytest.approx(problem.log_joint(found.labels), abs=1e-6)
 
 
+def test_ctrl_c_while_parts_are_merged_leaves_the_round_before(monkeypatch):
+    X, _ = planted(400, k=4)
+    merged, calls = rounds.merged, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return merged(*arguments)
+
+    monkeypatch.setattr(rounds, "merged", interrupted)
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X)
+    assert len(calls) == 2
+    assert not model.clustering_.converged
+    value = log_joint(X, model.labels_, GAUSSIAN, PRIOR)
+    assert model.log_joint_ == pytest.approx(value, abs=1e-6)
+
+
+def test_a_cluster_that_lost_all_its_rows():
+    X, labels = planted(300, k=3)
+    problem = Problem.of(X, GAUSSIAN, PRIOR)
+    rows = Rows(*problem.rows(labels % 2))
+    handed = Handed(rows, np.array([0, 2]), problem.log_base)
+    found = rounds.merged([handed], problem.model, PRIOR, 3, 0)
+    want = problem.log_joint(found.clusters_of_parts[0][labels % 2])
+    assert found.log_joint == pytest.approx(want, abs=1e-6)
+
+
+def test_progress_counts_shards():
+    told = []
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=3, random_state=0)
+    model._listener = told.append
+    model.fit(planted()[0])
+    passes = [point for point in told if hasattr(point, "of_shards")]
+    assert [point.shards for point in passes[:6]] == [1, 2, 3, 1, 2, 3]  # a look, and the first
+    assert describe(passes[0]) == "1 of 3 shards"
+    assert describe(passes[-1]).endswith(", 3 of 3 shards")
+    assert "clusters, log joint -" in describe(passes[-1])
+
+
+def test_refine_true_goes_on_until_nothing_improves():
+    X, _ = planted()
+    assert (
+        DPMixture(GAUSSIAN, 1.0, n_shards=3, refine=True, random_state=0)
+        .fit(X)
+        .clustering_.converged
+    )
+
+
 def test_refine_false_places_once():
     X, _ = planted()
     assert len(DPMixture(n_shards=2, refine=False).fit(X).clustering_.trace) == 1
@@ -262,6 +313,37 @@ def test_gaps_that_the_sample_does_not_have():
     assert adjusted_rand_score(labels, model.labels_) > 0.95
 
 
+@pytest.fixture
+def small_sample(monkeypatch):
+    monkeypatch.setattr(scale_fit, "SAMPLE_ROWS", 200)
+
+
+def test_what_the_sample_does_not_have_is_looked_for(small_sample):
+    X, _ = planted(3000)
+    whole = DPMixture("diagonal_gaussian", n_shards=3, random_state=0).fit(X)
+    X[2571, 1] = np.nan
+    model = DPMixture(n_shards=3, random_state=0).fit(X)
+    assert model.family_.takes_gaps
+    assert adjusted_rand_score(whole.labels_, model.labels_) > 0.99
+    truths = (counts(3000) > 1).astype(float)
+    truths[2571, 1] = 2.0
+    assert DPMixture(n_shards=3, random_state=0).fit(truths).family_.name != "bernoulli"
+    halves = counts(3000).astype(float)
+    halves[2571, 1] += 0.5
+    assert DPMixture(n_shards=3, random_state=0).fit(halves).family_.name not in (
+        "poisson", "multinomial",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [5, 2571])
+def test_what_a_family_cannot_take_is_named_by_its_row(row, small_sample):
+    X = counts(3000)
+    X[row, 1] = -1
+    for family in ("poisson", families.Poisson(1.0, 0.5)):
+        with pytest.raises(DataError, match=rf"row {row}\b"):
+            DPMixture(family, n_shards=3, random_state=0).fit(X)
+
+
 def test_errors_name_the_row_of_the_whole_table():
     X, _ = planted(600)
     X[577, 1] = np.inf
@@ -280,8 +362,9 @@ def test_what_shards_cannot_do_is_said():
 
 
 def test_how_many_shards_and_how_large_a_sample():
-    assert [n_shards_for(n, None) for n in (1, 250_000, 250_001, 10**7)] == [1, 1, 2, 40]
-    assert n_shards_for(3, 5) == 3
+    assert [n_shards_for(n, 20, None) for n in (1, 250_000, 250_001, 10**7)] == [1, 1, 2, 40]
+    assert n_shards_for(100_000, 2**20, None) == 3125  # of a few rows, if they are wide
+    assert n_shards_for(3, 20, 5) == 3
     shards = [ArrayShard(None, 0, n) for n in (10, 30, 0, 60)]
     assert sampled_rows(shards, 50).tolist() == [5, 15, 0, 30]
     assert sampled_rows(shards, 1000).tolist() == [10, 30, 0, 60]

@@ -45,7 +45,7 @@ def test_the_log_joint_is_that_of_all_rows_seen(name, few_kept):
     model = Problem.of(X, family, PRIOR).model
     begin = DPMixture(family, 1.0, random_state=0).fit(X[:50])
     rows = dpsearch.items.Rows(begin._mixture.pool, begin._mixture.sizes)
-    seen = Stream.of(model, PRIOR, rows, begin.log_joint_, np.random.default_rng(0))
+    seen = Stream.of(model, PRIOR, rows, begin.log_joint_, np.random.default_rng(0), 0)
     seen.keep(dpsearch._validate.as_matrix(X[:50], gaps=True), 0, begin.labels_)
     followed, consolidations = Followed(), 0
     followed.add(begin.labels_, None)
@@ -85,7 +85,7 @@ def test_a_cluster_that_is_two_is_split_from_kept_rows(few_kept):
     value = problem.log_joint(together)
     seen = Stream.of(
         problem.model, PRIOR, dpsearch.items.Rows(*problem.rows(together)), value,
-        np.random.default_rng(0),
+        np.random.default_rng(0), 0,
     )  # fmt: skip
     seen.keep(X, 0, together)
     renamed = seen.consolidate(problem.model, PRIOR)
@@ -102,7 +102,9 @@ def test_every_row_is_kept_with_the_same_probability(monkeypatch):
     model = Problem.of(np.zeros((2, 1)), GAUSSIAN, PRIOR).model
     rows = dpsearch.items.Rows(model.empty_row(), np.zeros(1, np.int64))
     for seed in range(2000):
-        seen = Stream(rows, 0.0, None, *[np.empty(0, np.int64)] * 2, np.random.default_rng(seed), 0)
+        seen = Stream(
+            rows, 0.0, None, *[np.empty(0, np.int64)] * 2, np.random.default_rng(seed), 0, 0
+        )
         for first in range(0, 200, 25):
             seen.keep(np.arange(first, first + 25.0)[:, None], first, np.zeros(25, np.int64))
         np.testing.assert_array_equal(seen.kept[:, 0], seen.kept_rows)
@@ -162,3 +164,26 @@ def test_gaps_after_a_first_batch_without():
     X[450, 1] = np.nan
     model.partial_fit(X[300:])
     assert adjusted_rand_score(labels[300:], model.labels_) > 0.95
+
+
+def test_a_first_batch_with_gaps_and_more_of_them(few_kept):
+    X, labels = planted(900)
+    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    model = DPMixture(random_state=0)
+    for at in range(0, 900, 150):
+        model.partial_fit(X[at : at + 150])
+    assert np.isfinite(model.log_joint_)
+    assert adjusted_rand_score(labels[750:], model.labels_) > 0.9
+
+
+def test_after_fit_rows_of_the_stream_are_kept_alike(monkeypatch):
+    monkeypatch.setattr(stream, "KEPT_ROWS", 20)
+    X, _ = planted(900)
+    kept = np.zeros(400)
+    model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X[:500])
+    for seed in range(300):
+        one = pickle.loads(pickle.dumps(model)).set_params(random_state=seed)
+        one.partial_fit(X[500:])
+        kept[one._stream.kept_rows - 500] += 1
+    assert kept.sum() == 300 * 20
+    assert kept[:20].sum() < 2 * kept[-20:].sum()  # 15 times as many, if they were not alike

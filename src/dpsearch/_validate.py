@@ -55,13 +55,20 @@ def naming_columns(names: Sequence[Any]) -> Iterator[None]:
 
 
 @contextmanager
-def counting_rows(begin: int) -> Iterator[None]:
-    """Give the rows of a block that an error numbers the numbers that they have in the whole."""
+def counting_rows(begin: Any) -> Iterator[None]:
+    """Give the rows of a block that an error numbers the numbers that they have in the whole.
+
+    `begin` is that of the first row, or those of all rows.
+    """
+
+    def renumbered(match: re.Match[str]) -> str:
+        row = int(match[1])
+        return f"row {begin + row if isinstance(begin, int) else begin[row]}"
+
     try:
         yield
     except DataError as error:
-        text = re.sub(r"\brow (\d+)\b", lambda m: f"row {begin + int(m[1])}", str(error), count=1)
-        raise type(error)(text) from error
+        raise type(error)(re.sub(r"\brow (\d+)\b", renumbered, str(error), count=1)) from error
 
 
 def has_gaps(X: Any) -> bool:

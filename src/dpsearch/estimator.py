@@ -51,18 +51,19 @@ from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering, Problem, TracePoint
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.refinement import refine_problem
-from dpsearch.scale.cluster import DaskWorkers, some_client
+from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
 from dpsearch.scale.dask_tables import is_collection, open_collection
 from dpsearch.scale.fit import fit_shards
 from dpsearch.scale.opened import Opened, Wishes, is_source, open_shards
 from dpsearch.scale.source import Shard, n_shards_for, shards_of_array
 from dpsearch.scale.stream import Stream
-from dpsearch.scale.workers import Threads, Workers
+from dpsearch.scale.workers import Teller, Threads, Workers
 from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights
 
 _CERTIFY_SECONDS = 60.0
 _BLOCK = 1 << 22  # cells of tables that are made and thrown away
+_MOST_ROUNDS = 1000  # over shards, where refinement is to converge
 _FEW_ROWS = 200  # for which refinement is thorough unless told otherwise
 
 
@@ -211,7 +212,8 @@ class DPMixture(
             file, a folder or a pattern of Parquet files, an iterator of arrays or frames, or a
             function that returns one, need not fit into memory.  A `dask.array` or
             `dask.dataframe` is fitted where it is, a shard for each of its blocks, by the present
-            Dask client; `labels_` is then a `dask.array`.
+            Dask client, and so are Parquet and Arrow files if there is such a client; `labels_` is
+            then a `dask.array`.
         y : ignored
         sample_weight : whole numbers ≥ 0, optional
             How many times each row was seen.  The log joint is that of the repeated rows; the
@@ -224,7 +226,9 @@ class DPMixture(
                 raise ParameterError("sample_weight is for tables in memory")
             wishes = Wishes(self.n_shards, takes_gaps(self.family), self.kinds)
             with open_shards(X, wishes) as opened:
-                return self._fit_opened(opened)
+                client = present_client() if opened.lasting else None
+                workers = None if client is None else DaskWorkers(opened.shards, client)
+                return self._fit_opened(opened, workers)
         schema: Schema | None = None
         matrix: Any = X  # arrays are checked later: in shards, if there are several
         gaps = takes_gaps(self.family)
@@ -237,19 +241,22 @@ class DPMixture(
             check_family(schema, self.family)
         elif not is_array(X):
             matrix = as_matrix(X, gaps=gaps)
-        n_shards = n_shards_for(matrix.shape[0], self.n_shards)
+        n_shards = n_shards_for(matrix.shape[0], matrix.shape[1], self.n_shards)
         names = column_names(X)
         with naming_columns(range(matrix.shape[1]) if names is None else names):
             if n_shards > 1 and sample_weight is None:
                 validate_data(self, X, reset=True, skip_check_array=True)
                 return self._fit_shards(shards_of_array(matrix, n_shards, gaps), schema)
-            if self.checkpoint is not None:
-                raise ParameterError("checkpoint is for tables in shards: set n_shards")
+            self._refuse_checkpoint()
             if matrix is X:
                 matrix = as_matrix(X, gaps=gaps)
             return self._fit(X, matrix, schema, sample_weight)
 
-    def _fit_opened(self, opened: Opened) -> Self:
+    def _refuse_checkpoint(self) -> None:
+        if self.checkpoint is not None:
+            raise ParameterError("checkpoint is for tables in shards: set n_shards")
+
+    def _fit_opened(self, opened: Opened, workers: Workers | None = None) -> Self:
         """Fit what was opened; a single shard as a table in memory."""
         schema, names = opened.schema, opened.names
         if schema is not None:
@@ -258,8 +265,9 @@ class DPMixture(
         self.__dict__.pop("feature_names_in_", None)
         with naming_columns(range(opened.n_columns) if names is None else names):
             if len(opened.shards) > 1:
-                self._fit_shards(opened.shards, schema)
+                self._fit_shards(opened.shards, schema, workers)
             else:
+                self._refuse_checkpoint()
                 matrix = opened.shards[0].load()
                 self._fit(matrix, matrix, schema, None)
         if names is not None:
@@ -276,13 +284,13 @@ class DPMixture(
         """
         if not hasattr(self, "_mixture"):
             self.fit(X)
-            matrix = self._new_data(X)
-            self._stream = self._new_stream()
+            matrix = self._as_fitted(self._new_data(X))
+            self._stream = self._new_stream(0)
             self._stream.keep(matrix, 0, self.labels_)
             return self
-        matrix = self._new_data(X)
+        matrix = self._whole(self._new_data(X))
         if not hasattr(self, "_stream"):
-            self._stream = self._new_stream()
+            self._stream = self._new_stream(int(self._mixture.sizes.sum()))
         if has_gaps(matrix) and not self._mixture.has_gaps and self.family_.takes_gaps:
             self._mixture = self._mixture.gapped
             self._stream.clusters = Rows(self._mixture.pool, self._mixture.sizes)
@@ -293,7 +301,7 @@ class DPMixture(
         self._set_clustering(Clustering(labels, value), None)
         return self
 
-    def _new_stream(self) -> Stream:
+    def _new_stream(self, before: int) -> Stream:
         mixture = self._mixture
         if not mixture.prior.product_form:
             raise CapabilityError(
@@ -301,7 +309,7 @@ class DPMixture(
             )
         clusters = Rows(mixture.pool, mixture.sizes)
         rng = _generator(self.random_state)
-        return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng)
+        return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng, before)
 
     def _fit(
         self, X: ArrayLike, matrix: Any, schema: Schema | None, sample_weight: ArrayLike | None
@@ -363,25 +371,32 @@ class DPMixture(
         if _wanted(self.certify, "certify"):
             raise ParameterError("certify cannot be had for a table in shards: set n_shards=1")
         wanted = self.refine == "auto" or _wanted(self.refine, "refine")
-        timed = wanted and not isinstance(self.refine, (str, bool, np.bool_))
+        endless = isinstance(self.refine, (str, bool, np.bool_))
+        limit = None if self.refine == "auto" or not endless else _MOST_ROUNDS
+        workers = workers or Threads(shards, n_threads(self.n_jobs))
+        teller = None
+        if self._listener is not None:
+            teller = Teller(self._listener, len(shards))
+            workers.tell = teller.shard
         fitted = fit_shards(
             shards,
-            workers or Threads(shards, n_threads(self.n_jobs)),
+            workers,
             self.family,
             resolve_prior(self.alpha),
             schema=schema,
             beam_size=self.beam_size,
             order=self.order,
-            seconds=float(self.refine) if timed else None,
-            most_rounds=None if wanted else 0,
+            seconds=None if endless else float(self.refine),
+            most_rounds=limit if wanted else 0,
             rng=_generator(self.random_state),
-            tell=self._listener,
+            tell=None if teller is None else teller.round,
             checkpoint=self.checkpoint,
         )
         self._set_mixture(fitted.mixture)
         found = Clustering(
-            fitted.labels, fitted.log_joint, seconds=fitted.seconds, trace=fitted.trace
-        )
+            fitted.labels, fitted.log_joint, seconds=fitted.seconds, trace=fitted.trace,
+            converged=fitted.converged,
+        )  # fmt: skip
         self._set_clustering(found, None)
         return self._with_choice(fitted.choice, schema)
 
@@ -632,7 +647,7 @@ class DPMixture(
 
         They are if with `labels_` they have the clusters' statistics.
         """
-        if matrix.shape[0] != len(self.labels_):
+        if self.labels_ is None or matrix.shape[0] != len(self.labels_):
             return None
         mixture, weights = self._mixture, self.sample_weight_
         if has_gaps(matrix) and not mixture.has_gaps:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dpsearch import families, priors
 from dpsearch._archive import read_archive, write_archive
-from dpsearch.errors import ModelFileError
+from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import Family
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Clustering
@@ -65,6 +65,8 @@ def save(estimator: Any, path: str | Path) -> None:
         # After partial_fit labels are those of the last batch, the clusters' sizes of all.
         "last_batch": hasattr(estimator, "_stream"),
     }
+    if estimator.labels_ is None:
+        raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": estimator.labels_}
     if estimator.sample_weight_ is not None:
         arrays["weights"] = estimator.sample_weight_

@@ -93,6 +93,8 @@ class Clustering:
 
     def __repr__(self) -> str:
         proof = ", optimal" if self.optimal else ""
+        if self.labels is None:  # unpickled, from a fit on a cluster, where they stay
+            return f"Clustering(labels left on a cluster, log joint {self.log_joint:.6g})"
         return (
             f"Clustering({self.sizes.sum()} points in {self.n_clusters} clusters,"
             f" log joint {self.log_joint:.6g}{proof}, {self.seconds:.3g} s)"
@@ -101,7 +103,7 @@ class Clustering:
     def _repr_html_(self) -> str:
         from dpsearch.notebook import clustering_html
 
-        return clustering_html(self)
+        return repr(self) if self.labels is None else clustering_html(self)
 
 
 class Problem:

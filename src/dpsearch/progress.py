@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -79,5 +80,8 @@ def describe(report: Any) -> str:
             f"proof, log joint {report.lower_bound:.6g}, gap {gap:.3g} nats, {report.seconds:.0f} s"
         )
     about = f"{report.n_clusters} clusters, log joint {report.log_joint:.6g}"
+    if hasattr(report, "of_shards"):
+        passed = f"{report.shards} of {report.of_shards} shards"
+        return passed if math.isnan(report.log_joint) else f"{about}, {passed}"
     seconds = getattr(report, "seconds", None)
     return about if seconds is None else f"{about}, {seconds:.0f} s"

@@ -31,7 +31,7 @@ KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
 _SOURCES = ("text", "categorical", "bool", "int", "float")
 # Above this share of distinct values a text tells rows apart and groups none.
 _DISTINCT = 0.9
-_COUNTED = 30  # the median of integers up to which they are taken for counts
+COUNTED = 30  # the median of integers up to which they are taken for counts
 _ROW_NUMBERS = 20  # rows from which consecutive integers are taken for row numbers
 
 Level = str | bool | int | float
@@ -430,7 +430,7 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
         return "category"
     seen = raw.values[~np.isnan(raw.values)]
     counts = bool((seen >= 0.0).all() and (np.floor(seen) == seen).all()) and len(seen) > 0
-    counts = counts and float(np.median(seen)) <= _COUNTED
+    counts = counts and float(np.median(seen)) <= COUNTED
     if raw.source == "int":
         if len(seen) >= _ROW_NUMBERS and (np.diff(seen) == 1.0).all():
             raise DataError(

@@ -127,10 +127,12 @@ def refine_problem(
     callback: RefineCallback | None = None,
     n_jobs: int | None = None,
     thorough: bool = True,
+    keep_interrupted: bool = True,
 ) -> Clustering:
     """The same for a problem that is compiled already, over points or blocks of them.
 
-    Not `thorough`: without the last phase, that of neighbourhoods.
+    Not `thorough`: without the last phase, that of neighbourhoods.  Ctrl-C ends it with the best so
+    far, unless it is part of something larger that must hear of it: not `keep_interrupted`.
     """
     if not problem.prior.product_form:
         raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
@@ -140,6 +142,8 @@ def refine_problem(
     try:
         refinement.run(thorough)
     except KeyboardInterrupt:
+        if not keep_interrupted:
+            raise
         refinement.interrupted = True
     return refinement.result()
 

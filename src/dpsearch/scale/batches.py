@@ -170,7 +170,8 @@ class Called:
                     (number, rows), at = next(batches), 0
                 taken = min(wanted, rows.shape[0] - at)
                 part = rows[at : at + taken]
-                parts.append(self.layout.matrix(part, f"batch {number}", at))
+                # A copy: the function may use its array again for the next batch.
+                parts.append(self.layout.matrix(part, f"batch {number}", at).copy())
                 at, wanted = at + taken, wanted - taken
             yield stacked(parts)
         for _ in batches:  # to see whether there are more

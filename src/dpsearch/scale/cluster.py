@@ -8,6 +8,7 @@ scheduler has forgotten everything, as after `Client.restart`, all rounds are as
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,9 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels
+from dpsearch._validate import counting_rows
 from dpsearch.errors import ParameterError, WorkersError
 from dpsearch.scale.shard import Handed, Task, work
-from dpsearch.scale.source import Look, Shard, look
+from dpsearch.scale.source import Look, Shard, begins_of, look
 
 _RETRIES = 2  # of a task that fails, as when a network drive is away for a moment
 _ANEW = 3  # times that all is asked for again after the scheduler has forgotten it
@@ -48,6 +50,7 @@ class DaskWorkers:
         self.shards = shards
         self.client = client
         self.tell = tell  # with the number of shards that are done
+        self._begins = begins_of(shards)
         self.stay = stay  # whether the cluster goes on after the fit, and keeps the labels
         self._rounds: list[_Round] = []
         self._sizes: list[Ints] = []  # of the parts of the last round, by shard
@@ -128,7 +131,7 @@ class DaskWorkers:
                 known_as = () if ask.clusters_of_parts is None else (
                     ask.clusters_of_parts[s], parts[s], ask.sizes[s],
                 )  # fmt: skip
-                pairs.append(one(task, shard, s, *known_as))
+                pairs.append(one(task, shard, s, self._begins[s], *known_as))
             futures = self._futures([pair[0] for pair in pairs] + [pair[1] for pair in pairs])
             handed, parts = futures[: len(pairs)], futures[len(pairs) :]
         return handed, parts
@@ -180,10 +183,14 @@ def _same(task: Task) -> Task:
     return task
 
 
-def _round(task: Task, shard: Shard, number: int, *known_as: Any) -> tuple[Handed, Labels]:
+def _round(
+    task: Task, shard: Shard, number: int, begin: int, *known_as: Any
+) -> tuple[Handed, Labels]:
     """Do a round of a shard on a worker; after the first, its rows are `known_as` something."""
     labels = _named(*known_as) if known_as else None
-    return work(task, shard.load(), labels, number)
+    matrix = shard.load()
+    with counting_rows(begin):
+        return work(task, matrix, labels, number)
 
 
 def _named(names: Labels, parts: Labels, sizes: Ints) -> Labels:
@@ -234,6 +241,17 @@ def dask_or_error() -> None:
         raise ParameterError('Dask is not installed: pip install "dpsearch[dask]"') from error
 
 
+def present_client() -> Any:
+    """The client that Dask's collections would use; None if there is none."""
+    distributed = sys.modules.get("distributed")  # without it there can be no client
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
 @contextmanager
 def some_client() -> Iterator[tuple[Any, bool]]:
     """The present client, or one of a local cluster that lives as long as the block.
@@ -241,12 +259,9 @@ def some_client() -> Iterator[tuple[Any, bool]]:
     Also says whether it stays afterwards, with what its workers have.
     """
     dask_or_error()
-    from distributed import Client, LocalCluster, get_client
+    from distributed import Client, LocalCluster
 
-    try:
-        client = get_client()
-    except ValueError:
-        client = None
+    client = present_client()
     if client is not None:
         yield client, True
         return

@@ -15,7 +15,7 @@ import numpy as np
 from dpsearch._validate import as_matrix, counting_rows
 from dpsearch.errors import DataError, DataTypeError
 from dpsearch.scale.cluster import dask_or_error
-from dpsearch.tables import Column, Kind, Schema, is_mixed
+from dpsearch.tables import COUNTED, Column, Kind, Schema, is_mixed
 
 
 @dataclass(frozen=True)
@@ -96,13 +96,14 @@ def _shards(blocks: Any, sizes: list[int], gaps: bool, schema: Schema | None) ->
 
 
 def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
-    """What the columns hold by their types alone: only the least of integers is computed."""
+    """What the columns hold by their types; of integers the least and the median are computed."""
     dtypes = {str(name): dtype for name, dtype in X.dtypes.items()}
     for name in kinds:
         if name not in dtypes:
             raise DataError(f"kinds: X has no column {name!r}")
     whole = [name for name in X.columns if dtypes[str(name)].kind in "iu"]
     least = X[whole].min().compute() if whole else {}
+    median = X[whole].quantile(0.5).compute() if whole else {}  # nearly
     columns = []
     for name in X.columns:
         dtype, text = dtypes[str(name)], str(name)
@@ -118,7 +119,8 @@ def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
         elif dtype.kind == "b":
             kind, source, levels = "binary", "bool", (False, True)
         elif dtype.kind in "iu":
-            kind, source = "count" if least[name] >= 0 else "real", "int"
+            counted = least[name] >= 0 and median[name] <= COUNTED
+            kind, source = "count" if counted else "real", "int"
         elif dtype.kind == "f":
             kind, source = "real", "float"
         else:

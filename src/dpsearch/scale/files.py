@@ -37,6 +37,7 @@ class Files:
     source: str
     unnamed: bool = False  # whether the names were made up
     written: bool = False  # whether pieces have the first column as it is written, too
+    lasting: bool = False  # whether pieces are files of the user
     width: int = 0  # how many columns there are, if they have no names
 
     @property
@@ -150,7 +151,7 @@ def _frames(
             if name not in names:
                 raise DataError(f"{piece.source}: a column {name!r}, which {sources[0]} has not")
     kept = {names[j]: types[names[j]] for j in choice.kept}
-    return Files([piece for piece, _ in opened], names, kept, choice, source)
+    return Files([piece for piece, _ in opened], names, kept, choice, source, lasting=True)
 
 
 def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpsearch._types import Labels, Rng
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Rng
+from dpsearch._validate import counting_rows
 from dpsearch.automatic import Choice, choose
 from dpsearch.errors import CapabilityError, WorkersError
 from dpsearch.families.base import Model
@@ -19,7 +22,15 @@ from dpsearch.priors.base import Prior
 from dpsearch.refinement import refine_problem
 from dpsearch.scale.checkpoint import Checkpoint
 from dpsearch.scale.rounds import run_rounds
-from dpsearch.scale.source import SAMPLE_ROWS, Look, Shard, sampled_rows, stacked
+from dpsearch.scale.source import (
+    SAMPLE_ROWS,
+    Look,
+    Shard,
+    begins_of,
+    sampled_rows,
+    stacked,
+    telling_rows,
+)
 from dpsearch.scale.workers import Workers
 from dpsearch.tables import Schema
 
@@ -33,6 +44,7 @@ class Fitted(NamedTuple):
     choice: Choice
     trace: list[TracePoint]
     seconds: float
+    converged: bool
 
 
 def fit_shards(
@@ -69,11 +81,17 @@ def fit_shards(
         model, start = resumed.model, resumed.clusters
     else:
         looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
-        choice, model, start = _begin(looks, family, prior, schema, beam_size, order, rng)
+        sample, numbers = _sample(looks, begins_of(shards))
+        with counting_rows(numbers):
+            gaps = any(one.gaps for one in looks)
+            choice, model, start = _begin(
+                sample, gaps, family, prior, schema, beam_size, order, rng
+            )
     passed = time.perf_counter() - begun
 
     def keep(clusters: Rows, log_joint: float) -> None:
-        if store is not None:
+        better = resumed is None or log_joint > resumed.log_joint
+        if store is not None and better:
             store.write(model, clusters, log_joint, choice.reason)
 
     try:
@@ -98,11 +116,22 @@ def fit_shards(
     mixture = Mixture(model.without_data(), *result.clusters, prior)
     trace = [point._replace(seconds=point.seconds + passed) for point in result.trace]
     total = time.perf_counter() - begun
-    return Fitted(mixture, result.labels, result.log_joint, choice, trace, total)
+    return Fitted(mixture, result.labels, result.log_joint, choice, trace, total, result.converged)
+
+
+def _sample(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
+    """The rows that were drawn, and those that tell which values there are; with their numbers."""
+    rows = [begin + one.rows for begin, one in zip(begins, looks, strict=True)]
+    telling = stacked([one.telling for one in looks])
+    which = [begin + one.telling_rows for begin, one in zip(begins, looks, strict=True)]
+    chosen = telling_rows(telling) if telling.shape[0] else np.empty(0, np.int64)
+    sample = stacked([*(one.sample for one in looks), telling[chosen]])
+    return sample, np.concatenate([*rows, np.concatenate(which)[chosen]])
 
 
 def _begin(
-    looks: Sequence[Look],
+    sample: Any,
+    gaps: bool,
     family: Any,
     prior: Prior,
     schema: Schema | None,
@@ -111,13 +140,12 @@ def _begin(
     rng: Rng,
 ) -> tuple[Choice, Model, Rows]:
     """Choose the family by a sample, and search it."""
-    sample = stacked([one.sample for one in looks])
     choice = choose(sample, family, prior, schema, may_complete=False)
     chosen = choice.family
-    if any(one.gaps for one in looks) and chosen.takes_gaps:
+    if gaps and chosen.takes_gaps:
         chosen = chosen.with_gaps()  # also if the sample has none
     problem = Problem.of(sample, chosen, prior)
     found = search_problem(problem, beam_size=beam_size, order=order, rng=rng)
     found = choice.or_carried(problem, found)
-    found = refine_problem(problem, found.labels, rng=rng, thorough=False)
+    found = refine_problem(problem, found.labels, rng=rng, thorough=False, keep_interrupted=False)
     return choice, problem.model, Rows(*problem.rows(found.labels))

@@ -42,6 +42,7 @@ class Opened:
     index_name: str = "row"
     written: bool = False  # whether it is there as it is written, too
     numbers: list[int] | None = None  # of the columns in the file, if they are not all of them
+    lasting: bool = False  # whether shards are the user's own files, and not temporary ones
 
     @property
     def n_rows(self) -> int:
@@ -96,7 +97,7 @@ class Wishes:
     def divide(self, n_rows: int, n_columns: int) -> int:
         if self.n_shards is None and self.memory is not None:
             return -(-n_rows // self.block(n_columns))
-        return n_shards_for(n_rows, self.n_shards)
+        return n_shards_for(n_rows, n_columns, self.n_shards)
 
 
 @contextmanager
@@ -163,7 +164,7 @@ def _of_files(files: Files, wishes: Wishes) -> Opened:
     places = {name: j for j, name in enumerate(files.names)}
     return Opened(shards, len(names), told, found.schema, files.source, found.notes,
                   found.left_out, index, index_name, files.written and choice.index is None,
-                  files.numbers([places[name] for name in names]))  # fmt: skip
+                  files.numbers([places[name] for name in names]), files.lasting)  # fmt: skip
 
 
 def _columns(files: Files, wishes: Wishes) -> Columns:

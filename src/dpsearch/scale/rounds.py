@@ -17,6 +17,7 @@ from dpsearch._types import Labels
 from dpsearch.families.base import Model
 from dpsearch.items import Rows
 from dpsearch.objective import Problem, TracePoint
+from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.refinement import refine_problem
 from dpsearch.scale.shard import NOWHERE, Handed, Task, together
@@ -35,6 +36,7 @@ class Sharded(NamedTuple):
     labels: Any
     log_joint: float
     trace: list[TracePoint]
+    converged: bool  # whether rounds ended because the last brought nothing
 
 
 class Round(NamedTuple):
@@ -69,16 +71,18 @@ def run_rounds(
     )
     best: Round | None = None
     trace: list[TracePoint] = []
-    back = False
+    back = converged = False
     for number in range(1 + (_MOST_ROUNDS if most_rounds is None else most_rounds)):
+        worked = False
         try:
             handed = workers.run(task, None if best is None else best.clusters_of_parts)
+            worked = True
+            found = merged(handed, model, prior, len(task.clusters.sizes), seed)
         except KeyboardInterrupt:
             if best is None:
                 raise
-            back = False
+            back = worked  # what the workers have now is of a round that nobody merged
             break
-        found = merged(handed, model, prior, len(task.clusters.sizes), seed)
         point = TracePoint(
             time.perf_counter() - begun, found.log_joint, len(found.clusters.sizes),
             "place" if number == 0 else "round",
@@ -93,13 +97,14 @@ def run_rounds(
             if keep is not None:
                 keep(found.clusters, found.log_joint)
         if gain < _ENOUGH * int(found.clusters.sizes.sum()):
+            converged = True
             break
         if seconds is not None and point.seconds > seconds:
             break
         task = task._replace(clusters=found.clusters, seed=task.seed + 1)
     assert best is not None
     labels = workers.labels(best.clusters_of_parts, back)
-    return Sharded(best.clusters, labels, best.log_joint, trace)
+    return Sharded(best.clusters, labels, best.log_joint, trace, converged)
 
 
 def merged(handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, seed: int) -> Round:
@@ -114,7 +119,9 @@ def merged(handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, s
     rows = together(model, pool, sizes, items.of_part, n_items)
     base = sum(part.log_base for part in handed)
     problem = Problem(model, model.blocks(rows.pool, rows.sizes), base, prior)
-    found = refine_problem(problem, items.origins, rng=seed, thorough=False)
+    # A cluster may have lost all its rows: labels must have no holes.
+    start = by_appearance(items.origins)
+    found = refine_problem(problem, start, rng=seed, thorough=False, keep_interrupted=False)
     clusters = Rows(*problem.rows(found.labels))
     of_parts = found.labels[items.of_part]
     bounds = np.cumsum([len(part.origins) for part in handed])[:-1]

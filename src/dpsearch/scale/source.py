@@ -14,7 +14,9 @@ from dpsearch._types import Ints
 from dpsearch._validate import as_matrix, counting_rows, has_gaps, whole
 
 SHARD_ROWS = 250_000  # unless somebody says how many shards there are
+SHARD_CELLS = 1 << 25  # and at most so many: a shard is held a few times
 SAMPLE_ROWS = 50_000
+_WIDE = 200  # columns, beyond which a sample must do
 
 
 class Shard(Protocol):
@@ -46,10 +48,10 @@ class ArrayShard:
             return as_matrix(self.array[self.begin : self.end], gaps=self.gaps)
 
 
-def n_shards_for(n_rows: int, n_shards: int | None) -> int:
-    """How many shards so many rows are divided into."""
+def n_shards_for(n_rows: int, n_columns: int, n_shards: int | None) -> int:
+    """How many shards a table is divided into."""
     if n_shards is None:
-        return -(-n_rows // SHARD_ROWS)
+        return -(-n_rows // max(1, min(SHARD_ROWS, SHARD_CELLS // max(1, n_columns))))
     return min(whole(n_shards, "n_shards", 1), n_rows)
 
 
@@ -65,12 +67,19 @@ def edges_of(n_rows: int, n_shards: int) -> list[int]:
     return edges
 
 
+def begins_of(shards: Sequence[Shard]) -> list[int]:
+    """The number that the first row of each shard has in the whole."""
+    return list(itertools.accumulate((shard.n_rows for shard in shards[:-1]), initial=0))
+
+
 class Look(NamedTuple):
     """What a first look at a shard tells."""
 
     sample: Any  # some rows, drawn at random
     gaps: bool
     rows: Ints  # which they are
+    telling: Any  # further rows, that say what values there are
+    telling_rows: Ints
 
 
 def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
@@ -78,7 +87,30 @@ def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
     matrix = shard.load()
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.choice(matrix.shape[0], size=min(n_sampled, matrix.shape[0]), replace=False))
-    return Look(matrix[rows], has_gaps(matrix), rows)
+    telling = np.setdiff1d(telling_rows(matrix), rows)
+    return Look(matrix[rows], has_gaps(matrix), rows, matrix[telling], telling)
+
+
+def telling_rows(matrix: Any) -> Ints:
+    """For each column rows with its least and largest value, one that is not whole, and a gap.
+
+    What a family must allow for is told by these; a sample might have none of them.
+    """
+    if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
+        return np.empty(0, np.int64)
+    rows: set[int] = set()
+    for column in matrix.T:
+        missing = np.isnan(column)
+        if missing.any():
+            rows.add(int(missing.argmax()))
+            if missing.all():
+                continue
+            column = np.where(missing, column[~missing][0], column)
+        rows |= {int(column.argmin()), int(column.argmax())}
+        broken = column != np.floor(column)
+        if broken.any():
+            rows.add(int(broken.argmax()))
+    return np.array(sorted(rows), dtype=np.int64)
 
 
 def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:

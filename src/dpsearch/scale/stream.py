@@ -55,6 +55,7 @@ class Stream:
     kept_labels: Labels
     rng: Rng
     consolidated: int  # rows that had been seen
+    before: int  # rows that came otherwise, of which none can be kept
     _cached: Any = None
 
     @property
@@ -62,11 +63,13 @@ class Stream:
         return int(self.clusters.sizes.sum())
 
     @classmethod
-    def of(cls, model: Model, prior: Prior, clusters: Rows, log_joint: float, rng: Rng) -> Stream:
-        """Go on from clusters of rows of which nothing is kept."""
+    def of(
+        cls, model: Model, prior: Prior, clusters: Rows, log_joint: float, rng: Rng, before: int
+    ) -> Stream:
+        """Go on from clusters of rows of which nothing is kept yet, or of `before` of them ever."""
         n_seen = int(clusters.sizes.sum())
         nobody = np.empty(0, np.int64)
-        out = cls(clusters, 0.0, None, nobody, nobody, rng, n_seen)
+        out = cls(clusters, 0.0, None, nobody, nobody, rng, n_seen, before)
         out.log_base = log_joint - out.log_joint(model, prior)
         return out
 
@@ -140,7 +143,7 @@ class Stream:
         return self.__dict__ | {"_cached": None}
 
     def keep(self, matrix: Any, first: int, labels: Labels) -> None:
-        """Keep a uniform draw from all rows seen (Vitter 1985, algorithm R)."""
+        """Keep a uniform draw from all rows of the stream (Vitter 1985, algorithm R)."""
         numbers = np.arange(first, first + len(labels))
         room = max(0, KEPT_ROWS - len(self.kept_rows))
         if room:
@@ -151,7 +154,7 @@ class Stream:
             self.kept_labels = np.concatenate([self.kept_labels, labels[chosen]])
         if room < len(labels):
             later = np.arange(room, len(labels))
-            places = self.rng.integers(numbers[later] + 1)
+            places = self.rng.integers(numbers[later] - self.before + 1)
             taken = places < KEPT_ROWS
             # Of rows that go to one place the last stays.
             place, last = np.unique(places[taken][::-1], return_index=True)

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels
+from dpsearch._validate import counting_rows
+from dpsearch.objective import TracePoint
 from dpsearch.scale.shard import Handed, Task, work
-from dpsearch.scale.source import Look, Shard, look
+from dpsearch.scale.source import Look, Shard, begins_of, look
 
 T = TypeVar("T")
 
 
 class Workers(Protocol):
     """Who works on the shards.  They keep the parts that rows are in; only items travel."""
+
+    tell: Callable[[int], None] | None  # told the number of shards that are done
 
     @property
     def n_shards(self) -> int:
@@ -36,6 +41,30 @@ class Workers(Protocol):
         """The cluster of each row after the last round, or with `back` the one before it."""
 
 
+class ShardsDone(NamedTuple):
+    """How far a pass is, for a callback; the log joint is that before it, NaN in the first."""
+
+    shards: int
+    of_shards: int
+    n_clusters: int
+    log_joint: float
+
+
+class Teller:
+    """Tells a listener of rounds, and within them of shards."""
+
+    def __init__(self, listener: Callable[[Any], None], n_shards: int) -> None:
+        self.listener, self.n_shards = listener, n_shards
+        self._before = (0, math.nan)
+
+    def round(self, point: TracePoint) -> None:
+        self._before = (point.n_clusters, point.log_joint)
+        self.listener(point)
+
+    def shard(self, done: int) -> None:
+        self.listener(ShardsDone(done, self.n_shards, *self._before))
+
+
 class Threads:
     """Threads of this process.  At most as many shards are in memory as there are threads."""
 
@@ -45,6 +74,7 @@ class Threads:
         self.shards = shards
         self.n_threads = n_threads
         self.tell = tell  # with the number of shards that are done
+        self._begins = begins_of(shards)
         self._parts: list[Any] = [None] * len(shards)  # of each row, by shard
         self._before = self._parts
 
@@ -60,7 +90,9 @@ class Threads:
             labels = None
             if clusters_of_parts is not None:
                 labels = clusters_of_parts[number][self._parts[number]]
-            return work(task, self.shards[number].load(), labels, number)
+            matrix = self.shards[number].load()
+            with counting_rows(self._begins[number]):
+                return work(task, matrix, labels, number)
 
         done = list(self._each(one))
         self._before, self._parts = self._parts, [parts for _, parts in done]
