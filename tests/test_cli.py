@@ -457,6 +457,28 @@ def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
         assert names_in(tmp_path) == ["x.npy"]
 
 
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_what_is_terminated_leaves_no_temporary_file(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    reading = subprocess.Popen(
+        [*PROGRAM, "fit", "-", "--out", "results"], cwd=tmp_path, stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+    )  # fmt: skip
+    try:
+        for _ in range(600):  # until it copies what it is given
+            if list((tmp_path / "temporary").iterdir()):
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("nothing was read")
+        reading.terminate()
+        assert reading.wait(timeout=60) == 143
+    finally:
+        reading.kill()
+        reading.communicate()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
 def test_a_terminal_shows_how_the_fit_goes_on():
     screen = Console(file=io.StringIO(), force_terminal=True, width=100)
     with stages(screen) as stage:

@@ -410,7 +410,7 @@ def test_columns_that_are_no_measurements(tmp_path):
 
 def test_notes_about_sentences_and_dates(tmp_path):
     said = [f"the {word} film of the year, or so they say" for word in "abcde"]
-    days = ["2024-01-02", "2024-01-02", "", "2024-11-30T08:00", "2024-03-01"]
+    days = ["2024-01-02", "2024-01-02", "", "2024-11-30T08:00", "2024-11-30T08:00"]
     rows = [
         f'{i % 2},"{text}",{day},u' for i, (text, day) in enumerate(zip(said, days, strict=True))
     ]
@@ -421,6 +421,9 @@ def test_notes_about_sentences_and_dates(tmp_path):
         "column 'day' looks like dates, and each is taken for a category: turn them into numbers,"
         " or leave them out (--drop)",
     ]
+    names = ["x,who", "1.5,Ann", "2.5,Bob", "3.5,Cy", "4.5,Dee", "5.5,Eve", "6.5,Ann"]
+    (note,) = read_text("\n".join(names), tmp_path).notes
+    assert note.startswith("column 'who' has almost as many texts as rows")
 
 
 @pytest.mark.parametrize("block", [5, 1 << 20])

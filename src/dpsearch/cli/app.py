@@ -6,7 +6,9 @@ import contextlib
 import functools
 import io
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -29,7 +31,7 @@ app = typer.Typer(
     help="Clustering without choosing the number of clusters.",
     epilog="Exit codes: 0 done; 1 the data or a parameter is at fault, or a file cannot be read or"
     " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted; 141 whoever read the output"
-    " has gone. Results go to standard output, everything else to standard error.",
+    " has gone; 143 terminated. Results go to standard output, everything else to standard error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -104,4 +106,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # names in the data need not be of the locale
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
+    # As batch systems and `timeout` end a program; so temporary files go.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     app()

@@ -176,6 +176,11 @@ def fit(
                     rows = matrix_of(estimator, table)
                     view = restart(estimator, rows, restarts, seed, stage, interrupts)
         del estimator._listener
+        if _independent(estimator.family_):
+            voice.say(
+                "note: with columns of other kinds, numbers are taken as independent of each other"
+                " within a cluster; tilted clusters become several (--columns takes numbers alone)"
+            )
         fitted = time.perf_counter() - begun
         stage.begin("explaining")
         found = (results.Results.of(estimator, table) if opened is None
@@ -217,6 +222,12 @@ def fit(
     if interrupts:
         voice.say("interrupted: this is the best that was found until then")
         raise typer.Exit(130)
+
+
+def _independent(family: Any) -> bool:
+    """Whether the family is for mixed columns, several of them of numbers."""
+    parts = getattr(family, "parts", ())
+    return any(part.name == "diagonal_gaussian" and len(columns) > 1 for part, columns in parts)
 
 
 def _refinement(text: str) -> str | bool | float:

@@ -15,6 +15,7 @@ from dpsearch.errors import DataError
 from dpsearch.io.table import NAMELESS, Table, as_floats
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
+_MANY = 0.5  # different texts for a row: names rather than categories
 _LONG = 30  # characters of texts that are sentences, on average
 _DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?$"
 NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in whatever order
@@ -48,7 +49,12 @@ def tidy(table: Table, *, named: bool) -> Table:
     for j in gaps:
         _take_out(table, out, j, "it has no values")
     for j in out:
-        if _is_dates(_column(table, j)):
+        if _is_names(_column(table, j)):
+            table.notes.append(
+                f"{table.place(j)} has almost as many texts as rows, each taken for a category:"
+                " if it names the rows, leave it out (--drop, or --index)"
+            )
+        elif _is_dates(_column(table, j)):
             table.notes.append(
                 f"{table.place(j)} looks like dates, and each is taken for a category: turn them"
                 " into numbers, or leave them out (--drop)"
@@ -108,6 +114,13 @@ def _words_instead(table: Table, j: int) -> str:
     column = _column(table, j)
     is_long = float(column.str.len_chars().mean()) > _LONG
     return f"; --text {table.name(j)} counts its words" if is_long else ""
+
+
+def _is_names(column: Any) -> bool:
+    if not isinstance(column, pl.Series) or column.dtype != pl.String:
+        return False
+    n_values = len(column) - column.null_count()
+    return n_values >= _FEW and column.n_unique() > _MANY * n_values
 
 
 def _is_dates(column: Any) -> bool:
