@@ -474,7 +474,8 @@ OPTIONS = st.sampled_from(
     [[], [], ["--family", "gaussian"], ["--family", "poisson"], ["--family", "bernoulli"],
      ["--family", "full_gaussian"], ["--family", "categorical"], ["--columns", "0"],
      ["--drop", "0"], ["--index", "0"], ["--text", "0"], ["--category", "0"], ["--no-header"],
-     ["--decimal-comma"], ["--format", "parquet"], ["--out", "-"], ["--json"]]
+     ["--decimal-comma"], ["--format", "parquet"], ["--out", "-"], ["--json"], ["--shards", "2"],
+     ["--shards", "2", "--report"], ["--report"]]
 )  # fmt: skip
 
 # Two thousand by hand: DPSEARCH_FUZZ=2000 python -m pytest tests/test_bad_files.py -k fuzz

@@ -308,8 +308,8 @@ def _payload(
         "names": [table.rows[i] for i in rows],
         "cluster": packed(explanation.labels[rows]),
         "second": packed(explanation.second[rows]),
-        "certainty": packed(explanation.certainty[rows].astype(np.float32)),
-        "density": packed(explanation.log_density[rows].astype(np.float32)),
+        "certainty": _single(explanation.certainty[rows]),
+        "density": _single(explanation.log_density[rows]),
         "columns": shown,
         "maps": [
             {"name": one.name, "x": _single(one.x), "y": _single(one.y), "titles": one.titles}
@@ -320,5 +320,8 @@ def _payload(
     }
 
 
-def _single(values: Any) -> dict[str, str]:
-    return packed(np.asarray(values).astype(np.float32))
+def _single(values: ArrayLike) -> dict[str, str]:
+    """Seven digits are enough to look at, unless the numbers are too large for that."""
+    array = np.asarray(values, dtype=np.float64)
+    few = np.abs(array[np.isfinite(array)]).max(initial=0.0) < np.finfo(np.float32).max
+    return packed(array.astype(np.float32) if few else array)
