@@ -436,6 +436,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert fitting.wait(60) == 141
 
 
+@pytest.mark.slow
 def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
     rng = np.random.default_rng(0)
     centres = 10.0 * rng.normal(size=(300, 5))  # so many that refinement takes minutes

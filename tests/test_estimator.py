@@ -29,10 +29,14 @@ from models import DRAWS
 AUTO_PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))  # what alpha="auto" stands for
 
 
-@parametrize_with_checks(
-    [DPMixture(), DPMixture(family="diagonal_gaussian"), DPMixture(family="gaussian")]
-)
+@parametrize_with_checks([DPMixture()])
 def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([DPMixture(family="diagonal_gaussian"), DPMixture(family="gaussian")])
+def test_scikit_learns_own_checks_of_families(estimator, check):
     check(estimator)
 
 

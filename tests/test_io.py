@@ -421,7 +421,7 @@ def test_notes_about_sentences_and_dates(tmp_path):
         "column 'day' looks like dates, and each is taken for a category: turn them into numbers,"
         " or leave them out (--drop)",
     ]
-    names = ["x,who", "1.5,Ann", "2.5,Bob", "3.5,Cy", "4.5,Dee", "5.5,Eve", "6.5,Ann"]
+    names = ["x,who", *(f"{i}.5,name {i % 15}" for i in range(24))]
     (note,) = read_text("\n".join(names), tmp_path).notes
     assert note.startswith("column 'who' has almost as many texts as rows")
 

@@ -561,6 +561,7 @@ def test_nasty_names_are_text(browser, nasty):
     assert page.locator("img[src=x]").count() == 0
 
 
+@pytest.mark.slow
 def test_hundred_thousand_points_load(browser, tmp_path):
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1, 2, 3], 25_000)

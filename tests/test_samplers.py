@@ -297,6 +297,7 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path, monkeypatch, option
 PARTS = families.Product([(FAMILY, [0]), (FAMILY, [1])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "options"), [(FAMILY, OPTIONS[2]), (PARTS, {})], ids=str)
 def test_chains_in_other_processes_are_the_same(family, options, tmp_path):
     how = {"draws": 30, "chains": 2, "rng": 0, **options}
@@ -310,6 +311,7 @@ def test_chains_in_other_processes_are_the_same(family, options, tmp_path):
     same(here, gibbs(data(), family, GAMMA, checkpoint=path, resume=True, **how))
 
 
+@pytest.mark.slow
 def test_draws_are_pickled_with_their_data_and_work_in_another_process(draws):
     with joblib.parallel_config("loky", n_jobs=2, max_nbytes=100):
         [there] = joblib.Parallel()([joblib.delayed(draws.log_predictive)(data(seed=1))])

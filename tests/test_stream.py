@@ -176,6 +176,7 @@ def test_a_first_batch_with_gaps_and_more_of_them(few_kept):
     assert adjusted_rand_score(labels[750:], model.labels_) > 0.9
 
 
+@pytest.mark.slow
 def test_after_fit_rows_of_the_stream_are_kept_alike(monkeypatch):
     monkeypatch.setattr(stream, "KEPT_ROWS", 20)
     X, _ = planted(900)

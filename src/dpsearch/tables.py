@@ -30,7 +30,7 @@ KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
 # What a column came as, so that it goes back as the same.
 _SOURCES = ("text", "categorical", "bool", "int", "float")
 # Above this share of distinct values a text tells rows apart and groups none.
-_DISTINCT = 0.9
+DISTINCT = 0.9
 COUNTED = 30  # the median of integers up to which they are taken for counts
 _ROW_NUMBERS = 20  # rows from which consecutive integers are taken for row numbers
 
@@ -421,7 +421,7 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
     if raw.source == "text":
         seen = [value for value in raw.values if value is not None]
         distinct = len(set(seen))
-        if len(seen) > 1 and distinct > _DISTINCT * len(seen):
+        if len(seen) > 1 and distinct > DISTINCT * len(seen):
             raise DataError(
                 f"column {name!r} of X is text in which {distinct} of {len(seen)} values differ, a"
                 " name or a free text rather than a category: leave it out, or say"

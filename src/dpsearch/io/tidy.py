@@ -13,8 +13,10 @@ import polars as pl
 
 from dpsearch.errors import DataError
 from dpsearch.io.table import NAMELESS, Table, as_floats
+from dpsearch.tables import DISTINCT
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
+_SOME = 20  # rows from which so many texts are not by chance
 _MANY = 0.5  # different texts for a row: names rather than categories
 _LONG = 30  # characters of texts that are sentences, on average
 _DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?$"
@@ -120,7 +122,8 @@ def _is_names(column: Any) -> bool:
     if not isinstance(column, pl.Series) or column.dtype != pl.String:
         return False
     n_values = len(column) - column.null_count()
-    return n_values >= _FEW and column.n_unique() > _MANY * n_values
+    # More than `DISTINCT` is an error later on, which says the same.
+    return n_values >= _SOME and _MANY * n_values < column.n_unique() <= DISTINCT * n_values
 
 
 def _is_dates(column: Any) -> bool:

@@ -13,6 +13,7 @@ from dpsearch._types import Ints, Vector
 from dpsearch.report.table import Table
 
 _FEW = 15  # rows up to which UMAP has too few neighbours
+_LEVELS = 50  # of a category that the map looks at
 _MANY = 50  # columns above which UMAP gets principal components
 
 
@@ -54,8 +55,9 @@ def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> li
 def _features(table: Table, rows: Ints) -> Any:
     """The rows as vectors whose distances mean something.
 
-    Numbers are standardised, a gap is the mean; a category is an indicator for each level, scaled
-    so that the column's variance is one; words are weighted by rarity and scaled to length one.
+    Numbers are standardised, a gap is the mean; a category is an indicator for each of its
+    commonest levels, scaled so that the column's variance is one; words are weighted by rarity and
+    scaled to length one.
     """
     if table.is_counts:
         from sklearn.feature_extraction.text import TfidfTransformer
@@ -65,7 +67,9 @@ def _features(table: Table, rows: Ints) -> Any:
     for column in table.columns:
         values = column.values[rows]
         if column.levels is not None:
-            block = (values[:, None] == np.arange(len(column.levels))).astype(np.float64)
+            counts = np.bincount(values[values >= 0], minlength=len(column.levels))
+            commonest = np.argsort(-counts, kind="stable")[:_LEVELS]
+            block = (values[:, None] == commonest).astype(np.float64)
             block -= block.mean(axis=0)
         else:
             middle = np.nanmean(values) if not np.isnan(values).all() else 0.0
