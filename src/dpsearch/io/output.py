@@ -44,7 +44,7 @@ def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: boo
     if path.suffix.lower() == ".parquet":
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             for number, frame in enumerate(frames):
-                with naming(path, Path(folder)):
+                with naming(path):
                     write_parquet(Path(folder) / f"{number:09}.parquet", frame)
             with atomic_write(path, force=force) as stream:
                 try:
