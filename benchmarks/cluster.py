@@ -20,9 +20,9 @@ import dask.array as da
 import numpy as np
 from dask import delayed
 from dask.distributed import Client, LocalCluster
-from scale import peak
 
 from dpsearch import DPMixture, families, priors
+from dpsearch.bench.workers.run import peak_mb
 from dpsearch.items import Rows
 from dpsearch.objective import Problem
 from dpsearch.scale import rounds
@@ -109,12 +109,12 @@ def fit(n_workers: int, n: int, width: int, n_shards: int) -> Measured:
             model = DPMixture(alpha=PRIOR, random_state=0).fit(X)
         finally:
             rounds.merged = merged
-        largest = max(client.run(peak).values())
+        peak = max(client.run(peak_mb).values())
     trace = model.clustering_.trace
     # The rounds alone: the sample before them is searched in one place, whatever the workers.
     begun = trace[0].seconds
     first = (trace[-1].seconds - begun) / max(1, len(trace) - 1)
-    return Measured(first, len(trace), float(np.mean(handed)), largest)
+    return Measured(first, len(trace), float(np.mean(handed)), peak)
 
 
 def page(n: int, width: int, n_shards: int) -> Iterator[str]:

@@ -23,18 +23,15 @@ SUMS = [sum(i % 7 + 0.5 for i in range(ROWS)), sum(i % 3 for i in range(ROWS))]
 
 WORK = """
 import json, sys, time
+from dpsearch.bench.workers.run import peak_mb
 from dpsearch.io import Reading, read_table
 
-def peak():  # not ru_maxrss, which begins with that of the parent
-    with open("/proc/self/status") as status:
-        return 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1])
-
 read_table(sys.argv[1], Reading(columns="1,3"))  # imports, and what Polars sets up
-before, begun = peak(), time.perf_counter()
+before, begun = peak_mb(), time.perf_counter()
 table = read_table(sys.argv[2], Reading(columns="1,3"))
 seconds = time.perf_counter() - begun
-print(json.dumps([table.n_rows, table.X.sum(axis=0).tolist(), table.X.nbytes, peak() - before,
-                  seconds]))
+print(json.dumps([table.n_rows, table.X.sum(axis=0).tolist(), table.X.nbytes,
+                  round(2**20 * (peak_mb() - before)), seconds]))
 """
 
 

@@ -1,5 +1,6 @@
 """Tables that are not in memory: files, sets of files, batches."""
 
+import errno
 import gzip
 import hashlib
 import json
@@ -18,7 +19,7 @@ from dpsearch import DPMixture, families, load
 from dpsearch.cli.options import parse_size
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, read_table
-from dpsearch.io.output import write_parquet
+from dpsearch.io.output import write_parquet, write_pieces
 from dpsearch.scale import opened as opened_module
 from dpsearch.scale import survey as survey_module
 from dpsearch.scale.opened import Wishes, open_shards, rows_within
@@ -465,19 +466,16 @@ def test_sizes():
 MEASURED = """
 import sys
 from dpsearch import DPMixture, families
+from dpsearch.bench.workers.run import peak_mb
 from dpsearch.scale import fit
 from dpsearch.scale.opened import Wishes, open_shards
 fit.SAMPLE_ROWS = 2000  # to be quick
-def peak():  # not ru_maxrss, which begins with that of the parent
-    with open("/proc/self/status") as status:
-        return 1024 * int(next(line for line in status if line.startswith("VmHWM")).split()[1])
-
-before = peak()
+before = peak_mb()
 with open_shards(sys.argv[1], Wishes(memory=600_000_000, n_threads=2)) as opened:
     model = DPMixture(families.Gaussian(0.0, 60.0, 1.0), 1.0, refine=False, n_jobs=2)
     model._fit_opened(opened)
 assert len(model.labels_) == opened.n_rows
-print(peak() - before)
+print(round(2**20 * (peak_mb() - before)))
 """
 
 
@@ -587,6 +585,17 @@ def test_a_full_disk_is_named():
     with pytest.raises(OSError, match="No space left on device") as caught:
         write_parquet(Path("/dev/full"), FRAME)
     assert caught.value.filename == "/dev/full"
+
+
+def test_a_disk_that_fills_up_while_pieces_are_written(tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_pieces(tmp_path / "labels.parquet", [FRAME])
+    assert caught.value.filename == str(tmp_path / "labels.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_dates_may_name_rows(run, tmp_path):
