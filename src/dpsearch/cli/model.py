@@ -28,10 +28,7 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     known = known_columns(model)
     table = read_table(data, replace(reading, model=known), **options)
     schema, wanted = getattr(model, "schema_", None), known.names
-    if table.n_columns != known.width:
-        raise DataError(
-            f"{table.source}: {table.n_columns} columns, but the model was fitted to {known.width}"
-        )
+    known.check_width(table.n_columns, table.source)
     if wanted is not None:
         _put_in_order(table, wanted)
     if schema is not None:

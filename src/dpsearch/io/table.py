@@ -39,6 +39,12 @@ class ModelColumns:
     categories: tuple[int, ...] = ()
     index: str | None = None
 
+    def check_width(self, n_columns: int, source: str) -> None:
+        if n_columns != self.width:
+            raise DataError(
+                f"{source}: {n_columns} columns, but the model was fitted to {self.width}"
+            )
+
 
 @dataclass(frozen=True)
 class Reading:

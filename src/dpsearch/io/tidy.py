@@ -51,12 +51,15 @@ def tidy(table: Table, *, named: bool) -> Table:
     for j in gaps:
         _take_out(table, out, j, "it has no values")
     for j in out:
-        if _is_names(_column(table, j)):
+        column = _column(table, j)
+        if not _is_text(column):
+            continue
+        if _is_names(column):
             table.notes.append(
                 f"{table.place(j)} has almost as many texts as rows, each taken for a category:"
                 " if it names the rows, leave it out (--drop, or --index)"
             )
-        elif _is_dates(_column(table, j)):
+        elif _is_dates(column):
             table.notes.append(
                 f"{table.place(j)} looks like dates, and each is taken for a category: turn them"
                 " into numbers, or leave them out (--drop)"
@@ -107,9 +110,12 @@ def _numbers_rows(table: Table) -> bool:
     return len(column) >= _FEW and ordered[0] in (0.0, 1.0) and np.array_equal(ordered, count)
 
 
+def _is_text(column: Any) -> bool:
+    return isinstance(column, pl.Series) and column.dtype == pl.String  # no declared categories
+
+
 def _all_different(column: pl.Series) -> bool:
-    is_text = column.dtype == pl.String  # categories are meant to be such
-    return is_text and len(column) >= _FEW and column.n_unique() == len(column)
+    return _is_text(column) and len(column) >= _FEW and column.n_unique() == len(column)
 
 
 def _words_instead(table: Table, j: int) -> str:
@@ -118,17 +124,13 @@ def _words_instead(table: Table, j: int) -> str:
     return f"; --text {table.name(j)} counts its words" if is_long else ""
 
 
-def _is_names(column: Any) -> bool:
-    if not isinstance(column, pl.Series) or column.dtype != pl.String:
-        return False
+def _is_names(column: pl.Series) -> bool:
     n_values = len(column) - column.null_count()
     # More than `DISTINCT` is an error later on, which says the same.
     return n_values >= _SOME and _MANY * n_values < column.n_unique() <= DISTINCT * n_values
 
 
-def _is_dates(column: Any) -> bool:
-    if not isinstance(column, pl.Series) or column.dtype != pl.String:
-        return False
+def _is_dates(column: pl.Series) -> bool:
     return bool(column.drop_nulls().head(100).str.contains(_DATE).all())
 
 

@@ -18,7 +18,7 @@ from dpsearch.io.choice import Choice, choose
 from dpsearch.io.delimited import WRITTEN, filled_columns
 from dpsearch.io.frames import check_names, table_of_frame
 from dpsearch.io.output import write_parquet
-from dpsearch.io.read import FORMATS, format_of
+from dpsearch.io.read import FORMATS, format_of, visible_files
 from dpsearch.io.table import PANDAS_INDEX, Reading, source_error
 from dpsearch.scale.pieces import Piece, scan
 
@@ -57,10 +57,10 @@ class Files:
 def set_of_files(path: Path) -> list[Path] | None:
     """The files of a folder or pattern; None for a path that is one file, or something else."""
     if path.is_dir():
-        files = [file for file in sorted(path.rglob("*")) if file.is_file()]
-        hidden = {f for f in files if any(p[0] in "._" for p in f.relative_to(path).parts)}
-        files = [f for f in files if f not in hidden and _form(f) in _SETS]
-        return files or None
+        files = [file for file in visible_files(path) if _form(file) in _SETS]
+        # What other programs leave in such folders begins with an underscore.
+        named = [f for f in files if not any(p[0] == "_" for p in f.relative_to(path).parts)]
+        return named or None
     if not path.exists() and glob.has_magic(str(path)):
         files = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
         if not files:

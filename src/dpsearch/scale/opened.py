@@ -140,11 +140,8 @@ def _of_files(files: Files, wishes: Wishes) -> Opened:
     from dpsearch.io.table import PANDAS_INDEX
 
     pieces, choice = files.pieces, files.choice
-    known = None if wishes.reading is None else wishes.reading.model
-    if known is not None and len(choice.kept) != known.width:
-        raise DataError(
-            f"{files.source}: {len(choice.kept)} columns, but the model was fitted to {known.width}"
-        )
+    if wishes.reading is not None and wishes.reading.model is not None:
+        wishes.reading.model.check_width(len(choice.kept), files.source)
     if files.names is None:
         layout = Layout(None, tuple(choice.kept), wishes.schema, wishes.gaps)
         width = len(choice.kept)
