@@ -20,7 +20,7 @@ from dpsearch.io.output import write_pieces
 from dpsearch.io.read import digest, digest_all
 from dpsearch.scale.files import comes_in_pieces, estimated_bytes, set_of_files
 from dpsearch.scale.opened import Opened, Wishes, open_shards
-from dpsearch.scale.source import look, sampled_rows, stacked
+from dpsearch.scale.source import drawn_rows, sampled_rows, stacked
 
 _COPIES = 4  # of a table that is fitted in memory
 _SHARE = 0.5  # of the machine's memory
@@ -88,9 +88,9 @@ def sampled(opened: Opened) -> Table:
     counts = sampled_rows(opened.shards, _SHOWN)
     parts, index, begin = [], [], 0
     for number, shard in enumerate(opened.shards):
-        found = look(shard, int(counts[number]), [0, number])
-        parts.append(found.sample)
-        index.append(row_names(opened, shard, begin)[found.rows.tolist()])
+        rows = drawn_rows(shard.n_rows, int(counts[number]), [0, number])
+        parts.append(shard.load()[rows])
+        index.append(row_names(opened, shard, begin)[rows.tolist()])
         begin += shard.n_rows
     matrix = stacked(parts)
     X = matrix if opened.schema is None else opened.schema.decode(matrix)

@@ -102,8 +102,12 @@ def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
         if name not in dtypes:
             raise DataError(f"kinds: X has no column {name!r}")
     whole = [name for name in X.columns if dtypes[str(name)].kind in "iu"]
-    least = X[whole].min().compute() if whole else {}
-    median = X[whole].quantile(0.5).compute() if whole else {}  # nearly
+    least: Any = {}
+    median: Any = {}
+    if whole:
+        from dask import compute
+
+        least, median = compute(X[whole].min(), X[whole].quantile(0.5))  # nearly, in one pass
     columns = []
     for name in X.columns:
         dtype, text = dtypes[str(name)], str(name)

@@ -85,10 +85,15 @@ class Look(NamedTuple):
 def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
     """Read a shard once, which also finds whatever is wrong with it."""
     matrix = shard.load()
-    rng = np.random.default_rng(seed)
-    rows = np.sort(rng.choice(matrix.shape[0], size=min(n_sampled, matrix.shape[0]), replace=False))
+    rows = drawn_rows(shard.n_rows, n_sampled, seed)
     telling = np.setdiff1d(telling_rows(matrix), rows)
     return Look(matrix[rows], has_gaps(matrix), rows, matrix[telling], telling)
+
+
+def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:
+    """Some of so many rows, drawn at random, in order."""
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.choice(n_rows, size=min(n_sampled, n_rows), replace=False))
 
 
 def telling_rows(matrix: Any) -> Ints:
