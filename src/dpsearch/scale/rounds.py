@@ -73,15 +73,14 @@ def run_rounds(
     trace: list[TracePoint] = []
     back = converged = False
     for number in range(1 + (_MOST_ROUNDS if most_rounds is None else most_rounds)):
-        worked = False
+        back = False
         try:
             handed = workers.run(task, None if best is None else best.clusters_of_parts)
-            worked = True
+            back = True  # what the workers have now is of a round that is still to be merged
             found = merged(handed, model, prior, len(task.clusters.sizes), seed)
         except KeyboardInterrupt:
             if best is None:
                 raise
-            back = worked  # what the workers have now is of a round that nobody merged
             break
         point = TracePoint(
             time.perf_counter() - begun, found.log_joint, len(found.clusters.sizes),
