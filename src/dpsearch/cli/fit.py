@@ -144,7 +144,7 @@ def fit(
             stage.tell(f"{n_rows:,} rows")
 
         wishes = Wishes(shards, takes_gaps(family), estimator.kinds, reading, memory,
-                              n_threads(jobs), tell=tell)  # fmt: skip
+                        n_threads(jobs), tell=tell)  # fmt: skip
         opened = large.opened(files, data, wishes)
         if opened is not None and restarts:
             raise ParameterError(f"{data}: --restarts is for tables that are read into memory")

@@ -17,11 +17,11 @@ MOVED = 0.1  # of a row: its company differs notably from search to search
 _SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
 
 
-def found(table: Table, groups: list[Profile], n_rows: int) -> str:
+def found(table: Table, groups: list[Profile]) -> str:
     """How many rows and clusters, and their sizes."""
     what = "word" if table.is_counts else "column"
     sizes = [group.size for group in groups]
-    text = f"{_count(n_rows, 'row')} with {_count(len(table.names), what)} fall into "
+    text = f"{_count(sum(sizes), 'row')} with {_count(len(table.names), what)} fall into "
     if len(sizes) == 1:
         return text + "a single cluster: nothing in them calls for more than one."
     text += f"{len(sizes):,} clusters. "

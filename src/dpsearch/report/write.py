@@ -118,7 +118,7 @@ def write_report(
     text = render(
         "report.html",
         title=title or "Clusters found by dpsearch",
-        found=summary.found(table, groups, n_rows),
+        found=summary.found(table, groups),
         sure=summary.how_sure(model.clustering_, explanation, certificate, consensus, draws),
         figures=_figures(model, table, groups, explanation, n_rows),
         groups=groups,
