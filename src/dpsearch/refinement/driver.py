@@ -220,8 +220,10 @@ class _Refinement:
     def run(self, thorough: bool) -> None:
         try:
             self.sweeps(2)
+            self.gather()
             self.grow(1 if thorough else _TRIES)
             self.merge()
+            self.gather()
             self.sweeps(20)
             if thorough:
                 self.neighbourhoods()
@@ -308,6 +310,27 @@ class _Refinement:
         if merged:
             self.note("merge")
 
+    def gather(self) -> None:
+        """Merge all clusters up to some size into one, if that improves.
+
+        A cluster that is wider than the prior expects begins as many small ones.  No two of them
+        improve by merging, though all of them together would.
+        """
+        state = self.state
+        if state.n_live == 1:
+            return
+        self.check_time()
+        slots = state.live[np.argsort(state.clusters.sizes[state.live], kind="stable")]
+        gains = state.gather_gains(slots)
+        at = int(np.argmax(gains))
+        if gains[at] <= _SIGNIFICANT:
+            return
+        slots = slots[: at + 2]
+        chosen = np.concatenate([state.members(int(s)) for s in slots])
+        used = state.replace(slots, chosen, np.zeros(len(chosen), np.int64), 1)
+        self.set_failures(used, 0)
+        self.note("gather")
+
     def neighbourhoods(self) -> None:
         """Give neighbouring clusters new partitions until nothing improves any more."""
         state = self.state
@@ -370,6 +393,7 @@ class _Refinement:
             if self.sweep_and_mark() == 0:
                 break
         self.merge()
+        self.gather()
         return self.state.log_joint > before + _SIGNIFICANT
 
     def sweep_and_mark(self) -> int:

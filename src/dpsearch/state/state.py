@@ -112,6 +112,15 @@ class State:
         )  # fmt: skip
         return out
 
+    def gather_gains(self, slots: Ints) -> Vector:
+        """Change of the log joint when the first two of some clusters are merged, three, …"""
+        out = np.empty(len(slots) - 1)
+        _gather_gains(
+            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slots,
+            np.empty(self._core.width), out,
+        )  # fmt: skip
+        return out
+
     def best_places(self, items: Ints, count: int) -> Ints:
         """The clusters that some items would best go to: `count` for each, without repetition."""
         scores = np.empty(self.n_live)
@@ -176,6 +185,21 @@ def _merge_gains(core, tables, clusters, n_live, values, slot, others, scratch, 
         joined += log_marginal(core, scratch)
         out[j] = joined - values[slot] - values[other]
         out[j] += tables.log_v[n_live - 1] - tables.log_v[n_live]
+
+
+@inner
+def _gather_gains(core, tables, clusters, n_live, values, slots, scratch, out):  # type: ignore[no-untyped-def]
+    width = core.width
+    first = slots[0]
+    copy_row(clusters.pool[first * width : (first + 1) * width], scratch)
+    size, apart = clusters.sizes[first], values[first]
+    for j in range(1, slots.shape[0]):
+        slot = slots[j]
+        merge_rows(core, scratch, clusters.pool[slot * width : (slot + 1) * width], 1.0)
+        size += clusters.sizes[slot]
+        apart += values[slot]
+        out[j - 1] = size_weight(tables, size) + log_marginal(core, scratch) - apart
+        out[j - 1] += tables.log_v[n_live - j] - tables.log_v[n_live]
 
 
 @inner
