@@ -13,7 +13,7 @@ import enumeration
 from dpsearch import DPMixture, load, log_joint, priors, search
 from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
 from dpsearch.items import log_marginals
-from dpsearch.mixture import log_predictive
+from dpsearch.items import log_predictive
 from dpsearch.objective import Problem
 from models import ALL_PRIORS
 
@@ -104,7 +104,7 @@ def test_its_predictives_in_any_order_add_up_to_the_marginal(example):
         pool, chain = model.empty_row(), 0.0
         assert log_marginals(model.core, pool, 1)[0] == pytest.approx(0.0, abs=1e-12)
         for i in range(len(X)):
-            chain += log_predictive(model.core, model.items(X[i : i + 1])[0], pool, 1)[0, 0]
+            chain += log_predictive(model.core, model.items(X[i : i + 1])[0], pool)[0, 0]
             pool, _ = model.rows(model.items(X[: i + 1])[0], np.zeros(i + 1, np.int64), 1)
             assert log_marginals(model.core, pool, 1)[0] == pytest.approx(chain, abs=1e-9)
 

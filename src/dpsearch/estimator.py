@@ -615,7 +615,7 @@ class DPMixture(
 
     def _whole(self, matrix: Any) -> Any:
         """Rows for a family that needs them complete: imputed."""
-        if not has_gaps(matrix) or self.family_.takes_gaps:
+        if not has_gaps(matrix) or self.family_.skips(matrix):
             return matrix
         return self._mixture.impute(matrix)
 
@@ -624,7 +624,7 @@ class DPMixture(
 
         Completion is the same every time, so that a model from a file can do it once more.
         """
-        if not has_gaps(matrix) or self.family_.takes_gaps:
+        if not has_gaps(matrix) or self.family_.skips(matrix):
             return matrix
         if self.completed_ is None and self._may_have_completed(matrix):
             again = complete(matrix, self._mixture.prior)
@@ -638,7 +638,7 @@ class DPMixture(
 
     def _may_have_completed(self, matrix: Any) -> bool:
         """Whether these may be rows that the fit completed."""
-        automatic = isinstance(self.family, str) and self.family == "auto"
+        automatic = self.schema_ is None and isinstance(self.family, str) and self.family == "auto"
         same_size = len(matrix) == len(self.labels_) and self.sample_weight_ is None
         return automatic and same_size and not np.isnan(matrix).all(axis=0).any()
 

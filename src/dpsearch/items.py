@@ -192,6 +192,18 @@ def log_alone(core: Core, items: Items) -> Any:
 
 
 @kernel
+def log_predictive(core: Core, items: Items, pool: Any) -> Any:
+    """Return log H(x_i | cluster k) for every item and every row of a pool."""
+    n, n_clusters = items.indptr.shape[0] - 1, pool.shape[0] // core.width
+    out = np.empty((n, n_clusters))
+    starts = np.arange(n_clusters) * core.width
+    scratch = np.empty(core.width)
+    for i in range(n):
+        score_item(core, items, i, pool, starts, out[i], scratch)
+    return out
+
+
+@kernel
 def rows_of_labels(core: Core, items: Items, labels: Any, n_clusters: int) -> Any:
     """Return (flat pool, sizes): one row of statistics per cluster."""
     width = core.width

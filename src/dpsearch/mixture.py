@@ -18,7 +18,7 @@ from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.families.base import Model, unlocked
-from dpsearch.items import Core, Items, log_alone, merge_rows, score_item, score_member
+from dpsearch.items import Core, Items, log_alone, log_predictive, score_item, score_member
 from dpsearch.priors.base import Prior
 
 
@@ -83,13 +83,13 @@ class Mixture:
         """Return log p(cluster k, x) [N, K] and log p(new cluster, x) [N]."""
         family = self.model.family
         matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
-        if has_gaps(matrix) and not family.takes_gaps:
+        if has_gaps(matrix) and not family.skips(matrix):
             scores = family.observed_log_densities(self._rows_and_new(), matrix)
             return scores[:, :-1] + self.log_weights, scores[:, -1] + self.log_fresh_weight
         if has_gaps(matrix) and self.gapped is not self:
             return self.gapped.log_joint_probabilities(matrix)
         items, base = self.model.items(matrix)
-        inside = log_predictive(self.model.core, items, self.pool, self.n_clusters)
+        inside = log_predictive(self.model.core, items, self.pool)
         inside += self.log_weights + base[:, None]
         outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
         return inside, outside
@@ -138,16 +138,12 @@ class Mixture:
     @cached_property
     def gapped(self) -> Mixture:
         """The same clusters in the form that takes data with missing values."""
-        family, n_features = self.model.family, self.model.n_features
+        family = self.model.family
         if family.with_gaps() is family:
             return self
-        model = family.with_gaps().compile_empty(n_features)
-        rows = []
-        for k in range(self.n_clusters):
-            row = model.empty_row()
-            merge_rows(model.core, row, family.row_with_gaps(self.row(k), n_features), 1.0)
-            rows.append(row)
-        return Mixture(model, np.concatenate(rows), self.sizes, self.prior)
+        rows = [self.row(k) for k in range(self.n_clusters)]
+        model, pool = family.gapped(rows, self.model.n_features)
+        return Mixture(model, pool, self.sizes, self.prior)
 
     @property
     def has_gaps(self) -> bool:
@@ -161,18 +157,8 @@ class Mixture:
         the observed entries; for columns of codes the most probable code.
         """
         inside, outside = self.log_joint_probabilities(matrix)
-        missing = np.isnan(matrix)
         weights = softmax(np.column_stack([inside, outside]), axis=1)
-        rows = self._rows_and_new()
-        family, n_features = self.model.family, self.model.n_features
-        if not family.takes_gaps:
-            return family.fill(rows, matrix, weights)
-        expected = [family.expected(row, n_features) for row in rows]
-        out = matrix.copy()
-        for d in np.flatnonzero(missing.any(axis=0)):
-            values = weights[missing[:, d]] @ np.stack([columns[d] for columns in expected])
-            out[missing[:, d], d] = values[:, 0] if values.shape[1] == 1 else values.argmax(axis=1)
-        return out
+        return self.model.family.fill(self._rows_and_new(), matrix, weights)
 
     def _rows_and_new(self) -> list[Vector]:
         """The clusters' statistics, and those of a new cluster."""
@@ -192,18 +178,6 @@ class Mixture:
             row = self.row(k) if k < self.n_clusters else self.model.empty_row()
             parts.append(family.draw(row, n_features, int(count), rng))
         return np.vstack(parts), labels
-
-
-@kernel
-def log_predictive(core: Core, items: Items, pool: Vector, n_clusters: int) -> Matrix:
-    """Return log H(x_i | cluster k) for every item and cluster."""
-    n = items.indptr.shape[0] - 1
-    out = np.empty((n, n_clusters))
-    starts = np.arange(n_clusters) * core.width
-    scratch = np.empty(core.width)
-    for i in range(n):
-        score_item(core, items, i, pool, starts, out[i], scratch)
-    return out
 
 
 @inner

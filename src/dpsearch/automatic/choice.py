@@ -9,6 +9,7 @@
 | numbers, some missing, up to 32 columns, 50 rows for each | full covariance, table completed |
 | numbers, some missing, otherwise | diagonal covariance, which skips them |
 | numbers, up to 32 columns, 5 rows for each | Gaussian with full covariance |
+| the same, some columns following from others | the same on coordinates for those columns |
 | numbers, more columns | the same on the principal components, at most 20 |
 | a frame with other columns than numbers | a family for each kind of column |
 """
@@ -25,7 +26,7 @@ from dpsearch._validate import has_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import FEW_ROWS, learn
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families import BY_NAME, Product, by_name
+from dpsearch.families import BY_NAME, Product, ProjectedGaussian, by_name
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.objective import Clustering, Problem
@@ -119,6 +120,8 @@ def _chosen(
         if family == "auto" and name == "full_gaussian" and has_gaps(matrix):
             matrix = completed = complete(matrix, prior)
         start = kind.suggest(matrix)
+        if family == "auto" and name == "full_gaussian":
+            start, reason = _condensed(matrix, start, reason)
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
     learned = learn(matrix, start.resolve(whole), prior)
     return Choice(learned.family, reason, learned.labels, learned.problem, completed)
@@ -141,9 +144,9 @@ def choose_weighted(
 def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
     """Return a family for each kind of column, and the reason in words."""
     groups = schema.groups()
-    parts = []
+    parts: list[tuple[Family, list[int]]] = []
     for kind, columns in groups.items():
-        family = by_name(_OF_KIND[kind]).suggest(matrix[:, columns])
+        family = _for_kind(kind, matrix[:, columns])
         if kind == "category":
             family = family.with_parameters(n_levels=schema.n_levels(columns))
         parts.append((family, columns))
@@ -151,6 +154,28 @@ def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
     if len(parts) == 1:
         return parts[0][0], f"a table of {_IN_WORDS[next(iter(groups))]}"
     return Product(parts), f"a table with columns of several kinds: {counted}"
+
+
+def _for_kind(kind: Kind, own: Any) -> Family:
+    """Return a family for the columns of a kind; numbers, where complete, as a table of their own.
+
+    One column has nothing to be correlated with.
+    """
+    if kind != "real" or own.shape[1] == 1 or has_gaps(own):
+        return by_name(_OF_KIND[kind]).suggest(own)
+    name, _ = _guess_gaussian(*own.shape)
+    start = by_name(name).suggest(own)
+    return _condensed(own, start, "")[0] if name == "full_gaussian" else start
+
+
+def _condensed(matrix: Matrix, start: Family, reason: str) -> tuple[Family, str]:
+    """Return the family to start from, if columns may follow from others, and the reason."""
+    found = ProjectedGaussian.condensed(matrix)
+    if found is None:
+        return start, reason
+    fewer = matrix.shape[1] - len(found.components)
+    follow = "1 follows" if fewer == 1 else f"{fewer} follow"
+    return found, f"{reason}, of which {follow} from the others"
 
 
 def _in_words(kind: Kind, columns: list[int], schema: Schema) -> str:
@@ -184,6 +209,11 @@ def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:
         if width <= _WIDE and n_rows >= _ROWS_A_COLUMN_WITH_GAPS * width and may_complete:
             return "full_gaussian", f"numbers in {width} columns, completed where missing"
         return "diagonal_gaussian", "numbers, some of them missing, skipped"
+    return _guess_gaussian(n_rows, width)
+
+
+def _guess_gaussian(n_rows: int, width: int) -> tuple[str, str]:
+    """Return the name of a family for numbers without gaps, and the reason in words."""
     if width <= _WIDE and n_rows >= _ROWS_A_COLUMN * width:
         return "full_gaussian", f"numbers in {width} columns"
     if width == 1:

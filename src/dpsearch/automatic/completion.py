@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsearch._types import Labels, Matrix, Rng
 from dpsearch.automatic.learning import learn
+from dpsearch.families._columns import varies
 from dpsearch.families._observed import drawn
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.mixture import Mixture
@@ -28,6 +29,12 @@ _ROWS_A_COLUMN = 5  # without gaps, to find the first clusters in
 
 def complete(matrix: Matrix, prior: Prior) -> Matrix:
     """Return the table with its gaps filled by draws; the same every time."""
+    changing = varies(matrix)
+    if not changing.all():  # nothing is to be drawn for a constant column
+        filled = np.where(np.isnan(matrix), np.nanmax(matrix, axis=0), matrix)
+        if changing.any():
+            filled[:, changing] = complete(np.ascontiguousarray(matrix[:, changing]), prior)
+        return filled
     rng = np.random.default_rng(0)
     whole = ~np.isnan(matrix).any(axis=1)
     if whole.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:

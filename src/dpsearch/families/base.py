@@ -36,7 +36,7 @@ from dpsearch._jit import (
 from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
 from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.errors import CapabilityError, DataError
-from dpsearch.items import Core, Items, clear_row, rows_of_labels
+from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
 
 # All that a family's file needs: these, the signatures of its functions, and `pointer`.
 __all__ = [
@@ -256,13 +256,38 @@ class Family(ABC):
         """Whether new rows may have missing values, though those of the fit may not."""
         return self.takes_gaps
 
+    def skips(self, X: Any) -> bool:
+        """Whether what is missing in X can be skipped."""
+        return self.takes_gaps
+
     def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
         """log p(what was observed of x | cluster) for each row of X and each of these clusters."""
-        raise CapabilityError(f"the {self.name} family does not predict rows with missing values")
+        if not self.takes_gaps:
+            raise CapabilityError(
+                f"the {self.name} family does not predict rows with missing values"
+            )
+        model, pool = self.gapped(rows, X.shape[1])
+        items, base = model.items(X)
+        return np.asarray(log_predictive(model.core, items, pool) + base[:, None])
 
     def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
         """X with its gaps filled by what the clusters expect given the rest, in these shares."""
-        raise CapabilityError(f"the {self.name} family does not predict rows with missing values")
+        missing = np.isnan(X)
+        expected = [self.expected(row, X.shape[1]) for row in rows]
+        out = np.array(X)
+        for d in np.flatnonzero(missing.any(axis=0)):
+            values = weights[missing[:, d]] @ np.stack([columns[d] for columns in expected])
+            out[missing[:, d], d] = values[:, 0] if values.shape[1] == 1 else values.argmax(axis=1)
+        return out
+
+    def gapped(self, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:
+        """The family compiled for data with missing values, and these rows in its form."""
+        model = self.with_gaps().compile_empty(n_features)
+        out = []
+        for row in rows:
+            out.append(model.empty_row())
+            merge_rows(model.core, out[-1], self.row_with_gaps(row, n_features), 1.0)
+        return model, np.concatenate(out)
 
     def with_gaps(self) -> Family:
         """The same family with rows of statistics that can skip missing values."""

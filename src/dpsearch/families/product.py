@@ -26,6 +26,7 @@ from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
+from dpsearch.items import log_predictive
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,38 @@ class Product(Family):
     def takes_gaps(self) -> bool:
         return True  # or `resolve` names the part that does not
 
+    def skips(self, X: Any) -> bool:
+        return all(
+            part.family.takes_gaps or not has_gaps(X[:, part.columns]) for part in self._parts()
+        )
+
+    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
+        out = np.zeros((X.shape[0], len(rows)))
+        for part, own in self._with_rows(rows):
+            data = X[:, part.columns]
+            if has_gaps(data):
+                if not part.family.predicts_gaps:
+                    _refuse_gaps(*part, data)
+                out += part.family.observed_log_densities(own, data)
+            else:
+                model = part.family.compile_empty(len(part.columns))
+                items, base = model.items(data)
+                out += log_predictive(model.core, items, np.concatenate(own)) + base[:, None]
+        return out
+
+    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
+        out = np.array(X)
+        for part, own in self._with_rows(rows):
+            if has_gaps(X[:, part.columns]):
+                out[:, part.columns] = part.family.fill(own, X[:, part.columns], weights)
+        return out
+
+    def _with_rows(self, rows: list[Vector]) -> list[tuple[Part, list[Vector]]]:
+        """Each part, and its share of each of these rows."""
+        parts = self._parts()
+        of_parts = zip(*(_parts.rows_of(parts, row) for row in rows), strict=True)
+        return [(part, list(own)) for part, own in zip(parts, of_parts, strict=True)]
+
     def with_gaps(self) -> Product:
         members = [family.with_gaps() if family.takes_gaps else family for family, _ in self.parts]
         same = all(new is old for new, (old, _) in zip(members, self.parts, strict=True))
@@ -91,14 +124,14 @@ class Product(Family):
         members = []
         for family, columns in self._parts():
             own = X[:, columns]
-            _refuse_gaps(family, own, columns)
+            _refuse_gaps(family, columns, own)
             with naming_columns(columns.tolist()):
                 members.append(family.suited(own))
         return self._with(members)
 
     def check(self, X: Any) -> None:
         for family, columns in self._parts():
-            _refuse_gaps(family, X[:, columns], columns)
+            _refuse_gaps(family, columns, X[:, columns])
             with naming_columns(columns.tolist()):
                 family.check(X[:, columns])
 
@@ -250,7 +283,7 @@ class Product(Family):
         ]
 
 
-def _refuse_gaps(family: Family, X: Any, columns: Ints) -> None:
+def _refuse_gaps(family: Family, columns: Ints, X: Any) -> None:
     if not family.takes_gaps and has_gaps(X):
         row, at = np.argwhere(np.isnan(X))[0]
         raise DataError(

@@ -2,13 +2,21 @@
 
     z = A (x − m),   z | μ, Σ ~ N(μ, Σ),   μ, Σ ~ Normal–inverse-Wishart
 
-with A of q rows, as a rule the leading principal components of the standardised columns.  Rows
-of statistics and functions are those of `FullGaussian` for z.  Densities, and so the log joint,
-are of z: they compare only under the same A.
+with A of q rows: the leading principal components of the standardised columns, or coordinates for
+columns that follow from each other.  Rows of statistics and functions are those of `FullGaussian`
+for z.  Densities, and so the log joint, are of z: they compare only under the same A.
+
+The way back is x ≈ m + Bz, with AB = I.  So what was observed of a row with gaps, columns o, tells
+
+    A_o (x_o − m_o) = z − A_m (x_m − m_m) ≈ (I − A_m B_m) z = A_o B_o z =: Gz
+
+and with G = USVᵀ the projections S⁻¹Uᵀ A_o (x_o − m_o) = Vᵀz, where S is not small: all of z if
+little is missing.  This takes the rest of the row, x − m − Bz, as nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,12 +32,15 @@ from dpsearch.families._columns import (
     normal_inverse_gamma,
     varies,
 )
+from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.full_gaussian import FullGaussian
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 10
 _NOTHING = 1e-10  # share of the variance below which a component is rounding
+_UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
+_TOLD = 0.1  # how much of a projection's information must have been observed
 _BLOCK = 4096
 
 
@@ -45,6 +56,9 @@ class ProjectedGaussian(Family):
         What is subtracted before projecting: a scalar, or one number per column.
     prior_mean, prior_strength, degrees, scale
         As for `FullGaussian`, of the projections.
+    loadings
+        The matrix B, with AB = I: a row with projections z is expected to be m + Bz.  By default
+        the pseudo-inverse of A.
 
     Examples
     --------
@@ -59,22 +73,33 @@ class ProjectedGaussian(Family):
     prior_strength: float = 1.0
     degrees: float | None = None
     scale: Any = 1.0
+    loadings: Any = None
 
     name: ClassVar[str] = "projected_gaussian"
     functions: ClassVar[Functions] = FullGaussian.functions
 
-    def _matrix(self, n_features: int | None = None) -> Matrix:
-        try:
-            matrix = np.asarray(self.components, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ParameterError("components must be a matrix of numbers") from error
-        if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
-            raise ParameterError("components must be a matrix of finite numbers")
-        if n_features is not None and matrix.shape[1] != n_features:
+    def _matrix(self, n_features: int) -> Matrix:
+        """A, checked."""
+        matrix = _as_matrix(self.components, "components")
+        if matrix.shape[1] != n_features:
             raise ParameterError(
                 f"components has {matrix.shape[1]} columns, but the data have {n_features}"
             )
         return matrix
+
+    def _way_back(self, n_features: int) -> Matrix:
+        """B, checked."""
+        matrix = self._matrix(n_features)
+        if self.loadings is None:
+            return np.asarray(np.linalg.pinv(matrix))
+        loadings = _as_matrix(self.loadings, "loadings")
+        if loadings.shape != matrix.T.shape:
+            raise ParameterError(
+                f"loadings has shape {loadings.shape}, but components {matrix.shape}"
+            )
+        if not np.allclose(matrix @ loadings, np.eye(len(matrix)), atol=1e-6):
+            raise ParameterError("components times loadings must be the identity matrix")
+        return loadings
 
     def _centre(self, n_features: int) -> Vector:
         return per_column(self.centre, n_features, "centre", above_zero=False)
@@ -101,8 +126,8 @@ class ProjectedGaussian(Family):
         return np.asarray((X - self._centre(X.shape[1])) @ self._matrix(X.shape[1]).T)
 
     def _back(self, z: Any, n_features: int) -> Matrix:
-        """Return the rows nearest the centre that have these projections."""
-        return np.asarray(self._centre(n_features) + z @ np.linalg.pinv(self._matrix(n_features)).T)
+        """Return the rows m + Bz that have these projections."""
+        return np.asarray(self._centre(n_features) + z @ self._way_back(n_features).T)
 
     def hyperparameters(self) -> dict[str, Any]:
         # Not what says which projections they are: log joints under others do not compare.
@@ -119,6 +144,7 @@ class ProjectedGaussian(Family):
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         self._centre(n_features)
+        self._way_back(n_features)
         return self._inner.parameters(len(self._matrix(n_features)), X)
 
     def encode(self, X: Any) -> Any:
@@ -143,7 +169,7 @@ class ProjectedGaussian(Family):
         vᵀΣv ~ InverseGamma((ν − q + 1)/2, vᵀΨv/2), before and after the data, as any linear map
         of an inverse Wishart matrix is one.
         """
-        directions = np.linalg.pinv(self._matrix(n_features))
+        directions = self._way_back(n_features)
         q = directions.shape[1]
         inner = self._inner
         _, factor = inner._location_factor(q)
@@ -164,6 +190,44 @@ class ProjectedGaussian(Family):
     def column_centres(self, row: Vector, n_features: int) -> Vector:
         return np.asarray(self.posterior(row, n_features)["mean"])
 
+    @property
+    def predicts_gaps(self) -> bool:
+        return True
+
+    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
+        """Of the projections that what was observed tells: 0 where that is none."""
+        means, scales, degrees = self._inner._predictives(rows, len(self._matrix(X.shape[1])))
+        out = np.empty((X.shape[0], len(rows)))
+        for at, seen, rotation in self._told(X):
+            turned = _turned(means, scales, rotation)
+            out[at] = log_densities(np.ascontiguousarray(seen), *turned, degrees)
+        return out
+
+    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
+        means, scales, _ = self._inner._predictives(rows, len(self._matrix(X.shape[1])))
+        out = np.array(X)
+        for at, seen, rotation in self._told(X):
+            turned = _turned(means, scales, rotation)
+            whole = expected(np.ascontiguousarray(seen), weights[at], *turned) @ rotation.T
+            out[at] = np.where(np.isnan(X[at]), self._back(whole, X.shape[1]), X[at])
+        return out
+
+    def _told(self, X: Any) -> Iterator[tuple[Ints, Matrix, Matrix]]:
+        """What each row tells of its projections, for rows that lack the same columns at a time.
+
+        Yields the rows, Vᵀz of each with NaN where that is not told, and V.
+        """
+        components, loadings = self._matrix(X.shape[1]), self._way_back(X.shape[1])
+        patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
+        for p, missing in enumerate(patterns):
+            at = np.flatnonzero(which.ravel() == p)
+            known = components[:, ~missing]
+            told = (X[at][:, ~missing] - self._centre(X.shape[1])[~missing]) @ known.T
+            left, values, right = np.linalg.svd(known @ loadings[~missing])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                seen = np.where(values >= _TOLD, told @ left / values, np.nan)
+            yield at, seen, right.T
+
     def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
         """Rows with projections from the posterior predictive, in the span of the components."""
         z = self._inner.draw(row, len(self._matrix(n_features)), size, rng)
@@ -176,17 +240,51 @@ class ProjectedGaussian(Family):
         At most 20, and at most one for every ten rows.  A constant column has no part in them.
         """
         mean, variance = mean_and_variance(X)
-        scale = np.where(varies(X), 1.0 / np.sqrt(variance), 0.0)
+        deviation = np.sqrt(variance)
+        scale = np.where(varies(X), 1.0 / deviation, 0.0)
         n_rows, width = X.shape
         wanted = max(1, min(_MOST_COMPONENTS, n_rows // _ROWS_A_COMPONENT, width))
         components = _principal(X, mean, scale, wanted)
         if not len(components):  # all columns are constant
-            components, scale = np.eye(1, width), 1.0 / np.sqrt(variance)
+            components, scale = np.eye(1, width), 1.0 / deviation
         # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         rows = np.arange(len(components))
         signs = np.sign(components[rows, np.abs(components).argmax(axis=1)])
-        components = components * signs[:, None] * scale
-        family = cls(as_tuple(components), as_tuple(mean))
+        components = components * signs[:, None]
+        return cls._with_coordinates(X, mean, components * scale, deviation[:, None] * components.T)
+
+    @classmethod
+    def condensed(cls, X: Any) -> ProjectedGaussian | None:
+        """Coordinates for columns of which some follow from others; None if none do.
+
+        Columns are left out one after the other, always that which the others explain best, while
+        they explain more than 99 hundredths of it (a variance inflation factor above 100).  B has
+        the regressions of all columns on those that are left, and z is what all columns together
+        say of these, by least squares in units of standard deviations.
+        """
+        mean, variance = mean_and_variance(X)
+        changing = varies(X)
+        deviation = np.sqrt(variance)
+        standard = np.where(changing, (X - mean) / deviation, 0.0)
+        correlations = standard.T @ standard / len(X)
+        kept = np.flatnonzero(changing)
+        while len(kept) > 1:
+            among = correlations[np.ix_(kept, kept)] + _NOTHING * np.eye(len(kept))
+            unexplained = 1.0 / np.diag(np.linalg.inv(among))
+            if unexplained.min() >= _UNEXPLAINED:
+                break
+            kept = np.delete(kept, unexplained.argmin())
+        if len(kept) in (0, X.shape[1]):
+            return None
+        loadings = np.linalg.solve(correlations[np.ix_(kept, kept)], correlations[kept]).T
+        components = np.linalg.pinv(loadings) / deviation
+        return cls._with_coordinates(X, mean, components, deviation[:, None] * loadings)
+
+    @classmethod
+    def _with_coordinates(
+        cls, X: Any, mean: Vector, components: Matrix, loadings: Matrix
+    ) -> ProjectedGaussian:
+        family = cls(as_tuple(components), as_tuple(mean), loadings=as_tuple(loadings))
         return family._with_inner(FullGaussian.suggest(family.project(X)))
 
     def learned(self, X: Any, labels: Ints) -> ProjectedGaussian:
@@ -201,6 +299,22 @@ class ProjectedGaussian(Family):
             Example(cls(components, 0.0, 0.0, 0.5), X),
             Example(cls(components, (1.0, 0.0, 2.0, 0.0), (0.3, -1.0), 1.5, 3.5, 2.0), X),
         ]
+
+
+def _as_matrix(values: Any, name: str) -> Matrix:
+    try:
+        matrix = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"{name} must be a matrix of numbers") from error
+    if matrix.ndim != 2 or not matrix.size or not np.isfinite(matrix).all():
+        raise ParameterError(f"{name} must be a matrix of finite numbers")
+    return matrix
+
+
+def _turned(means: Matrix, scales: Matrix, rotation: Matrix) -> tuple[Matrix, Matrix]:
+    """Locations and scale matrices of Vᵀz."""
+    turned = rotation.T @ scales @ rotation
+    return np.ascontiguousarray(means @ rotation), np.ascontiguousarray(turned)
 
 
 def _principal(X: Matrix, mean: Vector, scale: Vector, wanted: int) -> Matrix:
