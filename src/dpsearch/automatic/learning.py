@@ -6,7 +6,10 @@
     3. Hyperparameters from the partition (`Family.learned`); back to 2.
 
 Each round ends with log p(c, x | hyperparameters).  All are probabilities of the same data, so they
-compare, and the round with the largest is kept.
+compare, and the round with the largest is kept.  One cluster for all rows, under hyperparameters of
+its own, is always among what is compared: where columns are many, rounds that begin with a cluster
+for each row never come to it.  And where one cluster is found, rounds begin once more from two
+halves.
 
 At most 2,000 rows take part, always the same ones.  That is quick, and it keeps scales from
 following ever finer detail as a table grows: a mixture of Gaussians never describes real data
@@ -25,12 +28,14 @@ from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem
 from dpsearch.prefix_search.search import search_problem
 from dpsearch.priors.base import Prior
-from dpsearch.refinement import refine_problem
+from dpsearch.refinement import halved, refine_problem
 
 _SAMPLE = 2000
 FEW_ROWS = 100  # for which a thorough refinement is quick
 _ROUNDS = 6
 _ENOUGH = 1e-3  # nats a row: rounds end when they bring less
+_FEWEST_TO_HALVE = 10
+_HALVINGS = 6  # tries at halving a table that seems to be one cluster
 
 
 class Learned(NamedTuple):
@@ -41,6 +46,15 @@ class Learned(NamedTuple):
     problem: Problem | None  # the family compiled for all rows, if all took part
 
 
+class _Round(NamedTuple):
+    """What one round ended with."""
+
+    log_joint: float
+    family: Family
+    problem: Problem
+    labels: Labels
+
+
 def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
     """Learn the hyperparameters of a family from a checked matrix.
 
@@ -49,31 +63,73 @@ def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
     n_rows = matrix.shape[0]
     rows = _sample(n_rows)
     sample = matrix if len(rows) == n_rows else matrix[rows]
-    product_form = prior.product_form
-    family = start
-    labels: Labels | None = None
-    best: tuple[float, Family, Problem, Labels] | None = None
+    best = _rounds(sample, start, start, prior, None)
+    if prior.product_form:
+        best = _second_look(sample, start, prior, best)
+    if len(rows) < n_rows:
+        problem = best.problem
+        mixture = Mixture.of(problem.model, problem.items, best.labels, prior)
+        labels = mixture.memberships(matrix).labels
+        labels = np.unique(labels, return_inverse=True)[1]
+        return Learned(best.family, labels, None)
+    return Learned(best.family, best.labels, best.problem)
+
+
+def _rounds(
+    sample: Any, start: Family, family: Family, prior: Prior, labels: Labels | None
+) -> _Round:
+    """Go from a family, and perhaps a partition, round by round; return the best."""
+    best: _Round | None = None
     for _ in range(_ROUNDS):
         problem = Problem.of(sample, family, prior)
-        if labels is None or not product_form:  # which refinement needs
+        if labels is None or not prior.product_form:  # which refinement needs
             labels = search_problem(problem, beam_size=1).labels
-        if product_form:
-            labels = refine_problem(problem, labels, rng=0, thorough=len(rows) <= FEW_ROWS).labels
+        if prior.product_form:
+            thorough = problem.n_items <= FEW_ROWS
+            labels = refine_problem(problem, labels, rng=0, thorough=thorough).labels
         value = problem.log_joint(labels)
-        gain = np.inf if best is None else value - best[0]
+        gain = np.inf if best is None else value - best.log_joint
         if best is None or gain > 0.0:
-            best = value, family, problem, labels
-        if gain < _ENOUGH * len(rows):
+            best = _Round(value, family, problem, labels)
+        if gain < _ENOUGH * problem.n_items:
             break
         family = start.learned(sample, labels)
     assert best is not None
-    _, family, problem, labels = best
-    if len(rows) < n_rows:
-        mixture = Mixture.of(problem.model, problem.items, labels, prior)
-        labels = mixture.memberships(matrix).labels
-        labels = np.unique(labels, return_inverse=True)[1]
-        return Learned(family, labels, None)
-    return Learned(family, labels, problem)
+    return best
+
+
+def _second_look(sample: Any, start: Family, prior: Prior, best: _Round) -> _Round:
+    """Compare what was found with one cluster for all, and one cluster with two."""
+    together = np.zeros(len(best.labels), np.int64)
+    for_all = start.learned(sample, together)
+    if best.labels.any():
+        problem = Problem.of(sample, for_all, prior)
+        if problem.log_joint(together) > best.log_joint:
+            best = _rounds(sample, start, for_all, prior, together)
+    if not best.labels.any() and len(together) >= _FEWEST_TO_HALVE:
+        halves = _halves(sample, start, prior)
+        if halves is not None:
+            again = _rounds(sample, start, start.learned(sample, halves), prior, halves)
+            best = max(best, again, key=lambda found: found.log_joint)
+    return best
+
+
+def _halves(sample: Any, start: Family, prior: Prior) -> Labels | None:
+    """Return the two clusters that are best under hyperparameters learned from them.
+
+    Where columns are many, the prior to start from, of which no cluster's covariance is known, may
+    hold one cluster more probable than two that are well apart.
+    """
+    problem = Problem.of(sample, start, prior)
+    tries = [halved(problem, rng=seed) for seed in range(_HALVINGS)]
+    apart = [labels for labels in tries if labels.max() == 1]
+    if not apart:
+        return None
+
+    def value(labels: Labels) -> float:
+        return Problem.of(sample, start.learned(sample, labels), prior).log_joint(labels)
+
+    return max(apart, key=value)
 
 
 def _sample(n_rows: int) -> Ints:

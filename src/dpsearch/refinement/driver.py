@@ -155,6 +155,19 @@ def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1)
     return by_appearance(refinement.state.labels)
 
 
+def halved(problem: Problem, *, rng: Any) -> Labels:
+    """Divide everything between two random items, and sweep; whether that improves or not."""
+    random = as_rng(rng)
+    everything = np.arange(problem.n_items)
+    start = begin(GROWTH[-1], np.zeros(problem.n_items, np.int64), 1, random)
+    assert start is not None
+    order = random.permutation(problem.n_items)
+    return repartition(
+        problem, everything, start.labels, start.n_clusters, 0, order, _LOCAL_SWEEPS,
+        start.seeds, start.seed_labels,
+    ).labels  # fmt: skip
+
+
 class _OutOfTime(Exception):
     pass
 
