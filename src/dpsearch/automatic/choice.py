@@ -123,7 +123,10 @@ def _chosen(
         if family == "auto" and name == "full_gaussian":
             start, reason = _condensed(matrix, start, reason)
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
-    learned = learn(matrix, start.resolve(whole), prior)
+    choosing = family == "auto" and start.name == "full_gaussian"
+    learned = learn(matrix, start.resolve(whole), prior, or_simpler=choosing)
+    if choosing and learned.family.name != start.name:
+        reason += ", independent within clusters"
     return Choice(learned.family, reason, learned.labels, learned.problem, completed)
 
 

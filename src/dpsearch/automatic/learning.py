@@ -55,15 +55,17 @@ class _Round(NamedTuple):
     labels: Labels
 
 
-def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
+def learn(matrix: Any, start: Family, prior: Prior, *, or_simpler: bool = False) -> Learned:
     """Learn the hyperparameters of a family from a checked matrix.
 
-    `start` has those that `suggest` made of it.
+    `start` has those that `suggest` made of it.  It may be given up for a simpler family, if
+    wanted, where that describes the table better.
     """
     n_rows = matrix.shape[0]
     rows = _sample(n_rows)
     sample = matrix if len(rows) == n_rows else matrix[rows]
     best = _rounds(sample, start, start, prior, None)
+    best = _from_simpler(sample, start, prior, best, or_simpler)
     if prior.product_form:
         best = _second_look(sample, start, prior, best)
     if len(rows) < n_rows:
@@ -76,9 +78,18 @@ def learn(matrix: Any, start: Family, prior: Prior) -> Learned:
 
 
 def _rounds(
-    sample: Any, start: Family, family: Family, prior: Prior, labels: Labels | None
+    sample: Any,
+    start: Family,
+    family: Family,
+    prior: Prior,
+    labels: Labels | None,
+    *,
+    quick: bool = False,
 ) -> _Round:
-    """Go from a family, and perhaps a partition, round by round; return the best."""
+    """Go from a family, and perhaps a partition, round by round; return the best.
+
+    If it is to be quick, clusters are split in the first round only.
+    """
     best: _Round | None = None
     for _ in range(_ROUNDS):
         problem = Problem.of(sample, family, prior)
@@ -86,7 +97,9 @@ def _rounds(
             labels = search_problem(problem, beam_size=1).labels
         if prior.product_form:
             thorough = problem.n_items <= FEW_ROWS
-            labels = refine_problem(problem, labels, rng=0, thorough=thorough).labels
+            splits = best is None or not quick
+            refined = refine_problem(problem, labels, rng=0, thorough=thorough, splits=splits)
+            labels = refined.labels
         value = problem.log_joint(labels)
         gain = np.inf if best is None else value - best.log_joint
         if best is None or gain > 0.0:
@@ -96,6 +109,27 @@ def _rounds(
         family = start.learned(sample, labels)
     assert best is not None
     return best
+
+
+def _from_simpler(
+    sample: Any, start: Family, prior: Prior, best: _Round, or_simpler: bool
+) -> _Round:
+    """Go on from the clusters that a simpler family finds; return what is better.
+
+    A prior on covariances that was learned from clusters taken together expects wide ones, and
+    holds them together.  Where clusters have fewer numbers to learn, they come apart.
+    """
+    simpler = start.simpler(sample)
+    if simpler is None:
+        return best
+    table, plain = simpler
+    found = _rounds(table, plain, plain, prior, None, quick=True)
+    if prior.product_form:
+        found = _second_look(table, plain, prior, found)
+    family = start.learned(sample, found.labels)
+    again = _rounds(sample, start, family, prior, found.labels)
+    best = max(best, again, key=lambda found: found.log_joint)
+    return found if or_simpler and found.log_joint > best.log_joint else best
 
 
 def _second_look(sample: Any, start: Family, prior: Prior, best: _Round) -> _Round:

@@ -331,6 +331,10 @@ class Family(ABC):
             **{name: _times(getattr(self, name), factor) for name, factor in factors.items()}
         )
 
+    def simpler(self, X: Any) -> tuple[Any, Family] | None:
+        """A table and a family with fewer numbers a cluster, to find clusters to begin with."""
+        return None
+
     def hyperparameters(self) -> dict[str, Any]:
         """Every hyperparameter by the name that `rescaled` knows it by."""
         return {name: getattr(self, name) for name in _names(self)}

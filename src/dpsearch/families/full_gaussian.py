@@ -486,6 +486,11 @@ class FullGaussian(Family):
         mean, variance = mean_and_variance(X)
         return cls._with_covariance(mean, np.diag(WITHIN * variance), START_STRENGTH)
 
+    def simpler(self, X: Any) -> tuple[Any, Family] | None:
+        """Independent columns, unless there is only one."""
+        from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+        return (X, DiagonalGaussian.suggest(X)) if X.shape[1] > 1 else None
+
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
         mean, factor = self._location_factor(X.shape[1])
         start = mean, (factor**2).sum(axis=1) / len(mean)  # as in `_with_covariance`

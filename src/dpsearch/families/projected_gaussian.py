@@ -287,6 +287,9 @@ class ProjectedGaussian(Family):
         family = cls(as_tuple(components), as_tuple(mean), loadings=as_tuple(loadings))
         return family._with_inner(FullGaussian.suggest(family.project(X)))
 
+    def simpler(self, X: Any) -> tuple[Any, Family] | None:
+        return self._inner.simpler(self.project(X))
+
     def learned(self, X: Any, labels: Ints) -> ProjectedGaussian:
         return self._with_inner(self._inner.learned(self.project(X), labels))
 

@@ -127,6 +127,7 @@ def refine_problem(
     callback: RefineCallback | None = None,
     n_jobs: int | None = None,
     thorough: bool = True,
+    splits: bool = True,
     keep_interrupted: bool = True,
 ) -> Clustering:
     """The same for a problem that is compiled already, over points or blocks of them.
@@ -140,7 +141,7 @@ def refine_problem(
         raise ParameterError(f"seconds must be a number ≥ 0 or None, got {seconds!r}")
     refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
-        refinement.run(thorough)
+        refinement.run(thorough, splits)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
@@ -230,11 +231,12 @@ class _Refinement:
 
     # -- phases -----------------------------------------------------------------------------
 
-    def run(self, thorough: bool) -> None:
+    def run(self, thorough: bool, splits: bool) -> None:
         try:
             self.sweeps(2)
             self.gather()
-            self.grow(1 if thorough else _TRIES)
+            if splits:
+                self.grow(1 if thorough else _TRIES)
             self.merge()
             self.gather()
             self.sweeps(20)
