@@ -10,7 +10,8 @@
 | numbers, some missing, otherwise | diagonal covariance, which skips them |
 | numbers, up to 32 columns, 5 rows for each | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
-| numbers, more columns | the same on the principal components, at most 20 |
+| numbers, up to 32 columns, fewer rows | diagonal covariance |
+| numbers, more columns | full covariance on the principal components, at most 20 |
 | a frame with other columns than numbers | a family for each kind of column |
 """
 
@@ -221,8 +222,9 @@ def _guess_gaussian(n_rows: int, width: int) -> tuple[str, str]:
         return "full_gaussian", f"numbers in {width} columns"
     if width == 1:
         return "full_gaussian", "numbers in one column"
-    reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
-    return "projected_gaussian", f"numbers, and {reason} for a full covariance"
+    if width <= _WIDE:
+        return "diagonal_gaussian", f"numbers, and {n_rows} rows are few for a full covariance"
+    return "projected_gaussian", f"numbers, and {width} columns are many for a full covariance"
 
 
 def _is_counts(values: Any) -> bool:
