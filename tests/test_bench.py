@@ -6,6 +6,7 @@ scikit-learn's tools run in the Python of the tests in place of their own enviro
 import csv
 import json
 import math
+import shlex
 import sys
 import time
 from concurrent.futures import CancelledError
@@ -24,6 +25,8 @@ from dpsearch.automatic import resolve_prior
 from dpsearch.bench import environments, mixed, page, peers, scores, summary, tables, tools, units
 from dpsearch.bench.environments import EnvironmentProblem, Environments
 from dpsearch.bench.told import classified
+from dpsearch.bench.workers import by_dpsearch
+from dpsearch.cli import bench as cli_bench
 from dpsearch.cli import main
 from dpsearch.errors import ParameterError
 from dpsearch.experiments.report import Report
@@ -154,6 +157,53 @@ def test_a_failing_tool_is_reported_and_not_kept(planted_worker, runner):
     found = runner(planted_worker("return [0, 1]"))
     assert found.status == "failed"
     assert "2 labels" in found.message
+
+
+def test_dpsearch_is_the_same_in_a_worker_where_its_path_is_relative(
+    planted_worker, runner, monkeypatch, tmp_path
+):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "marked.py").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "here")
+    unit = planted_worker("import marked; return [0] * 90")
+    found = runner(replace(unit, tool=replace(unit.tool, environment=None)))
+    assert found.status == "done", found.message
+    other = runner(replace(unit, seed=1))  # in an environment of its own
+    assert "No module named 'marked'" in other.message
+
+
+def test_only_the_last_call_of_a_fit_is_timed_and_limited(planted_worker, runner):
+    """One that returns None asks to be called again."""
+    runner.limit = 2.0
+    unit = planted_worker(
+        "import time; end = time.process_time() + (1.5 if not settings else 0.7)\n"
+        "        while time.process_time() < end: pass\n"
+        "        return [0] * 90 if settings else settings.update(warm=True)"
+    )
+    found = runner(unit)
+    assert found.status == "done", found.message
+    assert 0.6 < found.seconds < 1.4
+    assert found.wall_seconds >= 0.99 * found.seconds
+
+
+def test_dpsearch_is_timed_once_more_if_it_chose_another_family(monkeypatch):
+    chosen = iter([families.Poisson(), families.Gaussian(), families.Gaussian()])
+
+    class Pretended:
+        def __init__(self, **settings):
+            pass
+
+        def fit(self, X):
+            self.family_, self.labels_, self.log_joint_ = next(chosen), np.zeros(len(X)), 0.0
+            return self
+
+    monkeypatch.setattr("dpsearch.DPMixture", Pretended)
+    fit = by_dpsearch.prepare({"X": DRAWN.X}, {}, 0)
+    assert fit() is None
+    labels, about = fit()
+    assert len(labels) == 90
+    assert "seconds" not in about  # they are those of this call
 
 
 def test_a_unit_that_is_given_up_leaves_no_process(planted_worker, runner, monkeypatch):
@@ -411,6 +461,36 @@ def test_the_page_the_tables_and_the_figure(bench, tmp_path):
     assert path.read_text(encoding="utf-8") == text
 
 
+def test_relative_folders(bench, tmp_path, monkeypatch):
+    """Tools are run in a folder of their own, and found all the same."""
+    monkeypatch.setattr(peers, "Environments", Environments)
+    place = Environments(tmp_path / "envs").place("scikit")
+    (place / "bin").mkdir(parents=True)
+    (place / ".ready").touch()
+    python = place / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    folders = {"envs": Path("envs"), "cache": Path("kept"), "data": Path("envs")}
+    _, said = bench(only=["HDBSCAN"], sets=["tiny"], seeds=1, **folders)
+    assert said[-1].endswith(" s")
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+    text = (tmp_path / "out" / "peers.md").read_text(encoding="utf-8")
+    options = "--seeds 1 --limit 600 --jobs 1 --only HDBSCAN --sets tiny"
+    assert text.splitlines()[2].startswith(f"Written by `dpsearch bench peers {options}`, with")
+    assert str(tmp_path) not in text
+
+
+@pytest.mark.parametrize("names", [["iris"], ["mixed, 300 rows"], ["iris", "mixed, 300 rows"]])
+def test_the_page_tells_a_command_that_can_be_run(names):
+    options = {"only": None, "seeds": 2, "limit": 300.0, "n_jobs": 2}
+    text = peers.command(quick=False, sets=names, **options)
+    assert text.startswith("dpsearch bench peers --seeds 2 --limit 300 --jobs 2 --sets ")
+    assert cli_bench._names(shlex.split(text)[-1]) == names
+    quick = peers.command(quick=True, sets=None, **options)
+    assert quick == "dpsearch bench peers --quick --limit 300 --jobs 2"
+
+
 def fake_page(monkeypatch, tmp_path, by_tool):
     """The page for outcomes that are given, on a table of 6,000 rows."""
     truth = np.repeat(np.arange(3), 2000)
@@ -418,7 +498,7 @@ def fake_page(monkeypatch, tmp_path, by_tool):
     results = [(units.Unit(table, TOOLS[name], 0), made) for name, made in by_tool.items()]
     judged = [scores.judge(unit, made) for unit, made in results]
     report = Report(tmp_path)
-    path = page.write(judged, [], report, limit=600.0, n_jobs=1, quick=False)
+    path = page.write(judged, [], report, limit=600.0, n_jobs=1, command="dpsearch bench peers")
     return path.read_text(encoding="utf-8")
 
 
@@ -439,6 +519,40 @@ def test_losses_and_speed_are_computed(monkeypatch, tmp_path):
     assert "not above the best tool that is not told K, KMeans, silhouette, 1.000" in text
     won = {**by_tool, "dpsearch": outcome(truth, 2.0), "KMeans, silhouette": outcome(parted)}
     assert "On no set to a tool that is not told K." in fake_page(monkeypatch, tmp_path, won)
+
+
+def test_dpsearch_is_compared_like_for_like_too(monkeypatch, tmp_path):
+    truth = np.repeat(np.arange(3), 2000)
+    parted = truth * 3 + np.arange(6000) % 3
+    by_tool = {
+        "dpsearch": outcome(truth),
+        "dpsearch, common columns": outcome(parted * 2 + np.arange(6000) // 3 % 2),
+        "bnpy multinomial": outcome(truth),  # it gets other columns
+        "HDBSCAN": outcome(parted),
+        "KMeans, told K": outcome(truth),
+    }
+    lines = fake_page(monkeypatch, tmp_path, by_tool).splitlines()
+    for metric in ("ARI", "AMI"):
+        raw, same, told = (line for line in lines if line.startswith(f"- Mean {metric}: "))
+        assert "dpsearch from the raw table 1.000, not above" in raw
+        assert "that is not told K, bnpy multinomial, 1.000." in raw
+        assert "like for like, dpsearch, common columns 0." in same
+        assert ", not above the best tool that is not told K, HDBSCAN, 0." in same
+        assert "that is told K, KMeans, told K, 1.000." in told
+    won = {**by_tool, "dpsearch, common columns": outcome(truth)}
+    text = fake_page(monkeypatch, tmp_path, won)
+    assert "like for like, dpsearch, common columns 1.000, above the best tool" in text
+    del won["dpsearch"]
+    assert "like for like" in fake_page(monkeypatch, tmp_path, won)
+
+
+def test_dpsearch_alone_wins_against_nobody(monkeypatch, tmp_path):
+    truth = np.repeat(np.arange(3), 2000)
+    alone = {"dpsearch": outcome(truth), "DP-means": units.Outcome("not installed", message="no")}
+    text = fake_page(monkeypatch, tmp_path, alone)
+    assert "## Where dpsearch loses\n\nNo other tool was run.\n" in text
+    told = {**alone, "KMeans, told K": outcome(truth)}
+    assert "No tool that is not told K was run." in fake_page(monkeypatch, tmp_path, told)
 
 
 def test_every_labelled_unit_is_listed_and_gaps_too():

@@ -290,6 +290,7 @@ def _moment(n_clusters, n, power, shape=1.0, rate=1.0):
         ({"alpha": 10**400}, "alpha"),
         ({"beam_size": 0}, "beam_size"),
         ({"order": "sideways"}, "order"),
+        ({"refine": "yes"}, "refine must be 'auto', True, False or a number ≥ 0, got 'yes'"),
         ({"order": [0, 1, 2]}, "order must be a permutation of 0 … 59"),
     ],
     ids=str,

@@ -9,12 +9,13 @@ import types
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, load, log_joint
 from dpsearch.errors import DataError, ModelFileError, ParameterError
-from dpsearch.tables import Column, Schema, is_mixed
+from dpsearch.tables import Column, Schema, is_mixed, replace_columns
 
 COLUMNS = {
     "height": [1.5, None, 2.25, -1.0],
@@ -273,6 +274,112 @@ def test_impute_keeps_frames_of_numbers():
     assert np.isnan(frame.iloc[3, 0])
     other = model.impute(pl.from_pandas(frame))
     assert other["a"].to_list() == filled["a"].to_list()
+
+
+def _typed(library):
+    """The people with gaps, every column of a type of its own, and in other types of each kind."""
+    _, holes, _ = people(60)
+    numbers = {"visits": "Int32", "height": "float64"}
+    frame = holes.assign(
+        smoker=holes["smoker"].astype("boolean"),
+        town=holes["city"].astype(pd.CategoricalDtype(["Rome", "Oslo", "Bonn"], ordered=True)),
+        plain=holes["city"].astype("category"),
+        text=holes["city"].astype("string"),
+        asked=holes["smoker"],
+        light=holes["height"].astype("float32"),
+    ).astype(numbers)
+    if library == "polars":
+        out = pl.from_pandas(frame.assign(asked=frame["smoker"]))
+        enum = pl.col("text").cast(pl.Enum(["Rome", "Oslo", "Bonn"]))
+        return out.with_columns(town=enum, plain=pl.col("text").cast(pl.Categorical))
+    if library == "arrow":
+        arrow = {"visits": "int64[pyarrow]", "smoker": "bool[pyarrow]", "light": "float[pyarrow]"}
+        return frame.astype({**arrow, "text": pd.ArrowDtype(pa.string())})
+    return frame
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow", "polars"])
+def test_impute_keeps_types(library):
+    """Those of numbers too, but integers become floats of the same making."""
+    frame = _typed(library)
+    filled = DPMixture(random_state=0, refine=False).fit(frame).impute(frame)
+    floats = {"pandas": "Float64", "arrow": "double[pyarrow]", "polars": "Float64"}
+    before, after = (
+        dict(zip(frame.columns, frame.dtypes, strict=True)),
+        dict(zip(filled.columns, filled.dtypes, strict=True)),
+    )
+    assert str(after.pop("visits")) == floats[library]
+    del before["visits"]
+    assert after == before
+    for name in frame.columns:
+        old, new = frame[name].to_list(), filled[name].to_list()
+        pairs = [(a, b) for a, b in zip(old, new, strict=True) if not pd.isna(a)]
+        assert len(pairs) < len(old)
+        assert all(a == b for a, b in pairs)
+        assert not any(map(pd.isna, new))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_impute_with_a_level_that_the_type_does_not_have(library):
+    """New rows may come as a type of fewer levels than the model has."""
+    full, _, _ = people(60)
+    model = DPMixture(random_state=0, refine=False).fit(full)
+    row = model.schema_.encode(full)[np.flatnonzero(full["city"] == "Rome")[:1]]
+    rows = model.schema_.decode(np.repeat(row, 2, axis=0)).assign(city=["Oslo", None])
+    if library == "pandas":
+        rows["city"] = rows["city"].astype(pd.CategoricalDtype(["Oslo"], ordered=True))
+    else:
+        rows = pl.from_pandas(rows).with_columns(pl.col("city").cast(pl.Enum(["Oslo"])))
+    assert model.impute(rows)["city"].to_list() == ["Oslo", "Rome"]
+
+
+def test_impute_of_a_column_that_is_all_missing():
+    full, _, _ = people(60)
+    model = DPMixture(random_state=0, refine=False).fit(full)
+    rows = full.head(2).assign(smoker=math.nan, city=pd.array([None, None], dtype="Int64"))
+    filled = model.impute(rows)
+    assert filled["smoker"].dtype == bool
+    assert set(filled["city"]) <= {"Bonn", "Oslo", "Rome"}
+
+
+def test_impute_keeps_integers_that_stay_whole():
+    frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int32")})
+    for vector, dtype in (([1.0, 2.0, 3.0], "Int32"), ([1.0, 2.5, 3.0], "Float64")):
+        out = replace_columns(frame, None, {0: np.array(vector)})["a"]
+        assert out.dtype == dtype
+        assert out.tolist() == vector
+
+
+UNREAD = {
+    "lazy": (lambda frame: pl.from_pandas(frame).lazy(), r"polars LazyFrame.*call collect\(\)"),
+    "dict": (lambda frame: frame.to_dict("list"), "X is a dict, not a table: make a frame of it"),
+    "arrow": (pa.Table.from_pandas, r"X is a pyarrow Table: make a frame of it, by to_pandas\(\)"),
+}
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+@pytest.mark.parametrize("columns", [["height", "visits"], ["height", "city"]], ids=str)
+def test_tables_that_are_not_read_yet(kind, columns):
+    make, said = UNREAD[kind]
+    frame = people(40)[0][columns]
+    model = DPMixture(random_state=0, refine=False).fit(frame)
+    calls = [DPMixture().fit, DPMixture(kinds={"height": "real"}).fit]
+    for call in (*calls, model.predict, model.predict_proba, model.impute, model.explain):
+        with pytest.raises(DataError, match=said):
+            call(make(frame))
+
+
+def test_the_order_of_columns_matters_in_frames_of_numbers_only():
+    """As the document says."""
+    frame = people(40)[0]
+    numbers = frame[["height", "visits"]]
+    model = DPMixture(random_state=0, refine=False).fit(numbers)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        model.predict(numbers[["visits", "height"]])
+    said = DPMixture(random_state=0, refine=False, kinds={"visits": "count"}).fit(numbers)
+    np.testing.assert_array_equal(
+        said.predict(numbers), said.predict(numbers[["visits", "height"]])
+    )
 
 
 def test_families_given_for_a_mixed_table():

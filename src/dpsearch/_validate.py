@@ -6,7 +6,7 @@ import math
 import numbers
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -76,6 +76,22 @@ def has_gaps(X: Any) -> bool:
     return not sp.issparse(X) and bool(np.isnan(X.min()))
 
 
+def refuse_unread(X: Any, name: str = "X") -> None:
+    """Raise if X holds a table, but is none that could be read by rows and columns."""
+    if isinstance(X, Mapping):
+        raise DataError(
+            f"{name} is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
+            " or polars.DataFrame"
+        )
+    kind = f"{type(X).__module__.split('.')[0]} {type(X).__name__}"
+    if kind == "polars LazyFrame":
+        raise DataError(f"{name} is a {kind}, which is not read yet: call collect() first")
+    if kind in ("pyarrow Table", "pyarrow RecordBatch"):
+        raise DataError(
+            f"{name} is a {kind}: make a frame of it, by to_pandas() or polars.from_arrow"
+        )
+
+
 def as_matrix(
     X: ArrayLike, *, accept_sparse: bool = True, gaps: bool = False, name: str = "X"
 ) -> Any:
@@ -84,6 +100,7 @@ def as_matrix(
     With `gaps` a dense X may have missing values (NaN, None, pandas's NA, masked), which become
     NaN.
     """
+    refuse_unread(X, name)
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:

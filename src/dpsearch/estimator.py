@@ -699,7 +699,8 @@ def _wanted(value: Any, name: str) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if not (isinstance(value, numbers.Real) and float(value) >= 0):
-        raise ParameterError(f"{name} must be True, False or a number ≥ 0, got {value!r}")
+        words = "'auto', True" if name == "refine" else "True"
+        raise ParameterError(f"{name} must be {words}, False or a number ≥ 0, got {value!r}")
     return True
 
 

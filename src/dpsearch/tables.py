@@ -13,6 +13,7 @@ categories are codes 0, 1, 2 … and missing values NaN.  Kinds, from the column
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 from collections.abc import Mapping, Sequence
@@ -22,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dpsearch._types import Matrix, Vector
-from dpsearch._validate import LARGEST
+from dpsearch._validate import LARGEST, refuse_unread
 from dpsearch.errors import DataError, ParameterError
 
 Kind = Literal["real", "count", "binary", "category"]
@@ -118,6 +119,7 @@ class Schema:
 
     @classmethod
     def _inferred(cls, frame: Any, kinds: Mapping[str, str] | None) -> tuple[Schema, list[_Raw]]:
+        refuse_unread(frame)
         library = library_of(frame)
         if library is None:
             raise DataError("kinds of columns are taken from pandas and polars frames only")
@@ -154,6 +156,7 @@ class Schema:
 
     def encode(self, frame: Any) -> Matrix:
         """Return a frame with these columns, in any order, as a matrix; gaps are NaN."""
+        refuse_unread(frame)
         if library_of(frame) is None:
             raise DataError(
                 "X must be a pandas or polars frame with the columns that the model was fitted"
@@ -247,7 +250,8 @@ def replace_columns(frame: Any, schema: Schema | None, values: Mapping[int, Vect
     new = {}
     for j, vector in values.items():
         column = by_name.get(str(names[j]), Column(str(names[j]), "real", "float"))
-        new[names[j]] = _series(library, column, vector)
+        old = frame[:, j] if library == "polars" else frame.iloc[:, j]
+        new[names[j]] = _filled(library, column, vector, old)
     if library == "polars":
         return frame.with_columns(**new)
     out = frame.copy()
@@ -477,6 +481,35 @@ def _series(library: str, column: Column, values: Vector) -> Any:
     if None in out:
         return pd.Series([math.nan if value is None else float(value) for value in out])
     return pd.Series(out)
+
+
+def _filled(library: str, column: Column, values: Vector, old: Any) -> Any:
+    """Return encoded values as a series of the old one's type, where that can hold them."""
+    new = _series(library, column, values)
+    source = _polars_type(old) if library == "polars" else _pandas_type(old)
+    dtype = old.dtype
+    if source in ("int", "float"):
+        if str(dtype) == "object" or column.source not in ("int", "float"):
+            return new  # the type said nothing: all was missing
+        if source == "int" and any(value != math.floor(value) for value in new.to_list()):
+            dtype = _float_like(dtype, library)
+    refused: tuple[type[Exception], ...] = (TypeError, ValueError)
+    if library == "polars":
+        refused += (_module("polars").exceptions.PolarsError,)
+    with contextlib.suppress(*refused):
+        same = type(new)(new.to_list(), dtype=dtype)
+        lost = same.null_count() if library == "polars" else same.isna().sum()
+        return new if lost else same
+    return new
+
+
+def _float_like(dtype: Any, library: str) -> Any:
+    """The type of floats that goes with a type of integers."""
+    if library == "polars":
+        return _module("polars").Float64
+    if str(dtype).endswith("[pyarrow]"):
+        return "double[pyarrow]"
+    return "Float64" if _module("pandas").api.types.is_extension_array_dtype(dtype) else "float64"
 
 
 def _column_from(spec: Any) -> Column:

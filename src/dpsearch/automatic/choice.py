@@ -113,7 +113,7 @@ def _chosen(
         start, reason = suggest_mixed(matrix, schema)
     else:
         name, reason = guess(matrix, may_complete) if family == "auto" else (family, "as named")
-        kind = by_name(name)
+        kind = by_name(name, also=["auto"])
         if sp.issparse(matrix) and not kind.accepts_sparse:
             raise DataError(
                 f"X is sparse, which the {kind.name} family does not take: use X.toarray()"

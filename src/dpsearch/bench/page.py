@@ -14,6 +14,7 @@ from dpsearch.bench.summary import Cell, Line, cells, lines, two_digits
 from dpsearch.bench.tables import NEWS_WORDS, WIDEST
 from dpsearch.bench.tools import (
     DPSEARCH,
+    DPSEARCH_COMMON,
     LACE,
     LADDER,
     SILHOUETTE_SAMPLE,
@@ -30,11 +31,11 @@ def write(
     *,
     limit: float,
     n_jobs: int,
-    quick: bool,
+    command: str,
 ) -> Path:
     everything = cells(scores)
     main = [c for c in everything if is_main(c)]
-    out = [*_about(limit, n_jobs, quick, scores), *_busy(scores)]
+    out = [*_about(limit, n_jobs, command, scores), *_busy(scores)]
     out += [*(f"- {line}" for line in absent), ""]
     if main:
         ranked = lines(main)
@@ -61,12 +62,12 @@ def is_main(cell: Cell) -> bool:
 # -- words -------------------------------------------------------------------------------------
 
 
-def _about(limit: float, n_jobs: int, quick: bool, scores: Sequence[Score]) -> list[str]:
+def _about(limit: float, n_jobs: int, command: str, scores: Sequence[Score]) -> list[str]:
     tools = {score.unit.tool.name: score.unit.tool for score in scores}
     versions = {t.package: t.version for t in tools.values() if t.package}
     listed = joined([f"{name} {version}" for name, version in versions.items()]) or "no peer"
     return [
-        f"Written by `dpsearch bench peers{' --quick' if quick else ''}`, with {listed}.",
+        f"Written by `{command}`, with {listed}.",
         f"{machine()}, {n_jobs} at a time.",
         "",
         "How to read it:",
@@ -132,22 +133,34 @@ def _summary(ranked: Sequence[Line], report: Report) -> list[str]:
 
 
 def _verdict(ranked: Sequence[Line]) -> list[str]:
-    ours = next((line for line in ranked if line.tool.name == DPSEARCH.name), None)
-    if ours is None:
+    """dpsearch beside the best of the others, which all get the common columns."""
+    at = {line.tool.name: line for line in ranked}
+    if DPSEARCH.name not in at and DPSEARCH_COMMON.name not in at:
         return ["dpsearch itself was not run.", ""]
-    same_sets = [line for line in ranked if len(line.cells) == len(ours.cells)]
+    matches = (
+        (DPSEARCH, "dpsearch from the raw table", "peer", "that is not told K"),
+        (DPSEARCH_COMMON, "like for like, " + DPSEARCH_COMMON.name, "peer", "that is not told K"),
+        (DPSEARCH, "dpsearch from the raw table", "oracle", "that is told K"),
+    )
     out = []
     for metric, value in (("ARI", lambda line: line.ari), ("AMI", lambda line: line.ami)):
-        for group, who in (("peer", "that is not told K"), ("oracle", "that is told K")):
-            others = [line for line in same_sets if line.tool.group == group]
-            if others:
+        for tool, words, group, who in matches:
+            ours = at.get(tool.name)
+            others = [line for line in ranked if ours and _comparable(line, ours, group)]
+            if ours and others:
                 best = max(others, key=value)
                 order = "above" if value(ours) > value(best) else "not above"
                 out.append(
-                    f"- Mean {metric}: dpsearch {value(ours):.3f}, {order} the best tool {who},"
+                    f"- Mean {metric}: {words} {value(ours):.3f}, {order} the best tool {who},"
                     f" {best.tool.name}, {value(best):.3f}."
                 )
     return [*out, ""]
+
+
+def _comparable(line: Line, ours: Line, group: str) -> bool:
+    """Whether a tool of the group was tried on as many sets; like for like, on the same columns."""
+    same_columns = ours.tool is DPSEARCH or line.tool.form == ours.tool.form
+    return line.tool.group == group and len(line.cells) == len(ours.cells) and same_columns
 
 
 def _drawn(ranked: Sequence[Line]) -> list[plot.Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,19 +51,43 @@ def bench_peers(
     if limit <= 0.0 or seeds < 1:
         raise ParameterError("limit must be above 0 and seeds at least 1")
     jobs = n_threads(n_jobs)
+    said = command(quick=quick, only=only, sets=sets, seeds=seeds, limit=limit, n_jobs=jobs)
     if quick:
         only, sets, seeds = only or QUICK_TOOLS, sets or QUICK_TABLES, 1
-    labelled, absent = labelled_tables(data_folder(data))
+    # Tools are started in folders of their own, where a relative path would mean another place.
+    out, cache = out.absolute(), (cache or out / "cache").absolute()
+    envs, data = (envs or default_folder()).absolute(), data_folder(data)
+    labelled, absent = labelled_tables(None if data is None else data.absolute())
     tables = chosen_tables(sets, [*labelled, *mixed_tables()])
     tools = chosen(only, [*PEERS, LACE])
     for line in absent:
         tell(line)
-    store = Store(cache or out / "cache", retime=retime)
-    runner = Runner(store, Environments(envs or default_folder()), limit)
+    store = Store(cache, retime=retime)
+    runner = Runner(store, Environments(envs), limit)
     first = units(tables, tools)
     results = run(runner, first, seeds, jobs, tell)
     scores = scored(results)
-    return page.write(scores, absent, Report(out), limit=limit, n_jobs=jobs, quick=quick)
+    return page.write(scores, absent, Report(out), limit=limit, n_jobs=jobs, command=said)
+
+
+def command(
+    *,
+    quick: bool,
+    only: Sequence[str] | None,
+    sets: Sequence[str] | None,
+    seeds: int,
+    limit: float,
+    n_jobs: int,
+) -> str:
+    """The command that does the same, without the paths and `--retime`, which change no result."""
+    words = ["dpsearch", "bench", "peers"]
+    words += ["--quick"] if quick else ["--seeds", str(seeds)]  # quick means one seed
+    words += ["--limit", f"{limit:g}", "--jobs", str(n_jobs)]
+    for option, names in (("--only", only), ("--sets", sets)):
+        if names is not None:
+            text = ";".join(names)  # names may have commas in them, and commas part them too
+            words += [option, text + ";" if ";" not in text and "," in text else text]
+    return shlex.join(words)
 
 
 def units(tables: Sequence[Table], tools: Sequence[Tool]) -> list[Unit]:

@@ -26,6 +26,12 @@ RECOVERABLE = 0.99
 def losses(main: Sequence[Cell]) -> list[str]:
     """For each set: which tools that are not told K have a higher ARI, and what can be computed
     about why."""
+    if not any(cell.tool.name == DPSEARCH.name for cell in main):
+        return ["dpsearch itself was not run."]
+    others = {cell.tool.group for cell in main if cell.installed} - {"dpsearch"}
+    if "peer" not in others:
+        which = "No tool that is not told K" if others else "No other tool"
+        return [f"{which} was run."]
     out = []
     for name in dict.fromkeys(cell.table.name for cell in main):
         here = {cell.tool.name: cell for cell in main if cell.table.name == name}
@@ -37,8 +43,6 @@ def losses(main: Sequence[Cell]) -> list[str]:
             better.sort(key=lambda cell: -cell.ari)
             who = joined([f"{cell.tool.name} ({cell.ari:.2f})" for cell in better])
             out.append(f"- **{name}** ({ours.ari_text()}): to {who}. {_why(ours, here, better[0])}")
-    if not any(cell.tool.name == DPSEARCH.name for cell in main):
-        return ["dpsearch itself was not run."]
     return out or ["On no set to a tool that is not told K."]
 
 

@@ -32,6 +32,10 @@ class Cell:
         return all(score.done for score in self.scores)
 
     @property
+    def installed(self) -> bool:
+        return self.scores[0].outcome.status != "not installed"
+
+    @property
     def status(self) -> str:
         """What to show in place of a number when a seed gave none."""
         score = next(score for score in self.scores if not score.done)
@@ -129,7 +133,7 @@ def lines(main: Sequence[Cell]) -> list[Line]:
     """The tools, best mean ARI first; those that are not installed are left out."""
     by_tool: dict[str, list[Cell]] = {}
     for cell in main:
-        if cell.scores[0].outcome.status != "not installed":
+        if cell.installed:
             by_tool.setdefault(cell.tool.name, []).append(cell)
     out = [Line(group[0].tool, group) for group in by_tool.values()]
     return sorted(out, key=lambda line: -line.ari)

@@ -40,7 +40,6 @@ class Tool:
     form: str = "common"
     kinds: tuple[str, ...] = ("numbers", "counts")
     group: str = "peer"  # or dpsearch, oracle (told the true number of clusters)
-    dirichlet_process: bool = False
     deterministic: bool = False
 
     def takes(self, table: Table) -> bool:
@@ -86,13 +85,10 @@ DPSEARCH = Tool(
     form="raw",
     kinds=("numbers", "counts", "mixed"),
     group="dpsearch",
-    dirichlet_process=True,
 )
-DPSEARCH_COMMON = Tool(
-    "dpsearch, common columns", "by_dpsearch", group="dpsearch", dirichlet_process=True
-)
+DPSEARCH_COMMON = Tool("dpsearch, common columns", "by_dpsearch", group="dpsearch")
 BGM_FULL = "BayesianGaussianMixture full"
-LACE = Tool("pylace", "by_lace", {"updates": 200}, "lace", "pylace", dirichlet_process=True)
+LACE = Tool("pylace", "by_lace", {"updates": 200}, "lace", "pylace")
 
 PEERS: tuple[Tool, ...] = (
     DPSEARCH,
@@ -103,7 +99,6 @@ PEERS: tuple[Tool, ...] = (
             "BayesianGaussianMixture",
             options={**_BAYESIAN, "covariance_type": shape},
             settings={"n_components": 50},
-            dirichlet_process=True,
         )
         for shape in ("full", "diag", "spherical")
     ),
@@ -131,7 +126,6 @@ PEERS: tuple[Tool, ...] = (
         {"observations": "DiagGauss", "options": {**_BNPY, **_BNPY_GAUSS}},
         "bnpy",
         "bnpy",
-        dirichlet_process=True,
     ),
     Tool(
         "bnpy multinomial",
@@ -141,7 +135,6 @@ PEERS: tuple[Tool, ...] = (
         "bnpy",
         form="raw",
         kinds=("counts",),
-        dirichlet_process=True,
     ),
     _scikit("KMeans, told K", "KMeans, told", options={}, group="oracle"),
     _scikit(

@@ -172,8 +172,10 @@ class Runner:
     def _call(self, python: Path, folder: Path, own: bool, check: Check) -> tuple[int, str]:
         variables = {**os.environ, **{f"{name}_NUM_THREADS": "1" for name in _THREADS}}
         variables |= {"POLARS_MAX_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-        if not own:
-            variables.pop("PYTHONPATH", None)
+        places = variables.pop("PYTHONPATH", "")
+        if own and places:  # relative ones would mean others in the worker's folder
+            places = os.pathsep.join(map(os.path.abspath, places.split(os.pathsep)))
+            variables["PYTHONPATH"] = places
         command = [str(python), str(_WORKERS / "run.py"), str(folder / "request.json")]
         end = time.monotonic() + _WALL_FACTOR * self.limit + _WALL_EXTRA
         with (folder / "said.txt").open("w+", encoding="utf-8", errors="replace") as said:

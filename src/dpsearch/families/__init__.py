@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpsearch._validate import check_counts
@@ -60,19 +60,22 @@ BY_NAME: dict[str, type[Family]] = {
 }
 
 
-def _look_up(name: Any, known: Mapping[str, type[Family]]) -> type[Family]:
+def _look_up(
+    name: Any, known: Mapping[str, type[Family]], also: Sequence[str] = ()
+) -> type[Family]:
     if not isinstance(name, str) or name not in known:
-        raise ParameterError(f"there is no family {name!r}; there are {', '.join(sorted(known))}")
+        there_are = ", ".join([*also, *sorted(known)])
+        raise ParameterError(f"there is no family {name!r}; there are {there_are}")
     return known[name]
 
 
-def by_name(name: str) -> type[Family]:
-    """Return the class of a family.
+def by_name(name: str, also: Sequence[str] = ()) -> type[Family]:
+    """Return the class of a family; `also` is what else one may say there, for the error.
 
     >>> by_name("poisson")()
     Poisson(shape=1.0, rate=1.0)
     """
-    return _look_up(name, BY_NAME)
+    return _look_up(name, BY_NAME, also)
 
 
 def from_dict(spec: Mapping[str, Any], extra: Mapping[str, type[Family]] | None = None) -> Family:
