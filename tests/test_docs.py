@@ -12,8 +12,7 @@ import documents
 import enumeration
 from dpsearch import DPMixture, load, log_joint, priors, search
 from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
-from dpsearch.items import log_marginals
-from dpsearch.items import log_predictive
+from dpsearch.items import log_marginals, log_predictive
 from dpsearch.objective import Problem
 from models import ALL_PRIORS
 

@@ -39,10 +39,10 @@ from dpsearch.automatic import (
     check_family,
     choose,
     choose_weighted,
+    completed_table,
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.automatic.completion import complete
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.families.base import Family
@@ -627,8 +627,9 @@ class DPMixture(
         if not has_gaps(matrix) or self.family_.skips(matrix):
             return matrix
         if self.completed_ is None and self._may_have_completed(matrix):
-            again = complete(matrix, self._mixture.prior)
-            self.completed_ = None if self._containing(again) is None else again
+            again = completed_table(matrix, self.schema_, self._mixture.prior)
+            known = again is not None and self._containing(again) is not None
+            self.completed_ = again if known else None
         filled = self.completed_
         if filled is not None and filled.shape == matrix.shape:
             seen = ~np.isnan(matrix)
@@ -638,7 +639,7 @@ class DPMixture(
 
     def _may_have_completed(self, matrix: Any) -> bool:
         """Whether these may be rows that the fit completed."""
-        automatic = self.schema_ is None and isinstance(self.family, str) and self.family == "auto"
+        automatic = isinstance(self.family, str) and self.family == "auto"
         same_size = len(matrix) == len(self.labels_) and self.sample_weight_ is None
         return automatic and same_size and not np.isnan(matrix).all(axis=0).any()
 

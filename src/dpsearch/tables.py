@@ -5,8 +5,9 @@ categories are codes 0, 1, 2 … and missing values NaN.  Kinds, from the column
 
     category   categoricals, enumerations and texts
     binary     booleans
-    count      integers, none below zero, half of them at most 30; in pandas also floats with gaps
-               that are all whole and so, because that is what integers with gaps become there
+    count      integers, none below zero, half of them at most 30, with a variance of at least their
+               mean, as counts have; in pandas also floats with gaps that are all whole and so,
+               because that is what integers with gaps become there
     real       other numbers, measurements in whole units among them: counts as large would vary by
                their square root and no more, which hardly anything does
 """
@@ -32,7 +33,7 @@ KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
 _SOURCES = ("text", "categorical", "bool", "int", "float")
 # Above this share of distinct values a text tells rows apart and groups none.
 DISTINCT = 0.9
-COUNTED = 30  # the median of integers up to which they are taken for counts
+_COUNTED = 30  # the median of integers up to which they are taken for counts
 _ROW_NUMBERS = 20  # rows from which consecutive integers are taken for row numbers
 
 Level = str | bool | int | float
@@ -434,7 +435,7 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
         return "category"
     seen = raw.values[~np.isnan(raw.values)]
     counts = bool((seen >= 0.0).all() and (np.floor(seen) == seen).all()) and len(seen) > 0
-    counts = counts and float(np.median(seen)) <= COUNTED
+    counts = counts and are_counts(np.median(seen), seen.mean(), seen.var(), len(seen))
     if raw.source == "int":
         if len(seen) >= _ROW_NUMBERS and (np.diff(seen) == 1.0).all():
             raise DataError(
@@ -444,6 +445,15 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
         return "count" if counts else "real"
     had_gaps = len(seen) < len(raw.values)
     return "count" if counts and had_gaps and library == "pandas" else "real"
+
+
+def are_counts(median: float, mean: float, variance: float, n: int) -> bool:
+    """Whether whole numbers, none below zero, are taken for counts.
+
+    A mixture of Poisson variables varies by its mean at least; a sample of one by less than two
+    standard deviations of that ratio, √(2/n), below.  Ages, grades and ratings vary less.
+    """
+    return bool(median <= _COUNTED and variance >= (1.0 - 2.0 * math.sqrt(2.0 / n)) * mean)
 
 
 def _sorted_levels(raw: _Raw, name: str) -> tuple[Level, ...]:

@@ -6,6 +6,7 @@ from dpsearch.automatic.choice import (
     check_family,
     choose,
     choose_weighted,
+    completed_table,
     resolve_prior,
     takes_gaps,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "choose",
     "choose_weighted",
     "compare",
+    "completed_table",
     "learn",
     "resolve_prior",
     "takes_gaps",

@@ -6,13 +6,13 @@
 | sparse counts | multinomial |
 | only 0 and 1 | Bernoulli |
 | whole numbers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
-| numbers, some missing, up to 32 columns, 50 rows for each | full covariance, table completed |
-| numbers, some missing, otherwise | diagonal covariance, which skips them |
+| numbers, some missing, up to 32 columns, 5 rows for each, or more columns | completed first |
+| numbers, some missing, fewer rows | diagonal covariance, which skips them |
 | numbers, up to 32 columns, 5 rows for each | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
 | numbers, up to 32 columns, fewer rows | diagonal covariance |
 | numbers, more columns | full covariance on the principal components, at most 20 |
-| a frame with other columns than numbers | a family for each kind of column |
+| columns of several kinds, by a frame's types or by being 0 and 1 | a family for each kind |
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dpsearch.weights import copies_of
 
 _WIDE = 32  # columns: more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
-_ROWS_A_COLUMN_WITH_GAPS = 50  # the same, to tell from what was observed what was not
+_FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
 # Families for the kinds of columns that a mixed table has.
 _OF_KIND = {
     "real": "diagonal_gaussian",
@@ -109,26 +109,83 @@ def _chosen(
     matrix: Any, family: str, prior: Prior, schema: Schema | None, may_complete: bool
 ) -> Choice:
     completed = None
-    if family == "auto" and schema is not None:
-        start, reason = suggest_mixed(matrix, schema)
+    if family != "auto":
+        start, reason = _named(matrix, family), "as named"
     else:
-        name, reason = guess(matrix, may_complete) if family == "auto" else (family, "as named")
-        kind = by_name(name, also=["auto"])
-        if sp.issparse(matrix) and not kind.accepts_sparse:
-            raise DataError(
-                f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
-            )
-        if family == "auto" and name == "full_gaussian" and has_gaps(matrix):
-            matrix = completed = complete(matrix, prior)
-        start = kind.suggest(matrix)
-        if family == "auto" and name == "full_gaussian":
-            start, reason = _condensed(matrix, start, reason)
+        if may_complete:
+            completed = completed_table(matrix, schema, prior)
+            matrix = matrix if completed is None else completed
+        start, reason = _suggested(matrix, schema)
+        if completed is not None:
+            reason += ", completed where missing"
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
     choosing = family == "auto" and start.name == "full_gaussian"
     learned = learn(matrix, start.resolve(whole), prior, or_simpler=choosing)
     if choosing and learned.family.name != start.name:
         reason += ", independent within clusters"
     return Choice(learned.family, reason, learned.labels, learned.problem, completed)
+
+
+def _named(matrix: Any, name: str) -> Family:
+    kind = by_name(name, also=("auto",))
+    if sp.issparse(matrix) and not kind.accepts_sparse:
+        raise DataError(f"X is sparse, which the {kind.name} family does not take: use X.toarray()")
+    return kind.suggest(matrix)
+
+
+def _suggested(matrix: Any, schema: Schema | None) -> tuple[Family, str]:
+    """Return a family to start from, and the reason in words."""
+    groups = _groups(matrix, schema)
+    if groups is not None:
+        return _suggest_mixed(matrix, groups, schema)
+    name, reason = guess(matrix)
+    start = by_name(name).suggest(matrix)
+    return _condensed(matrix, start, reason) if name == "full_gaussian" else (start, reason)
+
+
+def _groups(matrix: Any, schema: Schema | None) -> dict[Kind, list[int]] | None:
+    """Return the columns of each kind; None for a table of numbers alone, or of one kind."""
+    if schema is not None:
+        return schema.groups()
+    if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
+        return None
+    # A column of 0 and 1 among others: as a number it would be worth two clusters.
+    binary = np.flatnonzero(
+        (np.nanmin(matrix, axis=0) == 0.0)
+        & (np.nanmax(matrix, axis=0) == 1.0)
+        & (np.isnan(matrix) | (matrix == 0.0) | (matrix == 1.0)).all(axis=0)
+    )
+    if len(binary) in (0, matrix.shape[1]) or guess(matrix)[0] == "multinomial":
+        return None
+    real = np.setdiff1d(np.arange(matrix.shape[1]), binary)
+    return {"real": real.tolist(), "binary": binary.tolist()}
+
+
+def completed_table(matrix: Any, schema: Schema | None, prior: Prior) -> Matrix | None:
+    """Return the table with gaps among its numbers filled, where that is better than skipping.
+
+    A covariance needs complete rows; a family of independent columns does not, and is exact.  Where
+    columns of other kinds tell clusters too, numbers are completed only if little is missing.
+    """
+    if sp.issparse(matrix) or not has_gaps(matrix):
+        return None
+    groups = _groups(matrix, schema)
+    if groups is None:
+        if guess(matrix)[0] in ("bernoulli", "multinomial"):
+            return None
+        groups = {"real": list(range(matrix.shape[1]))}
+    columns = groups.get("real", [])
+    own = matrix[:, columns]
+    n_rows, width = own.shape
+    if width < 2 or not has_gaps(own):
+        return None
+    if width <= _WIDE and n_rows < _ROWS_A_COLUMN * width:
+        return None
+    if width < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
+        return None
+    out = np.array(matrix)
+    out[:, columns] = complete(np.ascontiguousarray(own), prior, wide=width > _WIDE)
+    return out
 
 
 def choose_weighted(
@@ -145,13 +202,15 @@ def choose_weighted(
     return choice._replace(labels=labels, problem=None)
 
 
-def suggest_mixed(matrix: Any, schema: Schema) -> tuple[Family, str]:
+def _suggest_mixed(
+    matrix: Any, groups: dict[Kind, list[int]], schema: Schema | None
+) -> tuple[Family, str]:
     """Return a family for each kind of column, and the reason in words."""
-    groups = schema.groups()
     parts: list[tuple[Family, list[int]]] = []
     for kind, columns in groups.items():
         family = _for_kind(kind, matrix[:, columns])
         if kind == "category":
+            assert schema is not None
             family = family.with_parameters(n_levels=schema.n_levels(columns))
         parts.append((family, columns))
     counted = ", ".join(_in_words(kind, columns, schema) for kind, columns in groups.items())
@@ -182,15 +241,17 @@ def _condensed(matrix: Matrix, start: Family, reason: str) -> tuple[Family, str]
     return found, f"{reason}, of which {follow} from the others"
 
 
-def _in_words(kind: Kind, columns: list[int], schema: Schema) -> str:
+def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
     """How many columns of a kind there are; counts by name, as numbers may be taken for them."""
-    names = [schema.columns[j].name for j in columns]
-    more = " …" if len(names) > _MOST_NAMES else ""
-    by_name = f" ({', '.join(names[:_MOST_NAMES])}{more})" if kind == "count" else ""
-    return f"{len(columns)} of {_IN_WORDS[kind]}{by_name}"
+    named = ""
+    if kind == "count" and schema is not None:
+        names = [schema.columns[j].name for j in columns]
+        more = " …" if len(names) > _MOST_NAMES else ""
+        named = f" ({', '.join(names[:_MOST_NAMES])}{more})"
+    return f"{len(columns)} of {_IN_WORDS[kind]}{named}"
 
 
-def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:
+def guess(X: Any) -> tuple[str, str]:
     """Return the name of a family for a checked matrix, and the reason in words."""
     if sp.issparse(X):
         if not _is_counts(X.data):
@@ -210,8 +271,6 @@ def guess(X: Any, may_complete: bool = True) -> tuple[str, str]:
         if not gaps and _is_mostly_zero(X):
             return "multinomial", "counts, most of them 0 and most others 1"
     if gaps:
-        if width <= _WIDE and n_rows >= _ROWS_A_COLUMN_WITH_GAPS * width and may_complete:
-            return "full_gaussian", f"numbers in {width} columns, completed where missing"
         return "diagonal_gaussian", "numbers, some of them missing, skipped"
     return _guess_gaussian(n_rows, width)
 

@@ -14,27 +14,39 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import Labels, Matrix, Rng
+from dpsearch._validate import has_gaps
 from dpsearch.automatic.learning import learn
 from dpsearch.families._columns import varies
 from dpsearch.families._observed import drawn
+from dpsearch.families.base import Family
 from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.projected_gaussian import ProjectedGaussian
 from dpsearch.mixture import Mixture
 from dpsearch.objective import Problem
 from dpsearch.priors.base import Prior
 
 _FIRST_ROUNDS = 10  # with one Gaussian
 _ROUNDS = 4
+_WIDE_ROUNDS = 2
 _ROWS_A_COLUMN = 5  # without gaps, to find the first clusters in
 
 
-def complete(matrix: Matrix, prior: Prior) -> Matrix:
-    """Return the table with its gaps filled by draws; the same every time."""
+def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
+    """Return the table with its gaps filled by draws; the same every time.
+
+    A wide one by what its projections expect: most of a column is then no draw of theirs.
+    """
+    if not has_gaps(matrix):
+        return matrix
     changing = varies(matrix)
     if not changing.all():  # nothing is to be drawn for a constant column
         filled = np.where(np.isnan(matrix), np.nanmax(matrix, axis=0), matrix)
         if changing.any():
-            filled[:, changing] = complete(np.ascontiguousarray(matrix[:, changing]), prior)
+            rest = np.ascontiguousarray(matrix[:, changing])
+            filled[:, changing] = complete(rest, prior, wide=wide)
         return filled
+    if wide:
+        return _by_projections(matrix, prior)
     rng = np.random.default_rng(0)
     whole = ~np.isnan(matrix).any(axis=1)
     if whole.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
@@ -44,6 +56,24 @@ def complete(matrix: Matrix, prior: Prior) -> Matrix:
     for _ in range(_ROUNDS):
         filled = _by_clusters(matrix, filled, prior, rng)
     return filled
+
+
+def _by_projections(matrix: Matrix, prior: Prior) -> Matrix:
+    """Fill gaps with what clusters of the principal components expect, by turns with them."""
+    gaps = np.isnan(matrix).any(axis=1)
+    filled = np.where(np.isnan(matrix), np.nanmean(matrix, axis=0), matrix)
+    for _ in range(_WIDE_ROUNDS):
+        start = ProjectedGaussian.suggest(filled)
+        mixture = _mixture(filled, start.resolve(filled), prior)
+        filled[gaps] = mixture.impute(matrix[gaps])
+    return filled
+
+
+def _mixture(rows: Matrix, start: Family, prior: Prior) -> Mixture:
+    """The clusters of complete rows."""
+    learned = learn(rows, start, prior)
+    problem = learned.problem or Problem.of(rows, learned.family, prior)
+    return Mixture.of(problem.model, problem.items, learned.labels, prior)
 
 
 def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
@@ -60,9 +90,7 @@ def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
 
 def _by_clusters(matrix: Matrix, rows: Matrix, prior: Prior, rng: Rng) -> Matrix:
     """Fill gaps from the clusters that complete rows have."""
-    learned = learn(rows, FullGaussian.suggest(rows), prior)
-    problem = learned.problem or Problem.of(rows, learned.family, prior)
-    mixture = Mixture.of(problem.model, problem.items, learned.labels, prior)
+    mixture = _mixture(rows, FullGaussian.suggest(rows), prior)
     inside, _ = mixture.log_joint_probabilities(matrix)
     posteriors = [mixture.posterior(k) for k in range(mixture.n_clusters)]
     means = np.array([posterior["mean"] for posterior in posteriors])

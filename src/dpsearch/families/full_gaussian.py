@@ -489,6 +489,7 @@ class FullGaussian(Family):
     def simpler(self, X: Any) -> tuple[Any, Family] | None:
         """Independent columns, unless there is only one."""
         from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+
         return (X, DiagonalGaussian.suggest(X)) if X.shape[1] > 1 else None
 
     def learned(self, X: Any, labels: Ints) -> FullGaussian:

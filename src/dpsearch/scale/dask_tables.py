@@ -15,7 +15,7 @@ import numpy as np
 from dpsearch._validate import as_matrix, counting_rows
 from dpsearch.errors import DataError, DataTypeError
 from dpsearch.scale.cluster import dask_or_error
-from dpsearch.tables import COUNTED, Column, Kind, Schema, is_mixed
+from dpsearch.tables import Column, Kind, Schema, are_counts, is_mixed
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,20 @@ def _shards(blocks: Any, sizes: list[int], gaps: bool, schema: Schema | None) ->
 
 
 def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
-    """What the columns hold by their types; of integers the least and the median are computed."""
+    """What the columns hold by their types; of integers what tells counts is computed."""
     dtypes = {str(name): dtype for name, dtype in X.dtypes.items()}
     for name in kinds:
         if name not in dtypes:
             raise DataError(f"kinds: X has no column {name!r}")
     whole = [name for name in X.columns if dtypes[str(name)].kind in "iu"]
     least: Any = {}
-    median: Any = {}
     if whole:
         from dask import compute
 
-        least, median = compute(X[whole].min(), X[whole].quantile(0.5))  # nearly, in one pass
+        own = X[whole]
+        least, median, mean, variance, n = compute(  # nearly, in one pass
+            own.min(), own.quantile(0.5), own.mean(), own.var(), own.count()
+        )
     columns = []
     for name in X.columns:
         dtype, text = dtypes[str(name)], str(name)
@@ -123,7 +125,9 @@ def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
         elif dtype.kind == "b":
             kind, source, levels = "binary", "bool", (False, True)
         elif dtype.kind in "iu":
-            counted = least[name] >= 0 and median[name] <= COUNTED
+            counted = least[name] >= 0 and are_counts(
+                median[name], mean[name], variance[name], n[name]
+            )
             kind, source = "count" if counted else "real", "int"
         elif dtype.kind == "f":
             kind, source = "real", "float"
