@@ -232,6 +232,8 @@ def test_new_rows_are_judged_by_what_was_observed(name):
     assert 0.4 < found.certainty[0] < 0.6
     assert found.p_value[[0, 3]].min() > 0.5
     assert found.outliers.tolist() == [4, 2]
+    many = np.tile(new, (12, 1))  # as many as there are in the fit, and still not its rows
+    assert np.allclose(model.explain(many).log_density, np.tile(found.log_density, 12))
 
 
 def test_one_odd_value_of_ten_columns_is_enough():

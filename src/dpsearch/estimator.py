@@ -652,7 +652,7 @@ class DPMixture(
         if self.labels_ is None or matrix.shape[0] != len(self.labels_):
             return None
         mixture, weights = self._mixture, self.sample_weight_
-        if has_gaps(matrix) and not (mixture.has_gaps and self.family_.skips(matrix)):
+        if has_gaps(matrix) and not (self.family_.skips(matrix) and mixture.has_gaps):
             return None
         seen = np.ones(len(self.labels_), bool) if weights is None else weights > 0
         items, _ = mixture.model.items(matrix[seen])
