@@ -249,10 +249,11 @@ def test_the_column_that_separates_comes_first(name):
     found = explained(X, family, labels)
     best, *others = found.indicative(1)
     assert best.column == "column 3"
-    assert best.direction == "higher"
+    codes = name == "categorical"  # of which none is higher than another
+    assert best.direction == ("different" if codes else "higher")
     assert best.centre > best.elsewhere
     assert best.log_bayes_factor > 10.0
-    assert found.indicative(0, 1)[0].direction == "lower"
+    assert found.indicative(0, 1)[0].direction == ("different" if codes else "lower")
     if name != "multinomial":  # whose other words share what the one leaves
         assert max(one.log_bayes_factor for one in others) < 3.0
 
@@ -369,6 +370,95 @@ def test_long_documents_are_no_outliers_for_being_long():
     assert new.outliers[0] == 200
 
 
+def discrete(name, rng, n=1000):
+    """Rows of one cluster that are often equal, and a family for them."""
+    if name == "bernoulli":
+        return families.Bernoulli(), (rng.random((n, 3)) < [0.5, 0.3, 0.03]).astype(float)
+    if name == "poisson":
+        return families.Poisson(1.0, 1.0), rng.poisson(0.5, size=(n, 2)).astype(float)
+    if name == "multinomial":
+        return families.Multinomial(), rng.multinomial(3, [0.5, 0.3, 0.2], size=n).astype(float)
+    width = 1 if name == "category" else 3
+    X = rng.choice(3, p=[0.6, 0.3, 0.1], size=(n, width)).astype(float)
+    if name == "categories with gaps":
+        X[rng.random(X.shape) < 0.2] = np.nan
+    return families.Categorical(1.0, 3), X
+
+
+DISCRETE = [
+    "bernoulli", "category", "categories", "categories with gaps", "poisson", "multinomial",
+]  # fmt: skip
+
+
+def discrete_alarms_are_right(name):
+    """Whether no p-value comes more often than it should, in ten tables together."""
+    rng = np.random.default_rng(0)
+    p_values = []
+    for _ in range(10):
+        family, X = discrete(name, rng)
+        p_values.append(explained(X, family, np.zeros(len(X), int), outlier_rate=0.001).p_value)
+    found = np.concatenate(p_values)
+    return all(
+        (found <= rate).sum() <= stats.binom(len(found), rate).ppf(1.0 - 1e-5)
+        for rate in (0.001, 0.01, 0.1)
+    )
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_values_that_repeat_are_no_outliers_for_being_judged_by_the_others(name):
+    assert discrete_alarms_are_right(name)
+
+
+@pytest.mark.parametrize("name", ["category", "categories with gaps"])
+def test_draws_that_do_not_know_their_equals_are_noticed(name, monkeypatch):
+    monkeypatch.setattr(explain._Twins, "given_others", lambda self, X, log_inside: log_inside)
+    assert not discrete_alarms_are_right(name)
+
+
+def test_p_values_are_those_of_all_values_there_are():
+    """Eight values, each with the density that its row has, or a new row would have."""
+    family, X = discrete("bernoulli", np.random.default_rng(0), 60)
+    labels = (X[:, 0] > 0.0).astype(int)
+    mixture = mixture_of(X, family, PRODUCT_PRIORS[0], labels)
+    values = np.array(list(itertools.product([0.0, 1.0], repeat=3)))
+    new = mixture.memberships(values).log_inside
+    others = mixture.memberships(X, labels).log_inside
+    equal = (values[:, None] == X).all(axis=2)
+    assert not equal.any(axis=1).all()  # one of them is no row's
+    judged = [others[same].min() if same.any() else x for same, x in zip(equal, new, strict=True)]
+    chances = np.exp(new)
+    assert np.isclose(chances.sum(), 1.0)
+    wanted = np.array([chances[judged <= x + 1e-9].sum() for x in others])
+    found = explained(X, family, labels).p_value
+    assert np.abs(found - wanted).max() < 4.0 * np.sqrt(0.25 / 20_000)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_equal_rows_have_equal_keys(sparse):
+    rng = np.random.default_rng(0)
+    X = rng.integers(3, size=(200, 3)).astype(float)
+    X[:5, 1] = [0.5, 2.0**53, 2.0**60, -1.0, 3.5]
+    if not sparse:
+        X[rng.random(X.shape) < 0.2] = np.nan
+    factors = rng.integers(2**64, size=3, dtype=np.uint64)
+    whole, keys = explain._keys(sp.csr_matrix(X) if sparse else X, factors)
+    plain = np.isnan(X) | ((X >= 0.0) & (X < 2.0**53) & (np.round(X) == X))
+    assert np.array_equal(whole, plain.all(axis=1))
+    rows = X[whole]
+    same = ((rows[:, None] == rows) | (np.isnan(rows[:, None]) & np.isnan(rows))).all(axis=2)
+    assert np.array_equal(keys[:, None] == keys, same)
+
+
+def test_an_odd_row_of_categories_in_a_cluster_of_its_own_is_an_outlier():
+    rng = np.random.default_rng(0)
+    X = (rng.random((300, 6)) < 0.05).astype(float)
+    X[0] = 2.0
+    labels = np.append(1, np.zeros(299, int))
+    found = explained(X, families.Categorical(0.5, 3), labels, outlier_rate=0.001)
+    assert found.outliers.tolist()[:1] == [0]
+    assert len(found.outliers) <= 3
+
+
 def test_planted_outliers_are_found():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 3)) + 8.0 * rng.integers(2, size=300)[:, None]
@@ -444,6 +534,56 @@ def test_tables_and_lists(fitted):
     assert "cluster 0: 50 points\n  height: " in text
     assert "row 7: cluster 0" in text
     assert repr(found).startswith("Explanation(80 rows, 2 clusters, 2 columns, ")
+
+
+def test_categories_are_different_and_numbers_have_the_digits_that_differ():
+    rng = np.random.default_rng(0)
+    old = np.repeat([True, False], [60, 40])
+    frame = pd.DataFrame(
+        {
+            "year": np.where(old, 2006.0, 2009.0) + rng.normal(0.0, 0.3, 100),
+            "price": np.where(old, 98_000.0, 112_000.0) + rng.normal(0.0, 900.0, 100),
+            "colour": np.where(old, "red", "blue"),
+            "sold": rng.random(100) < np.where(old, 0.9, 0.1),
+        }
+    )
+    found = DPMixture(random_state=0).fit(frame).explain(frame)
+    assert found.n_clusters == 2
+    said = {one.column: one for one in found.indicative(0)}
+    words = {name: one.direction for name, one in said.items()}
+    assert words == {"year": "lower", "price": "lower", "colour": "different", "sold": "higher"}
+    assert [one.is_code for one in said.values()] == [name == "colour" for name in said]
+    text = found.summary()
+    assert "  colour: red, elsewhere blue (log" in text
+    assert "  year: 2006, elsewhere 2009 (log" in text
+    assert "  price: 98,000, elsewhere 112,000 (log" in text
+
+
+@pytest.mark.parametrize(
+    ("numbers", "texts"),
+    [
+        ((2008.31, 2006.94), ["2008.3", "2006.9"]),
+        ((2008.31, 2008.3104), ["2008.31", "2008.3104"]),
+        ((112_345.0, 98_001.0), ["112,000", "98,000"]),
+        ((112_345.0, 112_346.2), ["112,345", "112,346.2"]),
+        ((0.0, -0.123), ["0", "-0.123"]),
+        ((1e-7, 2.5e-7), ["1e-07", "2.5e-07"]),
+        ((0.0001, 1000.0), ["0", "1000"]),
+        ((3e20, 1.0), ["3e+20", "1"]),
+        ((5.006, np.nan), ["5.01", "nan"]),
+        (("red", 3.0), ["red", "3"]),
+    ],
+)
+def test_numbers_as_they_are_shown(numbers, texts):
+    assert explain._shown(*numbers) == texts
+
+
+def test_a_level_that_is_likeliest_everywhere_is_said_to_differ_in_probability():
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 200)
+    X = (rng.random((400, 1)) > np.where(labels == 0, 0.99, 0.6)[:, None]).astype(float)
+    text = explained(X, families.Categorical(), labels).summary()
+    assert "  column 0: 0, as elsewhere, with another probability (log" in text
 
 
 def test_without_rows(fitted):

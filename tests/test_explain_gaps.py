@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import logsumexp
 
 import naive
-from dpsearch import DPMixture, explain, families
+from dpsearch import DPMixture, explain, families, load
 from dpsearch.families.with_gaps import WithGaps
 from explaining import agrees_with_naive, explained, mixture_of
 from models import GAPPED, PRODUCT_PRIORS, draw_with_gaps, mixed
@@ -192,5 +193,132 @@ def test_rows_of_the_fit_are_known_by_their_gaps_too():
     whole = DPMixture(family, random_state=0).fit(complete)
     assert np.allclose(whole.explain(X).log_density, whole.score_samples(X))
     assert np.array_equal(whole.explain(complete).labels, whole.labels_)
-    full = DPMixture(families.FullGaussian(), random_state=0).fit(complete[:, 1:3])
-    assert np.isfinite(full.explain(X[:, 1:3]).log_density).all()  # of the rows imputed
+
+
+# -- families that cannot skip gaps ------------------------------------------------------------
+
+FULL = families.FullGaussian(0.0, 0.01, 4.0, 1.0)
+
+
+def two_clusters(n=60):
+    """Rows of two clusters that differ in the second column alone."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(n, 2)) + np.repeat([[0.0, 0.0], [0.0, 100.0]], n // 2, axis=0)
+
+
+UNSKIPPED = {
+    "full": FULL,
+    "projected": families.ProjectedGaussian(np.eye(2), 0.0, 0.0, 0.01, 4.0, 1.0),
+    "product": families.Product([(FULL, [0, 1]), (families.Poisson(1.0, 0.1), [2])]),
+}
+
+
+@pytest.mark.parametrize("name", UNSKIPPED)
+def test_new_rows_are_judged_by_what_was_observed(name):
+    X = two_clusters()
+    new = np.array([[0.0, np.nan], [0.0, 100.0], [9.0, np.nan], [np.nan, np.nan], [0.0, 50.0]])
+    if name == "product":
+        X = np.column_stack([X, np.random.default_rng(1).poisson(3.0, len(X))])
+        new = np.column_stack([new, [3.0, np.nan, 3.0, np.nan, 3.0]])
+    model = DPMixture(UNSKIPPED[name], random_state=0).fit(X)
+    found = model.explain(new)
+    inside, outside = model._mixture.log_joint_probabilities(new)
+    assert np.allclose(found.log_density, model.score_samples(new))
+    assert np.array_equal(found.labels, model.predict(new))
+    both = np.column_stack([inside, outside])
+    assert np.allclose(found.certainty, np.exp(inside.max(axis=1) - logsumexp(both, axis=1)))
+    both[np.arange(5), found.labels] = -np.inf
+    assert np.array_equal(found.second, both.argmax(axis=1))
+    assert 0.4 < found.certainty[0] < 0.6
+    assert found.p_value[[0, 3]].min() > 0.5
+    assert found.outliers.tolist() == [4, 2]
+    many = np.tile(new, (12, 1))  # as many as there are in the fit, and still not its rows
+    assert np.allclose(model.explain(many).log_density, np.tile(found.log_density, 12))
+
+
+def test_one_odd_value_of_ten_columns_is_enough():
+    X = np.random.default_rng(0).normal(size=(300, 10))
+    new = np.full((2, 10), np.nan)
+    new[:, 3] = [4.8, 0.5]
+    assert DPMixture("full_gaussian", random_state=0).fit(X).outliers(new).tolist() == [0]
+
+
+def leaves_completed_rows_out_right():
+    """Whether a row with gaps is placed by what was observed, its completed form left out."""
+    rng = np.random.default_rng(0)
+    completed = rng.normal(size=(12, 3))
+    labels = np.array([0, 1, 0, 2, 1, 0, 3, 3, 0, 0, 1, 0])  # 2 is alone, 3 are a pair
+    X = np.where(rng.random(completed.shape) < 0.3, np.nan, completed)
+    X[[3, 6], 0] = np.nan
+    family = families.FullGaussian(0.0, 0.5, 5.0, 1.0)
+    mixture = mixture_of(completed, family, DP, labels)
+    found = mixture.memberships(X, labels, completed)
+    fine = []
+    for i, k in enumerate(labels):
+        others = np.arange(12) != i
+        seen = ~np.isnan(X[i])
+        values = np.full(5, -np.inf)
+        for j in [*np.unique(labels[others]), 4]:
+            mean, strength, degrees, scale = naive.full_gaussian_posterior(
+                mixture.model.family, completed[others & (labels == j)]
+            )
+            freedom = degrees - 2.0
+            scale = scale * (strength + 1.0) / (strength * freedom)
+            t = stats.multivariate_t(mean[seen], scale[np.ix_(seen, seen)], df=freedom)
+            values[j] = t.logpdf(X[i, seen]) if seen.any() else 0.0
+        known, sizes = np.unique(labels[others], return_counts=True)
+        places = np.append(known, 4)
+        weights = [
+            DP.log_probability([*(sizes + (known == j)), *([1] if j == 4 else [])]) for j in places
+        ]
+        values[places] += weights - logsumexp(weights)
+        fine.append(np.isclose(found.log_density[i], logsumexp(values)))
+        inside = logsumexp(values[:4]) - logsumexp((weights - logsumexp(weights))[:-1])
+        fine.append(np.isclose(found.log_inside[i], inside))
+        own = values[k] if k in known else values[4]
+        fine.append(np.isclose(found.certainty[i], np.exp(own - logsumexp(values))))
+    return all(fine)
+
+
+def test_rows_that_the_fit_completed_are_left_out():
+    assert leaves_completed_rows_out_right()
+
+
+def test_completed_rows_left_in_are_noticed(monkeypatch):
+    monkeypatch.setattr("dpsearch.mixture.add_item", lambda *given: None)
+    assert not leaves_completed_rows_out_right()
+
+
+def test_a_completed_fit_is_as_certain_as_what_was_observed(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2)) + np.repeat([[0.0, 0.0], [4.0, 4.0]], 500, axis=0)
+    X[rng.random(X.shape) < 0.3] = np.nan
+    X[7] = [np.nan, 30.0]
+    model = DPMixture(random_state=0).fit(X)
+    assert model.completed_ is not None
+    found = model.explain(X, outlier_rate=RATE)
+    scores = np.column_stack(model._mixture.log_joint_probabilities(X))  # the row included
+    sure = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))[range(1000), model.labels_]
+    shared = model._mixture.sizes[model.labels_] > 50
+    assert shared.mean() > 0.9
+    assert np.abs(found.certainty - sure)[shared].mean() < 0.001  # one row of hundreds left out
+    assert found.outliers[0] == 7
+    for gaps in range(3):
+        p_value = found.p_value[np.isnan(X).sum(axis=1) == gaps]
+        assert (p_value <= RATE).sum() <= stats.binom(len(p_value), RATE).ppf(1.0 - 1e-5)
+    model.save(tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz").explain(X, outlier_rate=RATE)
+    assert np.allclose(again.certainty, found.certainty)
+
+
+def test_streams_fill_gaps_from_one_cluster():
+    model = DPMixture(FULL, random_state=0).partial_fit(two_clusters())
+    half = two_clusters(20)
+    half[:, 1] = np.nan
+    best = model.predict(half)
+    model.partial_fit(half)
+    assert model.n_clusters_ == 2
+    assert np.array_equal(model.labels_, best)
+    assert np.allclose(
+        sorted(model._mixture.posterior(k)["mean"][1] for k in range(2)), [0, 100], atol=1.0
+    )

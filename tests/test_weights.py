@@ -16,7 +16,7 @@ from dpsearch.errors import CapabilityError, DataError, ModelFileError
 from dpsearch.objective import Problem
 from dpsearch.partition import all_partitions
 from dpsearch.state import State
-from dpsearch.weights import copies_of
+from dpsearch.weights import copies_of, with_what_they_lack
 from models import DRAWS, PRODUCT_PRIORS
 
 
@@ -155,6 +155,52 @@ def test_very_many_copies_are_chosen_evenly():
     counts = np.bincount(copies_of(weights), minlength=4)
     assert counts.sum() == 5000
     assert np.abs(counts - 5000 * weights / weights.sum()).max() <= 1
+
+
+HEAVY = [100_000] * 12 + [1]
+
+
+def rare(row):
+    """Twelve rows of 0 and 1, to be seen very often, and one more."""
+    return np.vstack([np.tile([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [0.0, 0.0]], (3, 1)), row])
+
+
+@pytest.mark.parametrize(
+    ("family", "row", "chosen"),
+    [
+        ("categorical", [9.0, 0.0], "categorical"),
+        ("auto", [1.0, 1.0], "bernoulli"),
+        ("auto", [3.0, 0.0], "multinomial"),
+        ("auto", [0.5, 0.0], "full_gaussian"),
+        ("auto", [-1.0, 0.0], "full_gaussian"),
+        ("auto", [np.nan, 0.0], "with_gaps"),
+    ],
+)
+def test_a_rare_row_is_known_to_the_choice(family, row, chosen):
+    X = rare(row)
+    assert 12 not in copies_of(np.array(HEAVY))
+    model = DPMixture(family, random_state=0).fit(X, sample_weight=HEAVY)
+    assert model.family_.name == chosen
+    assert len(model.predict(X)) == 13
+
+
+def test_a_rare_count_of_a_sparse_table_is_known_to_the_choice():
+    X = sp.csr_matrix(rare([3.0, 0.0]))
+    model = DPMixture(random_state=0).fit(X, sample_weight=HEAVY)
+    assert model.family_.name == "multinomial"
+
+
+def test_rare_numbers_among_numbers_do_not_weigh_more_than_they_should():
+    X = np.random.default_rng(0).normal(size=(13, 2))
+    X[12] = 1e6
+    copies = copies_of(np.array(HEAVY))
+    assert np.array_equal(with_what_they_lack(copies, X), copies)
+    assert np.array_equal(with_what_they_lack(np.arange(12), rare([9.0, 0.0])), np.arange(13))
+    plain = rare([1.0, 1.0])
+    assert np.array_equal(with_what_they_lack(np.arange(4, 12), plain), np.arange(4, 12))
+    X[12] = [np.nan, 0.0]  # but a gap is news
+    model = DPMixture(random_state=0).fit(X, sample_weight=HEAVY)
+    assert model.family_.name == "with_gaps"
 
 
 @pytest.mark.parametrize(

@@ -281,6 +281,9 @@ class DPMixture(
         Each later one is added to the clusters, which are merged and split from time to time.
         `log_joint_` is that of all rows seen, exactly; `labels_` are those of this batch.  After
         `fit`, goes on from its clusters.
+
+        Gaps that the family cannot skip are filled: in the first batch as by `fit`, later by what
+        the row's most probable cluster, given what was observed of it, expects there.
         """
         if not hasattr(self, "_mixture"):
             self.fit(X)
@@ -288,7 +291,9 @@ class DPMixture(
             self._stream = self._new_stream(0)
             self._stream.keep(matrix, 0, self.labels_)
             return self
-        matrix = self._whole(self._new_data(X))
+        matrix = self._new_data(X)
+        if has_gaps(matrix) and not self.family_.skips(matrix):
+            matrix = self._mixture.impute_from_one(matrix)
         if not hasattr(self, "_stream"):
             self._stream = self._new_stream(int(self._mixture.sizes.sum()))
         if has_gaps(matrix) and not self._mixture.has_gaps and self.family_.takes_gaps:
@@ -582,6 +587,7 @@ class DPMixture(
         X
             The rows that the model was fitted to, all of them in the same order: each is then
             judged by all the others.  Or new rows, judged by the clusters.  None: clusters only.
+            Rows with gaps are judged by what was observed of them.
         outlier_rate
             The share of rows that may be called outliers though they come from the clusters.
         rng
@@ -598,26 +604,22 @@ class DPMixture(
         'column 1'
         """
         check_is_fitted(self)
-        matrix = None if X is None else self._whole(self._as_fitted(self._new_data(X)))
+        matrix = None if X is None else self._new_data(X)
+        fitted = None if matrix is None else self._as_fitted(matrix)
         given = getattr(self, "feature_names_in_", None)
         names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
         found = explain_mixture(
             self._mixture,
             tuple(str(name) for name in names),
             matrix,
-            None if matrix is None else self._containing(matrix),
+            None if fitted is None else self._containing(fitted),
+            fitted=fitted,
             outlier_rate=outlier_rate,
             rng=as_rng(rng),
         )
         columns = () if self.schema_ is None else self.schema_.columns
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
         return replace(found, levels=levels)
-
-    def _whole(self, matrix: Any) -> Any:
-        """Rows for a family that needs them complete: imputed."""
-        if not has_gaps(matrix) or self.family_.skips(matrix):
-            return matrix
-        return self._mixture.impute(matrix)
 
     def _as_fitted(self, matrix: Any) -> Any:
         """Rows as the solvers saw them: those of the fit completed, where that was done.
@@ -651,7 +653,7 @@ class DPMixture(
         if self.labels_ is None or matrix.shape[0] != len(self.labels_):
             return None
         mixture, weights = self._mixture, self.sample_weight_
-        if has_gaps(matrix) and not mixture.has_gaps:
+        if has_gaps(matrix) and not (self.family_.skips(matrix) and mixture.has_gaps):
             return None
         seen = np.ones(len(self.labels_), bool) if weights is None else weights > 0
         items, _ = mixture.model.items(matrix[seen])

@@ -14,6 +14,10 @@ M draws, r of them at most as dense, its p-value is (r + 1)/(M + 1) (Davison & H
 "Bootstrap Methods and their Application", 4.2), and a row that does come from these clusters is
 called an outlier with probability `outlier_rate` at most.  Units do not matter: they add the same
 number to all densities.  A row with missing values is compared with draws that lack the same ones.
+
+Codes and counts repeat.  A draw that equals a row of the fit is no more and no less probable than
+it: it gets the row's density given all others, not that given all, so that the two count as equal.
+But a row that is a cluster of its own stands alone: without it there is no such cluster.
 """
 
 from __future__ import annotations
@@ -25,11 +29,14 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch._validate import has_gaps
 from dpsearch.errors import ParameterError
+from dpsearch.families import Categorical, Product
+from dpsearch.families.base import Family
 from dpsearch.items import Core, clear_row, copy_row, merge_rows
 from dpsearch.mixture import Mixture
 
@@ -41,6 +48,8 @@ _CHUNK = 4_000_000  # numbers drawn at a time
 _MOST = 100_000_000  # numbers drawn in all: some seconds
 _FIRST_DRAWS = 32  # for a row with gaps, and twice as many in all each time after
 _ENOUGH = 10  # of its draws below it
+_LARGEST_COUNT = 2.0**53  # from here on numbers are not told apart by 1
+_PLAIN = (1e-4, 1e15)  # sizes of numbers that are written without an exponent
 
 
 class Indication(NamedTuple):
@@ -50,11 +59,12 @@ class Indication(NamedTuple):
     log_bayes_factor: float
     centre: float  # expected in the cluster: the posterior mean, or the likeliest code
     elsewhere: float  # the same in all other clusters taken together
+    is_code: bool = False  # whether these are codes of categories, of which none is higher
 
     @property
     def direction(self) -> str:
         """In words: higher or lower than elsewhere, or otherwise different."""
-        if self.centre == self.elsewhere or math.isnan(self.elsewhere):
+        if self.is_code or self.centre == self.elsewhere or math.isnan(self.elsewhere):
             return "different"
         return "higher" if self.centre > self.elsewhere else "lower"
 
@@ -91,6 +101,8 @@ class Explanation:
         Draws that p-values come from: fewer the wider the table, see `tells_outliers`.
     levels
         By the name of a column of categories, what its codes stand for.
+    codes
+        [D] which columns hold codes of categories.
     """
 
     columns: Matrix
@@ -106,6 +118,7 @@ class Explanation:
     outlier_rate: float
     n_draws: int = 0
     levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    codes: tuple[bool, ...] = ()
 
     @property
     def n_clusters(self) -> int:
@@ -155,6 +168,7 @@ class Explanation:
                 float(self.columns[k, d]),
                 float(self.centres[k, d]),
                 float(self.elsewhere[k, d]),
+                bool(self.codes) and self.codes[d],
             )
             for d in best
         ]
@@ -204,11 +218,14 @@ class Explanation:
             lines.append(f"cluster {k}: {size} {'point' if size == 1 else 'points'}")
             said = [one for one in self.indicative(k, 3) if one.log_bayes_factor > 0.0]
             for one in said:
-                inside, outside = (
-                    _shown(self.value(one.column, x)) for x in (one.centre, one.elsewhere)
+                inside, outside = _shown(
+                    self.value(one.column, one.centre), self.value(one.column, one.elsewhere)
                 )
+                # The likeliest level may be the same, though not its probability.
+                same = "as elsewhere, with another probability"
+                there = same if one.is_code and inside == outside else f"elsewhere {outside}"
                 lines.append(
-                    f"  {one.column}: {inside}, elsewhere {outside}"
+                    f"  {one.column}: {inside}, {there}"
                     f" (log Bayes factor {one.log_bayes_factor:.1f})"
                 )
             if not said and self.n_clusters > 1:
@@ -246,8 +263,38 @@ def _listed(rows: Ints) -> str:
     return ", ".join(str(i) for i in rows)
 
 
-def _shown(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.3g}"
+def _shown(*values: float | str) -> list[str]:
+    """Return levels as they are, and numbers with three digits, or as many as tell them apart.
+
+    That is, with one digit more than the first in which they differ.
+
+    >>> _shown(2008.31, 2006.94), _shown(112345.0, 98001.0), _shown(5.006, 1.0), _shown(1.0, 1.0)
+    (['2008.3', '2006.9'], ['112,000', '98,000'], ['5.01', '1'], ['1', '1'])
+    """
+    numbers = [x for x in values if not isinstance(x, str)]
+    size = max(map(abs, numbers), default=0.0)
+    difference = max(numbers, default=0.0) - min(numbers, default=0.0)
+    digits = 3
+    if 0.0 < difference < math.inf:
+        digits = max(3, _order(size) - _order(difference) + 2)
+    return [x if isinstance(x, str) else _number(x, size, digits) for x in values]
+
+
+def _number(value: float, size: float, digits: int) -> str:
+    """Return a number among others up to that size, which have so many digits."""
+    if value == 0.0 or not math.isfinite(value):
+        return f"{value:g}"
+    if not _PLAIN[0] <= size < _PLAIN[1]:
+        return f"{value:.{digits}g}"
+    decimals = digits - 1 - _order(size)
+    rounded = round(value, decimals) + 0.0  # which makes −0 a 0
+    text = f"{rounded:{',' if abs(rounded) >= 1e4 else ''}.{max(decimals, 0)}f}"
+    return text.rstrip("0").rstrip(".") if decimals > 0 else text
+
+
+def _order(size: float) -> int:
+    """Of the first digit: 0 for ones, 1 for tens."""
+    return math.floor(math.log10(size))
 
 
 def _library(name: str | None) -> Any:
@@ -267,13 +314,14 @@ def explain_mixture(
     X: Any = None,
     labels: Labels | None = None,
     *,
+    fitted: Any = None,
     outlier_rate: float,
     rng: Rng,
 ) -> Explanation:
     """Explain the clusters, and rows if there are any.
 
     `labels` are the clusters that contain the rows, −1 for a row that is in none of them; None if
-    all are new.
+    all are new.  `fitted` are the rows as the clusters have them, if their gaps were filled.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
         raise ParameterError(f"outlier_rate must lie between 0 and 1, got {outlier_rate!r}")
@@ -283,10 +331,11 @@ def explain_mixture(
         nobody, nothing = np.empty(0, np.int64), np.empty(0)
         rows = (nobody, nothing, nobody, nothing, nothing)
     else:
-        place = mixture.memberships(X, labels)
+        place = mixture.memberships(X, labels, fitted)
         wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
         n_draws = max(1, min(wanted, _MOST // X.shape[1]))
-        p_value = _p_values(mixture, X, place.log_inside, n_draws, rng)
+        twins = _Twins.of(mixture, X, labels, place.log_inside)
+        p_value = _p_values(mixture, X, place.log_inside, twins, n_draws, rng)
         rows = (place.labels, place.certainty, place.second, place.log_density, p_value)
     return Explanation(
         columns,
@@ -297,6 +346,7 @@ def explain_mixture(
         *rows,
         float(outlier_rate),
         n_draws,
+        codes=_codes(mixture.model.family, mixture.model.n_features),
     )
 
 
@@ -324,6 +374,18 @@ def _about_columns(mixture: Mixture) -> tuple[Matrix, Matrix, Matrix]:
     )
 
 
+def _codes(family: Family, width: int) -> tuple[bool, ...]:
+    """Which columns hold codes of categories."""
+    if isinstance(family, Product):
+        coded = {
+            column: code
+            for part, columns in family.parts
+            for column, code in zip(columns, _codes(part, len(columns)), strict=True)
+        }
+        return tuple(coded[d] for d in range(width))
+    return (isinstance(getattr(family, "family", family), Categorical),) * width
+
+
 @kernel
 def _rests(core: Core, pool: Vector, n_rows: int) -> Any:
     """Return (flat pool of all clusters but each, the row of all of them).
@@ -349,7 +411,65 @@ def _rests(core: Core, pool: Vector, n_rows: int) -> Any:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _p_values(mixture: Mixture, X: Any, log_inside: Vector, n_draws: int, rng: Rng) -> Vector:
+class _Twins(NamedTuple):
+    """Rows of the fit that draws may equal, by a key, and their densities given all others.
+
+    The key of a row of codes or counts is Σ_d factor_d x_d modulo 2⁶⁴, with factors chosen at
+    random: exact, and two rows that differ have the same with a probability of 2⁻⁶⁴ or so.
+    """
+
+    factors: Any  # [D]
+    keys: Any  # sorted
+    log_inside: Vector
+
+    @classmethod
+    def of(
+        cls, mixture: Mixture, X: Any, labels: Labels | None, log_inside: Vector
+    ) -> _Twins | None:
+        """Return what draws are compared with, if any of the rows are of the fit and whole."""
+        if labels is None:
+            return None
+        rows = np.flatnonzero((labels >= 0) & (mixture.sizes[labels] > 1))
+        factors = np.random.default_rng(0).integers(2**64, size=X.shape[1], dtype=np.uint64)
+        step = max(1, _CHUNK // X.shape[1])
+        parts = [_keys(X[part], factors) for part in np.split(rows, range(step, len(rows), step))]
+        whole = np.concatenate([part[0] for part in parts])
+        if not whole.any():
+            return None
+        keys, which = np.unique(np.concatenate([part[1] for part in parts]), return_inverse=True)
+        lowest = np.full(len(keys), np.inf)  # equal rows may be in several clusters
+        np.minimum.at(lowest, which, log_inside[rows[whole]])
+        return cls(factors, keys, lowest)
+
+    def given_others(self, X: Any, log_inside: Vector) -> Vector:
+        """Return log densities of draws, those that equal a row replaced by the row's."""
+        whole, keys = _keys(X, self.factors)
+        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        same = self.keys[at] == keys
+        out = log_inside.copy()
+        out[np.flatnonzero(whole)[same]] = self.log_inside[at[same]]
+        return out
+
+
+def _keys(X: Any, factors: Any) -> tuple[Any, Any]:
+    """Return which rows are all codes or counts, or missing; and the keys of these rows."""
+    if sp.issparse(X):
+        odd = np.append(0, np.cumsum(~_is_count(X.data)))
+        whole = np.diff(odd[X.indptr]) == 0
+        return whole, X[whole].astype(np.uint64) @ factors
+    missing = np.isnan(X)
+    whole = (missing | _is_count(X)).all(axis=1)
+    values = np.where(missing[whole], _LARGEST_COUNT, X[whole])
+    return whole, values.astype(np.uint64) @ factors
+
+
+def _is_count(values: Any) -> Any:
+    return (values >= 0.0) & (values < _LARGEST_COUNT) & (values == np.floor(values))
+
+
+def _p_values(
+    mixture: Mixture, X: Any, log_inside: Vector, twins: _Twins | None, n_draws: int, rng: Rng
+) -> Vector:
     """Return the share of draws from the clusters that are no more probable than each row."""
     if len(log_inside) == 1 and log_inside[0] == -math.inf:
         return np.ones(1)  # the only row there is: nothing to compare it with
@@ -358,16 +478,34 @@ def _p_values(mixture: Mixture, X: Any, log_inside: Vector, n_draws: int, rng: R
     out = np.empty(X.shape[0])
     lengths = mixture.model.family.lengths(X)
     if not gappy.all():
-        out[~gappy] = _p_values_of_whole(mixture, lengths[~gappy], log_inside[~gappy], n_draws, rng)
+        out[~gappy] = _p_values_of_whole(
+            mixture, lengths[~gappy], log_inside[~gappy], twins, n_draws, rng
+        )
     if gappy.any():
         out[gappy] = _p_values_with_gaps(
-            mixture, lengths[gappy], missing[gappy], log_inside[gappy], n_draws, rng
+            mixture, lengths[gappy], missing[gappy], log_inside[gappy], twins, n_draws, rng
         )
     return out
 
 
+def _log_inside(mixture: Mixture, X: Any, twins: _Twins | None) -> Vector:
+    """Return the log densities of draws."""
+    drawn = mixture.memberships(X).log_inside
+    return drawn if twins is None else twins.given_others(X, drawn)
+
+
+def _edge(log_inside: Vector) -> Vector:
+    """What draws as dense as a row are not above: equal densities may differ by rounding."""
+    return np.asarray(log_inside + 1e-9 * np.maximum(np.abs(log_inside), 1.0))
+
+
 def _p_values_of_whole(
-    mixture: Mixture, lengths: Matrix, log_inside: Vector, n_draws: int, rng: Rng
+    mixture: Mixture,
+    lengths: Matrix,
+    log_inside: Vector,
+    twins: _Twins | None,
+    n_draws: int,
+    rng: Rng,
 ) -> Vector:
     """All rows are compared with the same draws, of the lengths that rows have."""
     wanted = rng.choice(lengths, size=n_draws)
@@ -375,12 +513,12 @@ def _p_values_of_whole(
     step = max(1, _CHUNK // mixture.model.n_features)
     for at in range(0, n_draws, step):
         X = _draws(mixture, wanted[at : at + step], rng)
-        drawn[at : at + step] = mixture.memberships(X).log_inside
+        drawn[at : at + step] = _log_inside(mixture, X, twins)
     if lengths.shape[1] > 0:
         expected, spread = _by_length(drawn, wanted)
         drawn = (drawn - expected(wanted)) / spread(wanted)
         log_inside = (log_inside - expected(lengths)) / spread(lengths)
-    below = np.searchsorted(np.sort(drawn), log_inside, side="right")
+    below = np.searchsorted(np.sort(drawn), _edge(log_inside), side="right")
     return np.asarray((below + 1.0) / (n_draws + 1.0))
 
 
@@ -389,6 +527,7 @@ def _p_values_with_gaps(
     lengths: Matrix,
     missing: Any,
     log_inside: Vector,
+    twins: _Twins | None,
     n_draws: int,
     rng: Rng,
 ) -> Vector:
@@ -407,10 +546,9 @@ def _p_values_with_gaps(
         for rows in np.split(left, range(step, len(left), step)):
             X = _draws(mixture, lengths[rows].repeat(count, axis=0), rng)
             X[missing[rows].repeat(count, axis=0)] = np.nan
-            drawn = mixture.memberships(X).log_inside.reshape(len(rows), count)
-            # A row without values has a density of 1, as its draws have, but for rounding.
-            edge = log_inside[rows] + 1e-9 * np.maximum(np.abs(log_inside[rows]), 1.0)
-            running = below[rows, None] + np.cumsum(drawn <= edge[:, None], axis=1)
+            drawn = _log_inside(mixture, X, twins).reshape(len(rows), count)
+            low = drawn <= _edge(log_inside[rows])[:, None]
+            running = below[rows, None] + np.cumsum(low, axis=1)
             below[rows] = running[:, -1]
             done = running[:, -1] >= _ENOUGH
             last = begin + 1 + (running >= _ENOUGH).argmax(axis=1)

@@ -18,7 +18,15 @@ from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.families.base import Model, unlocked
-from dpsearch.items import Core, Items, log_alone, log_predictive, score_item, score_member
+from dpsearch.items import (
+    Core,
+    Items,
+    add_item,
+    log_alone,
+    log_predictive,
+    score_item,
+    score_member,
+)
 from dpsearch.priors.base import Prior
 
 
@@ -94,24 +102,49 @@ class Mixture:
         outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
         return inside, outside
 
-    def memberships(self, X: ArrayLike, labels: Labels | None = None) -> Memberships:
+    def memberships(
+        self, X: ArrayLike, labels: Labels | None = None, fitted: Any = None
+    ) -> Memberships:
         """Return where rows belong, given all others.
 
         `labels` name the cluster that contains each row, from which it is first taken out; −1 for
-        none, and None if no row is in any.  What is in none belongs to the most probable.
+        none, and None if no row is in any.  What is in none belongs to the most probable.  Rows
+        that are in clusters with their gaps filled come as such too, as `fitted`: the filled ones
+        are taken out, and what was observed is placed.
         """
         family = self.model.family
-        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.takes_gaps)
+        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
+        if labels is None:
+            labels = np.full(matrix.shape[0], -1)
+        if has_gaps(matrix) and not family.skips(matrix):
+            return self._memberships_by_observed(matrix, labels, fitted)
         if has_gaps(matrix) and self.gapped is not self:
             return self.gapped.memberships(matrix, labels)
         items, base = self.model.items(matrix)
-        if labels is None:
-            labels = np.full(items.n_items, -1)
         own, certainty, second, log_density, log_inside = _memberships(
             self.model.core, items, self.pool, self.sizes, labels,
             log_alone(self.model.core, items), self._places(),
         )  # fmt: skip
         return Memberships(own, certainty, second, log_density + base, log_inside + base)
+
+    def _memberships_by_observed(self, matrix: Matrix, labels: Labels, fitted: Any) -> Memberships:
+        """The same for a family that cannot skip gaps, but knows the density of the rest."""
+        gappy = np.isnan(matrix).any(axis=1)
+        X, own = matrix[gappy], labels[gappy]
+        scores = self.model.family.observed_log_densities(self._rows_and_new(), X)
+        shared = np.flatnonzero((own >= 0) & (self.sizes[own] > 1))
+        if len(shared):
+            items, _ = self.model.items(fitted[gappy][shared])
+            for at, i in enumerate(shared):
+                rest = self.row(own[i]).copy()
+                add_item(self.model.core, items, at, rest, -1.0)
+                density = self.model.family.observed_log_densities([rest], X[i : i + 1])
+                scores[i, own[i]] = density[0, 0]
+        found = _memberships_by_scores(scores, self.sizes, own, self._places())
+        if gappy.all():
+            return Memberships(*found)
+        whole = self.memberships(matrix[~gappy], labels[~gappy])
+        return Memberships(*(_interleaved(gappy, *both) for both in zip(found, whole, strict=True)))
 
     def _places(self) -> _Places:
         n_points, n_clusters = int(self.sizes.sum()), self.n_clusters
@@ -156,8 +189,16 @@ class Mixture:
         That is the mean over clusters, new ones included, each weighted by its probability given
         the observed entries; for columns of codes the most probable code.
         """
-        inside, outside = self.log_joint_probabilities(matrix)
-        weights = softmax(np.column_stack([inside, outside]), axis=1)
+        weights = softmax(np.column_stack(self.log_joint_probabilities(matrix)), axis=1)
+        return self.model.family.fill(self._rows_and_new(), matrix, weights)
+
+    def impute_from_one(self, matrix: Matrix) -> Matrix:
+        """Fill gaps with what a row's most probable cluster, or a new one, expects there.
+
+        The mean over clusters may lie where there is none.
+        """
+        scores = np.column_stack(self.log_joint_probabilities(matrix))
+        weights = np.eye(scores.shape[1])[scores.argmax(axis=1)]
         return self.model.family.fill(self._rows_and_new(), matrix, weights)
 
     def _rows_and_new(self) -> list[Vector]:
@@ -193,6 +234,34 @@ def _log_sum_exp(values):  # type: ignore[no-untyped-def]
     return top + math.log(total)
 
 
+@inner
+def _placed(out, k, size, places):  # type: ignore[no-untyped-def]
+    """Return the fields of `Memberships` for one row; `out`, its log H in every place, is changed.
+
+    k is the cluster that it was in, of that size, or −1; the last place is a new cluster.
+    """
+    n_clusters = out.shape[0] - 1
+    origin = k if k >= 0 else n_clusters
+    for j in range(n_clusters):
+        out[j] += places.own[j] if j == k else places.steps[j]
+    out[n_clusters] += places.fresh[origin]
+    if k < 0:
+        own = out[:n_clusters].argmax()
+    else:
+        own = k
+        if size == 1:
+            out[k] = -np.inf
+    log_inside = _log_sum_exp(out[:n_clusters]) - places.inside[origin]
+    if k >= 0 and size == 1:  # staying alone is the new cluster
+        out[k] = out[n_clusters]
+        out[n_clusters] = -np.inf
+    total = _log_sum_exp(out)
+    log_density = total - places.total[origin]
+    certainty = math.exp(out[own] - total)
+    out[own] = -np.inf
+    return own, certainty, out.argmax(), log_density, log_inside
+
+
 @kernel
 def _memberships(
     core: Core,
@@ -209,28 +278,35 @@ def _memberships(
     certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
     starts = np.arange(n_clusters) * core.width
     scratch = np.empty(core.width)
-    out = np.empty(n_clusters + 1)  # the last place is a new cluster
+    out = np.empty(n_clusters + 1)
     for i in range(n):
         k = labels[i]
-        origin = k if k >= 0 else n_clusters
         score_item(core, items, i, pool, starts, out[:n_clusters], scratch)
-        for j in range(n_clusters):
-            out[j] += places.steps[j]
-        out[n_clusters] = alone[i] + places.fresh[origin]
-        if k < 0:
-            own[i] = out[:n_clusters].argmax()
-        elif sizes[k] > 1:
+        out[n_clusters] = alone[i]
+        if k >= 0 and sizes[k] > 1:
             row = pool[k * core.width : (k + 1) * core.width]
-            out[k] = score_member(core, items, i, row, scratch) + places.own[k]
-        else:
-            out[k] = -np.inf
-        log_inside[i] = _log_sum_exp(out[:n_clusters]) - places.inside[origin]
-        if k >= 0 and sizes[k] == 1:  # staying alone is the new cluster
-            out[k] = out[n_clusters]
-            out[n_clusters] = -np.inf
-        total = _log_sum_exp(out)
-        log_density[i] = total - places.total[origin]
-        certainty[i] = math.exp(out[own[i]] - total)
-        out[own[i]] = -np.inf
-        second[i] = out.argmax()
+            out[k] = score_member(core, items, i, row, scratch)
+        own[i], certainty[i], second[i], log_density[i], log_inside[i] = _placed(
+            out, k, sizes[k], places
+        )
     return own, certainty, second, log_density, log_inside
+
+
+@kernel
+def _memberships_by_scores(scores: Matrix, sizes: Ints, labels: Labels, places: _Places) -> Any:
+    """Return the same from log H of every row in every place, which are changed."""
+    n = labels.shape[0]
+    own, second = labels.copy(), np.empty(n, np.int64)
+    certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        own[i], certainty[i], second[i], log_density[i], log_inside[i] = _placed(
+            scores[i], labels[i], sizes[labels[i]], places
+        )
+    return own, certainty, second, log_density, log_inside
+
+
+def _interleaved(chosen: Any, first: Any, second: Any) -> Any:
+    """Return one array of two: the first where chosen, the second elsewhere."""
+    out = np.empty(len(chosen), first.dtype)
+    out[chosen], out[~chosen] = first, second
+    return out

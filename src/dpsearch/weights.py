@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._types import ArrayLike, Ints
 from dpsearch.errors import DataError
@@ -53,3 +56,40 @@ def copies_of(weights: Ints) -> Ints:
     # The middle of each of `size` equal parts of the copies, counted through all rows.
     copies = ((np.arange(size) + 0.5) * (total / size)).astype(np.int64)
     return np.searchsorted(np.cumsum(weights), copies, side="right")
+
+
+def with_what_they_lack(copies: Ints, X: Any) -> Ints:
+    """Return the copies, and once each some rows that hold what no copy does.
+
+    Which family suits a table, and how many levels its columns have, a single row may decide: by a
+    gap, by a number that is not whole, or by the least or the largest value.  Of each column one
+    row is enough for each of these; of plain numbers, which the copies show to be such, none.
+    """
+    if sp.issparse(X):  # all columns are of one kind, and have no gaps
+        stored = sp.coo_matrix(X)
+        chosen = [] if not stored.nnz else _telling(stored.data, np.isin(stored.row, copies))
+        rows = [stored.row[at] for at in chosen]
+    else:
+        among = np.zeros(X.shape[0], bool)
+        among[copies] = True
+        rows = [row for column in X.T for row in _telling(column, among)]
+    return np.sort(np.append(copies, np.setdiff1d(rows, copies).astype(np.int64)))
+
+
+def _telling(values: Any, among: Any) -> list[int]:
+    """Places of values that tell what those among the copies do not."""
+    missing = np.isnan(values)
+    out = [int(missing.argmax())] if missing.any() and not missing[among].any() else []
+    known = values[among & ~missing]
+    whole = known == np.floor(known)
+    if len(known) and known.min() < known.max() and not (whole & (known >= 0.0)).all():
+        return out
+    seen = np.flatnonzero(~missing)
+    if len(seen):
+        rest = values[seen]
+        least, most = known.min(initial=np.inf), known.max(initial=-np.inf)
+        broken = rest != np.floor(rest)
+        news = [broken & whole.all(), rest < least, rest > most]
+        order = [broken.argmax(), rest.argmin(), rest.argmax()]
+        out += [int(seen[at]) for new, at in zip(news, order, strict=True) if new.any()]
+    return out

@@ -33,7 +33,7 @@ from dpsearch.families.with_gaps import filled
 from dpsearch.objective import Clustering, Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
 from dpsearch.tables import Kind, Schema
-from dpsearch.weights import copies_of
+from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
@@ -192,7 +192,7 @@ def choose_weighted(
     rows: Any, sizes: Ints, family: Any, prior: Prior, schema: Schema | None
 ) -> Choice:
     """Choose for rows as if each were there as often as its size says."""
-    copies = copies_of(sizes)
+    copies = with_what_they_lack(copies_of(sizes), rows)
     choice = choose(rows[copies], family, prior, schema, may_complete=False)
     if choice.labels is None:
         return choice
