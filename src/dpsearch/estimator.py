@@ -114,7 +114,7 @@ class DPMixture(
         A file for the clusters of a table in shards, written after every round.  If it is there
         already the fit begins with its clusters, and not with a search of a sample.
     random_state : int, RandomState or None
-        Seed for whatever is random.
+        Seed for whatever is random: by default always the same.  None for another every time.
     verbose : int
         1 prints the family, the reason for it, and what was found.
 
@@ -177,7 +177,7 @@ class DPMixture(
         n_shards: int | None = None,
         n_jobs: int | None = None,
         checkpoint: str | Path | None = None,
-        random_state: Any = None,
+        random_state: Any = 0,
         verbose: int = 0,
     ) -> None:
         self.family = family
