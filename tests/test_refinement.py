@@ -120,6 +120,33 @@ def test_sweep_agrees_with_the_naive_sweep(name, prior):
 
 
 @pytest.mark.parametrize("name", DRAWS)
+def test_gather_gains_are_exact(name):
+    rng = np.random.default_rng(1)
+    family, X = DRAWS[name](rng, 12)
+    problem = Problem.of(X, family, DP)
+    state = State(problem, rng.integers(5, size=12))
+    before = problem.log_joint(by_appearance(state.labels))
+    slots = rng.permutation(state.live)
+    for j, gain in enumerate(state.gather_gains(slots)):
+        labels = np.where(np.isin(state.labels, slots[: j + 2]), -1, state.labels)
+        together = problem.log_joint(by_appearance(labels))
+        assert gain == pytest.approx(together - before, abs=1e-7)
+
+
+def test_a_wide_cluster_is_gathered():
+    """Two Gaussians of which one is wider than the prior expects: no two of its points merge."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1], 400)
+    X = np.where(truth[:, None] == 0, 3.0, 0.5) * rng.normal(size=(800, 12))
+    family = families.FullGaussian(0.0, 0.05, 25.0, 3.0)
+    found = search(X, family, DP, beam_size=1)
+    assert found.n_clusters > 20
+    refined = refine(X, found, family, DP, rng=0)
+    assert refined.n_clusters == 2
+    assert "gather" in {point.move for point in refined.trace}
+
+
+@pytest.mark.parametrize("name", DRAWS)
 def test_merge_gains_are_exact(name):
     rng = np.random.default_rng(2)
     family, X = DRAWS[name](rng, 20)

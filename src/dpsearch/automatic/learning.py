@@ -97,8 +97,8 @@ def _rounds(
             labels = search_problem(problem, beam_size=1).labels
         if prior.product_form:
             thorough = problem.n_items <= FEW_ROWS
-            splits = best is None or not quick
-            refined = refine_problem(problem, labels, rng=0, thorough=thorough, splits=splits)
+            tries = None if best is None else 0 if quick else 1
+            refined = refine_problem(problem, labels, rng=0, thorough=thorough, tries=tries)
             labels = refined.labels
         value = problem.log_joint(labels)
         gain = np.inf if best is None else value - best.log_joint

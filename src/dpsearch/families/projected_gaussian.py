@@ -40,7 +40,7 @@ _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 10
 _NOTHING = 1e-10  # share of the variance below which a component is rounding
 _UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
-_TOLD = 0.1  # how much of a projection's information must have been observed
+_TOLD = 0.3  # how much of a projection's information must have been observed
 _BLOCK = 4096
 
 

@@ -127,12 +127,13 @@ def refine_problem(
     callback: RefineCallback | None = None,
     n_jobs: int | None = None,
     thorough: bool = True,
-    splits: bool = True,
+    tries: int | None = None,
     keep_interrupted: bool = True,
 ) -> Clustering:
     """The same for a problem that is compiled already, over points or blocks of them.
 
-    Not `thorough`: without the last phase, that of neighbourhoods.  Ctrl-C ends it with the best so
+    Not `thorough`: without the last phase, that of neighbourhoods, but with more `tries` at
+    splitting a cluster in two, unless their number is given.  Ctrl-C ends it with the best so
     far, unless it is part of something larger that must hear of it: not `keep_interrupted`.
     """
     if not problem.prior.product_form:
@@ -141,7 +142,7 @@ def refine_problem(
         raise ParameterError(f"seconds must be a number ≥ 0 or None, got {seconds!r}")
     refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
-        refinement.run(thorough, splits)
+        refinement.run(thorough, tries)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
@@ -231,12 +232,11 @@ class _Refinement:
 
     # -- phases -----------------------------------------------------------------------------
 
-    def run(self, thorough: bool, splits: bool) -> None:
+    def run(self, thorough: bool, tries: int | None) -> None:
         try:
             self.sweeps(2)
             self.gather()
-            if splits:
-                self.grow(1 if thorough else _TRIES)
+            self.grow((1 if thorough else _TRIES) if tries is None else tries)
             self.merge()
             self.gather()
             self.sweeps(20)
@@ -269,7 +269,7 @@ class _Refinement:
 
         A cluster gets so many tries at being split in two.
         """
-        untouched = {int(slot) for slot in self.state.live}
+        untouched = {int(slot) for slot in self.state.live} if tries else set()
         while untouched:
             fresh: set[int] = set()
             for slot in sorted(untouched):
