@@ -53,6 +53,7 @@ from dpsearch.families._cholesky import (
 from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
@@ -488,8 +489,6 @@ class FullGaussian(Family):
 
     def simpler(self, X: Any) -> tuple[Any, Family] | None:
         """Independent columns, unless there is only one."""
-        from dpsearch.families.diagonal_gaussian import DiagonalGaussian
-
         return (X, DiagonalGaussian.suggest(X)) if X.shape[1] > 1 else None
 
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
