@@ -41,7 +41,7 @@ TABLES = {
     "wine": lambda: load_wine().data,
     "wide": lambda: clusters(150, 60)[0],
     "gaps": lambda: np.where(
-        np.random.default_rng(1).random((90, 3)) < 0.1, np.nan, clusters(90, 3)[0]
+        np.random.default_rng(1).random((14, 3)) < 0.1, np.nan, clusters(14, 3)[0]
     ),
 }
 
@@ -253,24 +253,36 @@ RNG = np.random.default_rng(5)
 MANY_ZEROS = RNG.poisson(0.4, size=(80, 6)).astype(float)
 BINARY = (RNG.random((80, 6)) < 0.4).astype(float)
 NUMBERS = RNG.normal(size=(80, 6))
+SLANT = 0.3 * np.eye(6) + np.ones((6, 6))
 CHOICES = {
     "counts": (MANY_ZEROS, "multinomial", "counts, most of them 0"),
-    "large counts": (RNG.poisson(30.0, size=(80, 6)), "full_gaussian", "numbers in 6 columns"),
+    "large counts": (RNG.poisson(30.0, size=(80, 6)), "diagonal_gaussian", "6 columns, indep"),
     "binary": (BINARY, "bernoulli", "all values are 0 or 1"),
     "binary with gaps": (np.where(RNG.random((80, 6)) < 0.1, np.nan, BINARY), "bernoulli", "0 or"),
     "all zero": (np.zeros((80, 6)), "full_gaussian", "numbers"),
     "sparse counts": (sp.csr_matrix(MANY_ZEROS), "multinomial", "a sparse table of counts"),
     "sparse binary": (sp.csr_matrix(BINARY), "bernoulli", "a sparse table of 0 and 1"),
     "sparse, empty": (sp.csr_matrix((9, 4)), "multinomial", "sparse"),
-    "numbers": (NUMBERS, "full_gaussian", "numbers in 6 columns"),
+    "numbers": (NUMBERS, "diagonal_gaussian", "numbers in 6 columns, independent"),
+    "correlated": (NUMBERS @ SLANT, "full_gaussian", "numbers in 6 columns"),
     "wide": (RNG.normal(size=(300, 33)), "projected_gaussian", "33 columns are many"),
-    "not too wide": (RNG.normal(size=(160, 32)), "full_gaussian", "numbers in 32 columns"),
-    "few rows": (NUMBERS[:29], "projected_gaussian", "29 rows are few"),
-    "rows enough": (NUMBERS[:30], "full_gaussian", "numbers in 6 columns"),
+    "not too wide": (RNG.normal(size=(528, 32)), "diagonal_gaussian", "numbers in 32 columns"),
+    "few rows": (NUMBERS[:29], "diagonal_gaussian", "29 rows are few"),
+    "rows enough": ((NUMBERS @ SLANT)[:30], "full_gaussian", "numbers in 6 columns"),
+    "few rows, more columns": (
+        RNG.normal(size=(160, 32)),
+        "projected_gaussian",
+        "160 rows are few",
+    ),
     "one column": (NUMBERS[:, :1], "full_gaussian", "numbers in 1 columns"),
     "one column, few rows": (NUMBERS[:3, :1], "full_gaussian", "numbers in one column"),
     "one column of 0 and 1": (BINARY[:, :1], "full_gaussian", "numbers in 1 columns"),
-    "gaps": (np.where(BINARY > 0, np.nan, NUMBERS), "diagonal_gaussian", "missing"),
+    "gaps": (np.where(BINARY > 0, np.nan, NUMBERS)[:29], "diagonal_gaussian", "missing"),
+    "correlated, with gaps": (
+        np.where(BINARY > 0, np.nan, NUMBERS @ SLANT),
+        "full_gaussian",
+        "completed where missing",
+    ),
     "constant": (np.full((40, 3), 2.5), "full_gaussian", "numbers"),
 }
 

@@ -750,7 +750,8 @@ def test_the_report_is_called_with_what_it_needs(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize("refine", ["no", "auto"])
 def test_restarts_keep_the_best_and_are_compared_in_the_report(run, tmp_path, refine):
     """Rows between clusters, which searches from other orders place differently."""
-    X = np.random.default_rng(2).normal(size=(120, 2)) * 2.5
+    rng = np.random.default_rng(2)
+    X = 2.5 * rng.normal(size=(6, 2))[rng.integers(6, size=120)] + rng.normal(size=(120, 2))
     np.save("x.npy", X)
     options = ["x.npy", "--family", "gaussian", "--refine", refine, "--seed", 3]
     assert run("fit", *options, "--out", "alone", "--quiet")[0] == 0

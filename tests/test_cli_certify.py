@@ -56,7 +56,7 @@ def test_json_and_a_better_partition(certified):
 def test_what_the_fit_completed_is_completed_again(run):
     """Gaps in a table that is fitted by full covariances."""
     X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 80, axis=0)
-    X += np.random.default_rng(0).normal(size=X.shape)
+    X += np.random.default_rng(0).normal(size=X.shape) @ [[1.0, 0.9], [0.0, 0.4]]
     X[::9, 0] = np.nan
     X[4::11, 1] = np.nan
     np.save("x.npy", X)

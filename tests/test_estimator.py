@@ -313,7 +313,7 @@ def test_the_same_seed_gives_the_same_result(parameters):
 def test_verbose_says_what_was_found(capsys):
     model = DPMixture(verbose=1).fit(blobs())
     said = capsys.readouterr().out
-    assert "full_gaussian family (numbers in 2 columns)" in said
+    assert "diagonal_gaussian family (numbers in 2 columns, independent within clusters)" in said
     assert f"{model.n_clusters_} clusters" in said
     DPMixture().fit(blobs())
     assert capsys.readouterr().out == ""

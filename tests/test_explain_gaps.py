@@ -291,7 +291,8 @@ def test_completed_rows_left_in_are_noticed(monkeypatch):
 
 def test_a_completed_fit_is_as_certain_as_what_was_observed(tmp_path):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(1000, 2)) + np.repeat([[0.0, 0.0], [4.0, 4.0]], 500, axis=0)
+    X = rng.normal(size=(1000, 2)) @ [[1.0, 0.8], [0.0, 0.6]]
+    X += np.repeat([[0.0, 0.0], [4.0, 4.0]], 500, axis=0)
     X[rng.random(X.shape) < 0.3] = np.nan
     X[7] = [np.nan, 30.0]
     model = DPMixture(random_state=0).fit(X)

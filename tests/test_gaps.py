@@ -189,7 +189,7 @@ def test_certificates_say_at_once_what_they_cannot_price():
 def test_auto_takes_a_family_that_takes_gaps():
     rng = np.random.default_rng(0)
     X = np.vstack([rng.normal(0, 1, (60, 3)), rng.normal(7, 1, (60, 3))])
-    assert DPMixture().fit(X).family_.name == "full_gaussian"
+    assert DPMixture().fit(X).family_.name == "diagonal_gaussian"
     X[rng.random(X.shape) < 0.2] = np.nan
     model = DPMixture().fit(X)
     assert model.family_.family.name == "diagonal_gaussian"

@@ -171,8 +171,8 @@ def rare(row):
         ("categorical", [9.0, 0.0], "categorical"),
         ("auto", [1.0, 1.0], "bernoulli"),
         ("auto", [3.0, 0.0], "multinomial"),
-        ("auto", [0.5, 0.0], "full_gaussian"),
-        ("auto", [-1.0, 0.0], "full_gaussian"),
+        ("auto", [0.5, 0.0], "product"),
+        ("auto", [-1.0, 0.0], "product"),
         ("auto", [np.nan, 0.0], "with_gaps"),
     ],
 )

@@ -78,7 +78,7 @@ def has_gaps(X: Any) -> bool:
 
 def refuse_unread(X: Any, name: str = "X") -> None:
     """Raise if X holds a table, but is none that could be read by rows and columns."""
-    if isinstance(X, Mapping):
+    if isinstance(X, Mapping) and not sp.issparse(X):
         raise DataError(
             f"{name} is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
             " or polars.DataFrame"

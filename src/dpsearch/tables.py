@@ -435,6 +435,7 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
         return "category"
     seen = raw.values[~np.isnan(raw.values)]
     counts = bool((seen >= 0.0).all() and (np.floor(seen) == seen).all()) and len(seen) > 0
+    counts = counts and bool(np.isfinite(seen).all())
     counts = counts and are_counts(np.median(seen), seen.mean(), seen.var(), len(seen))
     if raw.source == "int":
         if len(seen) >= _ROW_NUMBERS and (np.diff(seen) == 1.0).all():

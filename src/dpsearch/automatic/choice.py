@@ -6,11 +6,10 @@
 | sparse counts | multinomial |
 | only 0 and 1 | Bernoulli |
 | whole numbers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
-| numbers, some missing, up to 32 columns, 5 rows for each, or more columns | completed first |
-| numbers, some missing, fewer rows | diagonal covariance, which skips them |
-| numbers, up to 32 columns, 5 rows for each | Gaussian with full covariance |
+| numbers, some missing | completed first, unless they are to be independent |
+| numbers, up to 32 columns, rows enough | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
-| numbers, up to 32 columns, fewer rows | diagonal covariance |
+| numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
 | numbers, more columns | full covariance on the principal components, at most 20 |
 | columns of several kinds, by a frame's types or by being 0 and 1 | a family for each kind |
 """
@@ -36,6 +35,7 @@ from dpsearch.tables import Kind, Schema
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
+_NARROW = 10  # columns: with few rows they are taken as independent, more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
 _FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
 # Families for the kinds of columns that a mixed table has.
@@ -92,8 +92,7 @@ def choose(
         raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
     if matrix.shape[0] > FEW_ROWS or sp.issparse(matrix):
         return _chosen(matrix, family, prior, schema, may_complete)
-    # Few rows are sorted, so that their order does not matter: there chance decides most.
-    order = np.lexsort(matrix.T)
+    order = _in_order(matrix)
     try:
         choice = _chosen(matrix[order], family, prior, schema, may_complete)
     except DataError:
@@ -108,22 +107,28 @@ def choose(
 def _chosen(
     matrix: Any, family: str, prior: Prior, schema: Schema | None, may_complete: bool
 ) -> Choice:
-    completed = None
     if family != "auto":
-        start, reason = _named(matrix, family), "as named"
-    else:
-        if may_complete:
-            completed = completed_table(matrix, schema, prior)
-            matrix = matrix if completed is None else completed
-        start, reason = _suggested(matrix, schema)
-        if completed is not None:
-            reason += ", completed where missing"
+        return _learned(matrix, _named(matrix, family), "as named", prior)
+    completed = completed_table(matrix, schema, prior) if may_complete else None
+    rows = matrix if completed is None else completed
+    start, reason = _suggested(rows, schema)
+    choice = _learned(rows, start, reason, prior, or_simpler=start.name == "full_gaussian")
+    if completed is None:
+        return choice
+    if choice.family.name == "diagonal_gaussian":  # which needs no completion
+        start = by_name(choice.family.name).suggest(matrix)
+        return _learned(matrix, start, f"{choice.reason}, gaps skipped", prior)
+    return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
+
+
+def _learned(
+    matrix: Any, start: Family, reason: str, prior: Prior, *, or_simpler: bool = False
+) -> Choice:
     whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
-    choosing = family == "auto" and start.name == "full_gaussian"
-    learned = learn(matrix, start.resolve(whole), prior, or_simpler=choosing)
-    if choosing and learned.family.name != start.name:
+    learned = learn(matrix, start.resolve(whole), prior, or_simpler=or_simpler)
+    if or_simpler and learned.family.name != start.name:
         reason += ", independent within clusters"
-    return Choice(learned.family, reason, learned.labels, learned.problem, completed)
+    return Choice(learned.family, reason, learned.labels, learned.problem)
 
 
 def _named(matrix: Any, name: str) -> Family:
@@ -179,13 +184,21 @@ def completed_table(matrix: Any, schema: Schema | None, prior: Prior) -> Matrix 
     n_rows, width = own.shape
     if width < 2 or not has_gaps(own):
         return None
-    if width <= _WIDE and n_rows < _ROWS_A_COLUMN * width:
+    if width <= _NARROW and not _rows_suffice(n_rows, width):
         return None
     if width < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
         return None
+    order = _in_order(matrix)
     out = np.array(matrix)
-    out[:, columns] = complete(np.ascontiguousarray(own), prior, wide=width > _WIDE)
+    out[np.ix_(order, np.array(columns))] = complete(
+        own[order], prior, wide=not _rows_suffice(n_rows, width)
+    )
     return out
+
+
+def _in_order(matrix: Matrix) -> Ints:
+    """Few rows are sorted, so that their order does not matter: there chance decides most."""
+    return np.lexsort(matrix.T) if len(matrix) <= FEW_ROWS else np.arange(len(matrix))
 
 
 def choose_weighted(
@@ -277,13 +290,19 @@ def guess(X: Any) -> tuple[str, str]:
 
 def _guess_gaussian(n_rows: int, width: int) -> tuple[str, str]:
     """Return the name of a family for numbers without gaps, and the reason in words."""
-    if width <= _WIDE and n_rows >= _ROWS_A_COLUMN * width:
+    if _rows_suffice(n_rows, width):
         return "full_gaussian", f"numbers in {width} columns"
     if width == 1:
         return "full_gaussian", "numbers in one column"
-    if width <= _WIDE:
-        return "diagonal_gaussian", f"numbers, and {n_rows} rows are few for a full covariance"
-    return "projected_gaussian", f"numbers, and {width} columns are many for a full covariance"
+    reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
+    name = "diagonal_gaussian" if width <= _NARROW else "projected_gaussian"
+    return name, f"numbers, and {reason} for a full covariance"
+
+
+def _rows_suffice(n_rows: int, width: int) -> bool:
+    """Whether there are rows enough for a full covariance: as many as it has numbers, or more."""
+    needed = max(_ROWS_A_COLUMN * width, width * (width + 1) // 2)
+    return width <= _WIDE and n_rows >= needed
 
 
 def _is_counts(values: Any) -> bool:

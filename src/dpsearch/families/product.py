@@ -232,6 +232,19 @@ class Product(Family):
             for name, value in family.hyperparameters().items()
         }
 
+    def simpler(self, X: Any) -> tuple[Any, Family] | None:
+        """Of the parts that have something simpler, that; their tables side by side."""
+        found = [family.simpler(X[:, columns]) for family, columns in self._parts()]
+        if not any(found):
+            return None
+        tables, parts, begin = [], [], 0
+        for (family, columns), simpler in zip(self._parts(), found, strict=True):
+            table, own = simpler or (X[:, columns], family)
+            tables.append(table)
+            parts.append((own, range(begin, begin + table.shape[1])))
+            begin += table.shape[1]
+        return np.hstack(tables), Product(parts)
+
     def learned(self, X: Any, labels: Ints) -> Product:
         return self._with([family.learned(X[:, at], labels) for family, at in self.parts])
 

@@ -37,7 +37,7 @@ from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.full_gaussian import FullGaussian
 
 _MOST_COMPONENTS = 20
-_ROWS_A_COMPONENT = 10
+_ROWS_A_COMPONENT = 15
 _NOTHING = 1e-10  # share of the variance below which a component is rounding
 _UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
 _TOLD = 0.3  # how much of a projection's information must have been observed
@@ -237,7 +237,7 @@ class ProjectedGaussian(Family):
     def suggest(cls, X: Any) -> ProjectedGaussian:
         """The leading principal components of the columns, each divided by its standard deviation.
 
-        At most 20, and at most one for every ten rows.  A constant column has no part in them.
+        At most 20, and at most one for every fifteen rows.  A constant column has no part in them.
         """
         mean, variance = mean_and_variance(X)
         deviation = np.sqrt(variance)
