@@ -426,7 +426,7 @@ def test_projections_are_principal_components():
         X = clusters(n_rows, width)[0] * np.arange(1.0, width + 1.0)
         standard = (X - X.mean(axis=0)) / X.std(axis=0)
         _, lengths, right = np.linalg.svd(standard, full_matrices=False)
-        wanted = min(20, n_rows // 10)
+        wanted = min(20, n_rows // 15)
         got = components(X) * X.std(axis=0)
         assert got.shape == (wanted, width)
         np.testing.assert_allclose(np.abs((got * right[:wanted]).sum(axis=1)), 1.0, rtol=1e-6)
