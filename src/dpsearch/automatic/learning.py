@@ -6,10 +6,10 @@
     3. Hyperparameters from the partition (`Family.learned`); back to 2.
 
 Each round ends with log p(c, x | hyperparameters).  All are probabilities of the same data, so they
-compare, and the round with the largest is kept.  One cluster for all rows, under hyperparameters of
-its own, is always among what is compared: where columns are many, rounds that begin with a cluster
-for each row never come to it.  And where one cluster is found, rounds begin once more from two
-halves.
+compare, and the round with the largest is kept.  Rounds stop where partition and hyperparameters
+suit each other, so they begin more than once: from the clusters of a simpler family, if there is
+one; from one cluster for all rows, if that is better under hyperparameters of its own; and where
+one cluster is found, from two halves.
 
 At most 2,000 rows take part, always the same ones.  That is quick, and it keeps scales from
 following ever finer detail as a table grows: a mixture of Gaussians never describes real data
@@ -98,7 +98,9 @@ def _rounds(
         if prior.product_form:
             thorough = problem.n_items <= FEW_ROWS
             tries = None if best is None else 0 if quick else 1
-            refined = refine_problem(problem, labels, rng=0, thorough=thorough, tries=tries)
+            refined = refine_problem(
+                problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
+            )
             labels = refined.labels
         value = problem.log_joint(labels)
         gain = np.inf if best is None else value - best.log_joint
