@@ -235,6 +235,47 @@ def test_a_column_of_zeros_and_ones_among_numbers():
     assert model.family_.parts[1][0].name == "bernoulli"
 
 
+def test_zeros_and_ones_in_a_frame_are_binary_unless_said_otherwise():
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=200)
+    frame = pd.DataFrame(rng.normal(size=(200, 3)) + 3.0 * truth[:, None], columns=list("xyz"))
+    frame["smoker"] = rng.integers(2, size=200)
+    frame["city"] = rng.choice(["a", "b"], 200)
+    model = DPMixture().fit(frame)
+    assert adjusted_rand_score(truth, model.labels_) > 0.9
+    assert [columns for _, columns in model.family_.parts] == [(0, 1, 2), (3,), (4,)]
+    assert len(model.predict(frame)) == 200
+    said = DPMixture(kinds={"smoker": "real"}).fit(frame)
+    assert [columns for _, columns in said.family_.parts] == [(0, 1, 2, 3), (4,)]
+
+
+def test_constant_columns_do_not_count_as_columns():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(47, 9)) @ (np.eye(9) + 0.5 * rng.normal(size=(9, 9)))
+    more = np.column_stack([X, np.full((47, 2), 2.0)])
+    one, other = DPMixture().fit(X), DPMixture().fit(more)
+    assert adjusted_rand_score(one.labels_, other.labels_) == 1.0
+    assert (one.family_.name, other.family_.name) == ("full_gaussian", "projected_gaussian")
+
+
+def test_a_gap_in_a_constant_column_of_counts():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.poisson(0.4, size=(80, 5)), np.full(80, 2.0)])
+    X[5, 5] = np.nan
+    model = DPMixture().fit(X)
+    assert len(model.predict(X)) == 80
+    assert len(model.explain(X).certainty) == 80
+
+
+def test_a_row_of_no_weight_may_have_gaps():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) @ [[1.0, 0.9], [0.0, 0.4]] + 8.0 * (np.arange(80) % 2)[:, None]
+    X[3, 0] = np.nan
+    model = DPMixture().fit(X, sample_weight=(np.arange(80) != 3).astype(int))
+    assert not model.family_.takes_gaps
+    assert model.labels_[3] == model.labels_[1]
+
+
 def test_whole_numbers_that_vary_less_than_counts():
     rng = np.random.default_rng(0)
     truth = rng.integers(2, size=400)

@@ -333,8 +333,11 @@ class DPMixture(
             rows, sizes = matrix[weights > 0], weights[weights > 0]
             choice = choose_weighted(rows, sizes, self.family, prior, schema)
             problem = Problem.of(rows, choice.family, prior, sizes)
-            if (weights == 0).any():
-                problem.model.items(matrix[weights == 0])  # to find now what is wrong with them
+            rest = np.flatnonzero(weights == 0)
+            if has_gaps(matrix) and not choice.family.skips(matrix):
+                rest = rest[~np.isnan(matrix[rest]).any(axis=1)]
+            if len(rest):
+                problem.model.items(matrix[rest])  # to find now what is wrong with them
         if _wanted(self.certify, "certify"):
             problem.require_points("certify")
         clustering = search_problem(
@@ -642,8 +645,9 @@ class DPMixture(
     def _may_have_completed(self, matrix: Any) -> bool:
         """Whether these may be rows that the fit completed."""
         automatic = isinstance(self.family, str) and self.family == "auto"
-        same_size = len(matrix) == len(self.labels_) and self.sample_weight_ is None
-        return automatic and same_size and not np.isnan(matrix).all(axis=0).any()
+        if not automatic or self.labels_ is None or self.sample_weight_ is not None:
+            return False
+        return len(matrix) == len(self.labels_) and not np.isnan(matrix).all(axis=0).any()
 
     def _containing(self, matrix: Any) -> Labels | None:
         """The clusters that contain the rows, if they are those of the fit: None if not.

@@ -18,7 +18,7 @@ import contextlib
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -104,6 +104,8 @@ class Schema:
 
     library: str  # pandas or polars
     columns: tuple[Column, ...]
+    # Columns whose kind the user said; files do not keep it.
+    said: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def of(cls, frame: Any, kinds: Mapping[str, str] | None = None) -> Schema:
@@ -133,7 +135,7 @@ class Schema:
         for j, name in enumerate(names):
             raws.append(read_column(frame, j, name))
             columns.append(_column(raws[-1], name, kinds.get(name), library))
-        return cls(library, tuple(columns)), raws
+        return cls(library, tuple(columns), frozenset(kinds)), raws
 
     @property
     def names(self) -> list[str]:

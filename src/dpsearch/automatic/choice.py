@@ -21,17 +21,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import Ints, Labels, Matrix
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch._validate import has_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import FEW_ROWS, learn
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import BY_NAME, Product, ProjectedGaussian, by_name
+from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.objective import Clustering, Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
-from dpsearch.tables import Kind, Schema
+from dpsearch.tables import KINDS, Kind, Schema
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
@@ -112,6 +113,9 @@ def _chosen(
     completed = completed_table(matrix, schema, prior) if may_complete else None
     rows = matrix if completed is None else completed
     start, reason = _suggested(rows, schema)
+    if completed is not None and not start.predicts_gaps:  # as counts that lacked a constant
+        rows, completed = matrix, None
+        start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=start.name == "full_gaussian")
     if completed is None:
         return choice
@@ -149,21 +153,33 @@ def _suggested(matrix: Any, schema: Schema | None) -> tuple[Family, str]:
 
 
 def _groups(matrix: Any, schema: Schema | None) -> dict[Kind, list[int]] | None:
-    """Return the columns of each kind; None for a table of numbers alone, or of one kind."""
+    """Return the columns of each kind; None for a table of numbers alone, or of one kind.
+
+    A column of numbers that are all 0 or 1 is binary, unless the user says otherwise: as numbers
+    they would be worth two clusters.
+    """
     if schema is not None:
-        return schema.groups()
+        groups = schema.groups()
+        numbers = [*groups.get("real", []), *groups.get("count", [])]
+        unsaid = [j for j in numbers if schema.columns[j].name not in schema.said]
+        moved = {j for j in unsaid if _is_binary(matrix[:, j])}
+        if moved:
+            binary = sorted({*groups.pop("binary", []), *moved})
+            kept = {kind: [j for j in of if j not in moved] for kind, of in groups.items()}
+            groups = {kind: of for kind, of in {**kept, "binary": binary}.items() if of}
+        return {kind: groups[kind] for kind in KINDS if kind in groups}
     if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
         return None
-    # A column of 0 and 1 among others: as a number it would be worth two clusters.
-    binary = np.flatnonzero(
-        (np.nanmin(matrix, axis=0) == 0.0)
-        & (np.nanmax(matrix, axis=0) == 1.0)
-        & (np.isnan(matrix) | (matrix == 0.0) | (matrix == 1.0)).all(axis=0)
-    )
+    columns = range(matrix.shape[1])
+    binary = [j for j in columns if _is_binary(matrix[:, j])]
     if len(binary) in (0, matrix.shape[1]) or guess(matrix)[0] == "multinomial":
         return None
-    real = np.setdiff1d(np.arange(matrix.shape[1]), binary)
-    return {"real": real.tolist(), "binary": binary.tolist()}
+    return {"real": [j for j in columns if j not in binary], "binary": binary}
+
+
+def _is_binary(column: Vector) -> bool:
+    seen = np.unique(column[~np.isnan(column)])
+    return bool(seen.tolist() == [0.0, 1.0])
 
 
 def completed_table(matrix: Any, schema: Schema | None, prior: Prior) -> Matrix | None:
@@ -181,12 +197,12 @@ def completed_table(matrix: Any, schema: Schema | None, prior: Prior) -> Matrix 
         groups = {"real": list(range(matrix.shape[1]))}
     columns = groups.get("real", [])
     own = matrix[:, columns]
-    n_rows, width = own.shape
-    if width < 2 or not has_gaps(own):
+    n_rows, width = len(own), int(varies(own).sum())
+    if len(columns) < 2 or not has_gaps(own):
         return None
     if width <= _NARROW and not _rows_suffice(n_rows, width):
         return None
-    if width < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
+    if len(columns) < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
         return None
     order = _in_order(matrix)
     out = np.array(matrix)
@@ -239,7 +255,7 @@ def _for_kind(kind: Kind, own: Any) -> Family:
     """
     if kind != "real" or own.shape[1] == 1 or has_gaps(own):
         return by_name(_OF_KIND[kind]).suggest(own)
-    name, _ = _guess_gaussian(*own.shape)
+    name, _ = _guess_gaussian(own)
     start = by_name(name).suggest(own)
     return _condensed(own, start, "")[0] if name == "full_gaussian" else start
 
@@ -275,23 +291,23 @@ def guess(X: Any) -> tuple[str, str]:
         if X.nnz and X.data.max() <= 1.0:
             return "bernoulli", "a sparse table of 0 and 1"
         return "multinomial", "a sparse table of counts"
-    n_rows, width = X.shape
     gaps = has_gaps(X)
     seen = X[~np.isnan(X)] if gaps else X
-    if _is_counts(seen) and width > 1:
+    if _is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
             return "bernoulli", "all values are 0 or 1"
         if not gaps and _is_mostly_zero(X):
             return "multinomial", "counts, most of them 0 and most others 1"
     if gaps:
         return "diagonal_gaussian", "numbers, some of them missing, skipped"
-    return _guess_gaussian(n_rows, width)
+    return _guess_gaussian(X)
 
 
-def _guess_gaussian(n_rows: int, width: int) -> tuple[str, str]:
+def _guess_gaussian(X: Any) -> tuple[str, str]:
     """Return the name of a family for numbers without gaps, and the reason in words."""
+    n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
     if _rows_suffice(n_rows, width):
-        return "full_gaussian", f"numbers in {width} columns"
+        return "full_gaussian", f"numbers in {X.shape[1]} columns"
     if width == 1:
         return "full_gaussian", "numbers in one column"
     reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"

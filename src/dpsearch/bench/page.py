@@ -79,7 +79,7 @@ def _about(limit: float, n_jobs: int, command: str, scores: Sequence[Score]) -> 
         "- Seconds are processor seconds of the fit alone, on one thread: on an idle machine the"
         " same as time by the clock, and less changed by what else runs. Choosing K by a"
         " ladder is part of the fit. dpsearch's kernels are compiled before, by a fit of up to"
-        " 1,000 rows.",
+        " 2,500 rows.",
         f"- A fit is stopped after {limit:g} s. A tool that was stopped or failed on a set gave no"
         " answer and counts with ARI and AMI 0 in its means.",
         "- Numeric tools all get the same columns: standardised, constant ones dropped; above"

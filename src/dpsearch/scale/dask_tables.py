@@ -145,4 +145,4 @@ def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
                 )
             kind = "real" if asked == "real" else "count"
         columns.append(Column(text, kind, source, levels))
-    return Schema("pandas", tuple(columns))
+    return Schema("pandas", tuple(columns), frozenset(kinds))

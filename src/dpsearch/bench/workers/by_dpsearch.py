@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-_WARM_ROWS = 1000
+_WARM_ROWS = 2500  # more than hyperparameters are learned from, for all kernels to be used
 
 
 def prepare(data: dict[str, Any], settings: dict[str, Any], seed: int) -> Callable[[], Any]:
