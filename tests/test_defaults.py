@@ -36,14 +36,14 @@ def agreement(X, truth):
 def test_noise_is_one_cluster(shape):
     found = [
         DPMixture().fit(np.random.default_rng(seed).normal(size=shape)).n_clusters_
-        for seed in range(6)
+        for seed in range(4)
     ]
-    assert found.count(1) >= 5, found
+    assert found.count(1) >= 3, found
 
 
 def test_one_cluster_is_always_compared():
     rng = np.random.default_rng(1)
-    for seed in range(4):
+    for seed in range(2):
         X = rng.normal(size=(20, 3))
         start = FullGaussian.suggest(X).resolve(X)
         learned = learn(X, start, PRIOR)
