@@ -75,6 +75,7 @@ def test_a_unit_runs_in_a_process_of_its_own_and_is_kept(runner):
 
 
 @pytest.mark.parametrize("name", ["KMeans, silhouette", "GaussianMixture diag, BIC"])
+@pytest.mark.slow
 def test_tools_that_choose_k_find_separated_clusters(runner, name):
     found = runner(units.Unit(TINY, TOOLS[name], 0))
     assert adjusted_rand_score(DRAWN.labels, found.labels) > 0.95
@@ -173,6 +174,7 @@ def test_dpsearch_is_the_same_in_a_worker_where_its_path_is_relative(
     assert "No module named 'marked'" in other.message
 
 
+@pytest.mark.slow
 def test_only_the_last_call_of_a_fit_is_timed_and_limited(planted_worker, runner):
     """One that returns None asks to be called again."""
     runner.limit = 2.0
@@ -434,6 +436,7 @@ def bench(monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_the_page_the_tables_and_the_figure(bench, tmp_path):
     only = ["HDBSCAN", "KMeans, told", "DP-means,"]
     path, said = bench(only=only, seeds=2, sets=["tiny"])
@@ -461,6 +464,7 @@ def test_the_page_the_tables_and_the_figure(bench, tmp_path):
     assert path.read_text(encoding="utf-8") == text
 
 
+@pytest.mark.slow
 def test_relative_folders(bench, tmp_path, monkeypatch):
     """Tools are run in a folder of their own, and found all the same."""
     monkeypatch.setattr(peers, "Environments", Environments)
@@ -521,6 +525,7 @@ def test_losses_and_speed_are_computed(monkeypatch, tmp_path):
     assert "On no set to a tool that is not told K." in fake_page(monkeypatch, tmp_path, won)
 
 
+@pytest.mark.slow
 def test_dpsearch_is_compared_like_for_like_too(monkeypatch, tmp_path):
     truth = np.repeat(np.arange(3), 2000)
     parted = truth * 3 + np.arange(6000) % 3

@@ -64,6 +64,7 @@ def test_durations():
     assert {text: parse_duration(text) for text in said} == said
 
 
+@pytest.mark.slow
 def test_shell_completion(tmp_path):
     """It can be installed, and the shell's questions are answered."""
     program = str(Path(sys.executable).with_name("dpsearch"))
@@ -459,6 +460,7 @@ def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.slow
 def test_what_is_terminated_leaves_no_temporary_file(tmp_path):
     (tmp_path / "temporary").mkdir()
     reading = subprocess.Popen(
@@ -813,6 +815,7 @@ def test_debug_shows_the_traceback(tmp_path):
     assert done.stderr.endswith("dpsearch.errors.DataError: nothing.csv: no such file\n")
 
 
+@pytest.mark.slow
 def test_as_a_program(tmp_path):
     """The real thing: nothing else on standard error, such as warnings, and the exit codes."""
     (tmp_path / "X.csv").write_text("a,b\n1,2\n3,x\n")

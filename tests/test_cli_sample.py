@@ -129,6 +129,7 @@ def test_samplers(sampled, sampler):
     assert f"1 chains of {sampler}" in said
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_bit_for_bit(sampled, tmp_path):
     """The process is killed outright once it has saved its chains."""
     options = ["x.npy", "--draws", "12000", "--seed", "3", "--family", "diagonal_gaussian"]
@@ -165,6 +166,7 @@ def test_a_checkpoint_that_was_named_is_kept_and_makes_a_longer_run(sampled, tmp
     assert len(Draws.load("draws.npz")) == 2800
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
     command = [sys.executable, "-m", "dpsearch.cli", "sample", "x.npy", "--draws", "10000000"]
     process = subprocess.Popen(

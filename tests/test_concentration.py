@@ -78,6 +78,7 @@ def _log_density_by_hand(x, labels, s):
     return value
 
 
+@pytest.mark.slow
 def test_a_sampled_hyperparameter_agrees_with_quadrature():
     """On a fixed partition: the slice step's draws against the density on a grid."""
     rng = np.random.default_rng(3)

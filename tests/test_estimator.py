@@ -234,6 +234,7 @@ def test_in_a_pipeline():
     assert np.array_equal(pipeline.transform(X), alone.predict_proba(scaled))
 
 
+@pytest.mark.slow
 def test_grid_search_over_alpha_picks_the_best_predictive_score():
     X = blobs()
     model = DPMixture(family=families.Gaussian(0.0, 30.0, 1.0))

@@ -426,6 +426,7 @@ def points_in_map(page):
     return page.evaluate("document.getElementById('plot').data.slice(0, -1).map(t => t.x.length)")
 
 
+@pytest.mark.slow
 def test_legend_filters_map_and_table(browser, written):
     page = browser().open(written)
     assert points_in_map(page) == [40, 30, 20]
@@ -506,6 +507,7 @@ def test_filters_of_columns_that_are_called_as_the_reports_own(browser, tmp_path
     assert f"of {(fitted.labels_ == 1).sum()} rows" in page.inner_text("#page")
 
 
+@pytest.mark.slow
 def test_keyboard_reaches_everything(browser, written):
     page = browser().open(written)
     reached = set()

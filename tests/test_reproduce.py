@@ -86,6 +86,7 @@ def test_ascending_order_beats_descending(prior):
 # -- pages -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_artificial_page(records, tmp_path):
     settings = replace(TINY, sizes=(4, 6, 8, 10, 12), dimensions=(2,), n_sets=3)
     own = [r for r in records if r.dimension == 2]
@@ -220,6 +221,7 @@ def test_the_artificial_page_says_where_ours_is_worse(records, tmp_path):
     assert "The optimum is not proved for 1 sets (N = 10" in unproved
 
 
+@pytest.mark.slow
 def test_the_mnist_page_from_the_embedded_digits(tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "VARIANTS", dict(list(mnist.VARIANTS.items())[:2]))
     store = cache.Cache(tmp_path / "cache")

@@ -119,6 +119,7 @@ def test_constants_are_part_of_the_key(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_two_processes_do_the_same_as_one(tmp_path):
     settings = replace(TINY, sizes=(4, 6), dimensions=(2,), n_sets=1)
     one = artificial.run(settings, cache.Cache(tmp_path / "one"), 1, silent)
