@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -146,11 +146,15 @@ class Schema:
         pairs = zip(self.columns, names, strict=True)
         return replace(self, columns=tuple(replace(column, name=name) for column, name in pairs))
 
-    def groups(self) -> dict[Kind, list[int]]:
-        """The numbers of the columns of each kind that there is."""
+    def groups(self, is_binary: Callable[[int], bool] = lambda j: False) -> dict[Kind, list[int]]:
+        """The numbers of the columns of each kind that there is.
+
+        Columns of numbers that `is_binary` says so of are binary, unless the user said their kind.
+        """
         found: dict[Kind, list[int]] = {kind: [] for kind in KINDS}
         for j, column in enumerate(self.columns):
-            found[column.kind].append(j)
+            number = column.kind in ("real", "count") and column.name not in self.said
+            found["binary" if number and is_binary(j) else column.kind].append(j)
         return {kind: columns for kind, columns in found.items() if columns}
 
     def n_levels(self, columns: Sequence[int]) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.objective import Clustering, Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
-from dpsearch.tables import KINDS, Kind, Schema
+from dpsearch.tables import Kind, Schema
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
@@ -147,9 +147,7 @@ def _suggested(matrix: Any, schema: Schema | None) -> tuple[Family, str]:
     groups = _groups(matrix, schema)
     if groups is not None:
         return _suggest_mixed(matrix, groups, schema)
-    name, reason = guess(matrix)
-    start = by_name(name).suggest(matrix)
-    return _condensed(matrix, start, reason) if name == "full_gaussian" else (start, reason)
+    return _start(matrix, *guess(matrix))
 
 
 def _groups(matrix: Any, schema: Schema | None) -> dict[Kind, list[int]] | None:
@@ -159,15 +157,7 @@ def _groups(matrix: Any, schema: Schema | None) -> dict[Kind, list[int]] | None:
     they would be worth two clusters.
     """
     if schema is not None:
-        groups = schema.groups()
-        numbers = [*groups.get("real", []), *groups.get("count", [])]
-        unsaid = [j for j in numbers if schema.columns[j].name not in schema.said]
-        moved = {j for j in unsaid if _is_binary(matrix[:, j])}
-        if moved:
-            binary = sorted({*groups.pop("binary", []), *moved})
-            kept = {kind: [j for j in of if j not in moved] for kind, of in groups.items()}
-            groups = {kind: of for kind, of in {**kept, "binary": binary}.items() if of}
-        return {kind: groups[kind] for kind in KINDS if kind in groups}
+        return schema.groups(lambda j: _is_binary(matrix[:, j]))
     if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
         return None
     columns = range(matrix.shape[1])
@@ -178,8 +168,8 @@ def _groups(matrix: Any, schema: Schema | None) -> dict[Kind, list[int]] | None:
 
 
 def _is_binary(column: Vector) -> bool:
-    seen = np.unique(column[~np.isnan(column)])
-    return bool(seen.tolist() == [0.0, 1.0])
+    zeros, ones = column == 0.0, column == 1.0
+    return bool(zeros.any() and ones.any() and (zeros | ones | np.isnan(column)).all())
 
 
 def completed_table(matrix: Any, schema: Schema | None, prior: Prior) -> Matrix | None:
@@ -255,16 +245,14 @@ def _for_kind(kind: Kind, own: Any) -> Family:
     """
     if kind != "real" or own.shape[1] == 1 or has_gaps(own):
         return by_name(_OF_KIND[kind]).suggest(own)
-    name, _ = _guess_gaussian(own)
-    start = by_name(name).suggest(own)
-    return _condensed(own, start, "")[0] if name == "full_gaussian" else start
+    return _start(own, *_guess_gaussian(own))[0]
 
 
-def _condensed(matrix: Matrix, start: Family, reason: str) -> tuple[Family, str]:
-    """Return the family to start from, if columns may follow from others, and the reason."""
-    found = ProjectedGaussian.condensed(matrix)
+def _start(matrix: Any, name: str, reason: str) -> tuple[Family, str]:
+    """Return the family of a name to start from, condensed if columns follow from others."""
+    found = ProjectedGaussian.condensed(matrix) if name == "full_gaussian" else None
     if found is None:
-        return start, reason
+        return by_name(name).suggest(matrix), reason
     fewer = matrix.shape[1] - len(found.components)
     follow = "1 follows" if fewer == 1 else f"{fewer} follow"
     return found, f"{reason}, of which {follow} from the others"

@@ -267,8 +267,7 @@ class Family(ABC):
                 f"the {self.name} family does not predict rows with missing values"
             )
         model, pool = self.gapped(rows, X.shape[1])
-        items, base = model.items(X)
-        return np.asarray(log_predictive(model.core, items, pool) + base[:, None])
+        return model.log_densities(pool, X)
 
     def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
         """X with its gaps filled by what the clusters expect given the rest, in these shares."""
@@ -433,6 +432,11 @@ class Model:
             self.family.check(matrix)
         base = self.family.log_base(matrix)
         return pack(self.family.encode(matrix)), base
+
+    def log_densities(self, pool: Vector, X: Any) -> Matrix:
+        """log p(x | cluster) for each row of X and each of a pool of rows of statistics."""
+        items, base = self.items(X)
+        return np.asarray(log_predictive(self.core, items, pool) + base[:, None])
 
     def empty_row(self) -> Vector:
         row = np.empty(self.core.width)

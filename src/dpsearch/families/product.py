@@ -26,7 +26,6 @@ from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
-from dpsearch.items import log_predictive
 
 
 @dataclass(frozen=True)
@@ -86,8 +85,7 @@ class Product(Family):
                 out += part.family.observed_log_densities(own, data)
             else:
                 model = part.family.compile_empty(len(part.columns))
-                items, base = model.items(data)
-                out += log_predictive(model.core, items, np.concatenate(own)) + base[:, None]
+                out += model.log_densities(np.concatenate(own), data)
         return out
 
     def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:

@@ -316,11 +316,7 @@ class _Refinement:
             at = int(np.argmax(gains))
             if gains[at] <= _MIN_GAIN:
                 continue
-            slots = np.array([slot, int(others[at])])
-            chosen = np.concatenate([state.members(int(s)) for s in slots])
-            used = state.replace(slots, chosen, np.zeros(len(chosen), np.int64), 1)
-            self.set_failures(used, 0)
-            todo.extend(int(s) for s in used)
+            todo.append(self.join(np.array([slot, int(others[at])])))
             merged = True
         if merged:
             self.note("merge")
@@ -340,11 +336,15 @@ class _Refinement:
         at = int(np.argmax(gains))
         if gains[at] <= _SIGNIFICANT:
             return
-        slots = slots[: at + 2]
-        chosen = np.concatenate([state.members(int(s)) for s in slots])
-        used = state.replace(slots, chosen, np.zeros(len(chosen), np.int64), 1)
-        self.set_failures(used, 0)
+        self.join(slots[: at + 2])
         self.note("gather")
+
+    def join(self, slots: Ints) -> int:
+        """Make one cluster of several; return its slot."""
+        chosen = np.concatenate([self.state.members(int(slot)) for slot in slots])
+        used = self.state.replace(slots, chosen, np.zeros(len(chosen), np.int64), 1)
+        self.set_failures(used, 0)
+        return int(used[0])
 
     def neighbourhoods(self) -> None:
         """Give neighbouring clusters new partitions until nothing improves any more."""

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from dpsearch._types import Ints
 from dpsearch._validate import as_matrix, counting_rows, has_gaps, whole
+from dpsearch.weights import with_what_they_lack
 
 SHARD_ROWS = 250_000  # unless somebody says how many shards there are
 SHARD_CELLS = 1 << 25  # and at most so many: a shard is held a few times
@@ -103,19 +104,7 @@ def telling_rows(matrix: Any) -> Ints:
     """
     if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
         return np.empty(0, np.int64)
-    rows: set[int] = set()
-    for column in matrix.T:
-        missing = np.isnan(column)
-        if missing.any():
-            rows.add(int(missing.argmax()))
-            if missing.all():
-                continue
-            column = np.where(missing, column[~missing][0], column)
-        rows |= {int(column.argmin()), int(column.argmax())}
-        broken = column != np.floor(column)
-        if broken.any():
-            rows.add(int(broken.argmax()))
-    return np.array(sorted(rows), dtype=np.int64)
+    return with_what_they_lack(np.empty(0, np.int64), matrix)
 
 
 def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:
