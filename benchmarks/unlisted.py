@@ -15,27 +15,28 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.cluster import KMeans
-from sklearn.decomposition import PCA
-from sklearn.metrics import (
-    adjusted_mutual_info_score,
-    adjusted_rand_score,
-    silhouette_score,
-)
-from sklearn.mixture import BayesianGaussianMixture, GaussianMixture
+from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from dpsearch import DPMixture
+from dpsearch.bench import tables as shared
+from dpsearch.bench.tools import BGM_FULL, DPSEARCH, PEERS
+from dpsearch.bench.workers import by_scikit
 
 # In `dpsearch bench peers`, or its numbers lost their decimal points (crx).
 LEFT_OUT = {"iris", "wine", "wdbc", "penbased", "optdigits", "crx"}
-LADDER = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50)
 LARGE = 6000  # rows above which the two slowest tools are left out
+SLOW = ("GaussianMixture full, BIC", BGM_FULL)
+TOOLS = {
+    tool.name: tool
+    for tool in PEERS
+    if tool.name in (DPSEARCH.name, "KMeans, silhouette", "GaussianMixture diag, BIC", *SLOW)
+    or tool.group == "oracle"
+}
 
 Result = list[float]  # ARI, AMI, clusters, processor seconds
 
@@ -55,66 +56,16 @@ def read(path: Path) -> tuple[pd.DataFrame, Any]:
     return X, pd.factorize(frame.iloc[:, -1])[0]
 
 
-def common(X: pd.DataFrame) -> Any:
-    """What the other tools get."""
-    values = pd.get_dummies(X).to_numpy(float)
-    values = values[:, values.std(axis=0) > 0.0]
-    values = (values - values.mean(axis=0)) / values.std(axis=0)
-    return PCA(50, random_state=0).fit_transform(values) if values.shape[1] > 50 else values
-
-
-def ladder(X: Any, least: int, fit: Callable[[int], tuple[float, Any]]) -> Any:
-    """The labels with the largest score among numbers of clusters with three rows for each."""
-    tried = [fit(k) for k in LADDER if least <= k <= len(X) / 3]
-    return max(tried, key=lambda one: one[0])[1]
-
-
-def by_bic(covariance: str) -> Callable[[Any, int], Any]:
-    def labels(X: Any, n_classes: int) -> Any:
-        def fit(k: int) -> tuple[float, Any]:
-            model = GaussianMixture(k, covariance_type=covariance, random_state=0).fit(X)
-            return -model.bic(X), model.predict(X)
-
-        return ladder(X, 1, fit)
-
-    return labels
-
-
-def by_silhouette(X: Any, n_classes: int) -> Any:
-    def fit(k: int) -> tuple[float, Any]:
-        labels = KMeans(k, random_state=0).fit_predict(X)
-        size = 5000 if len(X) > 5000 else None
-        return silhouette_score(X, labels, sample_size=size, random_state=0), labels
-
-    return ladder(X, 2, fit)
-
-
-def variational(X: Any, n_classes: int) -> Any:
-    model = BayesianGaussianMixture(
-        n_components=min(50, len(X) // 3),
-        max_iter=1000,
-        weight_concentration_prior_type="dirichlet_process",
-        random_state=0,
-    )
-    return model.fit_predict(X)
-
-
-TOOLS: dict[str, Callable[[Any, int], Any]] = {
-    "dpsearch": lambda X, n_classes: DPMixture(n_jobs=1).fit(X).labels_,
-    "KMeans, silhouette": by_silhouette,
-    "GaussianMixture diag, BIC": by_bic("diag"),
-    "GaussianMixture full, BIC": by_bic("full"),
-    "BayesianGaussianMixture full": variational,
-    "KMeans, told K": lambda X, k: KMeans(k, random_state=0).fit_predict(X),
-    "GaussianMixture full, told K": lambda X, k: GaussianMixture(k, random_state=0).fit_predict(X),
-}
-SLOW = ("GaussianMixture full, BIC", "BayesianGaussianMixture full")
-
-
-def measure(tool: str, X: pd.DataFrame, truth: Any) -> Result:
-    own = X if tool == "dpsearch" else common(X)
-    begun = time.process_time()
-    labels = TOOLS[tool](own, int(truth.max()) + 1)
+def measure(name: str, X: pd.DataFrame, truth: Any) -> Result:
+    if name == DPSEARCH.name:
+        begun = time.process_time()
+        labels = DPMixture(n_jobs=1).fit(X).labels_
+    else:
+        common = shared.common(pd.get_dummies(X).to_numpy(float))
+        settings = TOOLS[name].settings_for(int(truth.max()) + 1)
+        fit = by_scikit.prepare({"X": common}, settings, 0)
+        begun = time.process_time()
+        labels = fit()
     seconds = time.process_time() - begun
     return [
         float(adjusted_rand_score(truth, labels)),
@@ -146,7 +97,7 @@ def page(results: dict[str, dict[str, Result]], shapes: dict[str, tuple[int, int
         f" ({len(whole)}) | AMI, up to {LARGE:,} rows | tables with the best ARI | seconds |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    untold = [tool for tool in TOOLS if "told" not in tool]
+    untold = [name for name, tool in TOOLS.items() if tool.group != "oracle"]
     ran = {name: [tool for tool in untold if tool in results[name]] for name in results}
     best = [max(ran[name], key=lambda tool: results[name][tool][0]) for name in results]
     for tool in sorted(TOOLS, key=lambda t: -np.mean([results[n][t][0] for n in whole])):
@@ -195,9 +146,9 @@ def main() -> None:
         for tool in TOOLS:
             if tool in SLOW and len(X) > LARGE:
                 continue
-            known = kept.get(name, {}).get(tool) if tool != "dpsearch" else None
+            known = kept.get(name, {}).get(tool) if tool != DPSEARCH.name else None
             results[name][tool] = known or measure(tool, X, truth)
-        print(name, results[name]["dpsearch"], flush=True)
+        print(name, results[name][DPSEARCH.name], flush=True)
         if options.keep is not None:
             options.keep.write_text(json.dumps(results))
     text = page(results, shapes)
