@@ -42,7 +42,7 @@ dist: $(VENV)/.dist
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
-	$(BIN)/python tests/archives.py dist
+	$(BIN)/python tests/support/archives.py dist
 
 $(VENV)/.made:
 	$(PYTHON) -m venv $(VENV)

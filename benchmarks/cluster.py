@@ -22,11 +22,11 @@ from dask import delayed
 from dask.distributed import Client, LocalCluster
 
 from dpsearch import DPMixture, families, priors
-from dpsearch.bench.workers.run import peak_mb
 from dpsearch.items import Rows
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 from dpsearch.scale import rounds
 from dpsearch.scale.shard import Task, work
+from studies.peers.workers.run import peak_mb
 
 K = 100
 PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))
@@ -56,7 +56,7 @@ def cost(width: int, n: int = 40_000) -> Cost:
     """Work on one shard in this process, twice: the first time compiles."""
     X, labels = draw(n, width, 0)
     family = families.FullGaussian.suggest(X).resolve(X)
-    problem = Problem.of(X, family, PRIOR)
+    problem = Problem(X, family, PRIOR)
     model = problem.model
     start = Rows(*problem.rows(labels))
     task = Task(family, width, model.core.params, PRIOR, start, 0, 2, 0.5)

@@ -22,11 +22,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dpsearch import datasets, families, priors
-from dpsearch.experiments.data import mnist_or_embedded, paper_documents
-from dpsearch.objective import Problem
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.problem import Problem
+from studies.reproduction.data import mnist_or_embedded, paper_documents
 
 DP = priors.DirichletProcess(1.0)
 Row = tuple[str, str, str]
@@ -45,7 +45,7 @@ def fastest(function: Callable[[], Any], repeats: int = 7) -> float:
 
 def greedy_against_product(n: int, width: int, n_clusters: int, wanted: str) -> Row:
     X, _ = datasets.planted_clusters(n, width, n_clusters, rng=0)
-    problem = Problem.of(X, families.Gaussian(0.0, 9.0, 1.0), DP)
+    problem = Problem(X, families.Gaussian(0.0, 9.0, 1.0), DP)
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     found = int(greedy(problem, order).max()) + 1
     centres = np.random.default_rng(1).normal(size=(found, width))
@@ -56,7 +56,7 @@ def greedy_against_product(n: int, width: int, n_clusters: int, wanted: str) -> 
 
 
 def beam_against_greedy(X: Any) -> Row:
-    problem = Problem.of(X, families.Gaussian(0.0, 0.1, 1.0), DP)
+    problem = Problem(X, families.Gaussian(0.0, 0.1, 1.0), DP)
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     one = fastest(lambda: greedy(problem, order), 9)
     hundred = fastest(lambda: beam(problem, order, 100), 5)
@@ -68,7 +68,7 @@ def growth() -> Row:
     times = []
     for n in (60_000, 600_000):
         X, _ = datasets.planted_clusters(n, 50, 27, rng=0)
-        problem = Problem.of(X, families.Gaussian(0.0, 9.0, 1.0), DP)
+        problem = Problem(X, families.Gaussian(0.0, 9.0, 1.0), DP)
         order = placing_order(problem, "ascending", np.random.default_rng(0))
         times.append(fastest(lambda p=problem, o=order: greedy(p, o), 5))
     what = "600,000 points against 60,000, 27 clusters"
@@ -76,7 +76,7 @@ def growth() -> Row:
 
 
 def nips(counts: Any) -> list[Row]:
-    problem = Problem.of(counts, families.Multinomial(10.0), DP)
+    problem = Problem(counts, families.Multinomial(10.0), DP)
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     seconds = fastest(lambda: greedy(problem, order))
     labels = greedy(problem, order)

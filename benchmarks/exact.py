@@ -19,10 +19,10 @@ import numpy as np
 from sklearn.datasets import load_iris
 
 from dpsearch import datasets, families, priors
-from dpsearch.exact import Certificate, certify_problem
-from dpsearch.objective import Problem
-from dpsearch.prefix_search import search_problem
-from dpsearch.refinement import refine_problem
+from dpsearch.exact import Certificate, certify
+from dpsearch.prefix_search import search
+from dpsearch.problem import Problem
+from dpsearch.refinement import refine
 from dpsearch.samplers.pair_moves import RESTRICTED_GIBBS
 from dpsearch.samplers.run import sample_problem
 
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def gaussian(X: Any, noise: float, variance: float = 10.0, mean: float = 0.0) -> Problem:
-    return Problem.of(X, families.Gaussian(mean, variance, noise), DP)
+    return Problem(X, families.Gaussian(mean, variance, noise), DP)
 
 
 def draws(n: int, width: int, seeds: int) -> list[Problem]:
@@ -65,7 +65,7 @@ def bernoulli(n: int, width: int, seeds: int, equal: bool = False) -> list[Probl
             labels = datasets.dirichlet_process_draw(n, 1, alpha=1.0, rng=seed).labels
         chances = rng.beta(0.5, 0.5, size=(labels.max() + 1, width))[labels]
         X = (rng.random((n, width)) < chances).astype(float)
-        out.append(Problem.of(X, families.Bernoulli(0.5, 0.5), DP))
+        out.append(Problem(X, families.Bernoulli(0.5, 0.5), DP))
     return out
 
 
@@ -109,11 +109,11 @@ def prove(case: Case) -> tuple[str, list[Certificate]]:
     """Certify all problems of a case; return a row of the table, and the certificates."""
     certificates, times = [], []
     for problem in case.problems:
-        start = search_problem(problem, beam_size=1)
+        start = search(problem, beam_size=1)
         if not case.together:
-            start = refine_problem(problem, start.labels, seconds=5.0, rng=0)
+            start = refine(problem, start.labels, seconds=5.0, rng=0)
         begun = time.perf_counter()
-        certificate = certify_problem(
+        certificate = certify(
             problem,
             start.labels,
             time_limit=case.limit,
@@ -144,11 +144,11 @@ def beyond(quick: bool) -> list[str]:
     """What is out of reach ends with a gap, in time."""
     rows = []
     X, _ = datasets.planted_clusters(10_000, 10, 30, rng=0)
-    problem = Problem.of(X, families.Gaussian(0.0, 9.0, 1.0), DP)
-    start = search_problem(problem, beam_size=1)
+    problem = Problem(X, families.Gaussian(0.0, 9.0, 1.0), DP)
+    start = search(problem, beam_size=1)
     for limit in (1.0,) if quick else (1.0, 30.0):
         begun = time.perf_counter()
-        certificate = certify_problem(problem, start.labels, time_limit=limit)
+        certificate = certify(problem, start.labels, time_limit=limit)
         seconds = time.perf_counter() - begun
         rows.append(f"| {limit:g} | {seconds:.1f} | {certificate.gap:,.0f} |")
     return rows
@@ -163,15 +163,13 @@ def states(quick: bool) -> list[str]:
     for width in (1, 2):
         for n in (8, 15) if quick else (8, 10, 15, 20, 25, 50):
             problems = draws(n, width, 5)
-            dual = [
-                search_problem(p, heuristic="dual", beam_size=None).n_enqueued for p in problems
-            ]
+            dual = [search(p, heuristic="dual", beam_size=None).n_enqueued for p in problems]
             line = f"| {width} | {n} | {np.median(dual):,.0f} | {max(dual):,} |"
             if n > 25:
                 lines.append(line + " not run | | |")
                 continue
             other = [
-                search_problem(p, heuristic="admissible", beam_size=None, max_states=MOST_STATES)
+                search(p, heuristic="admissible", beam_size=None, max_states=MOST_STATES)
                 for p in problems
             ]
             enqueued = [result.n_enqueued for result in other]
@@ -184,11 +182,11 @@ def states(quick: bool) -> list[str]:
 
 
 METHODS: dict[str, Callable[[Problem], float]] = {
-    "greedy search": lambda p: search_problem(p, beam_size=1).log_joint,
-    "beam 10": lambda p: search_problem(p, beam_size=10).log_joint,
-    "beam 100": lambda p: search_problem(p, beam_size=100).log_joint,
-    "search and refinement": lambda p: refine_problem(
-        p, search_problem(p, beam_size=1).labels, rng=0
+    "greedy search": lambda p: search(p, beam_size=1).log_joint,
+    "beam 10": lambda p: search(p, beam_size=10).log_joint,
+    "beam 100": lambda p: search(p, beam_size=100).log_joint,
+    "search and refinement": lambda p: refine(
+        p, search(p, beam_size=1).labels, rng=0
     ).log_joint,
     f"Gibbs, best of {SAMPLER_SWEEPS} sweeps from one cluster": lambda p: float(
         sample_problem(
@@ -233,8 +231,8 @@ def main() -> None:
     for small in (*draws(30, 2, 1), *draws(30, 1, 1), *draws(30, 3, 1), *bernoulli(20, 4, 1)):
         for solve in METHODS.values():  # compiles
             solve(small)
-        certify_problem(small, np.arange(small.n_items) % 2)
-        certify_problem(small, np.arange(small.n_items) % 2, line=False)
+        certify(small, np.arange(small.n_items) % 2)
+        certify(small, np.arange(small.n_items) % 2, line=False)
     rows, proved = [], {}
     for case in cases(arguments.data, arguments.quick):
         row, certificates = prove(case)

@@ -23,7 +23,7 @@ SUMS = [sum(i % 7 + 0.5 for i in range(ROWS)), sum(i % 3 for i in range(ROWS))]
 
 WORK = """
 import json, sys, time
-from dpsearch.bench.workers.run import peak_mb
+from studies.peers.workers.run import peak_mb
 from dpsearch.io import Reading, read_table
 
 read_table(sys.argv[1], Reading(columns="1,3"))  # imports, and what Polars sets up

@@ -20,14 +20,14 @@ from sklearn.cluster import KMeans
 
 from dpsearch import datasets, families, priors
 from dpsearch._types import Labels
-from dpsearch.experiments.data import mnist_or_embedded, paper_documents
-from dpsearch.objective import Problem
-from dpsearch.prefix_search import search_problem
+from dpsearch.prefix_search import search
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
-from dpsearch.refinement import refine_problem
+from dpsearch.problem import Problem
+from dpsearch.refinement import refine
 from dpsearch.samplers.chain import SYSTEMATIC, Chain, Plan
 from dpsearch.state import State
+from studies.reproduction.data import mnist_or_embedded, paper_documents
 
 DP = priors.DirichletProcess(1.0)
 GIBBS = Plan(0, 0, 0, True, SYSTEMATIC, False, 1.0, 1.0)
@@ -80,9 +80,9 @@ def best_of_gibbs(problem: Problem, labels: Labels, seconds: float) -> tuple[flo
 
 
 def run_case(case: Case, n_jobs: int, quick: bool) -> list[str]:
-    problem = Problem.of(case.X, case.family, DP)
-    small = Problem.of(case.X[:200], case.family, DP)
-    refine_problem(small, np.zeros(200, np.int64), seconds=1.0)  # compiles
+    problem = Problem(case.X, case.family, DP)
+    small = Problem(case.X[:200], case.family, DP)
+    refine(small, np.zeros(200, np.int64), seconds=1.0)  # compiles
     swept(small, np.zeros(200, np.int64))
     best_of_gibbs(small, np.zeros(200, np.int64), 0.0)
     rows = []
@@ -91,12 +91,12 @@ def run_case(case: Case, n_jobs: int, quick: bool) -> list[str]:
         rows.append(f"| {method} | {seconds} | {n_clusters} | {-value:,.0f} | {goal} |")
 
     begun = time.perf_counter()
-    start = search_problem(problem, beam_size=1)
+    start = search(problem, beam_size=1)
     searched = time.perf_counter() - begun
     add("greedy search", f"{searched:.2f}", start.log_joint, str(start.n_clusters))
     goals = case.goals[:1] if quick else case.goals
     longest = goals[-1][0] - searched
-    result = refine_problem(problem, start.labels, seconds=longest, rng=0, n_jobs=n_jobs)
+    result = refine(problem, start.labels, seconds=longest, rng=0, n_jobs=n_jobs)
     for seconds, goal in goals:
         points = [p for p in result.trace if p.seconds + searched <= seconds and p.move != "end"]
         best = max(points, key=lambda p: p.log_joint)

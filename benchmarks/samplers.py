@@ -22,16 +22,16 @@ import numpy as np
 from sklearn.cluster import MiniBatchKMeans
 
 from dpsearch import datasets, families, priors
-from dpsearch.experiments.data import mnist_or_embedded, paper_documents
-from dpsearch.objective import Problem
 from dpsearch.plots import COLOURS, new_axes, save_figure
-from dpsearch.prefix_search import search_problem
+from dpsearch.prefix_search import search
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
-from dpsearch.refinement import refine_problem
+from dpsearch.problem import Problem
+from dpsearch.refinement import refine
 from dpsearch.samplers.pair_moves import RESTRICTED_GIBBS
 from dpsearch.samplers.run import sample_problem
 from dpsearch.samplers.start import starting_labels
+from studies.reproduction.data import mnist_or_embedded, paper_documents
 
 DP = priors.DirichletProcess(1.0)
 STARTS = {
@@ -51,7 +51,7 @@ CHAINS = 3
 
 
 def speed(X: Any) -> list[str]:
-    problem = Problem.of(X, families.Gaussian(0.0, 0.1, 1.0), DP)
+    problem = Problem(X, families.Gaussian(0.0, 0.1, 1.0), DP)
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     labels = MiniBatchKMeans(30, n_init=1, random_state=0).fit_predict(X)
     _, labels = np.unique(labels, return_inverse=True)
@@ -76,8 +76,8 @@ def speed(X: Any) -> list[str]:
 
 
 def chains(name: str, problem: Problem, seconds_to_refine: float, axis: Any) -> list[str]:
-    found = search_problem(problem, beam_size=1)
-    refined = refine_problem(problem, found.labels, seconds=seconds_to_refine, rng=0)
+    found = search(problem, beam_size=1)
+    refined = refine(problem, found.labels, seconds=seconds_to_refine, rng=0)
     lines = [
         f"## {name}",
         "",
@@ -143,18 +143,18 @@ def main() -> None:
     digits = mnist_or_embedded(arguments.data)
     X = datasets.whitened(digits.images)
     gaussian = families.Gaussian(0.0, 0.1, 1.0)
-    small = Problem.of(X[:200], gaussian, DP)  # to compile
+    small = Problem(X[:200], gaussian, DP)  # to compile
     sample_problem(small, sampler="gibbs", draws=2, rng=0)
-    refine_problem(small, greedy(small, np.arange(200)), seconds=1.0)
+    refine(small, greedy(small, np.arange(200)), seconds=1.0)
     lines = ["# Samplers", "", "Written by `benchmarks/samplers.py`.", "", *speed(X)]
     some = X[np.random.default_rng(0).permutation(len(X))[:3000]]
-    problems = {"MNIST 5 %, 3,000 digits": Problem.of(some, gaussian, DP)}
+    problems = {"MNIST 5 %, 3,000 digits": Problem(some, gaussian, DP)}
     documents = paper_documents(arguments.data)
     if documents is None:
         print("NIPS left out: give --data FOLDER with nips12.npz")
     else:
         family = families.Multinomial(10.0)
-        problems["NIPS, 1,740 documents"] = Problem.of(documents.counts, family, DP)
+        problems["NIPS, 1,740 documents"] = Problem(documents.counts, family, DP)
     axes = new_axes(1, len(problems), (6.0 * len(problems), 4.5))[0]
     for axis, (name, problem) in zip(axes, problems.items(), strict=True):
         lines += chains(name, problem, 3.0 if name.startswith("MNIST") else 5.0, axis)

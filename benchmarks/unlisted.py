@@ -23,9 +23,9 @@ import pandas as pd
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from dpsearch import DPMixture
-from dpsearch.bench import tables as shared
-from dpsearch.bench.tools import BGM_FULL, DPSEARCH, PEERS
-from dpsearch.bench.workers import by_scikit
+from studies.peers import tables as shared
+from studies.peers.tools import BGM_FULL, DPSEARCH, PEERS
+from studies.peers.workers import by_scikit
 
 # In `dpsearch bench peers`, or its numbers lost their decimal points (crx).
 LEFT_OUT = {"iris", "wine", "wdbc", "penbased", "optdigits", "crx"}

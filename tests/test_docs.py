@@ -13,7 +13,7 @@ import enumeration
 from dpsearch import DPMixture, load, log_joint, priors, search
 from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
 from dpsearch.items import log_marginals, log_predictive
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 from models import ALL_PRIORS
 
 ROOT = Path(__file__).parents[1]
@@ -135,7 +135,7 @@ def test_search_finds_its_best_partition(Geometric, prior):
     for _ in range(5):
         X = rng.geometric(rng.choice([0.02, 0.6], size=(6, 1)), size=(6, 2)) - 1.0
         family = Geometric(rng.uniform(0.5, 3.0), rng.uniform(0.5, 3.0))
-        best = enumeration.best(Problem.of(X, family, prior))
+        best = enumeration.best(Problem(X, family, prior))
         wide = search(X, family, prior, beam_size=1000)
         assert wide.log_joint == pytest.approx(best, abs=1e-9)
         assert wide.log_joint == pytest.approx(log_joint(X, wide.labels, family, prior), abs=1e-9)

@@ -17,7 +17,7 @@ from dpsearch import DPMixture, Explanation, explain, families, load, priors
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 from explaining import agrees_with_naive, explained, mixture_of
 from models import DRAWS, PRODUCT_PRIORS
 
@@ -114,7 +114,7 @@ def column_check(name, seed):
     family, X = DRAWS[name](rng, 20)
     labels = np.append([0, 1, 2, 3], rng.integers(3, size=16))
     found = explained(X, family, labels)
-    wanted = naive_bayes_factors(Problem.of(X, family, PRODUCT_PRIORS[0]).model.family, X, labels)
+    wanted = naive_bayes_factors(Problem(X, family, PRODUCT_PRIORS[0]).model.family, X, labels)
     return np.allclose(found.columns, wanted, rtol=1e-7, atol=1e-8)
 
 
@@ -610,7 +610,7 @@ def test_weights_explain_as_repeated_rows(family):
     X = rng.poisson(np.repeat([[2.0, 2.0], [2.0, 12.0]], 20, axis=0)).astype(float)
     weights = rng.integers(0, 4, size=40)
     labels = np.repeat([0, 1], 20)
-    problem = Problem.of(X[weights > 0], family, PRODUCT_PRIORS[0], weights[weights > 0])
+    problem = Problem(X[weights > 0], family, PRODUCT_PRIORS[0], weights[weights > 0])
     mixture = Mixture.of(problem.model, problem.items, labels[weights > 0], PRODUCT_PRIORS[0])
     rows, names = X.repeat(weights, axis=0), ("a", "b")
     found = explain.explain_mixture(

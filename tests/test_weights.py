@@ -13,8 +13,8 @@ import scipy.sparse as sp
 import naive
 from dpsearch import DPMixture, families, load, priors
 from dpsearch.errors import CapabilityError, DataError, ModelFileError
-from dpsearch.objective import Problem
 from dpsearch.partition import all_partitions
+from dpsearch.problem import Problem
 from dpsearch.state import State
 from dpsearch.weights import copies_of, with_what_they_lack
 from models import DRAWS, PRODUCT_PRIORS
@@ -33,7 +33,7 @@ def weighted_problem(name, seed=0, n=5):
     family, X = DRAWS[name](rng, n)
     weights = rng.integers(1, 5, size=n)
     prior = PRODUCT_PRIORS[seed % len(PRODUCT_PRIORS)]
-    return Problem.of(X, family, prior, weights), X, weights
+    return Problem(X, family, prior, weights), X, weights
 
 
 def equals_repetition(problem, X, weights):
@@ -79,7 +79,7 @@ def test_search_and_refinement_find_the_best(name):
 def test_statistics_stay_right_while_rows_move(name):
     rng = np.random.default_rng(4)
     family, X = DRAWS[name](rng, 40)
-    problem = Problem.of(X, family, PRODUCT_PRIORS[0], rng.integers(1, 4, size=40))
+    problem = Problem(X, family, PRODUCT_PRIORS[0], rng.integers(1, 4, size=40))
     state = State(problem, rng.integers(6, size=40))
     for _ in range(3):
         before = state.log_joint
@@ -147,7 +147,7 @@ def test_sparse_rows():
 
 
 def test_equal_rows_are_not_merged():
-    assert Problem.of(np.ones((7, 2)), GAUSSIAN, priors.DirichletProcess(1.0)).n_items == 7
+    assert Problem(np.ones((7, 2)), GAUSSIAN, priors.DirichletProcess(1.0)).n_items == 7
 
 
 def test_very_many_copies_are_chosen_evenly():

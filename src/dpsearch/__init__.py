@@ -6,8 +6,8 @@ dpsearch finds the maximum a posteriori partition of a Dirichlet process mixture
 from typing import TYPE_CHECKING, Any
 
 from dpsearch import datasets, families, priors
-from dpsearch.objective import Clustering, log_joint
 from dpsearch.prefix_search import search
+from dpsearch.problem import Clustering, Problem, log_joint
 from dpsearch.refinement import consensus, refine
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ __all__ = [
     "DPMixture",
     "Draws",
     "Explanation",
+    "Problem",
     "__version__",
     "alpha_profile",
     "certify",

@@ -13,11 +13,11 @@ from rich.table import Table
 from dpsearch import datasets, families, priors
 from dpsearch._types import Labels
 from dpsearch.errors import ParameterError
-from dpsearch.objective import Clustering, Problem
 from dpsearch.plots import mean_images, save_figure
-from dpsearch.prefix_search.search import search_problem
+from dpsearch.prefix_search.search import search
+from dpsearch.problem import Clustering, Problem
 from dpsearch.progress import progress
-from dpsearch.refinement import refine_problem
+from dpsearch.refinement import refine
 
 # The paper's section 4.2, 5 % of MNIST in Matlab: "roughly 270 data points per second".
 PAPER_POINTS_PER_SECOND = 270
@@ -44,16 +44,16 @@ def run_demo(out: Path, console: Console) -> Demo:
     X = datasets.whitened(digits.images)
     family = families.Gaussian(prior_mean=0.0, prior_variance=0.1, noise_variance=1.0)
     console.print("Loading kernels; the first run compiles them, which takes a while …")
-    problem = Problem.of(X, family, priors.DirichletProcess(alpha=1.0))
+    problem = Problem(X, family, priors.DirichletProcess(alpha=1.0))
     with progress(console, "search") as callback:
         # A first pass, and a small problem worked out to the end, compile or load the kernels,
         # so that what follows is timed by itself.
-        search_problem(problem, beam_size=10, callback=callback)
-        few = Problem.of(X[:60], family, problem.prior)
-        refine_problem(few, np.arange(60), rng=0)
-    result = search_problem(problem, beam_size=10)
+        search(problem, beam_size=10, callback=callback)
+        few = Problem(X[:60], family, problem.prior)
+        refine(few, np.arange(60), rng=0)
+    result = search(problem, beam_size=10)
     rate = n / result.seconds
-    refined = refine_problem(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
+    refined = refine(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
     _print_result(console, result, refined, digits.labels, rate)
     picture = _draw(digits.images, refined.labels, out, console)
     seconds = time.perf_counter() - begun

@@ -44,13 +44,14 @@ from dpsearch.automatic import (
     takes_gaps,
 )
 from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.events import Event
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.families.base import Family
 from dpsearch.items import Rows
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Clustering, Problem, TracePoint
-from dpsearch.prefix_search.search import search_problem
-from dpsearch.refinement import refine_problem
+from dpsearch.prefix_search.search import search
+from dpsearch.problem import Clustering, Problem
+from dpsearch.refinement import refine
 from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
 from dpsearch.scale.dask_tables import is_collection, open_collection
 from dpsearch.scale.fit import fit_shards
@@ -326,13 +327,13 @@ class DPMixture(
         if sample_weight is None:
             choice = choose(matrix, self.family, prior, schema)
             rows = matrix if choice.completed is None else choice.completed
-            problem = choice.problem or Problem.of(rows, choice.family, prior)
+            problem = choice.problem or Problem(rows, choice.family, prior)
             weights = None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
             rows, sizes = matrix[weights > 0], weights[weights > 0]
             choice = choose_weighted(rows, sizes, self.family, prior, schema)
-            problem = Problem.of(rows, choice.family, prior, sizes)
+            problem = Problem(rows, choice.family, prior, weights=sizes)
             rest = np.flatnonzero(weights == 0)
             if has_gaps(matrix) and not choice.family.skips(matrix):
                 rest = rest[~np.isnan(matrix[rest]).any(axis=1)]
@@ -340,7 +341,7 @@ class DPMixture(
                 problem.model.items(matrix[rest])  # to find now what is wrong with them
         if _wanted(self.certify, "certify"):
             problem.require_points("certify")
-        clustering = search_problem(
+        clustering = search(
             problem,
             beam_size=self.beam_size,
             order=self.order,
@@ -412,7 +413,7 @@ class DPMixture(
         automatic = isinstance(self.refine, str)
         endless = automatic or isinstance(self.refine, (bool, np.bool_))
         seconds = None if endless else float(self.refine)
-        result = refine_problem(
+        result = refine(
             problem,
             found.labels,
             seconds=seconds,
@@ -432,18 +433,18 @@ class DPMixture(
         )
 
     def _certified(self, problem: Problem, found: Clustering) -> Clustering:
-        from dpsearch.exact import certify_problem
+        from dpsearch.exact import certify
 
         is_flag = isinstance(self.certify, (bool, np.bool_))
-        self.certificate_ = certify_problem(
+        self.certificate_ = certify(
             problem,
-            found.labels,
+            found,
             time_limit=_CERTIFY_SECONDS if is_flag else float(self.certify),
             polish=not found.converged,
             callback=self._listener,
         )
         best = self.certificate_.clustering
-        point = TracePoint(
+        point = Event(
             found.seconds + self.certificate_.seconds, best.log_joint, best.n_clusters, "certify"
         )
         return replace(

@@ -18,7 +18,7 @@ from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import Family
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Clustering
+from dpsearch.problem import Clustering
 from dpsearch.tables import Schema
 from dpsearch.weights import check_weights
 

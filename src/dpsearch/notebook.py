@@ -7,8 +7,8 @@ from html import escape
 from typing import Any
 
 from dpsearch._numbers import brief
-from dpsearch.objective import Clustering
 from dpsearch.plots import COLOURS
+from dpsearch.problem import Clustering
 
 _SHOWN = 12
 

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dpsearch.objective import Callback
-from dpsearch.objective import Progress as Report
+from dpsearch.events import Callback, Event
 
 
 @contextlib.contextmanager
@@ -34,7 +33,7 @@ def progress(console: Console, what: str) -> Iterator[Callback | None]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(what, total=1, about="")
 
-        def callback(report: Report) -> None:
+        def callback(report: Event) -> None:
             bar.update(task, completed=report.done, total=report.total, about=describe(report))
 
         yield callback
@@ -72,16 +71,13 @@ def stages(console: Console) -> Iterator[Stages]:
         yield Stages(status)
 
 
-def describe(report: Any) -> str:
-    """One line for what a solver tells its callback."""
-    if hasattr(report, "upper_bound"):
-        gap = report.upper_bound - report.lower_bound
-        return (
-            f"proof, log joint {report.lower_bound:.6g}, gap {gap:.3g} nats, {report.seconds:.0f} s"
-        )
-    about = f"{report.n_clusters} clusters, log joint {report.log_joint:.6g}"
-    if hasattr(report, "of_shards"):
-        passed = f"{report.shards} of {report.of_shards} shards"
-        return passed if math.isnan(report.log_joint) else f"{about}, {passed}"
-    seconds = getattr(report, "seconds", None)
-    return about if seconds is None else f"{about}, {seconds:.0f} s"
+def describe(event: Event) -> str:
+    """One line for what a solver reports."""
+    if math.isnan(event.log_joint):
+        return f"{event.done} of {event.total} {event.step}"
+    about = f"{event.n_clusters} clusters, log joint {event.log_joint:.6g}"
+    if math.isfinite(event.upper_bound):
+        about += f", proved within {event.upper_bound - event.log_joint:.3g} nats"
+    if event.step == "shards":
+        about += f", {event.done} of {event.total} shards"
+    return f"{about}, {event.seconds:.0f} s"

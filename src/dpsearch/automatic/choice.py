@@ -30,8 +30,8 @@ from dpsearch.families import BY_NAME, Product, ProjectedGaussian, by_name
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
-from dpsearch.objective import Clustering, Problem
 from dpsearch.priors import DirichletProcess, Gamma, Prior
+from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import Kind, Schema
 from dpsearch.weights import copies_of, with_what_they_lack
 

@@ -22,8 +22,8 @@ from dpsearch.families.base import Family
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.projected_gaussian import ProjectedGaussian
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Problem
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem
 
 _FIRST_ROUNDS = 10  # with one Gaussian
 _ROUNDS = 4
@@ -72,7 +72,7 @@ def _by_projections(matrix: Matrix, prior: Prior) -> Matrix:
 def _mixture(rows: Matrix, start: Family, prior: Prior) -> Mixture:
     """The clusters of complete rows."""
     learned = learn(rows, start, prior)
-    problem = learned.problem or Problem.of(rows, learned.family, prior)
+    problem = learned.problem or Problem(rows, learned.family, prior)
     return Mixture.of(problem.model, problem.items, learned.labels, prior)
 
 

@@ -25,10 +25,10 @@ import numpy as np
 from dpsearch._types import Ints, Labels
 from dpsearch.families.base import Family
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Problem
-from dpsearch.prefix_search.search import search_problem
+from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
-from dpsearch.refinement import halved, refine_problem
+from dpsearch.problem import Problem
+from dpsearch.refinement import halved, refine
 
 _SAMPLE = 2000
 FEW_ROWS = 100  # for which a thorough refinement is quick
@@ -92,13 +92,13 @@ def _rounds(
     """
     best: _Round | None = None
     for _ in range(_ROUNDS):
-        problem = Problem.of(sample, family, prior)
+        problem = Problem(sample, family, prior)
         if labels is None or not prior.product_form:  # which refinement needs
-            labels = search_problem(problem, beam_size=1).labels
+            labels = search(problem, beam_size=1).labels
         if prior.product_form:
             thorough = problem.n_items <= FEW_ROWS
             tries = None if best is None else 0 if quick else 1
-            refined = refine_problem(
+            refined = refine(
                 problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
             )
             labels = refined.labels
@@ -139,7 +139,7 @@ def _second_look(sample: Any, start: Family, prior: Prior, best: _Round) -> _Rou
     together = np.zeros(len(best.labels), np.int64)
     for_all = start.learned(sample, together)
     if best.labels.any():
-        problem = Problem.of(sample, for_all, prior)
+        problem = Problem(sample, for_all, prior)
         if problem.log_joint(together) > best.log_joint:
             best = _rounds(sample, start, for_all, prior, together)
     if not best.labels.any() and len(together) >= _FEWEST_TO_HALVE:
@@ -156,14 +156,14 @@ def _halves(sample: Any, start: Family, prior: Prior) -> Labels | None:
     Where columns are many, the prior to start from, of which no cluster's covariance is known, may
     hold one cluster more probable than two that are well apart.
     """
-    problem = Problem.of(sample, start, prior)
+    problem = Problem(sample, start, prior)
     tries = [halved(problem, rng=seed) for seed in range(_HALVINGS)]
     apart = [labels for labels in tries if labels.max() == 1]
     if not apart:
         return None
 
     def value(labels: Labels) -> float:
-        return Problem.of(sample, start.learned(sample, labels), prior).log_joint(labels)
+        return Problem(sample, start.learned(sample, labels), prior).log_joint(labels)
 
     return max(apart, key=value)
 

@@ -14,13 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
-from dpsearch.cli.bench import bench
 from dpsearch.cli.certify import certify
 from dpsearch.cli.demo import demo
 from dpsearch.cli.fit import fit
 from dpsearch.cli.inspect import inspect as inspect_model
 from dpsearch.cli.predict import predict
-from dpsearch.cli.reproduce import reproduce
 from dpsearch.cli.sample import sample
 from dpsearch.cli.signature import Command, parameters, signed
 from dpsearch.errors import DPSearchError
@@ -80,7 +78,7 @@ def _telling(debug: bool) -> Iterator[None]:
     raise typer.Exit(code) from cause
 
 
-for command in (fit, predict, inspect_model, certify, sample, reproduce, bench, demo):
+for command in (fit, predict, inspect_model, certify, sample, demo):
     app.command()(_guarded(command))
 
 

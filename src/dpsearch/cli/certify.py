@@ -52,10 +52,10 @@ def certify(
 
     Exit code 0 whether or not the gap could be closed; the output says which.
     """
-    from dpsearch.exact import certify_problem
+    from dpsearch.exact import certify
     from dpsearch.io import labels_table, write_table
     from dpsearch.io.output import check_ending
-    from dpsearch.objective import Problem
+    from dpsearch.problem import Problem
     from dpsearch.progress import stages
 
     if labels is not None:
@@ -72,14 +72,14 @@ def certify(
             )
         stage.begin("comparing with the model")
         with errors_name(table):
-            problem = Problem.of(
+            problem = Problem(
                 matrix_of(estimator, table), estimator.family_, estimator._mixture.prior
             )
         value = problem.log_joint(estimator.labels_)
         if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
             raise DataError(f"{data}: not the data that {model} was fitted to")
         stage.begin("certify")
-        found = certify_problem(
+        found = certify(
             problem,
             estimator.labels_,
             time_limit=time_limit,

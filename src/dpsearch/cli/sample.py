@@ -106,8 +106,8 @@ def sample(
     from dpsearch.estimator import DPMixture
     from dpsearch.io import labels_table, read_table, write_table
     from dpsearch.io.output import check_ending
-    from dpsearch.objective import Problem
     from dpsearch.plots import check_figure
+    from dpsearch.problem import Problem
     from dpsearch.progress import progress, stages
     from dpsearch.samplers.point_estimates import loss_function
     from dpsearch.samplers.run import sample_problem
@@ -163,7 +163,7 @@ def sample(
         stage.begin("preparing")
         with errors_name(table):
             rows = matrix_of(fitted, table)
-            problem = Problem.of(rows, fitted.family_, fitted._mixture.prior)
+            problem = Problem(rows, fitted.family_, fitted._mixture.prior)
         if report is not None and fitted._containing(rows) is None:
             raise DataError(f"{data}: --report needs the data that {model} was fitted to")
     for note in table.notes:

@@ -1,5 +1,5 @@
 """Exact methods: upper bounds on every partition, and proofs that one is best."""
 
-from dpsearch.exact.certificate import Certificate, Closing, certify, certify_problem
+from dpsearch.exact.certificate import Certificate, certify
 
-__all__ = ["Certificate", "Closing", "certify", "certify_problem"]
+__all__ = ["Certificate", "certify"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dpsearch._types import Matrix
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 
 def points_of(problem: Problem) -> Matrix:

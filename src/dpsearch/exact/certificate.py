@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import ParameterError
+from dpsearch.events import Callback, Event
 from dpsearch.exact.interval import interval_optimum, verify_potentials
 from dpsearch.exact.loose import loose_prices
 from dpsearch.exact.pricing import EPSILON, pricer_for
@@ -26,25 +25,14 @@ from dpsearch.exact.proof import (
 )
 from dpsearch.exact.slopes import is_linear, ranges, slope
 from dpsearch.families.base import Family
-from dpsearch.objective import Clustering, Problem
-from dpsearch.partition import by_appearance, check_labels
+from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
-from dpsearch.refinement.driver import refine_problem
+from dpsearch.problem import Clustering, Problem, as_problem, labels_of
+from dpsearch.refinement.driver import refine
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
 _POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
 _LEAST_POLISH = 0.01
-
-
-class Closing(NamedTuple):
-    """What `certify` tells a callback as the gap closes."""
-
-    seconds: float
-    lower_bound: float
-    upper_bound: float
-
-
-CertifyCallback = Callable[[Closing], None]
 
 
 @dataclass(frozen=True)
@@ -92,9 +80,7 @@ class Certificate:
 
         Prices every set anew, without the cuts and the search that led to the prices.
         """
-        problem = Problem.of(
-            self.problem.model.matrix, self.problem.model.family, self.problem.prior
-        )
+        problem = Problem(self.problem.model.matrix, self.problem.model.family, self.problem.prior)
         if not all(_well_formed(entry, problem.n_items, self.order) for entry in self.prices):
             return False
         value = problem.log_joint(self.clustering.labels)
@@ -117,20 +103,22 @@ class Certificate:
 
 
 def certify(
-    X: ArrayLike,
+    data: Problem | ArrayLike,
     start: Clustering | ArrayLike,
-    family: Family,
-    prior: Prior,
+    family: Family | None = None,
+    prior: Prior | None = None,
     *,
     time_limit: float | None = None,
     tolerance: float = 1e-6,
-    callback: CertifyCallback | None = None,
+    polish: bool | None = None,
+    line: bool = True,
+    callback: Callback | None = None,
 ) -> Certificate:
     """Bound the log joint of every partition from above, and close the gap to the best one known.
 
     Parameters
     ----------
-    X, family, prior
+    data, family, prior
         As for `search`.  The prior must be of product form (not AntoniakCounts).
     start
         A clustering or labels.  A better partition met on the way takes its place.
@@ -138,8 +126,14 @@ def certify(
         Wall time in seconds.  None: until the gap is closed, or cannot be closed further.
     tolerance
         A gap up to this, in nats, counts as closed.
+    polish
+        Whether to refine the partition first.  None: unless `start` is a clustering on which
+        refinement has converged.
+    line
+        Whether to use the dynamic programme on one-dimensional data.  Its potentials bound every
+        partition, but are not prices of arbitrary sets.
     callback
-        Called with a `Closing` (seconds, lower bound, upper bound) as the gap closes.
+        Called with an `Event` as the gap closes.
 
     Returns
     -------
@@ -158,40 +152,18 @@ def certify(
     (True, 3, True)
     """
     begun = time.perf_counter()
-    _check(prior, time_limit, tolerance)
-    problem = Problem.of(X, family, prior)
-    labels = check_labels(start.labels if isinstance(start, Clustering) else start, problem.n_items)
-    return certify_problem(
-        problem,
-        labels,
-        time_limit=time_limit,
-        tolerance=tolerance,
-        callback=callback,
-        polish=not (isinstance(start, Clustering) and start.converged),
-        begun=begun,
-    )
-
-
-def certify_problem(
-    problem: Problem,
-    labels: Labels,
-    *,
-    time_limit: float | None = None,
-    tolerance: float = 1e-6,
-    callback: CertifyCallback | None = None,
-    polish: bool = True,
-    line: bool = True,
-    begun: float | None = None,
-) -> Certificate:
-    """The same for a problem that is compiled already.
-
-    `polish`: refine the partition first.  `line`: use the dynamic programme where it applies; its
-    potentials bound partitions, but are no prices of arbitrary sets.
-    """
-    begun = time.perf_counter() if begun is None else begun
-    _check(problem.prior, time_limit, tolerance)
+    _check_number(time_limit, "time_limit", none=True)
+    _check_number(tolerance, "tolerance", none=False)
+    problem = as_problem(data, family, prior)
+    if not problem.prior.product_form:
+        raise ParameterError(
+            f"certify needs a prior that is a product over clusters; {problem.prior.name} is not"
+        )
     problem.require_points("certify")
-    closing = _Closing(problem, by_appearance(labels), begun, time_limit, tolerance, callback)
+    if polish is None:
+        polish = not (isinstance(start, Clustering) and start.converged)
+    labels = by_appearance(labels_of(start, problem))
+    closing = _Closing(problem, labels, begun, time_limit, tolerance, callback)
     with contextlib.suppress(KeyboardInterrupt):
         closing.run(polish, line)
     return closing.certificate()
@@ -207,7 +179,7 @@ class _Closing:
         begun: float,
         time_limit: float | None,
         tolerance: float,
-        callback: CertifyCallback | None,
+        callback: Callback | None,
     ) -> None:
         self.problem = problem
         self.labels = labels
@@ -283,7 +255,7 @@ class _Closing:
             if self.deadline is not None:
                 seconds = min(seconds, max(0.2 * (self.deadline - time.perf_counter()), 0.0))
             begun = time.perf_counter()
-            refined = refine_problem(self.problem, self.labels, seconds=seconds, rng=0)
+            refined = refine(self.problem, self.labels, seconds=seconds, rng=0)
             self._take(refined.labels)
             # In a new process the first call spends its time on compiling.
             if refined.converged or time.perf_counter() - begun < 5.0 * seconds + 0.5:
@@ -362,7 +334,12 @@ class _Closing:
     def _tell(self, upper: float) -> None:
         if self.callback is not None:
             elapsed = time.perf_counter() - self.begun
-            self.callback(Closing(elapsed, self.lower, max(upper, self.lower)))
+            n_clusters = int(self.labels.max()) + 1
+            self.callback(
+                Event(
+                    elapsed, self.lower, n_clusters, "certify", upper_bound=max(upper, self.lower)
+                )
+            )
 
     def _late(self) -> bool:
         return self.deadline is not None and time.perf_counter() > self.deadline
@@ -377,17 +354,6 @@ def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
         else:
             out.append(entry)
     return out
-
-
-def _check(prior: Prior, time_limit: float | None, tolerance: float) -> None:
-    if not isinstance(prior, Prior):
-        raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
-    if not prior.product_form:
-        raise ParameterError(
-            f"certify needs a prior that is a product over clusters; {prior.name} is not"
-        )
-    _check_number(time_limit, "time_limit", none=True)
-    _check_number(tolerance, "tolerance", none=False)
 
 
 def _check_number(value: float | None, name: str, *, none: bool) -> None:

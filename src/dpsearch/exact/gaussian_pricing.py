@@ -12,7 +12,7 @@ from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._gaussian_boxes import ALL, LARGEST, RAISE, Found, Nodes, Space, explore
 from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.exact.pricing import EPSILON, Priced, Pricer, Raised
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 _WORK = 2_000_000  # points looked at between two looks at the clock
 _STACK = 2000  # nodes: two for each level of a branch

@@ -42,7 +42,7 @@ from dpsearch._special import LOG_2PI, log_gamma_table
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact._points import points_of
 from dpsearch.exact.slopes import intercept
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 _SQUARE, _GAMMA, _BETA = range(3)
 _LARGEST_TABLE = 1 << 22

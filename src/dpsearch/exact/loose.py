@@ -6,8 +6,8 @@ import numpy as np
 
 from dpsearch._types import Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.objective import Problem
 from dpsearch.prefix_search.heuristics import prepare
+from dpsearch.problem import Problem
 
 _MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
 

@@ -20,7 +20,7 @@ import numpy as np
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import log_marginals, score_member
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 EPSILON = 2.0**-52  # of double precision
 

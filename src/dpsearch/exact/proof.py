@@ -23,7 +23,7 @@ from dpsearch.exact.duals import Repair
 from dpsearch.exact.master import Relaxed, best_partition, labels_of, relax
 from dpsearch.exact.pricing import EPSILON, Pricer, Raised, pricer_for
 from dpsearch.exact.slopes import intercept
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 _MARGIN = 0.5  # nats that cuts should have to spare
 _SWEEPS = 300

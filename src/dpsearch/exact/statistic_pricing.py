@@ -25,7 +25,7 @@ from dpsearch.exact._statistic_boxes import (
     explore,
 )
 from dpsearch.exact.pricing import EPSILON, Priced, Pricer, Raised
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 _WORK = 50_000_000  # numbers looked at between two looks at the clock
 _SETS = 1024  # that are found between two looks

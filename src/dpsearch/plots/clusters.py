@@ -11,8 +11,8 @@ from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import as_matrix, column_names
 from dpsearch.errors import ParameterError
-from dpsearch.objective import Clustering
 from dpsearch.plots._axes import COLOURS, MARKERS, groups, new_axes
+from dpsearch.problem import Clustering
 
 _MOST_IN_LEGEND = 14
 _MOST_NUMBERS = 400  # cells above which a heat map has no figures in it
@@ -206,7 +206,7 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
         axis = new_axes(1, 1, (7.2, 4.0))[0, 0]
     seconds = np.array([point.seconds for point in clustering.trace])
     values = np.array([point.log_joint for point in clustering.trace])
-    kinds = [point.move for point in clustering.trace]
+    kinds = [point.step for point in clustering.trace]
     axis.plot(seconds, values, drawstyle="steps-post", color="0.6", linewidth=1.2, zorder=1)
     for at, kind in enumerate(dict.fromkeys(kinds)):
         own = [i for i, other in enumerate(kinds) if other == kind]

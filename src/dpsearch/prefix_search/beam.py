@@ -8,16 +8,18 @@ linked list that it shares with the rows it was copied from.
 
 from __future__ import annotations
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, copy_row, score_item
-from dpsearch.objective import Callback, Problem, Progress
 from dpsearch.priors.antoniak import complete, completion_room, grow, rule_of, tally
 from dpsearch.priors.base import size_step, size_weight
+from dpsearch.problem import Problem
 
 _CHUNK = 1024  # items between two looks at the callback and Ctrl-C
 
@@ -91,6 +93,7 @@ def beam(
     problem: Problem, order: Ints, beam_size: int, callback: Callback | None = None
 ) -> tuple[Labels, int, int]:
     """Return the labels of the best hypothesis, and the numbers of states expanded and created."""
+    begun = time.perf_counter()
     n = len(order)
     width = problem.model.core.width
     rows = _new_rows(width, 4 * beam_size + 64)
@@ -119,7 +122,9 @@ def beam(
         best = int(np.argmax(hypotheses.scores[: counts.hypotheses]))
         if callback is not None:
             score = float(hypotheses.scores[best])
-            callback(Progress(placed, n, int(hypotheses.counts[best]), score))
+            count = int(hypotheses.counts[best])
+            seconds = time.perf_counter() - begun
+            callback(Event(seconds, score, count, "search", placed, n))
     members = rows.members[hypotheses.rows[best, : hypotheses.counts[best]]]
     return _labels(nodes, members, n), n_dequeued, n_enqueued
 

@@ -19,8 +19,8 @@ import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, copy_row, score_item
-from dpsearch.objective import Callback, Problem, Progress
 from dpsearch.prefix_search.dual import node_of, worth_of
 from dpsearch.prefix_search.heuristics import (
     ADMISSIBLE,
@@ -33,6 +33,7 @@ from dpsearch.prefix_search.heuristics import (
 )
 from dpsearch.priors.antoniak import completion_room, greedy_completion, rule_of
 from dpsearch.priors.base import log_completion, size_weight
+from dpsearch.problem import Problem
 
 _CHUNK = 512  # expansions between two looks at the callback and Ctrl-C
 
@@ -112,6 +113,7 @@ def best_first(
 
     The same after `seconds` of processor time, which other work on the machine does not count in.
     """
+    begun = time.perf_counter()
     deadline = math.inf if seconds is None else time.thread_time() + seconds
     n, width = problem.n_items, problem.model.core.width
     states, store, queue = _new_states(4096), _new_store(256, width), _new_queue(4096)
@@ -132,7 +134,8 @@ def best_first(
         enqueued += more_in
         if callback is not None:
             level, count = int(states.level[goal]), int(states.count[goal])
-            callback(Progress(level, n, count, float(top)))
+            elapsed = time.perf_counter() - begun
+            callback(Event(elapsed, float(top), count, "search", level, n))
         if states.level[goal] == n:
             return Outcome(_labels(states, goal, order), True, float(top), dequeued, enqueued)
         if enqueued >= limit or time.thread_time() > deadline:

@@ -25,8 +25,8 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
+from dpsearch.problem import Problem
 
 _TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
 _MOST_SETS = 20_000
@@ -82,12 +82,12 @@ def _prices(problem: Problem, lam: float) -> tuple[Vector, float]:
     """Return prices that pay for every set, and the value of the best partition met."""
     from dpsearch.exact.loose import loose_prices
     from dpsearch.exact.proof import Bounded, Proof, Sets
-    from dpsearch.prefix_search.search import search_problem
-    from dpsearch.refinement.driver import refine_problem
+    from dpsearch.prefix_search.search import search
+    from dpsearch.refinement.driver import refine
 
     n = problem.n_items
-    labels: Labels = search_problem(problem).labels
-    labels = by_appearance(refine_problem(problem, labels, seconds=5.0, rng=0).labels)
+    labels: Labels = search(problem).labels
+    labels = by_appearance(refine(problem, labels, seconds=5.0, rng=0).labels)
     bounded = Bounded(1, n, lam, loose_prices(problem, lam), 0.0, "ceiling", np.inf)
     sets = Sets()
     while True:

@@ -9,6 +9,7 @@ products with each other as the clusters change.
 
 from __future__ import annotations
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ import numpy as np
 from dpsearch._jit import call_score_dots, call_update, inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
+from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, score_best, score_item
-from dpsearch.objective import Callback, Problem, Progress
 from dpsearch.priors.base import size_step, size_weight
+from dpsearch.problem import Problem
 
 _CHUNK = 8192  # items between two looks at the clock, the callback and Ctrl-C
 
@@ -59,6 +61,7 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
 
     It begins with the clusters of the background, whose labels come first.
     """
+    begun = time.perf_counter()
     core = problem.model.core
     dots = problem.dots()
     n = len(order)
@@ -88,7 +91,8 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
             state = _grown(state, core.width, 2 * len(state.sizes), n)
             room = _new_room(problem, len(state.sizes))
         if callback is not None:
-            callback(Progress(placed, n, n_clusters, log_joint))
+            seconds = time.perf_counter() - begun
+            callback(Event(seconds, log_joint, n_clusters, "search", placed, n))
     labels = np.empty(n, np.int64)
     labels[order] = state.labels
     return labels

@@ -45,9 +45,9 @@ from dpsearch.items import (
     item_values,
     score_item,
 )
-from dpsearch.objective import Problem
 from dpsearch.prefix_search.dual import Tree, dual_tree, no_tree
 from dpsearch.priors.base import size_step
+from dpsearch.problem import Problem
 
 HEURISTICS = ("inadmissible", "admissible", "dual", "trivial", "replica")
 TRIVIAL, REPLICA, ADMISSIBLE, INADMISSIBLE, DUAL = range(5)

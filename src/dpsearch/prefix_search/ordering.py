@@ -8,7 +8,7 @@ import numpy as np
 
 from dpsearch._types import Ints, Rng
 from dpsearch.errors import ParameterError
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 ORDERS = ("ascending", "descending", "random", "given")
 

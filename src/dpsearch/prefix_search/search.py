@@ -13,22 +13,23 @@ import numpy as np
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
 from dpsearch.errors import ParameterError
+from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
-from dpsearch.objective import Callback, Clustering, Problem, TracePoint
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.heuristics import HEURISTICS, prepare
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Clustering, Problem, as_problem
 
 METHODS = ("auto", "beam", "best-first")
 
 
 def search(
-    X: ArrayLike,
-    family: Family,
-    prior: Prior,
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
     *,
     heuristic: str = "inadmissible",
     beam_size: int | None = 10,
@@ -42,10 +43,11 @@ def search(
 
     Parameters
     ----------
-    X
-        Data: an array, a pandas or polars frame, or a sparse matrix where the family takes one.
+    data
+        A `Problem`; or X, an array, a pandas or polars frame, or a sparse matrix where the family
+        takes one.
     family, prior
-        One of `dpsearch.families`, one of `dpsearch.priors`.
+        Beside X: one of `dpsearch.families`, one of `dpsearch.priors`.
     heuristic
         ``"inadmissible"`` (default), ``"admissible"``, ``"dual"``, ``"trivial"`` or
         ``"replica"``; see `dpsearch.prefix_search.heuristics`.  ``"dual"`` first finds prices
@@ -66,7 +68,7 @@ def search(
     rng
         Seed or Generator for the random order.
     callback
-        Called now and then with a `Progress`.
+        Called now and then with an `Event`.
 
     Returns
     -------
@@ -83,35 +85,7 @@ def search(
     """
     begun = time.perf_counter()
     _check(heuristic, beam_size, method, max_states)
-    problem = Problem.of(X, family, prior)
-    return search_problem(
-        problem,
-        heuristic=heuristic,
-        beam_size=beam_size,
-        order=order,
-        method=method,
-        max_states=max_states,
-        rng=rng,
-        callback=callback,
-        begun=begun,
-    )
-
-
-def search_problem(
-    problem: Problem,
-    *,
-    heuristic: str = "inadmissible",
-    beam_size: int | None = 10,
-    order: Any = "ascending",
-    method: str = "auto",
-    max_states: int | None = None,
-    rng: Any = None,
-    callback: Callback | None = None,
-    begun: float | None = None,
-) -> Clustering:
-    """The same for a problem that is compiled already, over points or blocks of them."""
-    begun = time.perf_counter() if begun is None else begun
-    _check(heuristic, beam_size, method, max_states)
+    problem = as_problem(data, family, prior)
     if problem.tables.multiplicity:
         problem.require_points("AntoniakCounts")
     placing = placing_order(problem, order, as_rng(rng))
@@ -155,7 +129,7 @@ def search_problem(
         seconds=seconds,
     )
     upper = max(bound, result.log_joint)  # equal up to rounding when optimal
-    trace = [TracePoint(seconds, result.log_joint, result.n_clusters, "search")]
+    trace = [Event(seconds, result.log_joint, result.n_clusters, "search")]
     return replace(result, upper_bound=upper, trace=trace)
 
 

@@ -15,10 +15,10 @@ from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
-from dpsearch.objective import Clustering, Problem
-from dpsearch.prefix_search.search import search_problem
+from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
-from dpsearch.refinement.driver import refine_problem
+from dpsearch.problem import Clustering, Problem
+from dpsearch.refinement.driver import refine
 
 
 @dataclass(frozen=True)
@@ -87,13 +87,11 @@ def consensus(
     """
     if n_restarts < 1:
         raise ParameterError(f"n_restarts must be at least 1, got {n_restarts!r}")
-    problem = Problem.of(X, family, prior)
+    problem = Problem(X, family, prior)
     found = []
     for stream in as_rng(rng).spawn(n_restarts):
-        start = search_problem(problem, beam_size=1, order="random", rng=stream)
-        found.append(
-            refine_problem(problem, start.labels, seconds=seconds, rng=stream, n_jobs=n_jobs)
-        )
+        start = search(problem, beam_size=1, order="random", rng=stream)
+        found.append(refine(problem, start.labels, seconds=seconds, rng=stream, n_jobs=n_jobs))
     return Consensus.of(found)
 
 

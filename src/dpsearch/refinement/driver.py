@@ -15,7 +15,6 @@ a merge last changed it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -25,16 +24,15 @@ import numpy as np
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch._validate import as_rng, n_threads
 from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
-from dpsearch.objective import Clustering, Problem, TracePoint
-from dpsearch.partition import by_appearance, check_labels
+from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement.local import Repartition, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
 from dpsearch.refinement.schedule import Schedule
 from dpsearch.state import State
-
-RefineCallback = Callable[[TracePoint], None]
 
 _BATCH = 8  # neighbourhoods looked at together, whatever the number of threads
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
@@ -65,37 +63,47 @@ class _Job(NamedTuple):
 
 
 def refine(
-    X: ArrayLike,
+    data: Problem | ArrayLike,
     start: Clustering | ArrayLike,
-    family: Family,
-    prior: Prior,
+    family: Family | None = None,
+    prior: Prior | None = None,
     *,
     seconds: float | None = None,
+    thorough: bool = True,
+    tries: int | None = None,
     rng: Any = None,
-    callback: RefineCallback | None = None,
+    callback: Callback | None = None,
     n_jobs: int | None = None,
+    keep_interrupted: bool = True,
 ) -> Clustering:
     """Improve a partition until no move improves it, or until the time is up.
 
     Parameters
     ----------
-    X, family, prior
+    data, family, prior
         As for `search`.  The prior must be of product form (not AntoniakCounts).
     start
         A clustering or labels.
     seconds
         Wall time to spend.  None: until it has converged.
+    thorough
+        False leaves out the last phase, which takes most of the time and finds little: what
+        remains are sweeps, splits and merges.
+    tries
+        How often to try to split a cluster in two.  None: once, or three times if not `thorough`.
     rng
         Seed or Generator.  The same seed gives the same result unless time cuts it.
     callback
-        Called with a `TracePoint` (seconds, log joint, clusters, move) as the search goes on.
+        Called with an `Event` as the search goes on.
     n_jobs
         Threads; −1 for all cores.  The result does not depend on it.
+    keep_interrupted
+        Whether Ctrl-C returns the best partition so far; False raises KeyboardInterrupt.
 
     Returns
     -------
     Clustering
-        Its log joint is at least that of `start`.  Ctrl-C returns the best so far.
+        Its log joint is at least that of `start`.
 
     Examples
     --------
@@ -106,36 +114,8 @@ def refine(
     >>> refine(X, np.zeros(40), family, prior).n_clusters
     2
     """
-    problem = Problem.of(X, family, prior)
-    labels = start.labels if isinstance(start, Clustering) else start
-    return refine_problem(
-        problem,
-        check_labels(labels, problem.n_items),
-        seconds=seconds,
-        rng=rng,
-        callback=callback,
-        n_jobs=n_jobs,
-    )
-
-
-def refine_problem(
-    problem: Problem,
-    labels: Labels,
-    *,
-    seconds: float | None = None,
-    rng: Any = None,
-    callback: RefineCallback | None = None,
-    n_jobs: int | None = None,
-    thorough: bool = True,
-    tries: int | None = None,
-    keep_interrupted: bool = True,
-) -> Clustering:
-    """The same for a problem that is compiled already, over points or blocks of them.
-
-    Not `thorough`: without the last phase, that of neighbourhoods, but with more `tries` at
-    splitting a cluster in two, unless their number is given.  Ctrl-C ends it with the best so
-    far, unless it is part of something larger that must hear of it: not `keep_interrupted`.
-    """
+    problem = as_problem(data, family, prior)
+    labels = labels_of(start, problem)
     if not problem.prior.product_form:
         raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
@@ -183,7 +163,7 @@ class _Refinement:
         labels: Labels,
         seconds: float | None,
         rng: np.random.Generator,
-        callback: RefineCallback | None,
+        callback: Callback | None,
         n_threads: int,
     ) -> None:
         self.problem = problem
@@ -194,7 +174,7 @@ class _Refinement:
         self.callback = callback
         self.n_threads = n_threads
         self.state = State(problem, labels)
-        self.trace: list[TracePoint] = []
+        self.trace: list[Event] = []
         self.converged = False
         self.interrupted = False
         self.schedule = Schedule(NEIGHBOURHOODS)
@@ -212,7 +192,7 @@ class _Refinement:
             raise _OutOfTime
 
     def note(self, move: str) -> None:
-        point = TracePoint(self.elapsed(), self.state.log_joint, self.state.n_live, move)
+        point = Event(self.elapsed(), self.state.log_joint, self.state.n_live, move)
         self.trace.append(point)
         if self.callback is not None:
             self.callback(point)
@@ -227,7 +207,7 @@ class _Refinement:
             seconds=self.elapsed(),
             converged=self.converged and not self.interrupted,
         )
-        last = TracePoint(result.seconds, result.log_joint, result.n_clusters, "end")
+        last = Event(result.seconds, result.log_joint, result.n_clusters, "end")
         return replace(result, trace=[*self.trace, last])
 
     # -- phases -----------------------------------------------------------------------------

@@ -25,8 +25,8 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item, score_member
-from dpsearch.objective import Problem
 from dpsearch.priors.base import size_weight
+from dpsearch.problem import Problem
 from dpsearch.state.sweep import EPSILON
 
 # Labels of items without a cluster.

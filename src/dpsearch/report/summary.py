@@ -9,7 +9,7 @@ import numpy as np
 
 from dpsearch._numbers import brief
 from dpsearch.explain import Explanation
-from dpsearch.objective import Clustering
+from dpsearch.problem import Clustering
 from dpsearch.report.profiles import Profile
 from dpsearch.report.table import Table
 

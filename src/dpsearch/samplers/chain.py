@@ -18,8 +18,8 @@ import numpy as np
 from dpsearch._jit import inner, kernel
 from dpsearch._types import Labels, Rng, Vector
 from dpsearch.dots import gather_size
-from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
+from dpsearch.problem import Problem
 from dpsearch.samplers.concentration import draw_alpha, draw_alpha_given_clusters
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import ModelFileError
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 from dpsearch.samplers.chain import Chain, Records
 from dpsearch.samplers.settings import Settings, new_chain
 

@@ -23,12 +23,12 @@ from dpsearch._types import ArrayLike, Rng, Vector
 from dpsearch._validate import as_rng, positive, whole
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
-from dpsearch.objective import Clustering, Problem
 from dpsearch.partition import check_labels
-from dpsearch.prefix_search.search import search_problem
+from dpsearch.prefix_search.search import search
 from dpsearch.priors import DirichletProcess, Gamma
 from dpsearch.priors.base import log_gamma_ratio
-from dpsearch.refinement import refine_problem
+from dpsearch.problem import Clustering, Problem
+from dpsearch.refinement import refine
 
 
 @kernel
@@ -117,7 +117,7 @@ def alpha_profile(
     >>> 2.0 < profile.best < 6.0
     True
     """
-    problem = Problem.of(X, family, DirichletProcess(1.0))
+    problem = Problem(X, family, DirichletProcess(1.0))
     n = problem.n_points
     given = labels.labels if isinstance(labels, Clustering) else labels
     checked = check_labels(given, problem.n_items)
@@ -179,7 +179,7 @@ def select_alpha(
     grid = _grid(np.geomspace(0.01, 100.0, 13) if alphas is None else alphas)
     runs = whole(runs, "runs", 1)
     generator = as_rng(rng)
-    compiled = Problem.of(X, family, DirichletProcess(1.0))
+    compiled = Problem(X, family, DirichletProcess(1.0))
     log_joints = np.empty((len(grid), runs))
     n_clusters = np.empty((len(grid), runs), np.int64)
     best: tuple[float, float, Clustering] | None = None
@@ -190,9 +190,9 @@ def select_alpha(
             log_prior = (float(prior.shape) - 1.0) * math.log(alpha) - float(prior.rate) * alpha
         for run in range(runs):
             order = "ascending" if run == 0 else "random"
-            found = search_problem(problem, beam_size=1, order=order, rng=generator)
+            found = search(problem, beam_size=1, order=order, rng=generator)
             if refine_seconds != 0:
-                found = refine_problem(problem, found.labels, seconds=refine_seconds, rng=generator)
+                found = refine(problem, found.labels, seconds=refine_seconds, rng=generator)
             log_joints[a, run] = found.log_joint
             n_clusters[a, run] = found.n_clusters
             if best is None or found.log_joint + log_prior > best[0]:

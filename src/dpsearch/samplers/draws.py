@@ -15,8 +15,8 @@ from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import whole
 from dpsearch.errors import DataError, ModelFileError, ParameterError
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Clustering, Problem
 from dpsearch.partition import by_size
+from dpsearch.problem import Clustering, Problem
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.coclustering import coclustering, coclustering_blocks
 from dpsearch.samplers.hyperparameters import Hyperparameters

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from dpsearch._types import ArrayLike
+from dpsearch.events import Callback
 from dpsearch.families.base import Family
-from dpsearch.objective import Problem
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem
 from dpsearch.samplers.draws import Draws
-from dpsearch.samplers.run import SampleCallback, sample_problem
+from dpsearch.samplers.run import sample_problem
 
 
 def gibbs(
@@ -29,7 +30,7 @@ def gibbs(
     hyperparameters: Mapping[str, float] | None = None,
     n_jobs: int | None = None,
     rng: Any = None,
-    callback: SampleCallback | None = None,
+    callback: Callback | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
@@ -70,7 +71,7 @@ def gibbs(
     rng
         Seed or Generator.
     callback
-        Called now and then with a `Progress` whose `done` counts sweeps of all chains.
+        Called now and then with an `Event` whose `done` counts sweeps of all chains.
     checkpoint
         A file to which the chains are written every `checkpoint_seconds`, on Ctrl-C and at the
         end.  With ``resume=True`` the run goes on from it if it exists: a run that was killed
@@ -93,7 +94,7 @@ def gibbs(
     2
     """
     return sample_problem(
-        Problem.of(X, family, prior),
+        Problem(X, family, prior),
         sampler="gibbs",
         draws=draws,
         burn_in=burn_in,

@@ -21,7 +21,7 @@ from dpsearch._types import Labels, Rng, Vector
 from dpsearch._validate import positive
 from dpsearch.errors import DPSearchError, ParameterError
 from dpsearch.families.base import Family
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 
 _MOST_STEPS = 20  # of stepping out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,14 @@ from joblib.parallel import get_active_backend
 
 from dpsearch._validate import as_rng, n_threads
 from dpsearch.errors import ParameterError
-from dpsearch.objective import Problem, Progress
+from dpsearch.events import Callback, Event
+from dpsearch.problem import Problem
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.checkpoint import Checkpoint
 from dpsearch.samplers.draws import Draws, collect
 from dpsearch.samplers.hyperparameters import checked_spreads
 from dpsearch.samplers.settings import Settings, checked, new_chain
 from dpsearch.samplers.start import name_of_start, starting_labels
-
-SampleCallback = Callable[[Progress], None]
 
 
 def sample_problem(
@@ -44,7 +43,7 @@ def sample_problem(
     gibbs: bool = True,
     n_jobs: int | None = None,
     rng: Any = None,
-    callback: SampleCallback | None = None,
+    callback: Callback | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     checkpoint_seconds: float = 30.0,
@@ -103,7 +102,7 @@ def _run(
     chains: list[Chain],
     settings: Settings,
     threads: int,
-    callback: SampleCallback | None,
+    callback: Callback | None,
     store: Checkpoint | None,
     checkpoint_seconds: float,
 ) -> None:
@@ -113,7 +112,7 @@ def _run(
     middle of a leg, and chains stay whole.
     """
     kept = settings.kept()
-    saved = time.perf_counter()
+    begun = saved = time.perf_counter()
     pause = checkpoint_seconds
     pool = ThreadPoolExecutor(threads)
     try:
@@ -121,7 +120,7 @@ def _run(
             unfinished = [chain for chain in chains if chain.n_sweeps < settings.draws]
             list(pool.map(lambda chain: chain.advance(settings.draws, kept), unfinished))
             if callback is not None:
-                callback(_progress(chains, settings))
+                callback(_event(chains, settings, begun))
             if store is not None and time.perf_counter() - saved > pause:
                 before = time.perf_counter()
                 store.write(chains)
@@ -148,15 +147,16 @@ def _elsewhere() -> bool:
 def _run_elsewhere(
     chains: list[Chain],
     settings: Settings,
-    callback: SampleCallback | None,
+    callback: Callback | None,
     store: Checkpoint | None,
 ) -> None:
     """Have each chain run to its end where joblib says; they are kept as they come back."""
+    begun = time.perf_counter()
     ended = Parallel(return_as="generator")(delayed(_ended)(chain, settings) for chain in chains)
     for number, chain in enumerate(ended):
         chains[number] = chain
         if callback is not None:
-            callback(_progress(chains[: number + 1], settings))
+            callback(_event(chains[: number + 1], settings, begun))
         if store is not None:
             store.write(chains)
 
@@ -168,12 +168,13 @@ def _ended(chain: Chain, settings: Settings) -> Chain:
     return chain
 
 
-def _progress(chains: list[Chain], settings: Settings) -> Progress:
-    done = sum(chain.n_sweeps for chain in chains)
+def _event(chains: list[Chain], settings: Settings, begun: float) -> Event:
     best = max(chains, key=lambda chain: float(chain.records.log_joint[-1][-1]))
-    return Progress(
-        done=done,
-        total=settings.draws * settings.chains,
-        n_clusters=int(best.records.n_clusters[-1][-1]),
-        log_joint=float(best.records.log_joint[-1][-1]),
+    return Event(
+        time.perf_counter() - begun,
+        float(best.records.log_joint[-1][-1]),
+        int(best.records.n_clusters[-1][-1]),
+        "sample",
+        sum(chain.n_sweeps for chain in chains),
+        settings.draws * settings.chains,
     )

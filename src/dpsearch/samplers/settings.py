@@ -10,7 +10,7 @@ import numpy as np
 from dpsearch._types import Labels
 from dpsearch._validate import whole
 from dpsearch.errors import CapabilityError, ParameterError
-from dpsearch.objective import Problem
+from dpsearch.problem import Problem
 from dpsearch.samplers.chain import RANDOM_ITEMS, SHUFFLED, SYSTEMATIC, Chain, Plan
 from dpsearch.samplers.hyperparameters import Hyperparameters
 

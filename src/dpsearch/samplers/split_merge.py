@@ -9,8 +9,8 @@ from dpsearch._types import ArrayLike
 from dpsearch._validate import whole
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
-from dpsearch.objective import Problem
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem
 from dpsearch.samplers.draws import Draws
 from dpsearch.samplers.gibbs import gibbs
 from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS, SEQUENTIAL
@@ -99,7 +99,7 @@ def split_merge(
     if unknown:
         raise TypeError(f"split_merge got an unexpected argument {min(unknown)!r}")
     return sample_problem(
-        Problem.of(X, family, prior),
+        Problem(X, family, prior),
         draws=draws,
         **variant_options(variant, moves, scans, gibbs_sweep),
         **options,

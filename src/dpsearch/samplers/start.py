@@ -10,10 +10,10 @@ import numpy as np
 
 from dpsearch._types import Labels, Rng
 from dpsearch.errors import ParameterError
-from dpsearch.objective import Clustering, Problem
 from dpsearch.partition import check_labels
-from dpsearch.prefix_search.search import search_problem
-from dpsearch.refinement import refine_problem
+from dpsearch.prefix_search.search import search
+from dpsearch.problem import Clustering, Problem
+from dpsearch.refinement import refine
 
 STARTS = ("search", "refined", "one", "all", "log")
 
@@ -41,9 +41,9 @@ def starting_labels(problem: Problem, start: Any, chain: int, rng: Rng) -> Label
         return check_labels(start, n)
     if start in ("search", "refined"):
         order = "ascending" if chain == 0 else "random"
-        found = search_problem(problem, beam_size=1, order=order, rng=rng)
+        found = search(problem, beam_size=1, order=order, rng=rng)
         if start == "refined":
-            found = refine_problem(problem, found.labels, rng=rng)
+            found = refine(problem, found.labels, rng=rng)
         return found.labels
     if start == "one":
         return np.zeros(n, np.int64)

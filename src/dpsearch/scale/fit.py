@@ -13,13 +13,14 @@ from dpsearch._types import Ints, Labels, Rng
 from dpsearch._validate import counting_rows
 from dpsearch.automatic import Choice, choose
 from dpsearch.errors import CapabilityError, WorkersError
+from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.items import Rows
 from dpsearch.mixture import Mixture
-from dpsearch.objective import Problem, TracePoint
-from dpsearch.prefix_search.search import search_problem
+from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
-from dpsearch.refinement import refine_problem
+from dpsearch.problem import Problem
+from dpsearch.refinement import refine
 from dpsearch.scale.checkpoint import Checkpoint
 from dpsearch.scale.rounds import run_rounds
 from dpsearch.scale.source import (
@@ -42,7 +43,7 @@ class Fitted(NamedTuple):
     labels: Labels
     log_joint: float
     choice: Choice
-    trace: list[TracePoint]
+    trace: list[Event]
     seconds: float
     converged: bool
 
@@ -59,7 +60,7 @@ def fit_shards(
     seconds: float | None = None,
     most_rounds: int | None = None,
     rng: Rng,
-    tell: Callable[[TracePoint], None] | None = None,
+    tell: Callable[[Event], None] | None = None,
     checkpoint: str | Path | None = None,
 ) -> Fitted:
     """Fit all rows of some shards.
@@ -144,8 +145,8 @@ def _begin(
     chosen = choice.family
     if gaps and chosen.takes_gaps:
         chosen = chosen.with_gaps()  # also if the sample has none
-    problem = Problem.of(sample, chosen, prior)
-    found = search_problem(problem, beam_size=beam_size, order=order, rng=rng)
+    problem = Problem(sample, chosen, prior)
+    found = search(problem, beam_size=beam_size, order=order, rng=rng)
     found = choice.or_carried(problem, found)
-    found = refine_problem(problem, found.labels, rng=rng, thorough=False, keep_interrupted=False)
+    found = refine(problem, found.labels, rng=rng, thorough=False, keep_interrupted=False)
     return choice, problem.model, Rows(*problem.rows(found.labels))

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Labels
+from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.items import Rows
-from dpsearch.objective import Problem, TracePoint
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
-from dpsearch.refinement import refine_problem
+from dpsearch.problem import Problem
+from dpsearch.refinement import refine
 from dpsearch.scale.shard import NOWHERE, Handed, Task, together
 from dpsearch.scale.workers import Workers
 
@@ -35,7 +36,7 @@ class Sharded(NamedTuple):
     clusters: Rows
     labels: Any
     log_joint: float
-    trace: list[TracePoint]
+    trace: list[Event]
     converged: bool  # whether rounds ended because the last brought nothing
 
 
@@ -56,7 +57,7 @@ def run_rounds(
     seed: int = 0,
     seconds: float | None = None,
     most_rounds: int | None = None,
-    tell: Callable[[TracePoint], None] | None = None,
+    tell: Callable[[Event], None] | None = None,
     keep: Callable[[Rows, float], None] | None = None,
 ) -> Sharded:
     """Place all rows among the clusters of a sample, and improve while that helps.
@@ -70,7 +71,7 @@ def run_rounds(
         model.family, model.n_features, model.core.params, prior, start, seed, _TRIES, share
     )
     best: Round | None = None
-    trace: list[TracePoint] = []
+    trace: list[Event] = []
     back = converged = False
     for number in range(1 + (_MOST_ROUNDS if most_rounds is None else most_rounds)):
         back = False
@@ -82,7 +83,7 @@ def run_rounds(
             if best is None:
                 raise
             break
-        point = TracePoint(
+        point = Event(
             time.perf_counter() - begun, found.log_joint, len(found.clusters.sizes),
             "place" if number == 0 else "round",
         )  # fmt: skip
@@ -117,10 +118,10 @@ def merged(handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, s
     sizes = np.concatenate([part.rows.sizes for part in handed])
     rows = together(model, pool, sizes, items.of_part, n_items)
     base = sum(part.log_base for part in handed)
-    problem = Problem(model, model.blocks(rows.pool, rows.sizes), base, prior)
+    problem = Problem.of_items(model, model.blocks(rows.pool, rows.sizes), base, prior)
     # A cluster may have lost all its rows: labels must have no holes.
     start = by_appearance(items.origins)
-    found = refine_problem(problem, start, rng=seed, thorough=False, keep_interrupted=False)
+    found = refine(problem, start, rng=seed, thorough=False, keep_interrupted=False)
     clusters = Rows(*problem.rows(found.labels))
     of_parts = found.labels[items.of_part]
     bounds = np.cumsum([len(part.origins) for part in handed])[:-1]

@@ -20,9 +20,9 @@ from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.base import Family, Model
 from dpsearch.items import Rows, clear_row, merge_rows
-from dpsearch.objective import Problem
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem
 from dpsearch.refinement.driver import split_problem
 from dpsearch.state import State
 
@@ -60,13 +60,13 @@ def work(task: Task, matrix: Any, labels: Labels | None, number: int) -> tuple[H
     model = task.model()
     items, base = model.items(matrix)
     if labels is None:
-        problem = Problem(model, items, 0.0, task.prior, task.clusters)
+        problem = Problem.of_items(model, items, 0.0, task.prior, task.clusters)
         rng = np.random.default_rng([task.seed, number])
         placed = greedy(problem, rng.permutation(items.n_items))
     else:
         own = model.rows(items, labels, len(task.clusters.sizes))
         rest = without(model, task.clusters, Rows(*own))
-        state = State(Problem(model, items, 0.0, task.prior, rest), labels)
+        state = State(Problem.of_items(model, items, 0.0, task.prior, rest), labels)
         state.sweep(np.arange(items.n_items))
         placed = state.labels
     n_known = len(task.clusters.sizes)
@@ -94,7 +94,7 @@ def split_rows(
     if len(chosen) == 0:
         return placed
     items, _ = model.items(matrix[chosen])
-    problem = Problem(model, items, 0.0, prior)
+    problem = Problem.of_items(model, items, 0.0, prior)
     before = np.searchsorted(tried, clusters[chosen])
     after = split_problem(problem, before, rng=rng, tries=tries)
     n_after = int(after.max()) + 1
@@ -115,7 +115,9 @@ def split_rows(
     if len(follow):
         items, _ = model.items(matrix[follow])
         parts = Rows(*problem.rows(after))
-        out[follow] = greedy(Problem(model, items, 0.0, prior, parts), np.arange(len(follow)))
+        out[follow] = greedy(
+            Problem.of_items(model, items, 0.0, prior, parts), np.arange(len(follow))
+        )
     return out
 
 

@@ -20,9 +20,9 @@ import numpy as np
 from dpsearch._types import Ints, Labels, Rng
 from dpsearch.families.base import Model
 from dpsearch.items import Rows, log_marginals
-from dpsearch.objective import Problem
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.priors.base import Prior, Tables, log_prior
+from dpsearch.problem import Problem
 from dpsearch.scale.rounds import merged
 from dpsearch.scale.shard import Handed, origins_of, split_rows, without
 from dpsearch.scale.source import stacked
@@ -84,7 +84,7 @@ class Stream:
         """Place a batch; return its clusters, and what changed if a consolidation followed."""
         items, base = model.items(matrix)
         tables = self._tables(prior, items.n_items)
-        problem = Problem(model, items, 0.0, prior, self.clusters, tables)
+        problem = Problem.of_items(model, items, 0.0, prior, self.clusters, tables)
         labels = greedy(problem, np.arange(items.n_items))
         first = self.n_seen
         self.clusters = Rows(*problem.rows(labels))

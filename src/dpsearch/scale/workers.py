@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import counting_rows
-from dpsearch.objective import TracePoint
+from dpsearch.events import Callback, Event
 from dpsearch.scale.shard import Handed, Task, work
 from dpsearch.scale.source import Look, Shard, begins_of, look
 
@@ -41,28 +42,21 @@ class Workers(Protocol):
         """The cluster of each row after the last round, or with `back` the one before it."""
 
 
-class ShardsDone(NamedTuple):
-    """How far a pass is, for a callback; the log joint is that before it, NaN in the first."""
-
-    shards: int
-    of_shards: int
-    n_clusters: int
-    log_joint: float
-
-
 class Teller:
     """Tells a listener of rounds, and within them of shards."""
 
-    def __init__(self, listener: Callable[[Any], None], n_shards: int) -> None:
+    def __init__(self, listener: Callback, n_shards: int) -> None:
         self.listener, self.n_shards = listener, n_shards
-        self._before = (0, math.nan)
+        self._begun = time.perf_counter()
+        self._before = (math.nan, 0)  # log joint and clusters after the last round
 
-    def round(self, point: TracePoint) -> None:
-        self._before = (point.n_clusters, point.log_joint)
+    def round(self, point: Event) -> None:
+        self._before = (point.log_joint, point.n_clusters)
         self.listener(point)
 
     def shard(self, done: int) -> None:
-        self.listener(ShardsDone(done, self.n_shards, *self._before))
+        elapsed = time.perf_counter() - self._begun
+        self.listener(Event(elapsed, *self._before, "shards", done, self.n_shards))
 
 
 class Threads:

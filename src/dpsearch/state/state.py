@@ -9,9 +9,9 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, copy_row, log_marginal, merge_rows, score_item
-from dpsearch.objective import Problem
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import size_weight
+from dpsearch.problem import Problem
 from dpsearch.state.clusters import (
     Clusters,
     cluster_value,

@@ -17,8 +17,8 @@ from dpsearch._jit import call_score_dots, call_update, inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
 from dpsearch.items import Core, add_item, score_best, score_item, score_member
-from dpsearch.objective import Problem
 from dpsearch.priors.base import size_weight
+from dpsearch.problem import Problem
 from dpsearch.state.clusters import Clusters, drop, open_slot, set_size
 
 # Gains below this many nats are rounding.

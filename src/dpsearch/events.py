@@ -1,0 +1,26 @@
+"""What solvers report while they run: one type for progress, history and callbacks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Event(NamedTuple):
+    """One report of a solver, and one line of its history.
+
+    `done` of `total` units of work are finished: items placed, sweeps drawn, shards read.  A total
+    of 0 means that nobody knows how much there is to do.
+    """
+
+    seconds: float
+    log_joint: float  # of the best partition so far; NaN before there is one
+    n_clusters: int
+    step: str  # what was done: search, sweep, merge, certify, …
+    done: int = 0
+    total: int = 0
+    upper_bound: float = math.inf  # proved so far on the log joint of every partition
+
+
+Callback = Callable[[Event], None]

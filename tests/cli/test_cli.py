@@ -1,0 +1,899 @@
+"""The command line: what it writes and prints, and that every error is one line and exit code 1."""
+
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from command_line import as_text, complains, names_in, table
+from dpsearch import DPMixture, __version__, cli, demo, families, load
+from dpsearch.cli.options import parse_duration
+from dpsearch.cli.restarts import restart
+from dpsearch.progress import stages
+
+PROGRAM = [sys.executable, "-W", "always", "-m", "dpsearch.cli"]
+FILES = ["clusters.csv", "labels.csv", "model.npz", "run.json"]
+
+
+# -- what it does ------------------------------------------------------------------------------
+
+
+def test_the_version(run):
+    assert run("--version") == (0, f"dpsearch {__version__}\n", "")
+
+
+def test_help_and_wrong_usage():
+    runner = CliRunner()
+    shown = runner.invoke(cli.app, ["--help"])
+    assert shown.exit_code == 0
+    for command in ("fit", "predict", "inspect", "certify", "sample", "demo"):
+        assert command in shown.output
+    said = re.search(r"Exit codes:.*", " ".join(shown.output.split()))[0]
+    table = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text()
+    for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE):
+        assert f" {code} " in said
+    assert "130 interrupted" in said
+    for wrong in (
+        ["fit"],
+        ["fit", "x.csv", "--colour"],
+        ["fit", "x.csv", "--seed", "-1"],
+        ["fit", "x.csv", "--beam-size", "0"],
+        ["fit", "x.csv", "--refine", "long"],
+        ["fit", "x.csv", "--certify", "long"],
+        ["fit", "x.csv", "--image-shape", "28"],
+        ["predict", "model.npz"],
+    ):
+        assert runner.invoke(cli.app, wrong).exit_code == 2, wrong
+
+
+def test_durations():
+    said = {"30s": 30.0, "2m": 120.0, "1h": 3600.0, "45": 45.0, "0.5": 0.5, "1.5 h": 5400.0}
+    assert {text: parse_duration(text) for text in said} == said
+
+
+@pytest.mark.slow
+def test_shell_completion(tmp_path):
+    """It can be installed, and the shell's questions are answered."""
+    program = str(Path(sys.executable).with_name("dpsearch"))
+    home = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1",
+    }
+    installed = subprocess.run(
+        [program, "--install-completion", "bash"], env=home, capture_output=True, text=True,
+        timeout=60, check=True,
+    )  # fmt: skip
+    assert "completion installed" in installed.stdout
+    assert (
+        "_DPSEARCH_COMPLETE=complete_bash"
+        in (tmp_path / ".bash_completions" / "dpsearch.sh").read_text()
+    )
+    for line, answer in (("dpsearch fit --dec", "--decimal-comma"), ("dpsearch pre", "predict")):
+        asked = {"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        answered = subprocess.run(
+            [program], env={**home, **asked, "_DPSEARCH_COMPLETE": "complete_bash"},
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert answered.stdout.strip() == answer
+
+
+def test_fit_writes_a_folder(run, tmp_path):
+    X = table()
+    (tmp_path / "x.csv").write_text(as_text(X, "height,weight\n"))
+    code, out, err = run("fit", "x.csv", "--seed", 1)
+    assert (code, out) == (0, "")
+    assert names_in(tmp_path) == ["x.clusters", "x.csv"]
+    assert names_in(tmp_path / "x.clusters") == FILES
+    want = DPMixture(random_state=1, n_jobs=-1).fit(X)
+    assert f"40 rows in {want.n_clusters_} clusters; log joint {want.log_joint_:.6g}" in err
+    assert f"family {want.family_.name}" in err
+    assert len(err.splitlines()) == 1
+    labels = pl.read_csv("x.clusters/labels.csv")
+    assert labels.columns == ["row", "cluster", "certainty"]
+    assert labels["row"].to_list() == list(range(40))
+    assert labels["cluster"].to_list() == want.labels_.tolist()
+    np.testing.assert_allclose(labels["certainty"], want.explain(X).certainty, atol=1e-6)
+    loaded = load("x.clusters/model.npz")
+    assert loaded.labels_.tolist() == want.labels_.tolist()
+    assert loaded.log_joint_ == want.log_joint_
+    assert loaded.feature_names_in_.tolist() == ["height", "weight"]
+
+
+def test_the_table_of_clusters(run, tmp_path):
+    X = table()
+    names = [f"r{i}" for i in range(40)]
+    lines = [f"{name},{a!r},{b!r}" for name, (a, b) in zip(names, X.tolist(), strict=True)]
+    (tmp_path / "x.csv").write_text("\n".join(["who,height,weight", *lines]))
+    code, _, err = run("fit", "x.csv", "--family", "gaussian")
+    assert code == 0
+    assert "column 'who' is not clustered by: it names the rows" in err
+    labels = pl.read_csv("x.clusters/labels.csv")
+    assert labels["who"].to_list() == names
+    clusters = pl.read_csv("x.clusters/clusters.csv")
+    assert clusters["cluster"].to_list() == [0, 1]
+    assert clusters["size"].to_list() == [20, 20]
+    assert 0.9 < clusters["weight"].sum() < 1.0
+    model = load("x.clusters/model.npz")
+    for k, line in enumerate(clusters.iter_rows(named=True)):
+        height, weight = model._mixture.posterior(k)["mean"] > X.mean(axis=0)
+        said = {
+            f"height ({'higher' if height else 'lower'})",
+            f"weight ({'higher' if weight else 'lower'})",
+        }
+        assert set(line["indicative_columns"].split("; ")) == said
+        typical = line["typical_rows"].split("; ")
+        assert len(typical) == 5
+        assert set(typical) <= set(labels.filter(pl.col("cluster") == k)["who"])
+        mean = model._mixture.posterior(k)["mean"]
+        assert [line["mean of height"], line["mean of weight"]] == pytest.approx(mean)
+
+
+def test_the_record_is_enough_to_repeat_the_run(run, tmp_path):
+    (tmp_path / "x.csv").write_text(as_text(table(), "height,weight\n"))
+    options = ["--family", "diagonal_gaussian", "--alpha", "2.5", "--seed", 7, "--drop", "weight"]
+    assert run("fit", "x.csv", *options)[0] == 0
+    record = json.loads((tmp_path / "x.clusters" / "run.json").read_text())
+    assert record["command"] == ["dpsearch", "fit", "x.csv", *map(str, options)]
+    digest = hashlib.sha256((tmp_path / "x.csv").read_bytes()).hexdigest()
+    assert record["input"]["sha256"] == digest
+    assert (record["input"]["rows"], record["input"]["columns"]) == (40, 1)
+    assert record["seed"] == 7
+    assert record["dpsearch"] == __version__
+    assert set(record["packages"]) >= {"numpy", "numba", "polars"}
+    assert record["seconds"]["total"] >= record["seconds"]["fitting"] > 0.0
+    assert run(*record["command"][1:], "--out", "again")[0] == 0
+    again = json.loads((tmp_path / "again" / "run.json").read_text())
+    same = ("log_joint", "clusters", "sizes", "family", "prior", "parameters", "input")
+    assert {key: again[key] for key in same} == {key: record[key] for key in same}
+    first, second = (tmp_path / at / "labels.csv" for at in ("x.clusters", "again"))
+    assert first.read_text() == second.read_text()
+
+
+def test_json_and_quiet(run, tmp_path):
+    np.save("x.npy", table())
+    code, out, err = run("fit", "x.npy", "--json", "--quiet")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert out.count("\n") == 1
+    assert found["clusters"] == 2
+    assert found["out"] == "x.clusters"
+    assert found["upper_bound"] is None
+    complains(run("fit", "x.npy", "--json", "--out", "-"), "--json", "--out")
+    code, out, err = run("predict", "x.clusters", "x.npy", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["cluster"] == load("x.clusters/model.npz").labels_.tolist()
+    code, out, err = run("inspect", "x.clusters", "--json")
+    assert (code, err) == (0, "")
+    about = json.loads(out)
+    assert [cluster["size"] for cluster in about["clusters"]] == [20, 20]
+    posterior = load("x.clusters/model.npz")._mixture.posterior(0)
+    assert about["clusters"][0]["posterior"]["mean"] == posterior["mean"].tolist()
+    assert about["clusters"][0]["centre"] == posterior["mean"].tolist()
+    assert {one["column"] for one in about["clusters"][0]["indicative"]} == set(about["columns"])
+    code, out, err = run("sample", "x.npy", "--draws", 20, "--json", "--quiet")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["draws"] == 36
+
+
+def test_parquet_out(run, tmp_path):
+    np.save("x.npy", table())
+    assert run("fit", "x.npy", "--format", "parquet")[0] == 0
+    labels = pl.read_parquet("x.clusters/labels.parquet")
+    assert labels.columns == ["row", "cluster", "certainty"]
+    assert pl.read_parquet("x.clusters/clusters.parquet").height == 2
+    assert run("predict", "x.clusters", "x.npy", "--out", "p.parquet")[0] == 0
+    assert pl.read_parquet("p.parquet")["cluster"].to_list() == labels["cluster"].to_list()
+    # A forced run in another format leaves no tables of the last one behind.
+    assert run("fit", "x.npy", "--force")[0] == 0
+    assert names_in(tmp_path / "x.clusters") == FILES
+
+
+def test_fit_passes_its_options_on(run, tmp_path):
+    X = np.random.default_rng(0).poisson(3.0, size=(30, 3))
+    np.save("X.npy", X)
+    options = ["--family", "poisson", "--alpha", "2.5", "--beam-size", 3, "--refine", "no"]
+    code, _, err = run("fit", "X.npy", *options)
+    assert code == 0
+    assert "family poisson" in err
+    want = DPMixture(family="poisson", alpha=2.5, beam_size=3, refine=False).fit(X)
+    assert pl.read_csv("X.clusters/labels.csv")["cluster"].to_list() == want.labels_.tolist()
+    assert f"log joint {want.log_joint_:.6g}" in err
+
+
+def test_fit_proves_it_if_asked(run, tmp_path):
+    np.save("x.npy", table()[:, 0])  # on a line the best partition is computed outright
+    code, _, err = run("fit", "x.npy", "--family", "gaussian", "--certify", "20s", "--refine", "1s")
+    assert code == 0
+    assert "proved to be the best partition" in err
+    assert load("x.clusters/model.npz").clustering_.optimal
+    assert json.loads((tmp_path / "x.clusters" / "run.json").read_text())["optimal"]
+
+
+# -- new data ----------------------------------------------------------------------------------
+
+
+def test_predict_takes_columns_by_name(run, tmp_path):
+    X = table()
+    (tmp_path / "x.csv").write_text(as_text(X, "height,weight\n"))
+    assert run("fit", "x.csv")[0] == 0
+    want = load("x.clusters/model.npz").labels_.tolist()
+    frame = pl.DataFrame({"who": [f"r{i}" for i in range(40)], "weight": X[:, 1], "colour": "red",
+                          "height": X[:, 0]})  # fmt: skip
+    frame.write_csv("new.csv")
+    code, out, err = run("predict", "x.clusters", "new.csv", "--index", "who")
+    assert (code, err) == (0, "")
+    found = pl.read_csv(io.StringIO(out))
+    assert found.columns == ["who", "cluster", "certainty"]
+    assert found["cluster"].to_list() == want
+    code, out, _ = run("predict", "x.clusters/model.npz", "new.csv", "--proba")
+    found = pl.read_csv(io.StringIO(out))
+    assert found.columns == ["row", "cluster", "certainty", "p0", "p1"]
+    np.testing.assert_allclose(found["p0"] + found["p1"], 1.0)
+    # Without names columns go by number.
+    np.save("new.npy", X)
+    assert (
+        pl.read_csv(io.StringIO(run("predict", "x.clusters", "new.npy")[1]))["cluster"].to_list()
+        == want
+    )
+    frame.rename({"weight": "weihgt"}).write_csv("misspelt.csv")
+    complains(run("predict", "x.clusters", "misspelt.csv"), "'weight'", "did you mean 'weihgt'?")
+    np.save("wide.npy", np.zeros((3, 5)))
+    complains(run("predict", "x.clusters", "wide.npy"), "5 columns", "fitted to 2")
+    complains(run("predict", "x.clusters", "x.csv", "--out", "p.txt"), ".csv or .parquet")
+    complains(run("predict", "nothing.npz", "x.csv"), "nothing.npz: no such file")
+    complains(run("predict", "x.csv", "x.csv"), "x.csv: damaged, or not a dpsearch model")
+
+
+def test_predict_names_the_rows_as_fit_does(run, tmp_path):
+    X = table()
+    quick = ("--family", "gaussian", "--refine", "no")
+    lines = [f"{i:03},{a!r},{b!r}\n" for i, (a, b) in enumerate(X.tolist())]
+    for header, said in (("id,a,b\n", "id"), (",a,b\n", "row"), ("", "row")):
+        (tmp_path / "x.csv").write_text(header + "".join(lines))
+        assert run("fit", "x.csv", *quick, "--force")[0] == 0
+        fitted = (tmp_path / "x.clusters" / "labels.csv").read_text()
+        assert fitted.startswith(f"{said},cluster,certainty\n000,")
+        (tmp_path / "x.csv").write_text(header + "".join(lines[7:9]))
+        code, out, err = run("predict", "x.clusters", "x.csv")
+        assert (code, err) == (0, "")
+        want = [line.split(",")[:2] for line in fitted.splitlines()]
+        assert [line.split(",")[:2] for line in out.splitlines()] == [want[0], *want[8:10]]
+
+
+def test_mixed_tables_without_names(run, tmp_path):
+    """A file that was fitted is also read by the model that came of it."""
+    lines = [f"{(i % 2) * 9 + i / 40},{'uv'[i % 2]},{10 + i % 2}" for i in range(40)]
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    options = ("--no-header", "--category", "2")
+    assert run("fit", "x.csv", *options, "--refine", "no")[0] == 0
+    found = pl.read_csv("x.clusters/labels.csv")["cluster"].to_list()
+    code, out, err = run("predict", "x.clusters", "x.csv", "--no-header")
+    assert (code, err) == (0, "")
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == found
+    assert run("certify", "x.clusters", "x.csv", "--no-header", "--time-limit", "1s")[0] == 0
+    (tmp_path / "x.csv").write_text("\n".join(["size,kind,code", *lines]))
+    complains(run("predict", "x.clusters", "x.csv"), "no column 'column 0', which the model needs")
+    assert run("predict", "x.clusters", "x.csv", "--no-header")[0] == 1
+
+
+def test_a_model_whose_columns_share_a_name(run, tmp_path):
+    """They tell nothing apart: columns go by number."""
+    model = DPMixture("gaussian", refine=False).fit(table())
+    model.feature_names_in_ = np.array(["a", "a"], dtype=object)
+    model.save("model.npz")
+    pl.DataFrame(table(), schema=["b", "c"], orient="row").write_parquet("x.parquet")
+    code, out, _ = run("predict", "model.npz", "x.parquet")
+    assert code == 0
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == model.labels_.tolist()
+
+
+def test_inspect_shows_clusters(run, tmp_path):
+    (tmp_path / "x.csv").write_text(as_text(table(), "[red]height,weight\n"))
+    assert run("fit", "x.csv", "--family", "gaussian")[0] == 0
+    code, out, err = run("inspect", "x.clusters")
+    assert (code, err) == (0, "")
+    assert "40 rows, 2 columns, 2 clusters" in out
+    assert "family: gaussian" in out
+    assert "[red]height" in out
+    assert len(re.findall(r"│ +[01] │ +20 │", out)) == 2
+    wide = np.repeat(table(), 10, axis=1)
+    np.save("wide.npy", wide + np.random.default_rng(1).normal(size=wide.shape))
+    assert run("fit", "wide.npy", "--family", "gaussian", "--refine", "no")[0] == 0
+    assert "set apart by" in run("inspect", "wide.clusters")[1]
+
+
+def test_inspect_shows_levels_of_categories(run, tmp_path):
+    lines = ["kind,weight"]
+    for i in range(30):
+        lines.append(f"{('[b]ird', 'dog')[i % 2]},{(1.0, 20.0)[i % 2] + 0.01 * (i % 7)}")
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    assert run("fit", "x.csv", "--refine", "no", "--quiet")[0] == 0
+    code, out, err = run("inspect", "x.clusters")
+    assert (code, err) == (0, "")
+    assert "[b]ird" in out
+    assert "dog" in out
+    clusters = json.loads(run("inspect", "x.clusters", "--json")[1])["clusters"]
+    assert {cluster["centre"][0] for cluster in clusters} == {"[b]ird", "dog"}
+    for cluster in clusters:
+        own = cluster["centre"][0]
+        said = next(one for one in cluster["indicative"] if one["column"] == "kind")
+        assert (said["centre"], said["elsewhere"]) == (own, "dog" if own == "[b]ird" else "[b]ird")
+        assert isinstance(cluster["centre"][1], float)
+    frame = pl.read_csv("x.csv")
+    explained = load("x.clusters/model.npz").explain(frame).summary()
+    assert re.search(r"kind: (dog|\[b\]ird), elsewhere (dog|\[b\]ird)", explained)
+
+
+def test_texts(run, tmp_path):
+    rng = np.random.default_rng(0)
+    kinds = [
+        ["apple", "pear", "plum", "cherry", "quince"],
+        ["bolt", "nut", "screw", "washer", "rivet"],
+    ]
+    texts = [" ".join(rng.choice(kinds[i % 2], size=30)) for i in range(24)]
+    (tmp_path / "docs").mkdir()
+    for i, text in enumerate(texts):
+        (tmp_path / "docs" / f"{i:02}.txt").write_text(text)
+    code, _, err = run("fit", "docs")
+    assert code == 0
+    assert "24 rows in 2 clusters" in err
+    labels = pl.read_csv("docs.clusters/labels.csv")
+    assert labels["document"].to_list() == [f"{i:02}.txt" for i in range(24)]
+    assert len(set(labels["cluster"][::2])) == len(set(labels["cluster"][1::2])) == 1
+    for words in pl.read_csv("docs.clusters/clusters.csv")["indicative_columns"]:
+        higher = {word.removesuffix(" (higher)") for word in words.split("; ") if "higher" in word}
+        assert higher in map(set, kinds)
+    # The same from a column of a table, and new texts by the model's words.
+    pl.DataFrame({"id": range(1, 25), "review": texts}).write_csv("t.csv")
+    assert run("fit", "t.csv", "--text", "review", "--index", "id")[0] == 0
+    column = pl.read_csv("t.clusters/labels.csv")
+    assert column["cluster"].to_list() == labels["cluster"].to_list()
+    assert column["id"].to_list() == list(range(1, 25))
+    pl.DataFrame({"review": ["a rivet", "pear and plum"]}).write_csv("new.csv")
+    code, out, _ = run("predict", "t.clusters", "new.csv", "--text", "review")
+    assert code == 0
+    found = pl.read_csv(io.StringIO(out))["cluster"].to_list()
+    assert found == [labels["cluster"][1], labels["cluster"][0]]
+
+
+def test_mixed_tables(run, tmp_path):
+    """Categories, truth values and gaps: two kinds of animals."""
+    rng = np.random.default_rng(0)
+    lines = ["kind,legs,weight,flies"]
+    for i in range(60):
+        if i % 2:
+            lines.append(f"bird,2,{rng.normal(1, 0.3):.3f},{'true' if i % 12 else ''}")
+        else:
+            lines.append(f"dog,{4 if i % 10 else ''},{rng.normal(20, 3):.3f},false")
+    (tmp_path / "x.csv").write_text("\n".join(lines))
+    code, _, err = run("fit", "x.csv", "--report")
+    assert code == 0, err
+    assert "60 rows in 2 clusters" in err
+    assert (tmp_path / "x.clusters/report.html").stat().st_size > 10_000
+    found = pl.read_csv("x.clusters/labels.csv")["cluster"].to_list()
+    assert len(set(found[::2])) == len(set(found[1::2])) == 1
+    clusters = pl.read_csv("x.clusters/clusters.csv")
+    kinds = ["dog", "bird"] if found[0] == 0 else ["bird", "dog"]
+    assert clusters["centre of kind"].to_list() == kinds
+    for kind, said in zip(kinds, clusters["indicative_columns"], strict=True):
+        assert set(said.split("; ")) == {
+            f"kind ({kind})",
+            f"weight ({'higher' if kind == 'dog' else 'lower'})",
+            f"legs ({'higher' if kind == 'dog' else 'lower'})",
+            f"flies ({'lower' if kind == 'dog' else 'higher'})",
+        }
+    code, out, err = run("predict", "x.clusters", "x.csv")
+    assert (code, err) == (0, "")
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == found
+    (tmp_path / "new.csv").write_text("flies,weight,kind,legs\n,1.2,bird,\n,,dog,4\n")
+    code, out, _ = run("predict", "x.clusters", "new.csv")
+    assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == [found[1], found[0]]
+    (tmp_path / "new.csv").write_text("kind,legs,weight,flies\nfish,0,1,false\n")
+    complains(run("predict", "x.clusters", "new.csv"), "line 2, column 'kind' is 'fish'")
+    assert run("sample", "x.csv", "--model", "x.clusters", "--draws", 20)[0] == 0
+    assert run("sample", "x.csv", "--draws", 20, "--force")[0] == 0
+
+
+# -- pipes and interruptions -------------------------------------------------------------------
+
+
+def test_pipes(tmp_path):
+    text = as_text(table(), "height,weight\n")
+    done = subprocess.run(
+        [*PROGRAM, "fit", "-"], input=text, cwd=tmp_path, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.startswith("row,cluster,certainty\n0,")
+    assert len(done.stdout.splitlines()) == 41
+    assert "40 rows in 2 clusters" in done.stderr
+    assert names_in(tmp_path) == []
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    np.save(tmp_path / "x.npy", np.repeat(table(), 3000, axis=0))  # more than a pipe holds
+    fitting = subprocess.Popen(
+        [*PROGRAM, "fit", "x.npy", "--out", "-", "--refine", "no", "--family", "gaussian", "-q"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert fitting.stdout.readline() == b"row,cluster,certainty\n"
+    fitting.stdout.close()
+    assert fitting.stderr.read() == b""
+    fitting.stderr.close()
+    assert fitting.wait(60) == 141
+
+
+@pytest.mark.slow
+def test_ctrl_c_during_refinement_keeps_the_best_so_far(tmp_path):
+    rng = np.random.default_rng(0)
+    centres = 10.0 * rng.normal(size=(300, 5))  # so many that refinement takes minutes
+    X = centres[rng.integers(300, size=20_000)] + rng.normal(size=(20_000, 5))
+    np.save(tmp_path / "x.npy", X)
+    fitting = subprocess.Popen(
+        [*PROGRAM, "fit", "x.npy", "--family", "gaussian", "--refine", "1h"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    time.sleep(15)
+    fitting.send_signal(signal.SIGINT)
+    out, err = fitting.communicate(timeout=60)
+    assert fitting.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    if "best that was found" in err:  # a slow machine may not have come to refinement
+        assert names_in(tmp_path / "x.clusters") == FILES
+    else:
+        assert names_in(tmp_path) == ["x.npy"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.slow
+def test_what_is_terminated_leaves_no_temporary_file(tmp_path):
+    (tmp_path / "temporary").mkdir()
+    reading = subprocess.Popen(
+        [*PROGRAM, "fit", "-", "--out", "results"], cwd=tmp_path, stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+    )  # fmt: skip
+    try:
+        for _ in range(600):  # until it copies what it is given
+            if list((tmp_path / "temporary").iterdir()):
+                break
+            time.sleep(0.1)
+        else:
+            pytest.fail("nothing was read")
+        reading.terminate()
+        assert reading.wait(timeout=60) == 143
+    finally:
+        reading.kill()
+        reading.communicate()
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_terminal_shows_how_the_fit_goes_on():
+    screen = Console(file=io.StringIO(), force_terminal=True, width=100)
+    with stages(screen) as stage:
+        stage.begin("fitting [red]")
+        model = DPMixture("gaussian", refine=False)
+        model._listener = stage.callback
+        model.fit(table())
+        time.sleep(0.3)  # the line is drawn some ten times a second
+    shown = screen.file.getvalue()
+    assert "fitting [red]: 2 clusters, log joint -" in shown
+    with stages(Console(file=io.StringIO())) as stage:
+        assert stage.callback is None
+
+
+# -- errors ------------------------------------------------------------------------------------
+
+
+def test_nothing_is_overwritten_without_force(run, tmp_path):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "labels.csv").write_text("mine")
+    (folder / "diary.txt").write_text("mine too")
+    complains(run("fit", "X.csv", "--out", "out"), "out/labels.csv exists", "--force")
+    assert (folder / "labels.csv").read_text() == "mine"
+    assert names_in(folder) == ["diary.txt", "labels.csv"]
+    assert run("fit", "X.csv", "--out", "out", "--force")[0] == 0
+    assert (folder / "labels.csv").read_text().startswith("row,cluster,certainty\n0,")
+    assert (folder / "diary.txt").read_text() == "mine too"
+    assert names_in(folder) == sorted([*FILES, "diary.txt"])
+    (tmp_path / "p.csv").write_text("mine")
+    complains(run("predict", "out", "X.csv", "--out", "p.csv"), "p.csv exists", "--force")
+    assert (tmp_path / "p.csv").read_text() == "mine"
+
+
+def test_a_model_takes_over_what_a_restart_finds():
+    X = np.random.default_rng(2).normal(size=(120, 2)) * 2.5
+    model = DPMixture(families.Gaussian(0.0, 6.0, 1.0), 1.0, refine=False, order="given").fit(X)
+    before = model.log_joint_
+    stage = types.SimpleNamespace(begin=lambda stage: None, callback=None)
+    view = restart(model, X, 6, 0, stage, [])
+    assert len(view.clusterings) == 7
+    assert model.log_joint_ == view.best.log_joint > before
+    assert model.clustering_.labels is model.labels_
+    # What it says of itself and of rows is of that partition.
+    assert model._containing(X) is not None
+    assert model._mixture.sizes.tolist() == np.bincount(model.labels_).tolist()
+    again = restart(model, X, 6, 0, stage, [signal.SIGINT])  # Ctrl-C was pressed before
+    assert len(again.clusterings) == 1
+
+
+def meanwhile(monkeypatch, act):
+    """Let something happen in the folder while the model is fitted."""
+    fit = DPMixture.fit
+
+    def slow(self, *arguments, **options):
+        act()
+        return fit(self, *arguments, **options)
+
+    monkeypatch.setattr(DPMixture, "fit", slow)
+
+
+QUICK = ["--refine", "no", "--family", "gaussian"]
+
+
+def test_what_came_during_the_fit_is_not_overwritten(run, tmp_path, monkeypatch):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    folder = tmp_path / "out"
+
+    def others():
+        folder.mkdir(exist_ok=True)
+        (folder / "labels.csv").write_text("mine")
+        (folder / "report.html").write_text("mine")
+
+    assert run("fit", "X.csv", *QUICK, "--out", "model", "--quiet")[0] == 0
+    with monkeypatch.context() as patch:
+        meanwhile(patch, others)
+        fit = ("fit", "X.csv", *QUICK, "--out", "out")
+        complains(run(*fit), "out/labels.csv exists", "--force")
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {
+            "labels.csv": "mine", "report.html": "mine"
+        }  # fmt: skip
+        for path in folder.iterdir():
+            path.unlink()
+        complains(run(*fit), "out/labels.csv exists", "--force")  # also into a folder that is there
+        assert names_in(folder) == ["labels.csv", "report.html"]
+        assert run(*fit, "--force")[0] == 0
+        assert names_in(folder) == FILES
+
+    predict = DPMixture.predict_proba
+
+    def slow(self, X):
+        (tmp_path / "p.csv").write_text("mine")
+        return predict(self, X)
+
+    monkeypatch.setattr(DPMixture, "predict_proba", slow)
+    complains(run("predict", "model", "X.csv", "--out", "p.csv"), "p.csv exists", "--force")
+    assert (tmp_path / "p.csv").read_text() == "mine"
+    assert names_in(tmp_path) == ["X.csv", "model", "out", "p.csv"]
+
+
+def test_of_two_runs_into_one_folder_one_fails(run, tmp_path, monkeypatch):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    codes = []
+
+    def another():
+        monkeypatch.undo()
+        monkeypatch.chdir(tmp_path)
+        codes.append(run("fit", "X.csv", *QUICK, "--out", "out", "--quiet", "--seed", 7)[0])
+
+    meanwhile(monkeypatch, another)
+    complains(run("fit", "X.csv", *QUICK, "--out", "out"), "exists; use --force")
+    assert codes == [0]
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["seed"] == 7
+
+
+def test_a_folder_is_written_as_a_whole(run, tmp_path, monkeypatch):
+    """One file that cannot take its place: all others stay as they were."""
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    fit = ("fit", "X.csv", *QUICK, "--out", "out")
+    assert run(*fit, "--quiet", "--format", "parquet")[0] == 0
+    folder = tmp_path / "out"
+    (folder / "diary.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    replace = os.replace
+    for failing in FILES:
+
+        def refused(old, new, failing=failing):
+            if Path(new) == folder / failing and Path(old).parent.suffix == ".part":
+                raise OSError(5, "Input/output error", str(old))
+            return replace(old, new)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", refused)
+            complains(run(*fit, "--force"), f"dpsearch: out/{failing}: Input/output error")
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "run.json").unlink()
+    (folder / "run.json").mkdir()
+    (folder / "run.json" / "mine").write_text("mine")
+    complains(run(*fit, "--force"), "out/run.json: is a folder, not a file")
+    assert (folder / "run.json" / "mine").read_text() == "mine"
+    assert names_in(folder) == sorted(before)
+
+
+def test_links_that_lead_nowhere(run, tmp_path):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    (tmp_path / "deep").symlink_to(tmp_path / "no" / "such")
+    complains(run("fit", "X.csv", *QUICK, "--out", "deep"), "no: no such folder")
+    (tmp_path / "loop").symlink_to("loop")
+    complains(run("fit", "X.csv", *QUICK, "--out", "loop"), "loop")
+    (tmp_path / "link").symlink_to("there")
+    assert run("fit", "X.csv", *QUICK, "--out", "link", "--quiet")[0] == 0
+    assert names_in(tmp_path / "there") == FILES
+
+
+def test_where_it_cannot_write(run, tmp_path):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    complains(run("fit", "X.csv", "--out", "nowhere/here"), "nowhere", "no such folder")
+    complains(run("fit", "X.csv", "--out", "X.csv"), "X.csv looks like a file")
+    (tmp_path / "taken").write_text("mine")
+    complains(run("fit", "X.csv", "--out", "taken", "--force"), "taken: is a file")
+    complains(run("fit", "X.csv", "--format", "xlsx"), "'xlsx'", "csv, parquet")
+    assert names_in(tmp_path) == ["X.csv", "taken"]
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
+    (tmp_path / "[red]x:bug:.csv").write_text(as_text(table()))
+    long = "a" * 120 + "[bold]"
+    code, _, err = run("fit", "[red]x:bug:.csv", "--out", long)
+    assert code == 0
+    assert err.endswith(f"written to {long}\n")
+    assert len(err.splitlines()) == 1
+    complains(run("fit", "[blue]y.csv"), "[blue]y.csv: no such file")
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (["--family", "normal"], ["there is no family 'normal'", "full_gaussian"]),
+        (["--family", "multinomial"], ["X.csv", "multinomial", "line 2, column 'a'"]),
+        (["--family", "bernoulli"], ["X.csv", "zeros and ones", "line 2, column 'a'"]),
+        (["--alpha", "0"], ["alpha", "0"]),
+        (["--alpha", "-1"], ["alpha", "-1"]),
+        (["--alpha", "nan"], ["alpha", "nan"]),
+        (["--alpha", "inf"], ["alpha", "inf"]),
+        (["--alpha", "many"], ["alpha", "'many'"]),
+        (["--alpha", ""], ["alpha", "''"]),
+        (["--jobs", "0"], ["n_jobs"]),
+        (["--columns", "height"], ["X.csv: --columns: no column 'height'; there are 'a', 'b'"]),
+        (["--columns", "A"], ["did you mean 'a'?"]),
+        (["--columns", "0-9"], ["no column 0-9; there are 2, numbered from 0"]),
+        (["--columns", "a,0"], ["column 'a' is named twice"]),
+        (["--columns", "a", "--drop", "b"], ["--columns and --drop"]),
+        (["--drop", "a,b"], ["no column is left"]),
+        (["--index", "a,b"], ["--index takes one column"]),
+        (["--columns", "a,b", "--index", "a"], ["column 'a' cannot both name the rows and be"]),
+        (["--columns", "a", "--text", "b"], ["--columns and --text"]),
+        (["--category", "a", "--drop", "a"], ["--category: column 'a' is not clustered by"]),
+        (["--words", "9"], ["--words is for texts"]),
+        (["--separator", "ab"], ["--separator must be one character"]),
+        (["--encoding", "utf-99"], ["unknown encoding 'utf-99'"]),
+        (["--input-format", "xlsx"], ["unknown format 'xlsx'", "parquet"]),
+        (["--input-format", "parquet"], ["X.csv: damaged, or not a Parquet file"]),
+        (["--input-format", "arrow"], ["X.csv: damaged, or not an Arrow or Feather file"]),
+        (["--image-shape", "28x28"], ["--image-shape is for the report"]),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_bad_options(options, parts, run, tmp_path):
+    (tmp_path / "X.csv").write_text(as_text(np.abs(table()), "a,b\n"))
+    complains(run("fit", "X.csv", *options), *parts)
+    assert names_in(tmp_path) == ["X.csv"]
+
+
+def test_options_that_would_not_be_looked_at(run, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("pear")
+    np.save("x.npy", table())
+    pl.DataFrame({"a": [1.5, 2.5]}).write_parquet("x.parquet")
+    for data, options in (
+        ("docs", ("--columns", "--drop", "--index", "--category", "--text")),
+        ("x.npy", ("--category", "--text", "--separator")),
+        ("x.parquet", ("--separator", "--encoding")),
+    ):
+        for option in options:
+            value = "utf-16" if option == "--encoding" else "a"
+            complains(run("fit", data, option, value), f"{data}: {option} does not apply to")
+
+
+def test_advice_is_about_options(run, tmp_path):
+    names = [f"n{i}" for i in range(19)] + ["n0"]
+    pl.DataFrame({"a": [0.5] * 20, "o'neil": names}).write_csv("x.csv")
+    complains(run("fit", "x.csv"), 'or say --category "o\'neil"\n')
+    gone = pl.DataFrame({"a": [0.5] * 20, "b": [None] * 20})
+    gone.with_columns(pl.col("b").cast(pl.Float64)).write_parquet("x.parquet")
+    complains(run("fit", "x.parquet", "--columns", "b,a"), "column 'b' of X has no value")
+
+
+def test_a_report_without_a_folder(run, tmp_path):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    complains(run("fit", "X.csv", "--report", "--out", "-"), "--report needs a folder")
+
+
+def test_the_report_is_called_with_what_it_needs(run, tmp_path, monkeypatch):
+    """Another part of the package writes it; here only the call."""
+    seen = {}
+
+    def write_report(path, model, X, **about):
+        seen.update(about, model=model, shape=X.shape)
+        model.predict(X)  # as a report may: not the place for warnings about names
+        path.write_text("report")
+
+    stand_in = types.SimpleNamespace(write_report=write_report)
+    monkeypatch.setitem(sys.modules, "dpsearch.report", stand_in)
+    (tmp_path / "X.csv").write_text(as_text(table(), "a,b\n"))
+    complains(
+        run("fit", "X.csv", "--report", "--image-shape", "3x3"), "9 pixels", "there are 2 columns"
+    )
+    assert run("fit", "X.csv", "--report", "--image-shape", "1x2")[0] == 0
+    assert (tmp_path / "X.clusters" / "report.html").read_text() == "report"
+    assert seen["shape"] == (40, 2)
+    assert seen["names"] == ["a", "b"]
+    assert seen["image_shape"] == (1, 2)
+    assert seen["title"] == "X.csv"
+    assert seen["consensus"] is None
+
+
+@pytest.mark.parametrize("refine", ["no", "auto"])
+def test_restarts_keep_the_best_and_are_compared_in_the_report(run, tmp_path, refine):
+    """Rows between clusters, which searches from other orders place differently."""
+    rng = np.random.default_rng(2)
+    X = 2.5 * rng.normal(size=(6, 2))[rng.integers(6, size=120)] + rng.normal(size=(120, 2))
+    np.save("x.npy", X)
+    options = ["x.npy", "--family", "gaussian", "--refine", refine, "--seed", 3]
+    assert run("fit", *options, "--out", "alone", "--quiet")[0] == 0
+    code, _, err = run("fit", *options, "--restarts", 4, "--report")
+    assert code == 0
+    alone = json.loads((tmp_path / "alone" / "run.json").read_text())
+    record = json.loads((tmp_path / "x.clusters" / "run.json").read_text())
+    assert len(record["restarts"]) == 5
+    assert record["log_joint"] == max(record["restarts"]) >= alone["log_joint"]
+    assert alone["log_joint"] in record["restarts"]
+    model = load("x.clusters/model.npz")
+    assert model.log_joint_ == record["log_joint"]
+    said = re.search(r"Of 5 searches from different orders, (all|\d) of them reached[^\n]*", err)[0]
+    page = (tmp_path / "x.clusters" / "report.html").read_text()
+    assert said.split(";")[0] in page
+    if refine == "no":
+        listed = page.split("In other company elsewhere")[1].split("</table>")[0]
+        shares = [int(share) for share in re.findall(r">(\d+) %</td>", listed)]
+        assert 1 <= len(shares) <= 12
+        assert shares == sorted(shares, reverse=True)
+        assert min(shares) >= 10
+
+
+def test_what_the_system_refuses(run, tmp_path, monkeypatch):
+    (tmp_path / "X.csv").write_text(as_text(table()))
+
+    def full(path, frame):
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpsearch.cli.results.write_table", full)
+        complains(run("fit", "X.csv"), "labels.csv: No space left on device")
+    assert names_in(tmp_path) == ["X.csv"]
+
+    def raising(kind):
+        def read(*arguments, **options):
+            raise kind("what it says")
+
+        return read
+
+    monkeypatch.setattr("dpsearch.io.read_table", raising(MemoryError))
+    complains(run("fit", "X.csv"), "out of memory")
+    monkeypatch.setattr("dpsearch.io.read_table", raising(KeyboardInterrupt))
+    assert run("fit", "X.csv") == (130, "", "dpsearch: interrupted\n")
+    monkeypatch.setattr("dpsearch.io.read_table", raising(ZeroDivisionError))
+    code, out, err = run("fit", "X.csv")
+    assert (code, out) == (70, "")
+    assert err == "dpsearch: a bug: ZeroDivisionError: what it says (--debug shows where)\n"
+    assert names_in(tmp_path) == ["X.csv"]
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    done = subprocess.run(
+        [*PROGRAM, "fit", "nothing.csv", "--debug"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith("dpsearch.errors.DataError: nothing.csv: no such file\n")
+
+
+@pytest.mark.slow
+def test_as_a_program(tmp_path):
+    """The real thing: nothing else on standard error, such as warnings, and the exit codes."""
+    (tmp_path / "X.csv").write_text("a,b\n1,2\n3,x\n")
+    bad = subprocess.run(
+        [*PROGRAM, "fit", "X.csv"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert (bad.returncode, bad.stdout) == (1, "")
+    assert bad.stderr.startswith("dpsearch: X.csv, line 3, column 'b': 'x' is not a number")
+    assert len(bad.stderr.splitlines()) == 1
+    (tmp_path / "X.csv").write_text(as_text(table()))
+    good = subprocess.run(
+        [*PROGRAM, "fit", "X.csv"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+    assert (good.returncode, good.stdout) == (0, "")
+    assert len(good.stderr.splitlines()) == 1
+    assert "40 rows in" in good.stderr
+
+
+# -- the demonstration -------------------------------------------------------------------------
+
+
+def test_the_demo_shows_what_it_found(run, tmp_path):
+    code, out, err = run("demo", "--out", "pictures/here")
+    assert (code, err) == (0, "")
+    picture = tmp_path / "pictures" / "here" / "digits.png"
+    assert picture.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert picture.stat().st_size > 10_000
+    assert [path.name for path in picture.parent.iterdir()] == ["digits.png"]
+    # In each line what search found, and perhaps what came of it.
+    lines = {}
+    for what in ("clusters", "log joint", "points per second"):
+        line = re.search(rf"^│ {what}\s*│(.*)$", out, re.MULTILINE)[1]
+        lines[what] = [float(text.replace(",", "")) for text in re.findall(r"-?\d[\d,.]*", line)]
+    assert all(2 <= n <= 3000 for n in lines["clusters"])
+    assert all(-250_000.0 < value < -150_000.0 for value in lines["log joint"])
+    assert lines["log joint"] == sorted(lines["log joint"])
+    assert lines["points per second"][0] > 0.0
+    sizes = [int(size) for size in re.findall(r"│\s+\d+ │\s+(\d+) │ digit \d │\s+\d+% │", out)]
+    assert 2 <= len(sizes) <= lines["clusters"][-1]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sum(sizes) <= 3000
+
+
+def test_the_demo_does_not_write_into_a_file(run, tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    complains(run("demo", "--out", "taken"), "taken", "is a file")
+
+
+def test_the_demo_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    console = Console(record=True, width=120, file=io.StringIO())
+    images = np.zeros((4, 784))
+    assert demo._draw(images, np.array([0, 0, 1, 1]), tmp_path / "out", console) is None
+    assert "dpsearch[plots]" in console.export_text()
+    assert not (tmp_path / "out").exists()
+
+
+def test_kinds_of_columns(run, tmp_path):
+    rng = np.random.default_rng(0)
+    who = np.repeat([0, 1], 60)
+    frame = pl.DataFrame({
+        "visits": rng.poisson(np.array([4.0, 20.0])[who]),
+        "site": np.array(["a", "b"])[who],
+    })  # fmt: skip
+    frame.write_csv("x.csv")
+    assert run("fit", "x.csv", "--kinds", "visits=real")[0] == 0
+    model = load(tmp_path / "x.clusters" / "model.npz")
+    assert model.schema_.groups() == {"real": [0], "category": [1]}
+    assert run("predict", "x.clusters", "x.csv")[0] == 0
+    again = ("--kinds", "visits=real", "--restarts", 1, "--out", "again")
+    assert run("fit", "x.csv", *again)[0] == 0
+    frame.select("visits", other=pl.col("visits") + 1).write_csv("numbers.csv")
+    assert run("fit", "numbers.csv", "--kinds", "visits=count")[0] == 0
+    assert load(tmp_path / "numbers.clusters" / "model.npz").schema_ is not None
+    complains(
+        run("fit", "x.csv", "--force", "--kinds", "visits"), "--kinds: 'visits' is not NAME=KIND"
+    )
+    complains(run("fit", "x.csv", "--force", "--kinds", "visits=int"), "--kinds: 'visits=int'")
+    complains(run("fit", "x.csv", "--force", "--kinds", "nope=real"), "'nope'")

@@ -1,0 +1,230 @@
+"""The one-dimensional dynamic programme against enumeration and against slow programmes."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import enumeration
+from dpsearch import families, priors
+from dpsearch.exact import interval
+from dpsearch.exact.interval import (
+    interval_optimum,
+    majorant,
+    verify_potentials,
+    why_not_interval,
+)
+from dpsearch.items import log_marginals
+from dpsearch.problem import Problem
+from models import PRODUCT_PRIORS
+
+DP = priors.DirichletProcess(1.0)
+
+
+def scale(rng):
+    return float(np.exp(rng.uniform(-1.5, 2.0)))
+
+
+def gaussian(rng, n):
+    X = scale(rng) * rng.normal(size=(n, 1)) * rng.choice([0.2, 1.0, 5.0])
+    if rng.random() < 0.5:  # with structure
+        X += scale(rng) * 4.0 * rng.integers(3, size=(n, 1))
+    if rng.random() < 0.3:
+        X = np.round(X)
+    family = families.Gaussian(rng.normal(), scale(rng) ** 2, np.exp(rng.uniform(-4.0, 1.0)))
+    return family, X + rng.choice([0.0, 0.0, 1e5])
+
+
+def poisson(rng, n):
+    means = rng.gamma(1.0, 4.0, size=3)[rng.integers(3, size=n)]
+    return families.Poisson(scale(rng), scale(rng)), rng.poisson(means)[:, None].astype(float)
+
+
+def bernoulli(rng, n):
+    X = (rng.random((n, 1)) < rng.random()).astype(float)
+    return families.Bernoulli(scale(rng), rng.uniform(0.05, 2.0)), X
+
+
+def multinomial(rng, n):
+    """Documents on a line: of one length, or along another direction."""
+    step = np.array([[1, -1], [1, -1], [1, 1], [2, -1], [0, 1], [1, 3]])[rng.integers(6)]
+    X = rng.poisson(rng.choice([0.5, 3.0, 9.0], size=n))[:, None] * step
+    X = X - np.minimum(X.min(axis=0), 0) + rng.integers(0, 3, size=2)
+    return families.Multinomial(rng.uniform(0.05, 3.0, 2)), X.astype(float)
+
+
+DRAWS = {
+    "gaussian": gaussian,
+    "poisson": poisson,
+    "bernoulli": bernoulli,
+    "multinomial": multinomial,
+}
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+@pytest.mark.parametrize("name", DRAWS)
+def test_finds_and_proves_the_enumerated_optimum(name, prior):
+    rng = np.random.default_rng([len(name), PRODUCT_PRIORS.index(prior)])
+    for trial in range(40):
+        family, X = DRAWS[name](rng, 9 if trial == 0 else int(rng.integers(1, 8)))
+        problem = Problem(X, family, prior)
+        want = enumeration.best(problem)
+        found = interval_optimum(problem)
+        assert found is not None
+        proved = verify_potentials(problem, found.order, found.potentials, found.ranges)
+        for value in (found.log_joint, found.upper_bound, proved):
+            assert value == pytest.approx(want, rel=1e-9, abs=1e-8)
+        assert proved >= want - 1e-10 * abs(want)
+
+
+def slow_layers(problem, order):
+    """Best Σ (log W + log H) of K contiguous clusters, for every K, from the family's own rows."""
+    n, core = problem.n_items, problem.model.core
+    weight = np.full((n, n + 1), -np.inf)
+    for i in range(n):
+        for j in range(i + 1, n + 1):
+            labels = np.ones(n, np.int64)
+            labels[order[i:j]] = 0
+            pool, sizes = problem.model.rows(problem.items, labels, 2)
+            weight[i, j] = log_marginals(core, pool, 1)[0] + problem.tables.log_w[sizes[0]]
+    best = np.full((n + 1, n + 1), -np.inf)
+    best[0, 0] = 0.0
+    for k in range(1, n + 1):
+        for j in range(k, n + 1):
+            best[k, j] = (best[k - 1, :j] + weight[:j, j]).max()
+    return best[:, n]
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+@pytest.mark.parametrize("name", DRAWS)
+def test_agrees_with_a_programme_over_numbers_of_clusters(name, prior):
+    rng = np.random.default_rng([7, len(name), PRODUCT_PRIORS.index(prior)])
+    for _ in range(2):
+        family, X = DRAWS[name](rng, 40)
+        problem = Problem(X, family, prior)
+        found = interval_optimum(problem)
+        layers = slow_layers(problem, found.order)
+        want = (layers + problem.tables.log_v)[1:].max() + problem.log_base
+        assert found.log_joint == pytest.approx(want, rel=1e-10, abs=1e-8)
+        assert found.upper_bound == pytest.approx(want, rel=1e-10, abs=1e-8)
+
+
+def hard_inputs(rng, n):
+    wide = families.Gaussian(0.0, 1e6, 1.0)
+    share = rng.binomial(30, rng.beta(0.3, 0.3, size=n))
+    counts = rng.poisson(np.exp(rng.uniform(0.0, 7.0, size=n)))[:, None].astype(float)
+    yield "one cluster", families.Gaussian(0.0, 10.0, 1.0), rng.normal(size=(n, 1))
+    yield "all equal", families.Gaussian(0.0, 10.0, 1.0), np.ones((n, 1))
+    yield "uniform", families.Gaussian(0.0, 1e3, 1.0), rng.uniform(-60.0, 60.0, size=(n, 1))
+    yield "wide", wide, rng.uniform(-1e4, 1e4, size=(n, 1))
+    yield "ties", families.Gaussian(0.0, 100.0, 1.0), np.round(6.0 * rng.normal(size=(n, 1)))
+    yield "heavy tails", families.Gaussian(0.0, 1e3, 1.0), rng.standard_cauchy(size=(n, 1))
+    yield "small prior", families.Gaussian(0.0, 1e-3, 1.0), 3.0 * rng.normal(size=(n, 1))
+    mixed = np.concatenate([rng.normal(size=n // 2), rng.uniform(-500.0, 500.0, n - n // 2)])
+    yield "cluster and spread", families.Gaussian(0.0, 1e4, 1.0), mixed[:, None]
+    yield "counts", families.Poisson(0.5, 0.01), counts
+    yield "bits", families.Bernoulli(0.1, 0.3), (rng.random((n, 1)) < 0.3).astype(float)
+    yield "shares", families.Multinomial(0.7), np.column_stack([share, 30 - share]).astype(float)
+
+
+@pytest.mark.parametrize("alpha", [0.01, 1.0, 100.0])
+def test_passing_over_blocks_of_starts_changes_nothing(alpha, monkeypatch):
+    monkeypatch.setattr(interval, "_LARGEST_TABLE", 20_000)  # so that counts go beyond the tables
+    rng = np.random.default_rng(int(100 * alpha))
+    for n in (513, 2600):
+        for name, family, X in hard_inputs(rng, n):
+            problem = Problem(X, family, priors.DirichletProcess(alpha))
+            statistic = interval._statistic(problem)
+            line = interval._line(problem, np.sort(statistic))
+            slope, _ = majorant(problem.tables.log_v, 1, n)
+            fast, starts = interval._solve(line, slope, True, None)
+            slow, _ = interval._solve(line, slope, False, None)
+            np.testing.assert_allclose(fast, slow, rtol=1e-12, atol=1e-9, err_msg=name)
+            assert (starts[1:] < np.arange(1, n + 1)).all()
+
+
+def test_far_and_wide_data_keep_their_digits():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1e4, 1e4, size=(3000, 1)) + 1e7
+    problem = Problem(X, families.Gaussian(1e7, 1e8, 1.0), DP)
+    found = interval_optimum(problem)
+    assert abs(found.upper_bound - found.log_joint) < 1e-6
+    proved = verify_potentials(problem, found.order, found.potentials, found.ranges)
+    assert proved == pytest.approx(found.log_joint, abs=1e-5)
+
+
+def test_two_words_and_documents_of_different_lengths_are_refused():
+    """The best partition of these is contiguous neither by share nor by count nor by length."""
+    X = np.array([[3, 9], [1, 1], [6, 8], [34, 28], [0, 1], [1, 25]], dtype=float)
+    problem = Problem(X, families.Multinomial(0.14), priors.DirichletProcess(0.33))
+    assert interval_optimum(problem) is None
+    assert "line" in why_not_interval(problem)
+    values = enumeration.log_joints(problem)
+    assert np.sort(values)[-1] > np.sort(values)[-2] + 0.5
+    best = enumeration.partitions(6)[0][values.argmax()]
+    total = X.sum(axis=1)
+    for key in (X[:, 0] / total, X[:, 0], X[:, 1], total):
+        assert not contiguous(best, key)
+
+
+def contiguous(labels, key):
+    ordered = labels[np.argsort(key, kind="stable")]
+    return (np.diff(ordered) != 0).sum() == len(np.unique(labels)) - 1
+
+
+@pytest.mark.parametrize(
+    ("family", "X", "prior", "reason"),
+    [
+        (families.Gaussian(), np.zeros((4, 2)), DP, "one column"),
+        (families.DiagonalGaussian(), np.zeros((4, 1)), DP, "no one-dimensional"),
+        (families.Multinomial(), np.ones((4, 3)), DP, "no one-dimensional"),
+        (families.Gaussian(), np.zeros((4, 1)), priors.AntoniakCounts(1.0), "product form"),
+    ],
+)
+def test_says_where_it_does_not_apply(family, X, prior, reason):
+    problem = Problem(X, family, prior)
+    assert interval_optimum(problem) is None
+    assert reason in why_not_interval(problem)
+    assert verify_potentials(problem, np.arange(4), np.zeros((1, 5)), [[1, 4]]) == np.inf
+
+
+def test_any_potentials_prove_a_valid_bound():
+    rng = np.random.default_rng(5)
+    for trial in range(60):
+        prior = PRODUCT_PRIORS[trial % 3]
+        family, X = gaussian(rng, 6)
+        problem = Problem(X, family, prior)
+        found = interval_optimum(problem)
+        want = enumeration.best(problem)
+        shifted = found.potentials + rng.normal(size=found.potentials.shape)
+        proved = verify_potentials(problem, found.order, shifted, found.ranges)
+        assert proved >= want - 1e-8
+    ranges = np.array([[1, 6]])
+    order, potentials = found.order, found.potentials[:1]
+    assert verify_potentials(problem, order, potentials, ranges) < np.inf
+    assert verify_potentials(problem, order, potentials, [[2, 6]]) == np.inf
+    assert verify_potentials(problem, order, potentials * np.nan, ranges) == np.inf
+    assert verify_potentials(problem, order[::-1], potentials, ranges) == np.inf
+    assert verify_potentials(problem, np.zeros(6, int), potentials, ranges) == np.inf
+
+
+def first_few(solve, left, *arguments):
+    return None if next(left, None) is None else solve(*arguments)
+
+
+def test_a_deadline_leaves_nothing_or_a_valid_bound(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(300, 1)) * 4.0
+    problem = Problem(X, families.Gaussian(0.0, 10.0, 1.0), PRODUCT_PRIORS[1])
+    assert interval_optimum(problem, deadline=0.0) is None
+    best = interval_optimum(problem)
+    assert len(best.ranges) > 1
+    for programmes in range(1, 5):
+        with monkeypatch.context() as patch:
+            few = partial(first_few, interval._solve, iter(range(programmes)))
+            patch.setattr(interval, "_solve", few)
+            found = interval_optimum(problem)
+        assert found.upper_bound >= best.log_joint - 1e-8
+        proved = verify_potentials(problem, found.order, found.potentials, found.ranges)
+        assert proved == pytest.approx(found.upper_bound, abs=1e-6)

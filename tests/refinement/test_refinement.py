@@ -1,0 +1,396 @@
+"""Refinement: exact, monotone, repeatable, and good at finding the optimum."""
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+
+import enumeration
+from dpsearch import consensus, families, log_joint, priors, refine, search
+from dpsearch.errors import CapabilityError, DataError, ParameterError
+from dpsearch.families._columns import with_holes
+from dpsearch.items import score_best, score_item, score_member
+from dpsearch.partition import by_appearance
+from dpsearch.problem import Problem
+from dpsearch.refinement import driver
+from dpsearch.refinement.local import TO_PLACE, repartition
+from dpsearch.state import State, sweep
+from models import DRAWS, PRODUCT_PRIORS
+
+DP = priors.DirichletProcess(1.0)
+GAUSSIAN = families.Gaussian(0.0, 10.0, 1.0)
+
+
+def planted(n, width, k, seed=0):
+    rng = np.random.default_rng(seed)
+    return 4.0 * rng.normal(size=(k, width))[rng.integers(k, size=n)] + rng.normal(size=(n, width))
+
+
+WITH_HOLES = [name for name in DRAWS if DRAWS[name](np.random.default_rng(0), 12)[0].takes_gaps]
+
+
+@pytest.mark.parametrize(
+    ("name", "holes"), [*((name, False) for name in DRAWS), *((name, True) for name in WITH_HOLES)]
+)
+def test_score_member_is_the_predictive_without_the_point(name, holes):
+    rng = np.random.default_rng(0)
+    family, X = DRAWS[name](rng, 12)
+    if holes:
+        X = with_holes(X)
+    problem = Problem(X, family, DP)
+    core, scratch = problem.model.core, np.empty(problem.model.core.width)
+    for i in range(12):
+        # Joint of all in one cluster minus the joint with i alone, priors and H(x_i) taken out.
+        apart = np.zeros(12, np.int64)
+        apart[i] = 1
+        pool, _ = problem.rows(np.zeros(12, np.int64))
+        together = problem.log_joint(np.zeros(12, np.int64)) - problem.prior.log_probability([12])
+        split = problem.log_joint(apart) - problem.prior.log_probability([11, 1])
+        want = together - (split - problem.alone[i])
+        assert score_member(core, problem.items, i, pool, scratch) == pytest.approx(want, abs=1e-7)
+
+
+PRUNING = [
+    name
+    for name in DRAWS
+    if DRAWS[name](np.random.default_rng(0), 12)[0].variant().score_best is not None
+]
+
+
+@pytest.mark.parametrize("name", PRUNING)
+@pytest.mark.parametrize("seed", range(5))
+def test_score_best_leaves_out_only_what_cannot_be_best(name, seed):
+    rng = np.random.default_rng(seed)
+    family, X = DRAWS[name](rng, 60)
+    problem = Problem(X, family, DP)
+    core = problem.model.core
+    pool, sizes = problem.rows(by_appearance(rng.integers(9, size=60)))
+    starts, scratch = np.arange(len(sizes)) * core.width, np.empty(core.width)
+    left_out = 0
+    for i in range(60):
+        want, got = np.empty(len(sizes)), np.full(len(sizes), np.nan)
+        score_item(core, problem.items, i, pool, starts, want, scratch)
+        offsets = rng.normal(0.0, 3.0, len(sizes))
+        skipped = int(rng.integers(-1, len(sizes)))
+        assert score_best(core, problem.items, i, pool, starts, offsets, skipped, got)
+        want += offsets
+        if skipped >= 0:
+            assert np.isnan(got[skipped])
+            want[skipped] = got[skipped] = -np.inf
+        assert got.argmax() == want.argmax()
+        kept = got > -np.inf
+        np.testing.assert_allclose(got[kept], want[kept], rtol=1e-12)
+        left_out += (~kept).sum() - (skipped >= 0)
+    assert left_out > 60
+
+
+def naive_sweep(problem, labels, order):
+    """Each item to its best place by computing the log joint of every choice from nothing."""
+    labels = labels.copy()
+    for i in order:
+        values = {}
+        for k in [*np.unique(np.delete(labels, i)).tolist(), labels.max() + 1]:
+            trial = labels.copy()
+            trial[i] = k
+            _, dense = np.unique(trial, return_inverse=True)
+            values[k] = problem.log_joint(dense)
+        stay = values.get(labels[i], values[max(values)])
+        best = max(values, key=values.get)
+        if values[best] > stay + 1e-9:
+            labels[i] = best
+    return labels
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+@pytest.mark.parametrize("name", DRAWS)
+def test_sweep_agrees_with_the_naive_sweep(name, prior):
+    rng = np.random.default_rng(1)
+    family, X = DRAWS[name](rng, 14)
+    problem = Problem(X, family, prior)
+    labels = rng.integers(4, size=14)
+    order = rng.permutation(14)
+    state = State(problem, labels)
+    state.sweep(order)
+    _, found = np.unique(state.labels, return_inverse=True)
+    _, want = np.unique(naive_sweep(problem, labels, order), return_inverse=True)
+    assert problem.log_joint(found) == pytest.approx(problem.log_joint(want), abs=1e-8)
+    assert state.log_joint == pytest.approx(problem.log_joint(found), abs=1e-8)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_gather_gains_are_exact(name):
+    rng = np.random.default_rng(1)
+    family, X = DRAWS[name](rng, 12)
+    problem = Problem(X, family, DP)
+    state = State(problem, rng.integers(5, size=12))
+    before = problem.log_joint(by_appearance(state.labels))
+    slots = rng.permutation(state.live)
+    for j, gain in enumerate(state.gather_gains(slots)):
+        labels = np.where(np.isin(state.labels, slots[: j + 2]), -1, state.labels)
+        together = problem.log_joint(by_appearance(labels))
+        assert gain == pytest.approx(together - before, abs=1e-7)
+
+
+def test_a_wide_cluster_is_gathered():
+    """Two Gaussians of which one is wider than the prior expects: no two of its points merge."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1], 400)
+    X = np.where(truth[:, None] == 0, 3.0, 0.5) * rng.normal(size=(800, 12))
+    family = families.FullGaussian(0.0, 0.05, 25.0, 3.0)
+    found = search(X, family, DP, beam_size=1)
+    assert found.n_clusters > 20
+    refined = refine(X, found, family, DP, rng=0)
+    assert refined.n_clusters == 2
+    assert "gather" in {point.move for point in refined.trace}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_merge_gains_are_exact(name):
+    rng = np.random.default_rng(2)
+    family, X = DRAWS[name](rng, 20)
+    problem = Problem(X, family, priors.DirichletProcess(priors.Gamma(1.0, 1.0)))
+    labels = np.arange(20) % 4
+    state = State(problem, labels)
+    before = problem.log_joint(labels)
+    for slot in state.live:
+        others = state.live[state.live != slot]
+        gains = state.merge_gains(int(slot), others)
+        for at, other in enumerate(others):
+            joined = np.where(state.labels == other, slot, state.labels)
+            _, dense = np.unique(joined, return_inverse=True)
+            assert gains[at] == pytest.approx(problem.log_joint(dense) - before, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_local_repartition_reports_its_value_and_the_state_takes_it_over(name):
+    rng = np.random.default_rng(3)
+    family, X = DRAWS[name](rng, 30)
+    problem = Problem(X, family, DP)
+    labels = np.arange(30) % 5
+    state = State(problem, labels)
+    slots = np.array([1, 3])
+    chosen = np.flatnonzero(np.isin(state.labels, slots))
+    before = state.log_joint
+    new = repartition(
+        problem, chosen, np.full(len(chosen), TO_PLACE), 0, 3, rng.permutation(len(chosen)), 5
+    )
+    gain = new.log_value + problem.tables.log_v[3 + new.n_clusters]
+    gain -= state.values[slots].sum() + problem.tables.log_v[5]
+    state.replace(slots, chosen, new.labels, new.n_clusters)
+    assert state.log_joint == pytest.approx(before + gain, abs=1e-8)
+    _, dense = np.unique(state.labels, return_inverse=True)
+    assert state.log_joint == pytest.approx(problem.log_joint(dense), abs=1e-8)
+    for slot in state.live:
+        assert sorted(state.members(int(slot))) == np.flatnonzero(state.labels == slot).tolist()
+
+
+@pytest.mark.slow
+def test_search_and_refinement_reach_the_optimum_on_small_sets():
+    """At least 99 % of 576 random sets with up to nine points, over all families."""
+    reached, total = 0, 0
+    for which, name in enumerate(DRAWS):
+        rng = np.random.default_rng(which)
+        for trial in range(72):
+            prior = PRODUCT_PRIORS[trial % len(PRODUCT_PRIORS)]
+            family, X = DRAWS[name](rng, 9 if trial % 12 == 0 else int(rng.integers(4, 9)))
+            problem = Problem(X, family, prior)
+            start = search(problem, beam_size=10)
+            result = refine(problem, start.labels, rng=trial)
+            reached += result.log_joint >= enumeration.best(problem) - 1e-8
+            total += 1
+    assert total == 576
+    assert reached >= 0.99 * total
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_never_lower_and_converged_from_bad_starts(name):
+    rng = np.random.default_rng(4)
+    family, X = DRAWS[name](rng, 60)
+    problem = Problem(X, family, DP)
+    for labels in (np.zeros(60, np.int64), np.arange(60), rng.integers(7, size=60)):
+        result = refine(problem, labels, rng=0)
+        assert result.converged
+        assert result.log_joint >= problem.log_joint(labels) - 1e-9
+        values = [point.log_joint for point in result.trace]
+        assert all(b >= a - 1e-7 for a, b in itertools.pairwise(values))
+        assert result.log_joint == pytest.approx(problem.log_joint(result.labels))
+        # Converged means: no single item improves, and no merge.
+        state = State(problem, result.labels)
+        assert state.sweep(np.arange(60)) == 0
+        if state.n_live > 1:
+            for s in state.live:
+                assert state.merge_gains(int(s), state.live[state.live != s]).max() <= 1e-6
+
+
+def test_same_seed_same_result_whatever_the_threads():
+    X = planted(400, 5, 12)
+    start = search(X, GAUSSIAN, DP, beam_size=1)
+    one = refine(X, start, GAUSSIAN, DP, rng=7)
+    two = refine(X, start, GAUSSIAN, DP, rng=7, n_jobs=2)
+    assert np.array_equal(one.labels, two.labels)
+    assert one.log_joint == two.log_joint
+
+
+@pytest.mark.parametrize("name", ["gaussian", "diagonal_gaussian", "full_gaussian"])
+def test_statistics_do_not_drift_over_many_moves(name):
+    """10^5 items moved one by one, then the value kept against the value from nothing."""
+    rng = np.random.default_rng(0)
+    family = {
+        "gaussian": families.Gaussian(100.0, 16.0, 1.0),
+        "diagonal_gaussian": families.DiagonalGaussian(100.0, 0.1, 2.0, 1.0),
+        "full_gaussian": families.FullGaussian(100.0, 0.1, None, 1.0),
+    }[name]
+    problem = Problem(planted(300, 4, 6) + 100.0, family, DP)
+    state = State(problem, np.arange(300) % 6)
+    room = sweep.Room(
+        np.empty(64), np.empty(problem.model.core.width), np.empty((4, 4)), np.empty((4, 64)),
+        np.empty((4, 4)),
+    )  # fmt: skip
+    block = np.empty((4, 4))
+    for _ in range(100_000):
+        i = int(rng.integers(300))
+        to = int(rng.integers(6))
+        if state.clusters.live[to] == state.labels[i] or state.n_live < 6:
+            to = (to + 1) % state.n_live
+        if state.clusters.sizes[state.labels[i]] == 1 or state.clusters.live[to] == state.labels[i]:
+            continue
+        state.n_live = sweep._move(
+            problem.model.core, problem.items, i, problem.tables, state.clusters, state.n_live, to,
+            None, block, 0, room,
+        )  # fmt: skip
+    state._values_of_all()
+    _, dense = np.unique(state.labels, return_inverse=True)
+    assert state.log_joint == pytest.approx(problem.log_joint(dense), rel=1e-9)
+
+
+def test_the_time_limit_holds_and_zero_seconds_returns_the_start():
+    X = planted(3000, 10, 40)
+    start = search(X, GAUSSIAN, DP, beam_size=1)
+    refine(X[:50], start.labels[:50], GAUSSIAN, DP, seconds=0.01)  # compiles
+    begun = time.perf_counter()
+    result = refine(X, start, GAUSSIAN, DP, seconds=0.5, rng=0)
+    assert time.perf_counter() - begun < 5.0
+    assert result.log_joint >= start.log_joint
+    none = refine(X, start, GAUSSIAN, DP, seconds=0)
+    assert none.log_joint == pytest.approx(start.log_joint)
+    assert not none.converged
+
+
+def test_interrupt_returns_the_best_so_far():
+    X = planted(500, 4, 10)
+    seen = []
+
+    def stop(point):
+        seen.append(point)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+
+    result = refine(X, np.zeros(500), GAUSSIAN, DP, rng=0, callback=stop)
+    assert not result.converged
+    assert result.log_joint >= seen[-1].log_joint - 1e-6
+    assert log_joint(X, result.labels, GAUSSIAN, DP) == pytest.approx(result.log_joint)
+
+
+def test_blocks_are_refined_as_blocks():
+    X = planted(60, 2, 4)
+    points = Problem(X, GAUSSIAN, DP)
+    tied = np.arange(60) // 3
+    pool, sizes = points.model.rows(points.items, tied, 20)
+    blocks = Problem.of_items(points.model, points.model.blocks(pool, sizes), points.log_base, DP)
+    result = refine(blocks, np.zeros(20, np.int64), rng=0)
+    assert result.log_joint == pytest.approx(points.log_joint(result.labels[tied]))
+    assert result.log_joint > blocks.log_joint(np.zeros(20, np.int64))
+
+
+def test_planted_clusters_are_recovered():
+    from sklearn.metrics import adjusted_rand_score
+
+    rng = np.random.default_rng(5)
+    truth = rng.integers(8, size=800)
+    X = 12.0 * rng.normal(size=(8, 3))[truth] + rng.normal(size=(800, 3))
+    family = families.Gaussian(0.0, 150.0, 1.0)
+    result = refine(X, np.zeros(800), family, DP, rng=0)
+    assert adjusted_rand_score(truth, result.labels) > 0.95
+    assert result.log_joint >= log_joint(X, truth, family, DP)
+
+
+def test_consensus_finds_the_points_in_between():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-6, 1, 60), rng.normal(6, 1, 60), rng.uniform(-1.5, 1.5, 6)])
+    view = consensus(X[:, None], families.Gaussian(0.0, 36.0, 1.0), DP, n_restarts=6, rng=1)
+    assert len(view.clusterings) == 6
+    values = [c.log_joint for c in view.clusterings]
+    assert values == sorted(values, reverse=True)
+    assert view.best is view.clusterings[0]
+    assert view.disagreement.shape == (126,)
+    assert ((view.disagreement >= 0) & (view.disagreement <= 1)).all()
+    share = view.together(np.array([0, 1, 60]))
+    assert np.array_equal(share, share.T)
+    assert np.array_equal(np.diag(share), np.ones(3))
+    # The same by counting pairs.
+    naive = np.zeros(126)
+    for other in view.clusterings[1:]:
+        for i in range(126):
+            a = set(np.flatnonzero(view.best.labels == view.best.labels[i]))
+            b = set(np.flatnonzero(other.labels == other.labels[i]))
+            naive[i] += (1 - len(a & b) / len(a | b)) / 5
+    assert view.disagreement == pytest.approx(naive)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "named"),
+    [
+        ({"seconds": -1}, ParameterError, "seconds"),
+        ({"seconds": "long"}, ParameterError, "seconds"),
+        ({"n_jobs": 0}, ParameterError, "n_jobs"),
+        ({"rng": "x"}, ParameterError, "rng"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, error, named):
+    with pytest.raises(error, match=named):
+        refine([[0.0], [1.0]], [0, 0], GAUSSIAN, DP, **arguments)
+
+
+def test_bad_starts_and_priors():
+    with pytest.raises(DataError, match="labels"):
+        refine([[0.0], [1.0]], [0], GAUSSIAN, DP)
+    with pytest.raises(CapabilityError, match="product form"):
+        refine([[0.0], [1.0]], [0, 0], GAUSSIAN, priors.AntoniakCounts(1.0))
+    with pytest.raises(ParameterError, match="n_restarts"):
+        consensus([[0.0]], GAUSSIAN, DP, n_restarts=0)
+
+
+def test_many_clusters_find_their_partners_without_all_pairs():
+    """600 pairs of clusters that belong together: more than are looked at pair by pair."""
+    rng = np.random.default_rng(0)
+    centres = 1000.0 * rng.normal(size=(600, 2))
+    X = np.repeat(centres, 6, axis=0) + rng.normal(size=(3600, 2))
+    family = families.Gaussian(0.0, 1e6, 1.0)
+    problem = Problem(X, family, DP)
+    run = driver._Refinement(
+        problem, np.arange(3600) // 3, None, np.random.default_rng(0), None, n_threads=1
+    )
+    run.merge()
+    assert run.state.n_live <= 600
+
+
+@pytest.mark.parametrize("offset", [1e4, 1e6, 1e8])
+def test_far_from_the_prior_mean_it_is_still_exact_and_monotone(offset):
+    """Sums and squares would lose all digits here; means and differences do not."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 100)
+    X = offset + 12.0 * truth[:, None] + rng.normal(size=(400, 1))
+    family = families.Gaussian(0.0, offset**2, 1.0)
+    result = refine(X, np.zeros(400), family, DP, rng=0)
+    values = [point.log_joint for point in result.trace]
+    assert all(b >= a - 1e-5 for a, b in itertools.pairwise(values))
+    assert result.n_clusters == 4
+    # log N(x; 0, I + offset²·11ᵀ) of each cluster, in a form that does not cancel.
+    want = DP.log_probability([100] * 4)
+    for k in range(4):
+        x = X[truth == k, 0]
+        mean, scatter = x.mean(), ((x - x.mean()) ** 2).sum()
+        want -= 0.5 * (100 * np.log(2 * np.pi) + np.log1p(100 * offset**2) + scatter)
+        want -= 0.5 * mean**2 / (offset**2 + 0.01)
+    assert result.log_joint == pytest.approx(want, abs=1e-4)

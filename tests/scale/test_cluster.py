@@ -1,0 +1,392 @@
+"""A Dask cluster of processes: the same result as threads, whatever dies on the way."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpsearch import DPMixture, families, gibbs, priors
+from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
+from dpsearch.scale import cluster as scale_cluster
+from dpsearch.scale import fit as scale_fit
+from dpsearch.scale.cluster import DaskWorkers
+from dpsearch.scale.fit import fit_shards
+from dpsearch.scale.source import shards_of_array
+from dpsearch.scale.workers import Threads
+from faulty_shards import Deadly, Large, ParquetShard
+
+WHY = "Dask is not installed"
+distributed = pytest.importorskip("distributed", reason=WHY)
+da = pytest.importorskip("dask.array", reason=WHY)
+bag = pytest.importorskip("dask.bag", reason=WHY)
+dd = pytest.importorskip("dask.dataframe", reason=WHY)
+
+# Workers are processes that start, die and compile in their own time: not for every run.
+pytestmark = pytest.mark.slow
+
+GAUSSIAN = families.Gaussian(0.0, 30.0, 1.0)
+PRIOR = priors.DirichletProcess(1.0)
+LIMIT = 10**9  # bytes of memory for a worker
+
+
+def planted(n=800, k=6, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(k, size=n)
+    return rng.normal(0, 8, (k, d))[labels] + rng.normal(size=(n, d)), labels
+
+
+X, LABELS = planted()
+SHARDS = shards_of_array(X, 4, False)
+
+
+def fitted(shards, workers, **settings):
+    return fit_shards(shards, workers, GAUSSIAN, PRIOR, rng=np.random.default_rng(0), **settings)
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """The fit of `SHARDS` by threads."""
+    return fitted(SHARDS, Threads(SHARDS, 1))
+
+
+@pytest.fixture(scope="module")
+def local():
+    with distributed.LocalCluster(
+        processes=True,
+        n_workers=2,
+        threads_per_worker=1,
+        memory_limit=LIMIT,
+        dashboard_address=":0",
+        silence_logs=50,
+    ) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(local):
+    with distributed.Client(local, set_as_default=False) as client, client.as_current():
+        yield client
+
+
+def same(found, wanted):
+    assert isinstance(found.labels, da.Array)
+    np.testing.assert_array_equal(found.labels.compute(), wanted.labels)
+    assert found.log_joint == wanted.log_joint
+    np.testing.assert_array_equal(found.mixture.pool, wanted.mixture.pool)
+
+
+# -- the same as threads -----------------------------------------------------------------------
+
+
+class Weighing(DaskWorkers):
+    """Weighs what comes to the driver, in bytes for each shard."""
+
+    bytes = ()
+
+    def _results(self, ask):
+        results = super()._results(ask)
+        self.bytes = [len(pickle.dumps(result)) for result in results]
+        return results
+
+
+def test_the_same_result_as_threads_and_kilobytes_travel(client, undisturbed):
+    told = []
+    workers = Weighing(SHARDS, client, told.append)
+    same(fitted(SHARDS, workers), undisturbed)
+    rounds = len(undisturbed.trace)
+    assert told == [1, 2, 3, 4] * (rounds + 2)  # a look, the rounds, the labels
+    few = max(workers.bytes)
+    more = shards_of_array(planted(80_000)[0], 4, False)
+    larger = Weighing(more, client)
+    fitted(more, larger, most_rounds=0)
+    print(f"bytes for each shard: {few} of 200 rows, {max(larger.bytes)} of 20,000")
+    assert max(larger.bytes) < 2 * few < 10_000
+
+
+def test_a_round_that_is_taken_back_and_one_that_is_interrupted(client, undisturbed):
+    task_and_names = []
+
+    class Recording(DaskWorkers):
+        def run(self, task, clusters_of_parts):
+            task_and_names.append((task, clusters_of_parts))
+            return super().run(task, clusters_of_parts)
+
+    workers = Recording(SHARDS, client)
+    fitted(SHARDS, workers)
+    threads = Threads(SHARDS, 1)
+    for task, names in task_and_names:
+        threads.run(task, names)
+    names = task_and_names[-1][1]
+    back = workers.labels(names, True)
+    np.testing.assert_array_equal(back.compute(), threads.labels(names, True))
+    workers.tell = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        workers.run(*task_and_names[-1])
+    workers.tell = None
+    np.testing.assert_array_equal(workers.labels(names, True).compute(), back.compute())
+
+
+def interrupt(done):
+    raise KeyboardInterrupt
+
+
+def test_recomputed_parts_must_be_what_they_were():
+    with pytest.raises(WorkersError, match="came out otherwise"):
+        scale_cluster._named(np.array([4, 2]), np.array([0, 1, 1]), np.array([2, 1]))
+
+
+# -- collections -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def in_memory():
+    return DPMixture(GAUSSIAN, 1.0, n_shards=4, random_state=0).fit(X)
+
+
+def test_arrays_with_columns_in_chunks_and_of_unknown_length(client, in_memory):
+    array = da.from_array(X, chunks=(200, 2))
+    model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(array)
+    assert model.labels_.chunks == ((200,) * 4,)
+    np.testing.assert_array_equal(model.labels_.compute(), in_memory.labels_)
+    assert model.clustering_.sizes.tolist() == in_memory.clustering_.sizes.tolist()
+    assert "800 points" in repr(model.clustering_)
+    # Rows above −∞ are all of them, but Dask cannot know how many.
+    unknown = array[(array > -np.inf).all(axis=1)]
+    model.fit(unknown)
+    np.testing.assert_array_equal(model.labels_.compute(), in_memory.labels_)
+    assert np.isnan(unknown.shape[0])
+    blocks = array.rechunk({1: -1}).map_blocks(model.predict, drop_axis=1, dtype=np.int64)
+    np.testing.assert_array_equal(blocks.compute(), in_memory.predict(X))
+
+
+def test_frames_of_numbers_and_of_mixed_columns(client, in_memory):
+    frame = pd.DataFrame(X, columns=list("abc"))
+    model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(dd.from_pandas(frame, npartitions=4))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    np.testing.assert_array_equal(model.labels_.compute(), in_memory.labels_)
+    kinds = pd.Categorical(np.array(list("xyzuvw"))[LABELS])
+    mixed = frame.assign(kind=kinds, seen=LABELS % 2 == 0, n=LABELS)[:400]
+    found = DPMixture(alpha=1.0, random_state=0).fit(dd.from_pandas(mixed, npartitions=2))
+    wanted = DPMixture(alpha=1.0, random_state=0, n_shards=2).fit(mixed)
+    assert found.schema_ == wanted.schema_
+    np.testing.assert_array_equal(found.labels_.compute(), wanted.labels_)
+    np.testing.assert_array_equal(found.predict(mixed[:9]), wanted.predict(mixed[:9]))
+
+
+def test_what_collections_cannot_be_is_said(client):
+    frame = dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=2)
+    text = frame.assign(kind=frame.a.astype(str))
+    with pytest.raises(DataError, match="'kind'.*categorize"):
+        DPMixture().fit(text)
+    with pytest.raises(DataError, match="'kind'.*not known yet"):
+        DPMixture().fit(text.assign(kind=text.kind.astype("category")))
+    with pytest.raises(DataError, match="'a'.*cannot be 'category'"):
+        DPMixture(kinds={"a": "category"}).fit(frame)
+    with pytest.raises(DataError, match="no column 'z'"):
+        DPMixture(kinds={"z": "real"}).fit(frame)
+    with pytest.raises(DataError, match="got 1D array"):
+        DPMixture().fit(da.zeros(5))
+    with pytest.raises(DataError, match="is empty"):
+        DPMixture().fit(da.zeros((0, 3)))
+    with pytest.raises(TypeError, match="Bag"):
+        DPMixture().fit(bag.from_sequence([1]))
+    with pytest.raises(ParameterError, match="sample_weight"):
+        DPMixture().fit(da.zeros((5, 2)), sample_weight=np.ones(5))
+    bad = X.copy()
+    bad[577, 1] = np.inf
+    with pytest.raises(DataError, match="row 577, column 1"):
+        DPMixture(GAUSSIAN).fit(da.from_array(bad, chunks=(200, 3)))
+
+
+def test_without_a_client_there_is_a_cluster_for_the_time(in_memory):
+    model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(da.from_array(X, chunks=(200, 3)))
+    with pytest.raises(ValueError, match="No global client"):
+        distributed.get_client()
+    np.testing.assert_array_equal(model.labels_.compute(), in_memory.labels_)
+
+
+def test_without_dask_it_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ParameterError, match=r"dpsearch\[dask\]"):
+        DPMixture().fit(da.zeros((5, 2)))
+
+
+def test_files_go_to_the_present_client(client, tmp_path):
+    for number in range(4):
+        part = pd.DataFrame(X[200 * number : 200 * (number + 1)], columns=list("abc"))
+        part.to_parquet(tmp_path / f"p{number}.parquet")
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=4, random_state=0)
+    found = model.fit(tmp_path).labels_
+    assert isinstance(found, da.Array)
+    np.testing.assert_array_equal(found, model.fit(X).labels_)
+    again = pickle.loads(pickle.dumps(model.fit(tmp_path)))
+    assert "labels left on a cluster" in repr(again.clustering_)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    assert again.explain(frame).n_clusters == model.n_clusters_
+    with pytest.raises(DataError, match="labels stayed on a Dask cluster"):
+        again.save(tmp_path / "m.npz")
+
+
+def test_a_damaged_file_of_a_set_is_named(client, tmp_path):
+    for number in range(3):
+        frame = pd.DataFrame(X[200 * number : 200 * (number + 1)], columns=list("abc"))
+        frame.to_parquet(tmp_path / f"p{number}.parquet")
+    damaged = bytearray((tmp_path / "p1.parquet").read_bytes())
+    damaged[4:600] = b"x" * 596  # the rows, and not what says where they are
+    (tmp_path / "p1.parquet").write_bytes(damaged)
+    with pytest.raises(DataError, match=r"p1\.parquet"):
+        DPMixture(GAUSSIAN, 1.0, n_shards=3).fit(tmp_path)
+
+
+def test_large_integers_are_measurements(client):
+    frame = pd.DataFrame({"cents": 1000 * LABELS + 5000, "kind": pd.Categorical(LABELS)})
+    model = DPMixture(random_state=0).fit(dd.from_pandas(frame, npartitions=2))
+    assert [column.kind for column in model.schema_.columns] == ["real", "category"]
+
+
+def test_restarts_and_grids_by_joblib(client):
+    def fits():
+        settings = [(alpha, seed) for alpha in (0.1, 10.0) for seed in (0, 1)]
+        models = [DPMixture(GAUSSIAN, a, order="random", random_state=s) for a, s in settings]
+        return joblib.Parallel()(joblib.delayed(model.fit)(X[:200]) for model in models)
+
+    with joblib.parallel_config("dask"):
+        found = fits()
+    for model, wanted in zip(found, fits(), strict=True):
+        np.testing.assert_array_equal(model.labels_, wanted.labels_)
+        np.testing.assert_array_equal(model.predict(X), wanted.predict(X))
+
+
+def test_chains_by_joblib(client):
+    def drawn():
+        return gibbs(X[:60], GAUSSIAN, PRIOR, draws=20, chains=3, rng=0)
+
+    with joblib.parallel_config("dask"):
+        found = drawn()
+    np.testing.assert_array_equal(found.labels, drawn().labels)
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+
+def test_a_worker_killed_in_the_middle_of_a_round(client, undisturbed, tmp_path):
+    flag = tmp_path / "die"
+    shards = [Deadly(shard, flag) for shard in SHARDS]
+    before = set(client.run(os.getpid).values())
+    found = fitted(shards, DaskWorkers(shards, client), tell=lambda point: flag.touch())
+    same(found, undisturbed)
+    client.wait_for_workers(2, timeout=30)
+    assert len(before & set(client.run(os.getpid).values())) < 2  # somebody did die
+
+
+def test_every_worker_restarted_within_a_round_and_between_rounds(client, undisturbed):
+    calls = []
+
+    def within(done):
+        calls.append(done)
+        if len(calls) == 6:  # the second shard of the first round
+            client.restart()
+
+    def between(point):
+        if point.move == "place":
+            for process in client.run(os.getpid).values():
+                os.kill(process, signal.SIGKILL)
+
+    same(fitted(SHARDS, DaskWorkers(SHARDS, client, within), tell=between), undisturbed)
+    assert len(calls) > 6
+
+
+def test_memory_that_does_not_suffice(client, local):
+    allowed, local.scheduler.allowed_failures = local.scheduler.allowed_failures, 0
+    try:
+        with pytest.raises(WorkersError, match="too little memory"):
+            fitted([Large(2 * LIMIT)], DaskWorkers([Large(2 * LIMIT)], client))
+    finally:
+        local.scheduler.allowed_failures = allowed
+        client.wait_for_workers(2, timeout=30)
+
+
+def test_a_corrupt_file_is_named_and_nothing_is_written(client, tmp_path):
+    shards = []
+    for number, shard in enumerate(SHARDS):
+        path = tmp_path / f"part{number}.parquet"
+        pd.DataFrame(shard.load(), columns=list("abc")).to_parquet(path)
+        shards.append(ParquetShard(path, shard.n_rows))
+    bad = tmp_path / "part2.parquet"
+    bad.write_bytes(bad.read_bytes()[:-100])
+    with pytest.raises(DataError, match="part2.parquet: cannot be read"):
+        fitted(shards, DaskWorkers(shards, client), checkpoint=tmp_path / "run.checkpoint")
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.fixture
+def far(tmp_path):
+    """A scheduler and a worker in processes of their own, and a client that is soon impatient."""
+    info = tmp_path / "scheduler.json"
+    common = [sys.executable, "-m"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    scheduler = subprocess.Popen(
+        [*common, "distributed.cli.dask_scheduler", "--port", "0", "--no-dashboard",
+         "--host", "127.0.0.1", "--scheduler-file", str(info)], **quiet,
+    )  # fmt: skip
+    worker = subprocess.Popen(
+        [*common, "distributed.cli.dask_worker", "--scheduler-file", str(info), "--no-nanny",
+         "--nthreads", "1", "--no-dashboard", "--death-timeout", "30"], **quiet,
+    )  # fmt: skip
+    try:
+        while not info.exists() or not info.read_text():
+            time.sleep(0.05)
+        with distributed.Client(scheduler_file=str(info), timeout=2) as client:
+            yield client, scheduler
+    finally:
+        for process in (worker, scheduler):
+            process.kill()
+            process.wait()
+
+
+def test_the_scheduler_gone_and_a_checkpoint_that_resumes(far, undisturbed, tmp_path, monkeypatch):
+    client, scheduler = far
+    path = tmp_path / "run.checkpoint"
+    workers = DaskWorkers(SHARDS, client)
+    begun = time.monotonic()
+    with pytest.raises(WorkersError, match="scheduler .* gone.*run.checkpoint.* 1 rounds"):
+        fitted(
+            SHARDS,
+            workers,
+            checkpoint=path,
+            tell=lambda point: scheduler.send_signal(signal.SIGKILL),
+        )
+    assert time.monotonic() - begun < 60
+    monkeypatch.setattr(scale_fit, "search", None)  # no sample is searched
+    again = fitted(SHARDS, Threads(SHARDS, 1), checkpoint=path)
+    assert again.log_joint == pytest.approx(undisturbed.log_joint, abs=1e-6)
+    assert again.choice.reason == "as given"
+
+
+def test_checkpoints_of_other_runs_are_refused(tmp_path):
+    path = tmp_path / "run.checkpoint"
+    DPMixture("diagonal_gaussian", n_shards=4, random_state=0, checkpoint=path).fit(X)
+    model = DPMixture("diagonal_gaussian", n_shards=4, random_state=0, checkpoint=path).fit(X)
+    assert model.reason_ == "as named"
+    with pytest.raises(ModelFileError, match="another number of rows: 800, this run 799"):
+        model.fit(X[1:])
+    with pytest.raises(ModelFileError, match="another family"):
+        DPMixture("gaussian", n_shards=4, checkpoint=path).fit(X)
+    with pytest.raises(ModelFileError, match="another prior"):
+        DPMixture("diagonal_gaussian", 2.0, n_shards=4, checkpoint=path).fit(X)
+    with pytest.raises(DataError, match="2 features"):
+        DPMixture("diagonal_gaussian", n_shards=4, checkpoint=path).fit(X[:, :2])
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(ModelFileError, match="damaged"):
+        model.fit(X)
+    with pytest.raises(ModelFileError, match="no such folder"):
+        model.set_params(checkpoint=tmp_path / "none" / "run").fit(X)
+    with pytest.raises(ParameterError, match="n_shards"):
+        DPMixture(checkpoint=path).fit(X)

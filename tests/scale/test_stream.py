@@ -1,0 +1,190 @@
+"""`partial_fit`: the partition of all rows seen, from statistics and a few rows that are kept."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.metrics import adjusted_rand_score
+from test_scale import GAUSSIAN, PRIOR, TABLES, planted
+
+import dpsearch
+from dpsearch import DPMixture, families, log_joint, priors
+from dpsearch.errors import CapabilityError, DataError
+from dpsearch.problem import Problem
+from dpsearch.scale import stream
+from dpsearch.scale.stream import Stream
+
+
+@pytest.fixture
+def few_kept(monkeypatch):
+    """Keep few rows and consolidate often, so that small data go through everything."""
+    monkeypatch.setattr(stream, "KEPT_ROWS", 60)
+    monkeypatch.setattr(stream, "_PERIOD", 150)
+
+
+class Followed:
+    """All labels ever given, kept up to date by what consolidations say."""
+
+    def __init__(self):
+        self.labels = np.empty(0, np.int64)
+
+    def add(self, labels, renamed):
+        if renamed is not None:
+            self.labels = renamed.clusters[self.labels]
+            old = renamed.rows < len(self.labels)
+            self.labels[renamed.rows[old]] = renamed.labels[old]
+        self.labels = np.concatenate([self.labels, labels])
+        assert (self.labels >= 0).all()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_log_joint_is_that_of_all_rows_seen(name, few_kept):
+    family, X = TABLES[name]
+    model = Problem(X, family, PRIOR).model
+    begin = DPMixture(family, 1.0, random_state=0).fit(X[:50])
+    rows = dpsearch.items.Rows(begin._mixture.pool, begin._mixture.sizes)
+    seen = Stream.of(model, PRIOR, rows, begin.log_joint_, np.random.default_rng(0), 0)
+    seen.keep(dpsearch._validate.as_matrix(X[:50], gaps=True), 0, begin.labels_)
+    followed, consolidations = Followed(), 0
+    followed.add(begin.labels_, None)
+    for at in range(50, X.shape[0], 50):
+        labels, renamed = seen.add(model, PRIOR, X[at : at + 50])
+        followed.add(labels, renamed)
+        consolidations += renamed is not None
+        want = log_joint(X[: at + 50], followed.labels, family, PRIOR)
+        assert seen.log_joint(model, PRIOR) == pytest.approx(want, abs=1e-6)
+        np.testing.assert_array_equal(
+            np.bincount(followed.labels, minlength=len(seen.clusters.sizes)), seen.clusters.sizes
+        )
+        np.testing.assert_array_equal(seen.kept_labels, followed.labels[seen.kept_rows])
+    assert len(seen.kept_rows) == len(set(seen.kept_rows.tolist())) == 60
+    kept = np.asarray(seen.kept.todense()) if sp.issparse(seen.kept) else seen.kept
+    source = np.asarray(X.todense()) if sp.issparse(X) else X
+    np.testing.assert_array_equal(kept, source[seen.kept_rows])
+
+
+def test_consolidation_mends_what_came_before(few_kept):
+    X, truth = planted(1200, k=6)
+    model = DPMixture(GAUSSIAN, 1.0, random_state=0)
+    # All of the first clusters come first, so that later ones must be opened.
+    order = np.argsort(truth, kind="stable")
+    for part in np.split(X[order], 24):
+        model.partial_fit(part)
+    assert model.n_clusters_ == 6
+    assert adjusted_rand_score(truth, model.predict(X)) > 0.99
+    one = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X)
+    assert model.log_joint_ >= one.log_joint_ - 0.002 * abs(one.log_joint_)
+
+
+def test_a_cluster_that_is_two_is_split_from_kept_rows(few_kept):
+    X, truth = planted(600, k=2, d=2)
+    problem = Problem(X, GAUSSIAN, PRIOR)
+    together = np.zeros(600, np.int64)
+    value = problem.log_joint(together)
+    seen = Stream.of(
+        problem.model, PRIOR, dpsearch.items.Rows(*problem.rows(together)), value,
+        np.random.default_rng(0), 0,
+    )  # fmt: skip
+    seen.keep(X, 0, together)
+    renamed = seen.consolidate(problem.model, PRIOR)
+    assert renamed is not None
+    # Rows that nothing is left of but statistics must stay together; the kept ones are apart.
+    assert len(seen.clusters.sizes) >= 2
+    assert adjusted_rand_score(truth[seen.kept_rows], seen.kept_labels) > 0.9
+    assert seen.log_joint(problem.model, PRIOR) > value
+
+
+def test_every_row_is_kept_with_the_same_probability(monkeypatch):
+    monkeypatch.setattr(stream, "KEPT_ROWS", 20)
+    counts = np.zeros(200)
+    model = Problem(np.zeros((2, 1)), GAUSSIAN, PRIOR).model
+    rows = dpsearch.items.Rows(model.empty_row(), np.zeros(1, np.int64))
+    for seed in range(2000):
+        seen = Stream(
+            rows, 0.0, None, *[np.empty(0, np.int64)] * 2, np.random.default_rng(seed), 0, 0
+        )
+        for first in range(0, 200, 25):
+            seen.keep(np.arange(first, first + 25.0)[:, None], first, np.zeros(25, np.int64))
+        np.testing.assert_array_equal(seen.kept[:, 0], seen.kept_rows)
+        counts[seen.kept_rows] += 1
+    # 20 of 200: a mean of 200 for each with a deviation of 13.4
+    assert abs(counts.mean() - 200) < 1e-9
+    assert ((counts - 200) ** 2).sum() / (200 * 0.9) == pytest.approx(200, abs=100)
+
+
+def test_same_seed_same_result_also_through_a_pickle(few_kept):
+    X, _ = planted()
+    a, b = DPMixture(random_state=3), DPMixture(random_state=3)
+    for at in range(0, 900, 100):
+        a.partial_fit(X[at : at + 100])
+        b = pickle.loads(pickle.dumps(b)).partial_fit(X[at : at + 100])
+    assert a.log_joint_ == b.log_joint_
+    np.testing.assert_array_equal(a.labels_, b.labels_)
+
+
+def test_after_fit_it_goes_on_and_fit_begins_anew():
+    X, _ = planted()
+    model = DPMixture(random_state=0).fit(X[:600])
+    first = model.log_joint_
+    model.partial_fit(X[600:])
+    assert len(model.labels_) == 300
+    assert model.clustering_.sizes.sum() == 300
+    assert model.log_joint_ < first  # of more rows
+    model.fit(X[:600])
+    assert model.log_joint_ == first
+
+
+def test_predicting_and_saving_between_batches(tmp_path):
+    X, _ = planted()
+    model = DPMixture(random_state=0).partial_fit(X[:300]).partial_fit(X[300:600])
+    assert model.score_samples(X[600:]).shape == (300,)
+    model.save(tmp_path / "model.npz")
+    again = dpsearch.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_frames_and_wrong_batches():
+    X, labels = planted(400, k=3)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(kind=np.array(list("xyz"))[labels])
+    model = DPMixture(random_state=0).partial_fit(frame[:200]).partial_fit(frame[200:])
+    assert adjusted_rand_score(labels[200:], model.labels_) > 0.95
+    with pytest.raises(DataError, match="no column 'kind'"):
+        model.partial_fit(frame[["a", "b", "c"]])
+    with pytest.raises(ValueError, match="features"):
+        DPMixture(GAUSSIAN).partial_fit(X).partial_fit(X[:, :2])
+    with pytest.raises(CapabilityError, match="product form"):
+        DPMixture(GAUSSIAN, priors.AntoniakCounts(1.0)).partial_fit(X[:50]).partial_fit(X[50:])
+
+
+def test_gaps_after_a_first_batch_without():
+    X, labels = planted(600)
+    model = DPMixture(families.DiagonalGaussian(0.0, 0.1, 3.0, 2.0), 1.0).partial_fit(X[:300])
+    X[450, 1] = np.nan
+    model.partial_fit(X[300:])
+    assert adjusted_rand_score(labels[300:], model.labels_) > 0.95
+
+
+def test_a_first_batch_with_gaps_and_more_of_them(few_kept):
+    X, labels = planted(900)
+    X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
+    model = DPMixture(random_state=0)
+    for at in range(0, 900, 150):
+        model.partial_fit(X[at : at + 150])
+    assert np.isfinite(model.log_joint_)
+    assert adjusted_rand_score(labels[750:], model.labels_) > 0.9
+
+
+@pytest.mark.slow
+def test_after_fit_rows_of_the_stream_are_kept_alike(monkeypatch):
+    monkeypatch.setattr(stream, "KEPT_ROWS", 20)
+    X, _ = planted(900)
+    kept = np.zeros(400)
+    model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X[:500])
+    for seed in range(300):
+        one = pickle.loads(pickle.dumps(model)).set_params(random_state=seed)
+        one.partial_fit(X[500:])
+        kept[one._stream.kept_rows - 500] += 1
+    assert kept.sum() == 300 * 20
+    assert kept[:20].sum() < 2 * kept[-20:].sum()  # 15 times as many, if they were not alike

@@ -1,0 +1,179 @@
+"""One harness for every sampler: what it visits against what enumeration says it should.
+
+A check returns what it measured, so that tests can also show that it fails for a planted bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+from scipy.stats import chisquare
+
+from dpsearch.families.base import pack
+from dpsearch.items import add_item
+from dpsearch.priors.base import Prior, log_prior
+from dpsearch.problem import Problem
+from dpsearch.samplers.chain import Chain
+from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS, SEQUENTIAL
+from dpsearch.samplers.settings import Settings
+from enumeration import log_joints, partitions
+from models import DRAWS, PRODUCT_PRIORS
+
+# What every sampler is held to.
+SWEEPS = 50_000
+THIN = 15  # until draws are as good as independent
+ITERATIONS = 600
+LARGEST_VARIATION = 0.02
+SMALLEST_P = 1e-4
+LARGEST_Z = 4.0
+
+# Every sampler and variant, as the settings in which they differ from Gibbs sampling.
+SAMPLERS: dict[str, dict[str, Any]] = {
+    "gibbs": {},
+    "gibbs, random scan": {"scan": "random"},
+    "split-merge 1": {"moves": 8, "rule": RANDOM, "gibbs": False},
+    "split-merge 2": {"moves": 2, "rule": RESTRICTED_GIBBS, "scans": 2, "gibbs": False},
+    # Several proposals for each Gibbs sweep, which would make good for what they do wrong.
+    "split-merge 3": {"moves": 6, "rule": RESTRICTED_GIBBS, "scans": 1},
+    "sams": {"moves": 3, "rule": SEQUENTIAL, "gibbs": False},
+}
+
+
+_GIBBS = Settings(
+    sampler="test", draws=1, burn_in=0, thin=1, chains=1, moves=0, rule=RANDOM, scans=0, gibbs=True,
+    scan="systematic", start="one", alpha="integrate", spreads=(),
+)  # fmt: skip
+
+
+def new_chain(
+    problem: Problem, labels: np.ndarray, rng: np.random.Generator, options: dict[str, Any]
+) -> Chain:
+    return Chain(problem, labels, replace(_GIBBS, **options).plan(problem), rng)
+
+
+def run_chain(problem: Problem, options: dict[str, Any], sweeps: int, seed: int) -> np.ndarray:
+    """Return the partitions that a chain visits from one cluster on."""
+    chain = new_chain(problem, np.zeros(problem.n_items), np.random.default_rng(seed), options)
+    while chain.n_sweeps < sweeps:
+        chain.advance(sweeps, np.ones(sweeps, np.bool_))
+    return np.concatenate(chain.records.labels)
+
+
+@cache
+def small_problem(name: str, prior: int, n: int) -> tuple[Problem, np.ndarray]:
+    """A random problem whose posterior is spread over some partitions, and that posterior.
+
+    One partition that has it all would let any sampler pass.
+    """
+    for seed in range(1000):
+        family, X = DRAWS[name](np.random.default_rng([seed, n, prior]), n)
+        problem = Problem(X, family, PRODUCT_PRIORS[prior])
+        posterior = softmax(log_joints(problem))
+        spread = np.exp(-(posterior * np.log(np.maximum(posterior, 1e-300))).sum())
+        # Gaussians of both forms: points in blocks, and columns apart.
+        blocks = name != "gaussian" or (problem.dots() is not None) == (n != 5)
+        if 4.0 < spread < 12.0 and blocks:
+            return problem, posterior
+    raise AssertionError("no such problem")
+
+
+def visits(labels: np.ndarray) -> np.ndarray:
+    """Return for each draw the number of its partition in the order of `partitions`."""
+    n = labels.shape[1]
+    powers = n ** np.arange(n)
+    codes = partitions(n)[0] @ powers
+    order = np.argsort(codes)
+    return order[np.searchsorted(codes[order], labels.astype(np.int64) @ powers)]
+
+
+def total_variation(visited: np.ndarray, posterior: np.ndarray) -> float:
+    frequency = np.bincount(visited, minlength=len(posterior)) / len(visited)
+    return float(0.5 * np.abs(frequency - posterior).sum())
+
+
+def chi_square(visited: np.ndarray, posterior: np.ndarray) -> float:
+    """Return the p-value of the counts; partitions expected less than ten times go together."""
+    counts = np.bincount(visited, minlength=len(posterior)).astype(float)
+    expected = posterior * len(visited)
+    rare = expected < 10.0
+    counts = np.append(counts[~rare], counts[rare].sum())
+    expected = np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 10.0:
+        counts[0] += counts[-1]
+        expected[0] += expected[-1]
+        counts, expected = counts[:-1], expected[:-1]
+    return float(chisquare(counts, expected).pvalue)
+
+
+def check_visits(
+    problem: Problem, posterior: np.ndarray, options: dict[str, Any], seed: int
+) -> tuple[bool, bool]:
+    """Whether what a chain visits passes by total variation, and by the chi-square test."""
+    visited = visits(run_chain(problem, options, SWEEPS, seed))
+    return (
+        total_variation(visited, posterior) < LARGEST_VARIATION,
+        chi_square(visited[::THIN], posterior) > SMALLEST_P,
+    )
+
+
+def draw_data(problem: Problem, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw a data set given its partition, each point from its cluster's predictive so far."""
+    model = problem.model
+    rows = [model.empty_row() for _ in range(labels.max() + 1)]
+    X = np.empty((len(labels), model.n_features))
+    for i, k in enumerate(labels):
+        X[i] = model.family.draw(rows[k], model.n_features, 1, rng)[0]
+        if k in labels[i + 1 :]:  # otherwise nobody asks for this cluster again
+            add_item(model.core, pack(model.family.encode(X[i : i + 1])), 0, rows[k], 1.0)
+    return X
+
+
+Sampler = Callable[[Problem, np.ndarray, np.random.Generator], np.ndarray]
+
+
+def one_sweep(options: dict[str, Any]) -> Sampler:
+    """Return a function that makes one sweep of a sampler."""
+
+    def sweep(problem: Problem, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        chain = new_chain(problem, labels, rng, options)
+        chain.advance(1, np.ones(1, np.bool_))
+        return chain.labels
+
+    return sweep
+
+
+def check_geweke(problem: Problem, prior: Prior, sweep: Sampler, seed: int) -> bool:
+    """Geweke's joint-distribution test (2004): alternate x | c and c | x, compare c with its prior.
+
+    Compared are K, the share of the first cluster, and whether points 0 and 1 are together.
+    Standard errors are from batch means, for successive draws depend on each other.
+    """
+    rng = np.random.default_rng(seed)
+    n = problem.n_items
+    all_labels, _ = partitions(n)
+    tables = prior.tables(n)
+    log_p = [log_prior(tables, np.bincount(labels)) for labels in all_labels]
+    weights = np.exp(log_p)
+    assert abs(weights.sum() - 1.0) < 1e-9
+
+    def features(labels: np.ndarray) -> np.ndarray:
+        together = labels[..., 0] == labels[..., 1]
+        first = (labels == labels[..., :1]).mean(axis=-1)
+        return np.stack([labels.max(axis=-1) + 1.0, first, together], axis=-1)
+
+    want = weights @ features(all_labels)
+    labels = all_labels[rng.choice(len(all_labels), p=weights)]
+    seen = []
+    for _ in range(ITERATIONS):
+        X = draw_data(problem, labels, rng)
+        labels = sweep(Problem(X, problem.model.family, prior), labels, rng)
+        seen.append(labels)
+    values = features(np.array(seen))
+    batches = values.reshape(50, -1, values.shape[1]).mean(axis=1)
+    error = batches.std(axis=0, ddof=1) / np.sqrt(len(batches))
+    return bool(np.abs((values.mean(axis=0) - want) / error).max() < LARGEST_Z)
