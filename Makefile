@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow bench docs dist clean
+.PHONY: demo test slow bench reproduce bench-peers docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
@@ -20,15 +20,25 @@ test: $(VENV)/.test
 slow: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 
-# Data: a folder named by DPSEARCH_DATA, or what is embedded.
+# Data for the three below: a folder, DATA=FOLDER, or what is embedded in the package.
+DATA ?= $(DPSEARCH_DATA)
+export DPSEARCH_DATA := $(DATA)
+
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/engine.py --out docs/benchmarks/engine.md
-	$(BIN)/python benchmarks/refinement.py --out docs/benchmarks/refinement.md
-	$(BIN)/python benchmarks/exact.py --out docs/benchmarks/exact.md
-	$(BIN)/python benchmarks/reading.py --out docs/benchmarks/reading.md
-	$(BIN)/python benchmarks/samplers.py --out docs/benchmarks
-	$(BIN)/python benchmarks/scale.py --out docs/benchmarks/scale.md
-	$(BIN)/python benchmarks/cluster.py --out docs/benchmarks/cluster.md
+	$(BIN)/python -m benchmarks.engine --out docs/benchmarks/engine.md
+	$(BIN)/python -m benchmarks.refinement --out docs/benchmarks/refinement.md
+	$(BIN)/python -m benchmarks.exact --out docs/benchmarks/exact.md
+	$(BIN)/python -m benchmarks.reading --out docs/benchmarks/reading.md
+	$(BIN)/python -m benchmarks.samplers --out docs/benchmarks
+	$(BIN)/python -m benchmarks.scale --out docs/benchmarks/scale.md
+	$(BIN)/python -m benchmarks.cluster --out docs/benchmarks/cluster.md
+
+# The paper's experiments, and dpsearch against other tools: their pages in docs.
+reproduce: $(VENV)/.test
+	$(BIN)/python -m studies reproduce all --out docs/reproduction
+
+bench-peers: $(VENV)/.test
+	$(BIN)/python -m studies peers --out docs/benchmarks
 
 # The site, warnings being errors, in docs/_build; it runs the gallery.
 docs: $(VENV)/.docs

@@ -1,6 +1,6 @@
 """The cost model of shards against one, two and four local Dask workers, and a plan made with it.
 
-    python benchmarks/cluster.py [--out FILE.md] [--quick]
+    python -m benchmarks.cluster [--out FILE.md] [--quick]
 
 The model (docs/shards.md): a pass costs N times the seconds that one row costs among K clusters,
 divided by the cores at work; 8 K w bytes go down to each worker and up from each shard in a round.
@@ -123,7 +123,7 @@ def page(n: int, width: int, n_shards: int) -> Iterator[str]:
     yield "# Shards on local Dask workers"
     yield ""
     yield (
-        f"Written by `python benchmarks/cluster.py`: {n:,} points of {width} columns in {n_shards}"
+        f"Written by `python -m benchmarks.cluster`: {n:,} points of {width} columns in {n_shards}"
         f" shards, {K} planted clusters, {cores} cores, workers of one thread each. A row costs"
         f" {1e6 * here.place:.1f} µs to place and {1e6 * here.sweep:.1f} µs in a later round,"
         " measured in this process on one shard."

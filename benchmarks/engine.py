@@ -1,6 +1,6 @@
 """Speed of the engine, as ratios to what cannot be avoided, measured in one run on one thread.
 
-    python benchmarks/engine.py [--data FOLDER] [--out FILE.md]
+    python -m benchmarks.engine [--data FOLDER] [--out FILE.md]
 
 The yardstick of a greedy pass is one N×D by D×K matrix product with the final K.  Each time is
 the smallest of several runs, since machines are shared and noisy.
@@ -139,7 +139,7 @@ def main() -> None:
         else:
             rows.extend(nips(counts.counts))
     rows.extend(cold_and_warm())
-    lines = ["# The engine", "", "Written by `benchmarks/engine.py`.", ""]
+    lines = ["# The engine", "", "Written by `python -m benchmarks.engine`.", ""]
     lines += ["| what | measured | wanted |", "| --- | --- | --- |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     text = "\n".join(lines)

@@ -1,6 +1,6 @@
 """Certificates: how long a proof takes, and how good search is where the optimum is known.
 
-    python benchmarks/exact.py --data FOLDER [--out FILE.md] [--quick]
+    python -m benchmarks.exact --data FOLDER [--out FILE.md] [--quick]
 
 Times are those of `certify` alone, on one core, warm, from a searched and refined partition; for
 the paper's 260 artificial sets from a searched one.  α = 1 throughout.
@@ -251,7 +251,7 @@ def main() -> None:
     lines = [
         "# Certificates",
         "",
-        "Written by `benchmarks/exact.py`: one core, warm.",
+        "Written by `python -m benchmarks.exact`: one core, warm.",
         "",
         "| problem | proved | seconds each | largest gap | goal, seconds |",
         "| --- | --- | --- | --- | --- |",

@@ -1,6 +1,6 @@
 """How much memory a large CSV file takes to read.
 
-    python benchmarks/reading.py [--out FILE.md] [--megabytes 200 2000]
+    python -m benchmarks.reading [--out FILE.md] [--megabytes 200 2000]
 
 Most of the file is a column of texts that is not asked for, so that the table is small beside it.
 What is reported is how far the peak of a process of its own rises above that for a small file.
@@ -66,8 +66,8 @@ def page(found: list[Measured]) -> str:
     lines = [
         "# Reading",
         "",
-        "Written by `benchmarks/reading.py`: two columns of a CSV file, most of which is text that"
-        " is not asked for.",
+        "Written by `python -m benchmarks.reading`: two columns of a CSV file, most of which is text"
+        " that is not asked for.",
         "",
         "| file, MB | rows | table, MB | memory taken, MB | seconds |",
         "| --- | --- | --- | --- | --- |",

@@ -1,6 +1,6 @@
 """Refinement against its goals and against other ways to a good partition, in one run.
 
-    python benchmarks/refinement.py --data FOLDER [--out FILE.md] [--quick]
+    python -m benchmarks.refinement --data FOLDER [--out FILE.md] [--quick]
 
 The objective is the negative log joint under the true p(c), α = 1, multinomial coefficients
 included.  Refinement's times count from the data: they include the search that it starts from.
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="first goals only")
     arguments = parser.parse_args()
-    lines = ["# Refinement", "", "Written by `benchmarks/refinement.py`.", ""]
+    lines = ["# Refinement", "", "Written by `python -m benchmarks.refinement`.", ""]
     for case in cases(arguments.data):
         table = [
             f"## {case.name}",

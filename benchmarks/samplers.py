@@ -1,6 +1,6 @@
 """Samplers: the cost of a Gibbs sweep, and what a start from search is worth.
 
-    python benchmarks/samplers.py --data FOLDER [--out FOLDER]
+    python -m benchmarks.samplers --data FOLDER [--out FOLDER]
 
 1. One Gibbs sweep over all of MNIST at K = 30, in greedy search passes and in seconds.
 2. The paper's claim, that search saves the sampler its way: are chains that start from search
@@ -146,7 +146,7 @@ def main() -> None:
     small = Problem(X[:200], gaussian, DP)  # to compile
     sample_problem(small, sampler="gibbs", draws=2, rng=0)
     refine(small, greedy(small, np.arange(200)), seconds=1.0)
-    lines = ["# Samplers", "", "Written by `benchmarks/samplers.py`.", "", *speed(X)]
+    lines = ["# Samplers", "", "Written by `python -m benchmarks.samplers`.", "", *speed(X)]
     some = X[np.random.default_rng(0).permutation(len(X))[:3000]]
     problems = {"MNIST 5 %, 3,000 digits": Problem(some, gaussian, DP)}
     documents = paper_documents(arguments.data)

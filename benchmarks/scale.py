@@ -1,6 +1,6 @@
 """Tables that grow, in shards: time for each point, memory, and how good the partition is.
 
-    python benchmarks/scale.py [--data FOLDER] [--work FOLDER] [--out FILE.md] [--quick]
+    python -m benchmarks.scale [--data FOLDER] [--work FOLDER] [--out FILE.md] [--quick]
 
 Planted data: 100 Gaussian clusters in 20 columns, each with a covariance of its own, written as
 Parquet in files of a million rows.  Every case runs in a process of its own, whose peak resident
@@ -257,7 +257,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     yield "# Tables in shards"
     yield ""
     yield (
-        f"Written by `python benchmarks/scale.py`, {os.cpu_count()} cores, {JOBS} threads."
+        f"Written by `python -m benchmarks.scale`, {os.cpu_count()} cores, {JOBS} threads."
         f" Planted data: {K} Gaussian clusters in {D} columns, each with a covariance of its own;"
         " `DPMixture` with its defaults, nothing told. Seconds are on the clock and include"
         " reading; memory is the peak resident memory of the whole process, in MiB."

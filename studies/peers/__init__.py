@@ -1,1 +1,1 @@
-"""Benchmarks against the tools that people use today: what `dpsearch bench` runs."""
+"""Benchmarks against the tools that people use today: what `python -m studies peers` runs."""

@@ -1,4 +1,4 @@
-"""`dpsearch bench`."""
+"""`python -m studies peers`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from typing import Annotated
 
 import typer
 
-from dpsearch.cli.console import Voice
-from dpsearch.errors import ParameterError
+from studies.say import say
 
 
-def bench(
-    which: Annotated[str, typer.Argument(help="peers: other tools for the same task.")],
+def peers(
     quick: Annotated[
         bool, typer.Option("--quick", help="Small sets, few tools, one seed.")
     ] = False,
@@ -51,18 +49,15 @@ def bench(
 
     from studies.peers.peers import bench_peers
 
-    if which != "peers":
-        raise ParameterError(f"unknown benchmark {which!r}: known is peers")
-    tell = Voice().say
     begun = time.perf_counter()
     page = bench_peers(
-        out, quick=quick, data=data, envs=envs, cache=cache, only=_names(only), sets=_names(sets),
-        seeds=seeds, limit=limit, retime=retime, n_jobs=jobs, tell=tell,
+        out, quick=quick, data=data, envs=envs, cache=cache, only=names(only), sets=names(sets),
+        seeds=seeds, limit=limit, retime=retime, n_jobs=jobs, tell=say,
     )  # fmt: skip
-    tell(f"{page} ({time.perf_counter() - begun:.0f} s)")
+    say(f"{page} ({time.perf_counter() - begun:.0f} s)")
 
 
-def _names(text: str | None) -> list[str] | None:
+def names(text: str | None) -> list[str] | None:
     """Names may have commas in them, so semicolons part them; commas do where no name has one."""
     if text is None:
         return None

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import threading
-from importlib import resources
 from pathlib import Path
 
 from dpsearch.errors import DPSearchError
@@ -27,7 +26,7 @@ class EnvironmentProblem(DPSearchError):
 
 def requirements(name: str) -> str:
     """The pinned packages of an environment."""
-    file = resources.files("dpsearch").joinpath(f"bench/environments/{name}.txt")
+    file = Path(__file__).parent / "environments" / f"{name}.txt"
     return file.read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""`dpsearch bench peers`: run every tool on every table, and write the page."""
+"""`python -m studies peers`: run every tool on every table, and write the page."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def command(
     n_jobs: int,
 ) -> str:
     """The command that does the same, without the paths and `--retime`, which change no result."""
-    words = ["dpsearch", "bench", "peers"]
+    words = ["python", "-m", "studies", "peers"]
     words += ["--quick"] if quick else ["--seeds", str(seeds)]  # quick means one seed
     words += ["--limit", f"{limit:g}", "--jobs", str(n_jobs)]
     for option, names in (("--only", only), ("--sets", sets)):

@@ -69,7 +69,7 @@ def source_stamp() -> str:
     digest = hashlib.sha256(str(WORKERS_VERSION).encode())
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
-        if name.split("/")[0] not in ("bench", "cli", "experiments", "demo.py"):
+        if name.split("/")[0] not in ("cli", "demo.py"):
             digest.update(name.encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 

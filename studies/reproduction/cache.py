@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import dpsearch
 from dpsearch import __version__
 from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import ModelFileError
@@ -20,12 +21,11 @@ from studies.reproduction.work import whole_or_nothing
 
 FORMAT = "dpsearch-experiment"
 VERSION = 2
-_PACKAGE = Path(__file__).parent.parent
+_SOURCES = (Path(dpsearch.__file__).parent, Path(__file__).parent)
 # What only writes about results: a change there leaves them as they are.
 _WRITERS = (
-    "cli/*", "plots.py", "progress.py", "demo.py", "experiments/*_page.py",
-    "experiments/*_claims.py", "experiments/report.py", "experiments/paper.py",
-    "experiments/reproduce.py",
+    "cli/*", "plots/*", "report/*", "progress.py", "demo.py", "*_page.py", "*_claims.py",
+    "report.py", "paper.py", "reproduce.py", "command.py",
 )  # fmt: skip
 
 
@@ -40,10 +40,11 @@ class Result(NamedTuple):
 def source_stamp() -> str:
     """Fingerprint of all code that results depend on."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        name = path.relative_to(_PACKAGE)
-        if not any(name.match(pattern) for pattern in _WRITERS):
-            digest.update(str(name).encode() + b"\0" + path.read_bytes())
+    for folder in _SOURCES:
+        for path in sorted(folder.rglob("*.py")):
+            name = path.relative_to(folder)
+            if not any(name.match(pattern) for pattern in _WRITERS):
+                digest.update(str(name).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""`dpsearch reproduce`."""
+"""`python -m studies reproduce`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpsearch.cli.console import Voice
+from studies.say import say
 
 
 def reproduce(
@@ -41,11 +41,10 @@ def reproduce(
     from studies.reproduction.reproduce import DIMENSIONS, results_folder
     from studies.reproduction.reproduce import reproduce as run
 
-    tell = Voice().say
     begun = time.perf_counter()
     done = run(
         experiment, out, quick=quick, dimensions=dimension or DIMENSIONS, data=data,
-        download=download, seed=seed, n_jobs=jobs, tell=tell,
+        download=download, seed=seed, n_jobs=jobs, tell=say,
     )  # fmt: skip
     seconds = time.perf_counter() - begun
-    tell(f"{', '.join(done)}: {results_folder(out, quick) / 'index.md'} ({seconds:.0f} s)")
+    say(f"{', '.join(done)}: {results_folder(out, quick) / 'index.md'} ({seconds:.0f} s)")

@@ -1,4 +1,4 @@
-"""Running the experiments and writing their pages: what `dpsearch reproduce` does."""
+"""Running the experiments and writing their pages: what `python -m studies reproduce` does."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _nips(
 
 def _index(report: Report) -> None:
     """Link the pages that are there, from this run or an earlier one."""
-    lines = [f"The experiments of {PAPER}, by `dpsearch reproduce`.", ""]
+    lines = [f"The experiments of {PAPER}, by `python -m studies reproduce`.", ""]
     about = {
         "artificial": "searches and samplers on draws from the model, against the true optimum",
         "mnist": "handwritten digits",

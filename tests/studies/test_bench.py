@@ -1,4 +1,4 @@
-"""`dpsearch bench peers`: units, kept results, environments, scores and the page.
+"""`python -m studies peers`: units, kept results, environments, scores and the page.
 
 scikit-learn's tools run in the Python of the tests in place of their own environment.
 """
@@ -22,9 +22,9 @@ from sklearn.mixture import GaussianMixture
 
 from dpsearch import datasets, families, log_joint
 from dpsearch.automatic import resolve_prior
-from dpsearch.cli import bench as cli_bench
-from dpsearch.cli import main
 from dpsearch.errors import ParameterError
+from studies.__main__ import main
+from studies.peers import command as peers_command
 from studies.peers import environments, mixed, page, peers, scores, summary, tables, tools, units
 from studies.peers.environments import EnvironmentProblem, Environments
 from studies.peers.told import classified
@@ -481,7 +481,7 @@ def test_relative_folders(bench, tmp_path, monkeypatch):
     assert len(list((tmp_path / "kept").iterdir())) == 1
     text = (tmp_path / "out" / "peers.md").read_text(encoding="utf-8")
     options = "--seeds 1 --limit 600 --jobs 1 --only HDBSCAN --sets tiny"
-    assert text.splitlines()[2].startswith(f"Written by `dpsearch bench peers {options}`, with")
+    assert text.splitlines()[2].startswith(f"Written by `python -m studies peers {options}`, with")
     assert str(tmp_path) not in text
 
 
@@ -489,10 +489,10 @@ def test_relative_folders(bench, tmp_path, monkeypatch):
 def test_the_page_tells_a_command_that_can_be_run(names):
     options = {"only": None, "seeds": 2, "limit": 300.0, "n_jobs": 2}
     text = peers.command(quick=False, sets=names, **options)
-    assert text.startswith("dpsearch bench peers --seeds 2 --limit 300 --jobs 2 --sets ")
-    assert cli_bench._names(shlex.split(text)[-1]) == names
+    assert text.startswith("python -m studies peers --seeds 2 --limit 300 --jobs 2 --sets ")
+    assert peers_command.names(shlex.split(text)[-1]) == names
     quick = peers.command(quick=True, sets=None, **options)
-    assert quick == "dpsearch bench peers --quick --limit 300 --jobs 2"
+    assert quick == "python -m studies peers --quick --limit 300 --jobs 2"
 
 
 def fake_page(monkeypatch, tmp_path, by_tool):
@@ -502,7 +502,7 @@ def fake_page(monkeypatch, tmp_path, by_tool):
     results = [(units.Unit(table, TOOLS[name], 0), made) for name, made in by_tool.items()]
     judged = [scores.judge(unit, made) for unit, made in results]
     report = Report(tmp_path)
-    path = page.write(judged, [], report, limit=600.0, n_jobs=1, command="dpsearch bench peers")
+    path = page.write(judged, [], report, limit=600.0, n_jobs=1, command="python -m studies peers")
     return path.read_text(encoding="utf-8")
 
 
@@ -581,11 +581,11 @@ def test_names_that_are_not_known_are_errors(bench, capsys, monkeypatch):
         bench(sets=["moon"])
     with pytest.raises(ParameterError, match="limit must be above 0"):
         bench(limit=0.0)
-    monkeypatch.setattr(sys, "argv", ["dpsearch", "bench", "pears"])
+    monkeypatch.setattr(sys, "argv", ["studies", "peers", "--only", "pears"])
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 1
-    assert "unknown benchmark 'pears'" in capsys.readouterr().err
+    assert "unknown tool 'pears'" in capsys.readouterr().err
 
 
 def test_dpsearch_itself_runs_as_a_tool(tmp_path):

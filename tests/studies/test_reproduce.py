@@ -1,4 +1,4 @@
-"""`dpsearch reproduce`: the paper's findings on small versions, and the pages."""
+"""`python -m studies reproduce`: the paper's findings on small versions, and the pages."""
 
 import csv
 from dataclasses import replace

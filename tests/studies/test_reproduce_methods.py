@@ -1,4 +1,4 @@
-"""`dpsearch reproduce`: what methods are compared with, and how they are run."""
+"""`python -m studies reproduce`: what methods are compared with, and how they are run."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""`dpsearch reproduce`: keeping what is done, Ctrl-C, and the command itself."""
+"""`python -m studies reproduce`: keeping what is done, Ctrl-C, and the command itself."""
 
 import datetime
 import gzip
@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 import dpsearch.exact
 from dpsearch import datasets, families
-from dpsearch.cli import main
 from small_experiments import (
     DP,
     TINY,
@@ -23,6 +22,7 @@ from small_experiments import (
     problem,
     silent,
 )
+from studies.__main__ import main
 from studies.reproduction import (
     artificial,
     cache,
@@ -94,15 +94,15 @@ def today():
 
 
 def test_the_stamp_is_of_all_code_that_results_depend_on(tmp_path, monkeypatch):
-    for name in ("state.py", "experiments/optimum.py", "experiments/mnist_page.py", "cli/fit.py"):
+    for name in ("state.py", "optimum.py", "mnist_page.py", "cli/fit.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1")
-    monkeypatch.setattr(cache, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(cache, "_SOURCES", (tmp_path,))
     stamp = cache.source_stamp.__wrapped__
     before = stamp()
     for name, matters in (
-        ("experiments/mnist_page.py", False), ("cli/fit.py", False), ("state.py", True),
-        ("experiments/optimum.py", True),
+        ("mnist_page.py", False), ("cli/fit.py", False), ("state.py", True),
+        ("optimum.py", True),
     ):  # fmt: skip
         (tmp_path / name).write_text("x = 2")
         assert (stamp() != before) == matters, name
@@ -215,7 +215,7 @@ def run(monkeypatch, capsys, tmp_path):
     monkeypatch.delenv(data.VARIABLE, raising=False)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["dpsearch", "reproduce", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["studies", "reproduce", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
         said = capsys.readouterr()
@@ -296,7 +296,7 @@ def test_what_is_wrong_is_said(run, tmp_path, monkeypatch):
     ):
         code, out, err = run(*arguments)
         assert (code, out) == (1, "")
-        assert err.startswith("dpsearch: ")
+        assert err.startswith("studies: ")
         assert len(err.splitlines()) == 1
         assert said in err
     (tmp_path / "taken").write_text("mine")

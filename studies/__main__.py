@@ -1,0 +1,36 @@
+"""The studies' command line: `python -m studies`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from dpsearch.errors import DPSearchError
+from studies.peers.command import peers
+from studies.peers.unlisted import unlisted
+from studies.reproduction.command import reproduce
+
+app = typer.Typer(
+    help="The paper's experiments, and dpsearch against other tools.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+for command in (reproduce, peers, unlisted):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run a command; errors take one line, and Ctrl-C exits with 130."""
+    try:
+        app(prog_name="python -m studies")
+    except DPSearchError as error:
+        print(f"studies: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("studies: interrupted; the same command continues from here", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,9 @@
+"""Lines for the person who runs a study, on standard error."""
+
+from __future__ import annotations
+
+import sys
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
