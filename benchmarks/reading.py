@@ -66,8 +66,8 @@ def page(found: list[Measured]) -> str:
     lines = [
         "# Reading",
         "",
-        "Written by `python -m benchmarks.reading`: two columns of a CSV file, most of which is text"
-        " that is not asked for.",
+        "Written by `python -m benchmarks.reading`: two columns of a CSV file, most of which is"
+        " text that is not asked for.",
         "",
         "| file, MB | rows | table, MB | memory taken, MB | seconds |",
         "| --- | --- | --- | --- | --- |",
