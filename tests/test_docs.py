@@ -10,11 +10,12 @@ from scipy.integrate import quad
 
 import documents
 import enumeration
-from dpsearch import DPMixture, load, log_joint, priors, search
+from dpsearch import DPMixture, families, load, log_joint, priors, search
 from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
 from dpsearch.items import log_marginals, log_predictive
 from dpsearch.problem import Problem
 from models import ALL_PRIORS
+from outside import registered
 
 ROOT = Path(__file__).parents[1]
 
@@ -191,7 +192,8 @@ def test_the_estimator_takes_it_and_its_files_come_back(Geometric, tmp_path):
     model.save(tmp_path / "model.npz")
     with pytest.raises(ModelFileError, match="no family 'geometric'"):
         load(tmp_path / "model.npz")
-    loaded = load(tmp_path / "model.npz", extra_families={"geometric": Geometric})
+    with registered(families.FAMILIES, Geometric):
+        loaded = load(tmp_path / "model.npz")
     assert loaded.family_ == family
     assert np.array_equal(loaded.labels_, model.labels_)
     assert loaded.log_joint_ == model.log_joint_

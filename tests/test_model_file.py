@@ -15,6 +15,7 @@ import pytest
 from dpsearch import DPMixture, families, load, model_file, priors
 from dpsearch.errors import ModelFileError
 from models import DRAWS
+from outside import registered
 
 PRIORS = [
     priors.DirichletProcess(0.5),
@@ -91,13 +92,14 @@ def test_feature_names_come_back(tmp_path):
     assert not hasattr(load(tmp_path / "nameless.npz"), "feature_names_in_")
 
 
-def test_your_own_family_comes_back_if_you_bring_it(tmp_path):
+def test_your_own_family_comes_back_once_it_is_registered(tmp_path):
     X = (np.random.default_rng(0).random((20, 3)) < 0.4).astype(float)
     model = DPMixture(family=Mine(2.0, 1.0)).fit(X)
     model.save(tmp_path / "model.npz")
     with pytest.raises(ModelFileError, match="model.npz.*no family 'mine'.*gaussian"):
         load(tmp_path / "model.npz")
-    loaded = load(tmp_path / "model.npz", extra_families={"mine": Mine})
+    with registered(families.FAMILIES, Mine):
+        loaded = load(tmp_path / "model.npz")
     assert isinstance(loaded.family_, Mine)
     same_model(loaded, model, X)
 
@@ -299,9 +301,9 @@ ABOUTS = [
     ({"family": {"name": "categorical", "n_levels": 2**40}}, None),
     ({"family": {"name": "categorical", "n_levels": None}}, "n_levels"),
     ({"family": {"name": "full_gaussian"}}, "pool has"),
-    ({"prior": {"name": "nobody"}}, "unknown prior 'nobody'"),
+    ({"prior": {"name": "nobody"}}, "no prior 'nobody'"),
     ({"prior": {"name": {}}}, None),
-    ({"prior": {}}, "unknown prior None"),
+    ({"prior": {}}, "no prior None"),
     ({"prior": None}, None),
     ({"prior": [1, 2]}, None),
     ({"prior": {"name": "dirichlet_process", "alpha": 0}}, "alpha"),

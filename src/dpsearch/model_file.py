@@ -7,7 +7,6 @@ Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import numpy as np
 from dpsearch import families, priors
 from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import DataError, ModelFileError
-from dpsearch.families import Family
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
 from dpsearch.tables import Schema
@@ -73,15 +71,16 @@ def save(estimator: Any, path: str | Path) -> None:
     write_archive(path, about, arrays)
 
 
-def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None = None) -> Any:
+def load(path: str | Path) -> Any:
     """Read a model that `DPMixture.save` wrote.
+
+    Its family and prior are found by name: those of dpsearch, those of installed packages, and
+    your own after `families.register` or `priors.register`.  Nothing else is ever imported.
 
     Parameters
     ----------
     path
         The file.
-    extra_families
-        Your own families by name, for models that use them.  Nothing else is ever imported.
 
     Returns
     -------
@@ -91,7 +90,7 @@ def load(path: str | Path, *, extra_families: Mapping[str, type[Family]] | None 
 
     about, arrays = read_archive(Path(path), FORMAT, VERSION, "a dpsearch model")
     try:
-        family = families.from_dict(about["family"], extra_families)
+        family = families.from_dict(about["family"])
         prior = priors.from_dict(about["prior"])
         # Before anything is made that is as large as the file says.
         n_features = about["n_features"]

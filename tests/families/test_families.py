@@ -458,14 +458,6 @@ def test_description_round_trip(kit):
         )
 
 
-def test_registry():
-    assert all(families.by_name(name).name == name for name in families.BY_NAME)
-    with pytest.raises(ParameterError, match="no family 'gausian'; there are bernoulli"):
-        families.by_name("gausian")
-    own = {"own": families.Poisson}
-    assert families.from_dict({"name": "own", "rate": 2.0}, own) == families.Poisson(rate=2.0)
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch import priors
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch._validate import has_gaps
 from dpsearch.automatic.completion import complete
@@ -74,7 +75,13 @@ def resolve_prior(alpha: Any) -> Prior:
     if isinstance(alpha, str):
         if alpha == "auto":
             return DirichletProcess(Gamma(1.0, 1.0))
-        raise ParameterError(f"alpha must be 'auto', a number above 0 or a prior, got {alpha!r}")
+        if alpha not in priors.names():
+            known = ", ".join(priors.names())
+            raise ParameterError(
+                "alpha must be 'auto', a number above 0, a prior or the name of one"
+                f" ({known}), got {alpha!r}"
+            )
+        return priors.by_name(alpha)()
     return DirichletProcess(alpha)
 
 

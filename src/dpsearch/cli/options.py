@@ -46,9 +46,9 @@ Model = Annotated[
     Path, typer.Argument(help="What `dpsearch fit` wrote: the folder, or its model.npz.")
 ]
 FamilyName = Annotated[
-    str, typer.Option(help="auto, gaussian, diagonal_gaussian, full_gaussian, multinomial, …")
+    str, typer.Option(help="auto, or the name of a family, as gaussian or multinomial.")
 ]
-Alpha = Annotated[str, typer.Option(help="Concentration: auto, or a number above 0.")]
+Alpha = Annotated[str, typer.Option(help="Concentration: auto, a number above 0, or a prior.")]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")]
 Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
 Memory = Annotated[
@@ -79,10 +79,11 @@ def parse_duration(text: str) -> float:
 
 
 def parse_alpha(text: str) -> float | str:
+    """A number, or the text itself: "auto" or the name of a prior."""
     try:
-        return text if text == "auto" else float(text)
-    except ValueError as error:
-        raise ParameterError(f"alpha must be 'auto' or a number above 0, got {text!r}") from error
+        return float(text)
+    except ValueError:
+        return text
 
 
 def parse_kinds(text: str) -> dict[str, str]:

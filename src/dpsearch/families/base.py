@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -37,6 +37,7 @@ from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
 from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.errors import CapabilityError, DataError
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
+from dpsearch.registry import Described
 
 # All that a family's file needs: these, the signatures of its functions, and `pointer`.
 __all__ = [
@@ -117,10 +118,9 @@ class Example:
     X: Any
 
 
-class Family(ABC):
+class Family(Described):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
-    name: ClassVar[str]
     accepts_sparse: ClassVar[bool] = False
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
@@ -157,7 +157,7 @@ class Family(ABC):
 
     # -- what a family may say --------------------------------------------------------------
 
-    def check(self, X: Any) -> None:  # noqa: B027  (most values are fine for most families)
+    def check(self, X: Any) -> None:
         """Raise `DataError` if the values cannot come from this family."""
 
     def resolve(self, X: Any) -> Self:
@@ -341,15 +341,6 @@ class Family(ABC):
     def relocated(self, params: Vector, n_features: int) -> Vector:
         """Return parameters from another process with whatever of them this one must renew."""
         return params
-
-    def to_dict(self) -> dict[str, Any]:
-        """Name and hyperparameters, as plain values that JSON can hold."""
-        out: dict[str, Any] = {"name": self.name}
-        for name in _names(self):
-            value = getattr(self, name)
-            plain = value is None or isinstance(value, (str, bool))
-            out[name] = value if plain else np.asarray(value).tolist()
-        return out
 
 
 class Model:

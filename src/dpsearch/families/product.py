@@ -7,7 +7,7 @@ Given the cluster the parts are independent.  All the work is in `_parts.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -26,6 +26,7 @@ from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
+from dpsearch.registry import plain_value
 
 
 @dataclass(frozen=True)
@@ -263,6 +264,16 @@ class Product(Family):
     def to_dict(self) -> dict[str, Any]:
         parts = [[family.to_dict(), list(columns)] for family, columns in self.parts]
         return {"name": self.name, "parts": parts}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], read: Callable[[Any], Any]) -> Product:
+        parts: Any = fields.get("parts")
+        pairs = isinstance(parts, (list, tuple)) and all(
+            isinstance(part, (list, tuple)) and len(part) == 2 for part in parts
+        )
+        if not pairs:
+            raise ParameterError(f"parts must be pairs of a family and its columns, got {parts!r}")
+        return cls([(read(family), plain_value(columns, "columns")) for family, columns in parts])
 
     @classmethod
     def examples(cls) -> list[Example]:

@@ -10,7 +10,7 @@ it by `with_gaps` (`_diagonal_gaps.py`, `_poisson_gaps.py`, `_level_gaps.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -151,8 +151,10 @@ class WithGaps(Family):
     def learned(self, X: Any, labels: Ints) -> Self:
         return type(self)(self.family.learned(X, labels))
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "family": self.family.to_dict()}
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], read: Callable[[Any], Any]) -> Any:
+        plain = cls(read(fields.get("family"))).family  # checked
+        return plain.with_gaps()  # in the form of its own if there is one
 
     @classmethod
     def examples(cls) -> list[Example]:

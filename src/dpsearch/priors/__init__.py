@@ -1,36 +1,34 @@
-"""Priors on partitions."""
+"""Priors on partitions.
+
+`by_name` finds a prior of this package, a registered one or one of an installed package.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
-from dpsearch.errors import ParameterError
 from dpsearch.priors.antoniak import AntoniakCounts
 from dpsearch.priors.base import Prior, Tables
 from dpsearch.priors.dirichlet_process import DirichletProcess, Gamma
 from dpsearch.priors.pitman_yor import PitmanYor
+from dpsearch.registry import Registry
 
 __all__ = [
+    "PRIORS",
     "AntoniakCounts",
     "DirichletProcess",
     "Gamma",
     "PitmanYor",
     "Prior",
     "Tables",
+    "by_name",
     "from_dict",
+    "names",
+    "register",
 ]
 
-_BY_NAME: dict[str, type[Prior]] = {
-    cls.name: cls for cls in (DirichletProcess, PitmanYor, AntoniakCounts)
-}
+# The priors by name; `from_dict` is the inverse of `Prior.to_dict`.
+PRIORS: Registry[Prior] = Registry("prior", Prior, "dpsearch.priors")  # type: ignore[type-abstract]
+register, by_name, from_dict = PRIORS.register, PRIORS.by_name, PRIORS.from_dict
+names = PRIORS.names
 
-
-def from_dict(spec: dict[str, Any]) -> Prior:
-    """Build a prior from what `Prior.to_dict` returned."""
-    values = dict(spec)
-    name = values.pop("name", None)
-    if name not in _BY_NAME:
-        raise ParameterError(f"unknown prior {name!r}: known are {', '.join(sorted(_BY_NAME))}")
-    if isinstance(values.get("alpha"), dict):
-        values["alpha"] = Gamma(**values["alpha"])
-    return _BY_NAME[name](**values)
+for _prior in (DirichletProcess, PitmanYor, AntoniakCounts):
+    register(_prior)

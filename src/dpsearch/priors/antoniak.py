@@ -99,9 +99,6 @@ class AntoniakCounts(Prior):
         """P(m) is the law of shapes under the Dirichlet process, which weighs further points."""
         return DirichletProcess(self.alpha)
 
-    def to_dict(self) -> dict[str, object]:
-        return {"name": self.name, "alpha": float(self.alpha), "early_stop": self.early_stop}
-
 
 def rule_of(prior: Prior) -> Rule:
     """The prior's rule; kernels want one also for priors that they complete otherwise."""

@@ -12,9 +12,8 @@ formula is as fast as memory.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,6 +24,7 @@ from dpsearch._jit import inner
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
+from dpsearch.registry import Described
 
 _HALF_LOG_2PI = 0.5 * LOG_2PI
 _MOST_SIZES = 2**20  # in a table of W
@@ -41,10 +41,9 @@ class Tables(NamedTuple):
     multiplicity: bool  # p(c) has a further factor Π_i 1/m_i!, m_i = number of clusters of size i
 
 
-class Prior(ABC):
+class Prior(Described):
     """Base of all priors; a subclass is a frozen dataclass of hyperparameters."""
 
-    name: ClassVar[str]
     # Whether p(c) is V(K, N) Π W(n_k); AntoniakCounts alone is not.
     product_form: ClassVar[bool] = True
 
@@ -110,15 +109,6 @@ class Prior(ABC):
     def for_prediction(self) -> Prior:
         """The prior by whose tables a further point's cluster is weighted."""
         return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """Name and hyperparameters, as plain values that JSON can hold."""
-        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
-        values = {k: v.item() if isinstance(v, np.generic) else v for k, v in values.items()}
-        return {"name": self.name} | {
-            name: value.to_dict() if hasattr(value, "to_dict") else value
-            for name, value in values.items()
-        }
 
 
 def log_gamma_ratio(alpha: Any, n: int) -> Any:

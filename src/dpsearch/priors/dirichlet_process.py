@@ -9,10 +9,10 @@ so V(K, N) = α^K / α^(N), with α^(N) = Γ(α + N)/Γ(α), and W(n) = Γ(n).  
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import digamma, gammaln
@@ -81,6 +81,13 @@ class DirichletProcess(Prior):
         out = (clusters - 1.0) * math.log(self.alpha) - rising
         out[0] = 0.0
         return out
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], read: Any) -> Self:
+        alpha = fields.get("alpha")
+        if isinstance(alpha, Mapping):
+            return cls(Gamma(**alpha))
+        return super().from_fields(fields, read)
 
     @property
     def alpha_prior(self) -> Gamma | None:
