@@ -33,7 +33,7 @@ def weighted_problem(name, seed=0, n=5):
     family, X = DRAWS[name](rng, n)
     weights = rng.integers(1, 5, size=n)
     prior = PRODUCT_PRIORS[seed % len(PRODUCT_PRIORS)]
-    return Problem(X, family, prior, weights), X, weights
+    return Problem(X, family, prior, weights=weights), X, weights
 
 
 def equals_repetition(problem, X, weights):
@@ -79,7 +79,7 @@ def test_search_and_refinement_find_the_best(name):
 def test_statistics_stay_right_while_rows_move(name):
     rng = np.random.default_rng(4)
     family, X = DRAWS[name](rng, 40)
-    problem = Problem(X, family, PRODUCT_PRIORS[0], rng.integers(1, 4, size=40))
+    problem = Problem(X, family, PRODUCT_PRIORS[0], weights=rng.integers(1, 4, size=40))
     state = State(problem, rng.integers(6, size=40))
     for _ in range(3):
         before = state.log_joint

@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -104,43 +104,15 @@ def as_matrix(
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:
-            raise DataError(
-                f"{name} is sparse, which this family does not take: use {name}.toarray()"
-            )
-        if X.ndim != 2:
-            raise DataError(_not_two_dimensional(name, X.ndim))
-        matrix = sp.csr_matrix(X)
-        try:
-            matrix.check_format(full_check=True)  # kernels index by it
-        except ValueError as error:
-            raise DataError(f"{name} is not a valid sparse matrix: {error}") from error
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()  # the next line works in place, and the data are the user's
-            matrix.sum_duplicates()
-        if np.iscomplexobj(matrix.data):
-            raise DataError(f"Complex data not supported: {name} has type {matrix.dtype}")
-        matrix = matrix.astype(np.float64, copy=False)
-        if matrix.shape[0] == 0 or matrix.shape[1] == 0:
-            raise DataError(_empty(name, matrix.shape))
-        _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names), name)
-        return matrix
-    if hasattr(X, "to_numpy") and not isinstance(X, np.ndarray):
-        X = X.to_numpy()
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise DataError(f"{name} is not a table: its rows differ in length") from error
-    if np.iscomplexobj(array):
-        raise DataError(f"Complex data not supported: {name} has type {array.dtype}")
-    if array.ndim != 2:
-        raise DataError(_not_two_dimensional(name, array.ndim))
-    if array.shape[0] == 0 or array.shape[1] == 0:
-        raise DataError(_empty(name, array.shape))
+            refuse_sparse(name)
+        return _as_sparse(X, names, name)
+    array = _as_array(X, name)
     if np.ma.is_masked(X):
+        masked = np.ma.getmaskarray(X)
         if not gaps:
-            i, j = np.argwhere(np.ma.getmaskarray(X))[0]
+            i, j = np.argwhere(masked)[0]
             raise DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
-        array = np.where(np.ma.getmaskarray(X), np.nan, array)
+        array = np.where(masked, np.nan, array)
     if gaps and array.dtype.kind == "O":
         array = np.where(_is_missing(array), np.nan, array)
     if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
@@ -157,6 +129,63 @@ def as_matrix(
         gaps=gaps,
     )
     return dense
+
+
+def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
+    """Return a sparse X as a canonical CSR matrix of finite values."""
+    if X.ndim != 2:
+        raise DataError(_not_two_dimensional(name, X.ndim))
+    matrix = sp.csr_matrix(X)
+    try:
+        matrix.check_format(full_check=True)  # kernels index by it
+    except ValueError as error:
+        raise DataError(f"{name} is not a valid sparse matrix: {error}") from error
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()  # the next line works in place, and the data are the user's
+        matrix.sum_duplicates()
+    _refuse_complex(matrix.data, name)
+    matrix = matrix.astype(np.float64, copy=False)
+    _refuse_empty(matrix.shape, name)
+    _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names), name)
+    return matrix
+
+
+def _as_array(X: Any, name: str) -> Any:
+    """Return a dense X as an array of two dimensions, of whatever type."""
+    if hasattr(X, "to_numpy") and not isinstance(X, np.ndarray):
+        X = X.to_numpy()
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise DataError(f"{name} is not a table: its rows differ in length") from error
+    _refuse_complex(array, name)
+    if array.ndim != 2:
+        raise DataError(_not_two_dimensional(name, array.ndim))
+    _refuse_empty(array.shape, name)
+    return array
+
+
+def refuse_sparse(name: str = "X") -> NoReturn:
+    raise DataError(f"{name} is sparse, which this family does not take: use {name}.toarray()")
+
+
+def refuse_missing(X: Matrix, names: list[str] | None, name: str = "X") -> NoReturn:
+    """Raise, naming the first missing value of a matrix that has some."""
+    row, column = np.argwhere(np.isnan(X))[0]
+    raise DataError(_missing(name, f"row {row}, {name_column(names, column)}"))
+
+
+def _refuse_complex(values: Any, name: str) -> None:
+    if np.iscomplexobj(values):
+        raise DataError(f"Complex data not supported: {name} has type {values.dtype}")
+
+
+def _refuse_empty(shape: tuple[int, ...], name: str) -> None:
+    if 0 in shape:
+        what = "sample(s)" if shape[0] == 0 else "feature(s)"
+        raise DataError(
+            f"0 {what} (shape={tuple(shape)}) while a minimum of 1 is required: {name} is empty"
+        )
 
 
 def _not_two_dimensional(name: str, ndim: int) -> str:
@@ -181,11 +210,6 @@ def _is_missing(array: Any) -> Any:
 
 def _says_missing(value: Any) -> bool:
     return value is None or str(value) in ("nan", "<NA>", "NaT")
-
-
-def _empty(name: str, shape: tuple[int, ...]) -> str:
-    what = "sample(s)" if shape[0] == 0 else "feature(s)"
-    return f"0 {what} (shape={tuple(shape)}) while a minimum of 1 is required: {name} is empty"
 
 
 def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:

@@ -59,7 +59,7 @@ from dpsearch.scale.opened import Opened, Wishes, is_source, open_shards
 from dpsearch.scale.source import Shard, n_shards_for, shards_of_array
 from dpsearch.scale.stream import Stream
 from dpsearch.scale.workers import Teller, Threads, Workers
-from dpsearch.tables import Schema, is_frame, is_mixed, replace_columns
+from dpsearch.tables import CheckedTable, Schema, is_frame, is_mixed, replace_columns
 from dpsearch.weights import check_weights
 
 _CERTIFY_SECONDS = 60.0
@@ -293,7 +293,7 @@ class DPMixture(
             self._stream.keep(matrix, 0, self.labels_)
             return self
         matrix = self._new_data(X)
-        if has_gaps(matrix) and not self.family_.skips(matrix):
+        if has_gaps(matrix) and not self.family_.skips(CheckedTable(matrix)):
             matrix = self._mixture.impute_from_one(matrix)
         if not hasattr(self, "_stream"):
             self._stream = self._new_stream(int(self._mixture.sizes.sum()))
@@ -320,22 +320,23 @@ class DPMixture(
     def _fit(
         self, X: ArrayLike, matrix: Any, schema: Schema | None, sample_weight: ArrayLike | None
     ) -> Self:
-        check_columns(matrix)
+        table = CheckedTable(matrix)
+        check_columns(table)
         validate_data(self, X, reset=True, skip_check_array=True)
         rng = _generator(self.random_state)
         prior = resolve_prior(self.alpha)
         if sample_weight is None:
-            choice = choose(matrix, self.family, prior, schema)
-            rows = matrix if choice.completed is None else choice.completed
+            choice = choose(table, self.family, prior, schema)
+            rows = table if choice.completed is None else CheckedTable(choice.completed)
             problem = choice.problem or Problem(rows, choice.family, prior)
             weights = None
         else:
             weights = check_weights(sample_weight, matrix.shape[0])
-            rows, sizes = matrix[weights > 0], weights[weights > 0]
+            rows, sizes = table.rows(weights > 0), weights[weights > 0]
             choice = choose_weighted(rows, sizes, self.family, prior, schema)
             problem = Problem(rows, choice.family, prior, weights=sizes)
             rest = np.flatnonzero(weights == 0)
-            if has_gaps(matrix) and not choice.family.skips(matrix):
+            if has_gaps(matrix) and not choice.family.skips(CheckedTable(matrix)):
                 rest = rest[~np.isnan(matrix[rest]).any(axis=1)]
             if len(rest):
                 problem.model.items(matrix[rest])  # to find now what is wrong with them
@@ -630,10 +631,10 @@ class DPMixture(
 
         Completion is the same every time, so that a model from a file can do it once more.
         """
-        if not has_gaps(matrix) or self.family_.skips(matrix):
+        if not has_gaps(matrix) or self.family_.skips(CheckedTable(matrix)):
             return matrix
         if self.completed_ is None and self._may_have_completed(matrix):
-            again = completed_table(matrix, self.schema_, self._mixture.prior)
+            again = completed_table(CheckedTable(matrix), self.schema_, self._mixture.prior)
             known = again is not None and self._containing(again) is not None
             self.completed_ = again if known else None
         filled = self.completed_
@@ -658,7 +659,7 @@ class DPMixture(
         if self.labels_ is None or matrix.shape[0] != len(self.labels_):
             return None
         mixture, weights = self._mixture, self.sample_weight_
-        if has_gaps(matrix) and not (self.family_.skips(matrix) and mixture.has_gaps):
+        if has_gaps(matrix) and not (self.family_.skips(CheckedTable(matrix)) and mixture.has_gaps):
             return None
         seen = np.ones(len(self.labels_), bool) if weights is None else weights > 0
         items, _ = mixture.model.items(matrix[seen])

@@ -16,7 +16,6 @@ from scipy.special import logsumexp, softmax
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
-from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.families.base import Model, unlocked
 from dpsearch.items import (
     Core,
@@ -28,6 +27,7 @@ from dpsearch.items import (
     score_member,
 )
 from dpsearch.priors.base import Prior
+from dpsearch.tables.checked import CheckedTable
 
 
 class Memberships(NamedTuple):
@@ -87,23 +87,22 @@ class Mixture:
         width = self.model.core.width
         return self.pool[k * width : (k + 1) * width]
 
-    def log_joint_probabilities(self, X: ArrayLike) -> tuple[Matrix, Vector]:
+    def log_joint_probabilities(self, X: ArrayLike | CheckedTable) -> tuple[Matrix, Vector]:
         """Return log p(cluster k, x) [N, K] and log p(new cluster, x) [N]."""
-        family = self.model.family
-        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
-        if has_gaps(matrix) and not family.skips(matrix):
-            scores = family.observed_log_densities(self._rows_and_new(), matrix)
+        table = self._table(X)
+        if table.gaps and not self.model.family.skips(table):
+            scores = self.model.family.observed_log_densities(self._rows_and_new(), table.matrix)
             return scores[:, :-1] + self.log_weights, scores[:, -1] + self.log_fresh_weight
-        if has_gaps(matrix) and self.gapped is not self:
-            return self.gapped.log_joint_probabilities(matrix)
-        items, base = self.model.items(matrix)
+        if table.gaps and self.gapped is not self:
+            return self.gapped.log_joint_probabilities(table)
+        items, base = self.model.items(table)
         inside = log_predictive(self.model.core, items, self.pool)
         inside += self.log_weights + base[:, None]
         outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
         return inside, outside
 
     def memberships(
-        self, X: ArrayLike, labels: Labels | None = None, fitted: Any = None
+        self, X: ArrayLike | CheckedTable, labels: Labels | None = None, fitted: Any = None
     ) -> Memberships:
         """Return where rows belong, given all others.
 
@@ -112,20 +111,23 @@ class Mixture:
         that are in clusters with their gaps filled come as such too, as `fitted`: the filled ones
         are taken out, and what was observed is placed.
         """
-        family = self.model.family
-        matrix = as_matrix(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
+        table = self._table(X)
         if labels is None:
-            labels = np.full(matrix.shape[0], -1)
-        if has_gaps(matrix) and not family.skips(matrix):
-            return self._memberships_by_observed(matrix, labels, fitted)
-        if has_gaps(matrix) and self.gapped is not self:
-            return self.gapped.memberships(matrix, labels)
-        items, base = self.model.items(matrix)
+            labels = np.full(table.shape[0], -1)
+        if table.gaps and not self.model.family.skips(table):
+            return self._memberships_by_observed(table.matrix, labels, fitted)
+        if table.gaps and self.gapped is not self:
+            return self.gapped.memberships(table, labels)
+        items, base = self.model.items(table)
         own, certainty, second, log_density, log_inside = _memberships(
             self.model.core, items, self.pool, self.sizes, labels,
             log_alone(self.model.core, items), self._places(),
         )  # fmt: skip
         return Memberships(own, certainty, second, log_density + base, log_inside + base)
+
+    def _table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
+        family = self.model.family
+        return CheckedTable.of(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
 
     def _memberships_by_observed(self, matrix: Matrix, labels: Labels, fitted: Any) -> Memberships:
         """The same for a family that cannot skip gaps, but knows the density of the rest."""

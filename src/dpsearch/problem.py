@@ -21,6 +21,7 @@ from dpsearch.families.base import Dots, Family, Model, unlocked
 from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge_rows
 from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior, Tables, log_prior
+from dpsearch.tables.checked import CheckedTable
 
 
 @dataclass(frozen=True)
@@ -91,8 +92,8 @@ class Problem:
     Parameters
     ----------
     X
-        An array, a pandas or polars frame of numbers, or a sparse matrix where the family takes
-        one.
+        An array, a pandas or polars frame of numbers, a sparse matrix where the family takes
+        one, or a `CheckedTable`, which is not checked again.
     family, prior
         One of `dpsearch.families`, one of `dpsearch.priors`, or your own.
     weights
@@ -109,7 +110,12 @@ class Problem:
     """
 
     def __init__(
-        self, X: ArrayLike, family: Family, prior: Prior, *, weights: Ints | None = None
+        self,
+        X: ArrayLike | CheckedTable,
+        family: Family,
+        prior: Prior,
+        *,
+        weights: Ints | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(f"family must be one of dpsearch.families, got {family!r}")
@@ -178,7 +184,7 @@ class Problem:
 
     def with_family(self, family: Family) -> Problem:
         """The same data, taken as rows with their weights, and prior under another family."""
-        model = family.compile(self.model.matrix)
+        model = family.compile(self.model.data)
         weights = None if self.items.blocks else self.items.sizes
         out = copy.copy(self)
         out._set_model(model, *_weighted(model, weights))
@@ -250,7 +256,9 @@ def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:
 
 
 def as_problem(
-    data: Problem | ArrayLike, family: Family | None = None, prior: Prior | None = None
+    data: Problem | ArrayLike | CheckedTable,
+    family: Family | None = None,
+    prior: Prior | None = None,
 ) -> Problem:
     """Return what a solver was given: a `Problem`, or data with a family and a prior."""
     if isinstance(data, Problem):

@@ -19,11 +19,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from dpsearch import priors
-from dpsearch._types import Ints, Labels, Matrix, Vector
-from dpsearch._validate import has_gaps
+from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import FEW_ROWS, learn
 from dpsearch.errors import DataError, ParameterError
@@ -33,7 +31,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.priors import DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import Kind, Schema
+from dpsearch.tables import CheckedTable, Kind, Schema
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
@@ -86,25 +84,26 @@ def resolve_prior(alpha: Any) -> Prior:
 
 
 def choose(
-    matrix: Any,
+    X: ArrayLike | CheckedTable,
     family: Any,
     prior: Prior,
     schema: Schema | None = None,
     *,
     may_complete: bool = True,
 ) -> Choice:
-    """Return the family to use for a checked matrix, with its hyperparameters."""
+    """Return the family to use for a table, with its hyperparameters."""
     if isinstance(family, Family):
         return Choice(family, "as given", None)
     if not isinstance(family, str):
         raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
-    if matrix.shape[0] > FEW_ROWS or sp.issparse(matrix):
-        return _chosen(matrix, family, prior, schema, may_complete)
-    order = _in_order(matrix)
+    table = CheckedTable.of(X)
+    if table.shape[0] > FEW_ROWS or table.sparse:
+        return _chosen(table, family, prior, schema, may_complete)
+    order = _in_order(table.matrix)
     try:
-        choice = _chosen(matrix[order], family, prior, schema, may_complete)
+        choice = _chosen(table.rows(order), family, prior, schema, may_complete)
     except DataError:
-        _chosen(matrix, family, prior, schema, may_complete)  # names the row by its own number
+        _chosen(table, family, prior, schema, may_complete)  # names the row by its own number
         raise
     back = np.argsort(order)
     completed = None if choice.completed is None else choice.completed[back]
@@ -113,63 +112,65 @@ def choose(
 
 
 def _chosen(
-    matrix: Any, family: str, prior: Prior, schema: Schema | None, may_complete: bool
+    table: CheckedTable, family: str, prior: Prior, schema: Schema | None, may_complete: bool
 ) -> Choice:
     if family != "auto":
-        return _learned(matrix, _named(matrix, family), "as named", prior)
-    completed = completed_table(matrix, schema, prior) if may_complete else None
-    rows = matrix if completed is None else completed
+        return _learned(table, _named(table, family), "as named", prior)
+    completed = completed_table(table, schema, prior) if may_complete else None
+    rows = table if completed is None else CheckedTable(completed, table.names)
     start, reason = _suggested(rows, schema)
     if completed is not None and not start.predicts_gaps:  # as counts that lacked a constant
-        rows, completed = matrix, None
+        rows, completed = table, None
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=start.name == "full_gaussian")
     if completed is None:
         return choice
     if choice.family.name == "diagonal_gaussian":  # which needs no completion
-        start = by_name(choice.family.name).suggest(matrix)
-        return _learned(matrix, start, f"{choice.reason}, gaps skipped", prior)
+        start = by_name(choice.family.name).suggest(table.matrix)
+        return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
 
 
 def _learned(
-    matrix: Any, start: Family, reason: str, prior: Prior, *, or_simpler: bool = False
+    table: CheckedTable, start: Family, reason: str, prior: Prior, *, or_simpler: bool = False
 ) -> Choice:
-    whole = filled(matrix) if has_gaps(matrix) else matrix  # gaps are not the families' to resolve
-    learned = learn(matrix, start.resolve(whole), prior, or_simpler=or_simpler)
+    # Families do not resolve tables with gaps.
+    complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
+    learned = learn(table, start.suited(complete), prior, or_simpler=or_simpler)
     if or_simpler and learned.family.name != start.name:
         reason += ", independent within clusters"
     return Choice(learned.family, reason, learned.labels, learned.problem)
 
 
-def _named(matrix: Any, name: str) -> Family:
+def _named(table: CheckedTable, name: str) -> Family:
     kind = by_name(name, also=("auto",))
-    if sp.issparse(matrix) and not kind.accepts_sparse:
+    if table.sparse and not kind.accepts_sparse:
         raise DataError(f"X is sparse, which the {kind.name} family does not take: use X.toarray()")
-    return kind.suggest(matrix)
+    return kind.suggest(table.matrix)
 
 
-def _suggested(matrix: Any, schema: Schema | None) -> tuple[Family, str]:
+def _suggested(table: CheckedTable, schema: Schema | None) -> tuple[Family, str]:
     """Return a family to start from, and the reason in words."""
-    groups = _groups(matrix, schema)
+    groups = _groups(table, schema)
     if groups is not None:
-        return _suggest_mixed(matrix, groups, schema)
-    return _start(matrix, *guess(matrix))
+        return _suggest_mixed(table, groups, schema)
+    return _start(table.matrix, *guess(table))
 
 
-def _groups(matrix: Any, schema: Schema | None) -> dict[Kind, list[int]] | None:
+def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]] | None:
     """Return the columns of each kind; None for a table of numbers alone, or of one kind.
 
     A column of numbers that are all 0 or 1 is binary, unless the user says otherwise: as numbers
     they would be worth two clusters.
     """
+    matrix = table.matrix
     if schema is not None:
         return schema.groups(lambda j: _is_binary(matrix[:, j]))
-    if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
+    if table.sparse or matrix.shape[1] > _WIDE:
         return None
     columns = range(matrix.shape[1])
     binary = [j for j in columns if _is_binary(matrix[:, j])]
-    if len(binary) in (0, matrix.shape[1]) or guess(matrix)[0] == "multinomial":
+    if len(binary) in (0, matrix.shape[1]) or guess(table)[0] == "multinomial":
         return None
     return {"real": [j for j in columns if j not in binary], "binary": binary}
 
@@ -179,23 +180,24 @@ def _is_binary(column: Vector) -> bool:
     return bool(zeros.any() and ones.any() and (zeros | ones | np.isnan(column)).all())
 
 
-def completed_table(matrix: Any, schema: Schema | None, prior: Prior) -> Matrix | None:
+def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) -> Matrix | None:
     """Return the table with gaps among its numbers filled, where that is better than skipping.
 
     A covariance needs complete rows; a family of independent columns does not, and is exact.  Where
     columns of other kinds tell clusters too, numbers are completed only if little is missing.
     """
-    if sp.issparse(matrix) or not has_gaps(matrix):
+    if not table.gaps:
         return None
-    groups = _groups(matrix, schema)
+    matrix = table.matrix
+    groups = _groups(table, schema)
     if groups is None:
-        if guess(matrix)[0] in ("bernoulli", "multinomial"):
+        if guess(table)[0] in ("bernoulli", "multinomial"):
             return None
         groups = {"real": list(range(matrix.shape[1]))}
     columns = groups.get("real", [])
     own = matrix[:, columns]
     n_rows, width = len(own), int(varies(own).sum())
-    if len(columns) < 2 or not has_gaps(own):
+    if len(columns) < 2 or not table.columns(columns).gaps:
         return None
     if width <= _NARROW and not _rows_suffice(n_rows, width):
         return None
@@ -215,11 +217,11 @@ def _in_order(matrix: Matrix) -> Ints:
 
 
 def choose_weighted(
-    rows: Any, sizes: Ints, family: Any, prior: Prior, schema: Schema | None
+    table: CheckedTable, sizes: Ints, family: Any, prior: Prior, schema: Schema | None
 ) -> Choice:
     """Choose for rows as if each were there as often as its size says."""
-    copies = with_what_they_lack(copies_of(sizes), rows)
-    choice = choose(rows[copies], family, prior, schema, may_complete=False)
+    copies = with_what_they_lack(copies_of(sizes), table.matrix)
+    choice = choose(table.rows(copies), family, prior, schema, may_complete=False)
     if choice.labels is None:
         return choice
     # Copies of a row may be apart; the first stands for all.
@@ -229,12 +231,12 @@ def choose_weighted(
 
 
 def _suggest_mixed(
-    matrix: Any, groups: dict[Kind, list[int]], schema: Schema | None
+    table: CheckedTable, groups: dict[Kind, list[int]], schema: Schema | None
 ) -> tuple[Family, str]:
     """Return a family for each kind of column, and the reason in words."""
     parts: list[tuple[Family, list[int]]] = []
     for kind, columns in groups.items():
-        family = _for_kind(kind, matrix[:, columns])
+        family = _for_kind(kind, table.columns(columns))
         if kind == "category":
             assert schema is not None
             family = family.with_parameters(n_levels=schema.n_levels(columns))
@@ -245,14 +247,14 @@ def _suggest_mixed(
     return Product(parts), f"a table with columns of several kinds: {counted}"
 
 
-def _for_kind(kind: Kind, own: Any) -> Family:
+def _for_kind(kind: Kind, own: CheckedTable) -> Family:
     """Return a family for the columns of a kind; numbers, where complete, as a table of their own.
 
     One column has nothing to be correlated with.
     """
-    if kind != "real" or own.shape[1] == 1 or has_gaps(own):
-        return by_name(_OF_KIND[kind]).suggest(own)
-    return _start(own, *_guess_gaussian(own))[0]
+    if kind != "real" or own.shape[1] == 1 or own.gaps:
+        return by_name(_OF_KIND[kind]).suggest(own.matrix)
+    return _start(own.matrix, *_guess_gaussian(own.matrix))[0]
 
 
 def _start(matrix: Any, name: str, reason: str) -> tuple[Family, str]:
@@ -275,9 +277,10 @@ def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
     return f"{len(columns)} of {_IN_WORDS[kind]}{named}"
 
 
-def guess(X: Any) -> tuple[str, str]:
-    """Return the name of a family for a checked matrix, and the reason in words."""
-    if sp.issparse(X):
+def guess(table: CheckedTable) -> tuple[str, str]:
+    """Return the name of a family for a table, and the reason in words."""
+    X, gaps = table.matrix, table.gaps
+    if table.sparse:
         if not _is_counts(X.data):
             raise DataError(
                 "X is sparse with values that are not counts, which no family takes: use"
@@ -286,7 +289,6 @@ def guess(X: Any) -> tuple[str, str]:
         if X.nnz and X.data.max() <= 1.0:
             return "bernoulli", "a sparse table of 0 and 1"
         return "multinomial", "a sparse table of counts"
-    gaps = has_gaps(X)
     seen = X[~np.isnan(X)] if gaps else X
     if _is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
@@ -345,10 +347,10 @@ def takes_gaps(family: Any) -> bool:
     return known is None or known.independent_columns
 
 
-def check_columns(X: Any) -> None:
-    """Raise if a column of a checked matrix has no value at all."""
-    if has_gaps(X) and np.isnan(X).all(axis=0).any():
-        column = int(np.isnan(X).all(axis=0).argmax())
+def check_columns(table: CheckedTable) -> None:
+    """Raise if a column of a table has no value at all."""
+    if table.gaps and np.isnan(table.matrix).all(axis=0).any():
+        column = int(np.isnan(table.matrix).all(axis=0).argmax())
         raise DataError(f"column {column} of X has no value at all: leave it out")
 
 

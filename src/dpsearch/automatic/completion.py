@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import Labels, Matrix, Rng
-from dpsearch._validate import has_gaps
 from dpsearch.automatic.learning import learn
 from dpsearch.families._columns import varies
 from dpsearch.families._observed import drawn
@@ -24,6 +23,7 @@ from dpsearch.families.projected_gaussian import ProjectedGaussian
 from dpsearch.mixture import Mixture
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
+from dpsearch.tables.checked import CheckedTable
 
 _FIRST_ROUNDS = 10  # with one Gaussian
 _ROUNDS = 4
@@ -36,7 +36,7 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
 
     A wide one by what its projections expect: most of a column is then no draw of theirs.
     """
-    if not has_gaps(matrix):
+    if not np.isnan(matrix).any():
         return matrix
     changing = varies(matrix)
     if not changing.all():  # nothing is to be drawn for a constant column
@@ -71,8 +71,9 @@ def _by_projections(matrix: Matrix, prior: Prior) -> Matrix:
 
 def _mixture(rows: Matrix, start: Family, prior: Prior) -> Mixture:
     """The clusters of complete rows."""
-    learned = learn(rows, start, prior)
-    problem = learned.problem or Problem(rows, learned.family, prior)
+    table = CheckedTable(rows, None, complete=True)
+    learned = learn(table, start, prior)
+    problem = learned.problem or Problem(table, learned.family, prior)
     return Mixture.of(problem.model, problem.items, learned.labels, prior)
 
 

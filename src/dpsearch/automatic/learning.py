@@ -18,17 +18,18 @@ exactly, and with enough rows it is worth a cluster to say so.  Nothing here is 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.families.base import Family
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.refinement import halved, refine
+from dpsearch.tables.checked import CheckedTable
 
 _SAMPLE = 2000
 FEW_ROWS = 100  # for which a thorough refinement is quick
@@ -55,15 +56,18 @@ class _Round(NamedTuple):
     labels: Labels
 
 
-def learn(matrix: Any, start: Family, prior: Prior, *, or_simpler: bool = False) -> Learned:
-    """Learn the hyperparameters of a family from a checked matrix.
+def learn(
+    X: ArrayLike | CheckedTable, start: Family, prior: Prior, *, or_simpler: bool = False
+) -> Learned:
+    """Learn the hyperparameters of a family from a table.
 
     `start` has those that `suggest` made of it.  It may be given up for a simpler family, if
     wanted, where that describes the table better.
     """
-    n_rows = matrix.shape[0]
+    table = CheckedTable.of(X)
+    n_rows = table.shape[0]
     rows = _sample(n_rows)
-    sample = matrix if len(rows) == n_rows else matrix[rows]
+    sample = table if len(rows) == n_rows else table.rows(rows)
     best = _rounds(sample, start, start, prior, None)
     best = _from_simpler(sample, start, prior, best, or_simpler)
     if prior.product_form:
@@ -71,14 +75,14 @@ def learn(matrix: Any, start: Family, prior: Prior, *, or_simpler: bool = False)
     if len(rows) < n_rows:
         problem = best.problem
         mixture = Mixture.of(problem.model, problem.items, best.labels, prior)
-        labels = mixture.memberships(matrix).labels
+        labels = mixture.memberships(table).labels
         labels = np.unique(labels, return_inverse=True)[1]
         return Learned(best.family, labels, None)
     return Learned(best.family, best.labels, best.problem)
 
 
 def _rounds(
-    sample: Any,
+    sample: CheckedTable,
     start: Family,
     family: Family,
     prior: Prior,
@@ -108,36 +112,37 @@ def _rounds(
             best = _Round(value, family, problem, labels)
         if gain < _ENOUGH * problem.n_items:
             break
-        family = start.learned(sample, labels)
+        family = start.learned(sample.matrix, labels)
     assert best is not None
     return best
 
 
 def _from_simpler(
-    sample: Any, start: Family, prior: Prior, best: _Round, or_simpler: bool
+    sample: CheckedTable, start: Family, prior: Prior, best: _Round, or_simpler: bool
 ) -> _Round:
     """Go on from the clusters that a simpler family finds; return what is better.
 
     A prior on covariances that was learned from clusters taken together expects wide ones, and
     holds them together.  Where clusters have fewer numbers to learn, they come apart.
     """
-    simpler = start.simpler(sample)
+    simpler = start.simpler(sample.matrix)
     if simpler is None:
         return best
-    table, plain = simpler
+    matrix, plain = simpler
+    table = CheckedTable(matrix, None, complete=not sample.gaps)
     found = _rounds(table, plain, plain, prior, None, quick=True)
     if prior.product_form:
         found = _second_look(table, plain, prior, found)
-    family = start.learned(sample, found.labels)
+    family = start.learned(sample.matrix, found.labels)
     again = _rounds(sample, start, family, prior, found.labels)
     best = max(best, again, key=lambda found: found.log_joint)
     return found if or_simpler and found.log_joint > best.log_joint else best
 
 
-def _second_look(sample: Any, start: Family, prior: Prior, best: _Round) -> _Round:
+def _second_look(sample: CheckedTable, start: Family, prior: Prior, best: _Round) -> _Round:
     """Compare what was found with one cluster for all, and one cluster with two."""
     together = np.zeros(len(best.labels), np.int64)
-    for_all = start.learned(sample, together)
+    for_all = start.learned(sample.matrix, together)
     if best.labels.any():
         problem = Problem(sample, for_all, prior)
         if problem.log_joint(together) > best.log_joint:
@@ -145,12 +150,12 @@ def _second_look(sample: Any, start: Family, prior: Prior, best: _Round) -> _Rou
     if not best.labels.any() and len(together) >= _FEWEST_TO_HALVE:
         halves = _halves(sample, start, prior)
         if halves is not None:
-            again = _rounds(sample, start, start.learned(sample, halves), prior, halves)
+            again = _rounds(sample, start, start.learned(sample.matrix, halves), prior, halves)
             best = max(best, again, key=lambda found: found.log_joint)
     return best
 
 
-def _halves(sample: Any, start: Family, prior: Prior) -> Labels | None:
+def _halves(sample: CheckedTable, start: Family, prior: Prior) -> Labels | None:
     """Return the two clusters that are best under hyperparameters learned from them.
 
     Where columns are many, the prior to start from, of which no cluster's covariance is known, may
@@ -163,7 +168,7 @@ def _halves(sample: Any, start: Family, prior: Prior) -> Labels | None:
         return None
 
     def value(labels: Labels) -> float:
-        return Problem(sample, start.learned(sample, labels), prior).log_joint(labels)
+        return Problem(sample, start.learned(sample.matrix, labels), prior).log_joint(labels)
 
     return max(apart, key=value)
 

@@ -8,7 +8,6 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._types import Vector
-from dpsearch._validate import has_gaps
 from dpsearch.errors import DataError
 
 _SMALLEST = 1e-145  # what can be squared in double precision
@@ -26,8 +25,7 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     The variance of a constant column counts as its value squared, or 1 if that is 0: it scales with
     the column, and rounding errors are small beside it.
     """
-    X = np.ma.masked_invalid(X) if has_gaps(X) else X
-    mean, spread = _mean_and_spread(X)
+    X, mean, spread = _observed(X)
     small = (spread > 0.0) & (spread < _SMALLEST)
     if small.any():
         column = int(np.flatnonzero(small)[0])
@@ -42,14 +40,20 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
 
 def varies(X: Any) -> Any:
     """Return for each column whether its values differ, by more than rounding."""
-    return _is_wide(*_mean_and_spread(np.ma.masked_invalid(X) if has_gaps(X) else X))
+    return _is_wide(*_observed(X)[1:])
 
 
-def _mean_and_spread(X: Any) -> tuple[Vector, Vector]:
-    """Return each column's mean and how far its values lie from it; 0 if it has none."""
+def _observed(X: Any) -> tuple[Any, Vector, Vector]:
+    """Return X with gaps masked, each column's mean and how far its values lie from it.
+
+    Mean and spread of a column without any value are 0.
+    """
     mean = X.mean(axis=0)
+    if np.isnan(mean).any():
+        X = np.ma.masked_invalid(X)
+        mean = X.mean(axis=0)
     spread = np.maximum(X.max(axis=0) - mean, mean - X.min(axis=0))
-    return np.ma.filled(mean, 0.0), np.ma.filled(spread, 0.0)
+    return X, np.ma.filled(mean, 0.0), np.ma.filled(spread, 0.0)
 
 
 def _is_wide(mean: Vector, spread: Vector) -> Any:

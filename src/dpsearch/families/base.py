@@ -34,10 +34,10 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
-from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.errors import CapabilityError, DataError
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
 from dpsearch.registry import Described
+from dpsearch.tables.checked import CheckedTable
 
 # All that a family's file needs: these, the signatures of its functions, and `pointer`.
 __all__ = [
@@ -256,8 +256,8 @@ class Family(Described):
         """Whether new rows may have missing values, though those of the fit may not."""
         return self.takes_gaps
 
-    def skips(self, X: Any) -> bool:
-        """Whether what is missing in X can be skipped."""
+    def skips(self, table: CheckedTable) -> bool:
+        """Whether what is missing in a table can be skipped."""
         return self.takes_gaps
 
     def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
@@ -298,9 +298,9 @@ class Family(Described):
         """Return a row as one of `with_gaps()`, for `merge` to complete."""
         return np.concatenate([row[:1], *self.column_rows(row, n_features)])
 
-    def suited(self, X: Any) -> Family:
-        """Return the family completed by a checked matrix, in the form that its gaps need."""
-        return self.with_gaps().resolve(X) if has_gaps(X) else self.resolve(X)
+    def suited(self, table: CheckedTable) -> Family:
+        """Return the family completed by a table, in the form that its gaps need."""
+        return (self.with_gaps() if table.gaps else self).resolve(table.matrix)
 
     def column(self, d: int, n_features: int) -> Self:
         """The family of one column on its own, where columns are independent."""
@@ -309,16 +309,20 @@ class Family(Described):
             **{name: _at(value, d) for name, value in values.items() if np.ndim(value) == 1}
         )
 
-    def compile(self, X: ArrayLike) -> Model:
+    def table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
+        """Return X as a checked table; raise if it is sparse or has gaps that are not taken."""
+        return CheckedTable.of(X, accept_sparse=self.accepts_sparse, gaps=self.takes_gaps)
+
+    def compile(self, X: ArrayLike | CheckedTable) -> Model:
         """Check X against the family and make it ready for solvers."""
-        matrix = as_matrix(X, accept_sparse=self.accepts_sparse, gaps=self.takes_gaps)
-        family = self.suited(matrix)
-        family.check(matrix)
-        return Model(family, matrix)
+        table = self.table(X)
+        family = self.suited(table)
+        family.check(table.matrix)
+        return Model(family, table)
 
     def compile_empty(self, n_features: int) -> Model:
         """Compile a family that `resolve` has completed, for data of this width to come."""
-        return Model(self, np.zeros((1, n_features))).without_data()
+        return Model(self, CheckedTable(np.zeros((1, n_features)), None, True)).without_data()
 
     def with_parameters(self, **changes: Any) -> Self:
         """Return a copy with some hyperparameters changed."""
@@ -346,12 +350,14 @@ class Family(Described):
 class Model:
     """A family compiled for data of one width, and the means to read its rows."""
 
-    def __init__(self, family: Family, X: Any) -> None:
+    def __init__(self, family: Family, table: CheckedTable) -> None:
         self.family = family
-        self.n_features = int(X.shape[1])
+        self.n_features = table.shape[1]
         functions = family.variant()
         self.core = Core(
-            params=np.ascontiguousarray(family.parameters(self.n_features, X), dtype=np.float64),
+            params=np.ascontiguousarray(
+                family.parameters(self.n_features, table.matrix), dtype=np.float64
+            ),
             width=family.width(self.n_features),
             init=functions.init.address,
             update=functions.update.address,
@@ -362,8 +368,8 @@ class Model:
             score_best=_address(functions.score_best),
         )
         self._functions = functions
-        self._sparse = sp.issparse(X)
-        self._matrix = X
+        self._sparse = table.sparse
+        self._table: CheckedTable | None = table
 
     def __copy__(self) -> Model:
         out = object.__new__(Model)
@@ -374,18 +380,25 @@ class Model:
         # Addresses of compiled functions mean nothing in another process.  The parameters go with
         # their tables, for the same bits.
         return _recompiled, (
-            self.family, self.n_features, self.core.params, self._sparse, self._matrix,
+            self.family, self.n_features, self.core.params, self._sparse, self._table,
         )  # fmt: skip
 
     @property
-    def matrix(self) -> Any:
+    def data(self) -> CheckedTable:
         """The checked data that the model was compiled for."""
-        return self._matrix
+        if self._table is None:
+            raise DataError("the model has let go of its data: give rows")
+        return self._table
+
+    @property
+    def matrix(self) -> Any:
+        """The matrix of these data."""
+        return self.data.matrix
 
     def without_data(self) -> Model:
         """The same model, letting go of the data."""
         out = copy.copy(self)
-        out._matrix = None
+        out._table = None
         return out
 
     def check_rows(self, pool: Vector, sizes: Ints) -> None:
@@ -407,19 +420,18 @@ class Model:
         out.core = self.core._replace(params=params)
         return out
 
-    def items(self, X: ArrayLike | None = None) -> tuple[Items, Vector]:
+    def items(self, X: ArrayLike | CheckedTable | None = None) -> tuple[Items, Vector]:
         """Return the rows of X (default: the compiled data) as items, and their `log_base`."""
         if X is None:
-            matrix = self._matrix
+            matrix = self.matrix
         else:
-            matrix = as_matrix(
-                X, accept_sparse=self.family.accepts_sparse, gaps=self.family.takes_gaps
-            )
-            if matrix.shape[1] != self.n_features:
+            table = self.family.table(X)
+            if table.shape[1] != self.n_features:
                 raise DataError(
-                    f"X has {matrix.shape[1]} features, but the model was fitted with"
+                    f"X has {table.shape[1]} features, but the model was fitted with"
                     f" {self.n_features} features"
                 )
+            matrix = table.matrix
             self.family.check(matrix)
         base = self.family.log_base(matrix)
         return pack(self.family.encode(matrix)), base
@@ -467,9 +479,11 @@ class Model:
         )
 
 
-def _recompiled(family: Family, n_features: int, params: Vector, sparse: bool, X: Any) -> Model:
+def _recompiled(
+    family: Family, n_features: int, params: Vector, sparse: bool, table: CheckedTable | None
+) -> Model:
     model = family.compile_empty(n_features).with_params(_writable(params))
-    model._sparse, model._matrix = sparse, X
+    model._sparse, model._table = sparse, table
     return model
 
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpsearch._types import Ints, Matrix, Rng, Vector
-from dpsearch._validate import has_gaps, naming_columns
+from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
+from dpsearch._validate import naming_columns
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
@@ -27,6 +27,7 @@ from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
 from dpsearch.registry import plain_value
+from dpsearch.tables.checked import CheckedTable
 
 
 @dataclass(frozen=True)
@@ -71,19 +72,19 @@ class Product(Family):
     def takes_gaps(self) -> bool:
         return True  # or `resolve` names the part that does not
 
-    def skips(self, X: Any) -> bool:
+    def skips(self, table: CheckedTable) -> bool:
         return all(
-            part.family.takes_gaps or not has_gaps(X[:, part.columns]) for part in self._parts()
+            part.family.takes_gaps or not table.columns(part.columns).gaps for part in self._parts()
         )
 
     def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
         out = np.zeros((X.shape[0], len(rows)))
         for part, own in self._with_rows(rows):
-            data = X[:, part.columns]
-            if has_gaps(data):
+            data = CheckedTable(X).columns(part.columns)
+            if data.gaps:
                 if not part.family.predicts_gaps:
                     _refuse_gaps(*part, data)
-                out += part.family.observed_log_densities(own, data)
+                out += part.family.observed_log_densities(own, data.matrix)
             else:
                 model = part.family.compile_empty(len(part.columns))
                 out += model.log_densities(np.concatenate(own), data)
@@ -92,8 +93,9 @@ class Product(Family):
     def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
         out = np.array(X)
         for part, own in self._with_rows(rows):
-            if has_gaps(X[:, part.columns]):
-                out[:, part.columns] = part.family.fill(own, X[:, part.columns], weights)
+            data = X[:, part.columns]
+            if np.isnan(data).any():
+                out[:, part.columns] = part.family.fill(own, data, weights)
         return out
 
     def _with_rows(self, rows: list[Vector]) -> list[tuple[Part, list[Vector]]]:
@@ -115,22 +117,26 @@ class Product(Family):
         ]
         return np.concatenate([row[:1], *rows])
 
-    def suited(self, X: Any) -> Product:
-        return self.resolve(X)
+    def table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
+        table = super().table(X)
+        self._check_width(table.shape[1])
+        for family, columns in self._parts():
+            if not family.takes_gaps:
+                _refuse_gaps(family, columns, table.columns(columns))
+        return table
 
-    def resolve(self, X: Any) -> Product:
-        self._check_width(X.shape[1])
+    def suited(self, table: CheckedTable) -> Product:
         members = []
         for family, columns in self._parts():
-            own = X[:, columns]
-            _refuse_gaps(family, columns, own)
             with naming_columns(columns.tolist()):
-                members.append(family.suited(own))
+                members.append(family.suited(table.columns(columns)))
         return self._with(members)
+
+    def resolve(self, X: Any) -> Product:
+        return self.suited(self.table(CheckedTable(X)))
 
     def check(self, X: Any) -> None:
         for family, columns in self._parts():
-            _refuse_gaps(family, columns, X[:, columns])
             with naming_columns(columns.tolist()):
                 family.check(X[:, columns])
 
@@ -305,9 +311,9 @@ class Product(Family):
         ]
 
 
-def _refuse_gaps(family: Family, columns: Ints, X: Any) -> None:
-    if not family.takes_gaps and has_gaps(X):
-        row, at = np.argwhere(np.isnan(X))[0]
+def _refuse_gaps(family: Family, columns: Ints, table: CheckedTable) -> None:
+    if table.gaps:
+        row, at = np.argwhere(np.isnan(table.matrix))[0]
         raise DataError(
             f"X at row {row}, column {columns[at]} is missing, but the {family.name} family of this"
             " column cannot skip missing values: its columns are not independent given the cluster"

@@ -21,6 +21,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.tables.checked import CheckedTable
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class WithGaps(Family):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         return row
 
-    def suited(self, X: Any) -> Self:
-        return self.resolve(X)
+    def suited(self, table: CheckedTable) -> Self:
+        return self.resolve(table.matrix)
 
     def resolve(self, X: Any) -> Self:
         return type(self)(self.family.resolve(filled(X)))

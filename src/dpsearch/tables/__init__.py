@@ -1,0 +1,31 @@
+"""Tables in memory: what their columns hold, and matrices of numbers that have been checked."""
+
+from dpsearch.tables.checked import CheckedTable
+from dpsearch.tables.schema import (
+    DISTINCT,
+    KINDS,
+    Column,
+    Kind,
+    Schema,
+    are_counts,
+    is_frame,
+    is_mixed,
+    library_of,
+    read_column,
+    replace_columns,
+)
+
+__all__ = [
+    "DISTINCT",
+    "KINDS",
+    "CheckedTable",
+    "Column",
+    "Kind",
+    "Schema",
+    "are_counts",
+    "is_frame",
+    "is_mixed",
+    "library_of",
+    "read_column",
+    "replace_columns",
+]

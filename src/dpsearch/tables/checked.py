@@ -1,0 +1,78 @@
+"""`CheckedTable`: a matrix of numbers that has been checked, so that this is done once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._types import ArrayLike
+from dpsearch._validate import as_matrix, column_names, has_gaps, refuse_missing, refuse_sparse
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedTable:
+    """A table of finite numbers and gaps, as `of` makes it from an array or a frame.
+
+    `Problem`, `Family.compile` and all that takes rows of data take it without a second check.
+    Some of its rows or columns are a checked table too.
+
+    Attributes
+    ----------
+    matrix
+        An array of float64 in which missing values are NaN, or a canonical CSR matrix.
+    names
+        The names of the columns; None if they have none.
+    complete
+        Whether it is known that no value is missing.
+    """
+
+    matrix: Any
+    names: tuple[str, ...] | None = None
+    complete: bool = False
+
+    @classmethod
+    def of(
+        cls, X: ArrayLike | CheckedTable, *, accept_sparse: bool = True, gaps: bool = True
+    ) -> CheckedTable:
+        """Check X, unless that was done; say whether it may be sparse and may have gaps."""
+        if not isinstance(X, CheckedTable):
+            matrix = as_matrix(X, accept_sparse=accept_sparse, gaps=gaps)
+            names = column_names(X)
+            return cls(matrix, None if names is None else tuple(names), not gaps)
+        if X.sparse and not accept_sparse:
+            refuse_sparse()
+        if not gaps:
+            X.require_complete()
+        return X
+
+    @cached_property
+    def gaps(self) -> bool:
+        """Whether values are missing."""
+        return not self.complete and has_gaps(self.matrix)
+
+    @property
+    def sparse(self) -> bool:
+        return bool(sp.issparse(self.matrix))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n_rows, n_columns = self.matrix.shape
+        return n_rows, n_columns
+
+    def require_complete(self) -> None:
+        """Raise `DataError` if a value is missing."""
+        if self.gaps:
+            refuse_missing(self.matrix, None if self.names is None else list(self.names))
+
+    def rows(self, which: Any) -> CheckedTable:
+        """Some rows, by number, slice or mask."""
+        return CheckedTable(self.matrix[which], self.names, not self.gaps)
+
+    def columns(self, which: Any) -> CheckedTable:
+        """Some columns, by number."""
+        names = None if self.names is None else tuple(np.asarray(self.names, object)[which])
+        return CheckedTable(self.matrix[:, which], names, not self.gaps)
