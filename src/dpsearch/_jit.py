@@ -9,24 +9,30 @@ and is made per *block* of clusters, never per cluster.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import llvmlite.ir as ir
 import numba
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, event
 from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic
+from numba.extending import intrinsic, typeof_impl
+
+from dpsearch._linking import LINKED, LinkedCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Reassociation and fused multiply-add let LLVM vectorise sums.  NaN and infinity keep their
 # meaning: -inf is a legitimate log density.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
+_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
+# Functions that the first fit of a numeric table compiles.
+_USUAL_COUNT = 70
 
 
 def _source_stamp() -> str:
@@ -38,7 +44,12 @@ def _source_stamp() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_bytes()
-        if b"@kernel" in text or b"@inner" in text or b"@pointer" in text or path.name == "_jit.py":
+        if (
+            b"@kernel" in text
+            or b"@inner" in text
+            or b"@pointer" in text
+            or path.name in ("_jit.py", "_linking.py")
+        ):
             digest.update(text)
     return digest.hexdigest()
 
@@ -59,12 +70,33 @@ def kernel(function: F) -> F:
 
 
 def inner(function: F) -> F:
-    """Compile a function that allocates no arrays.
+    """Compile a function that allocates no arrays into the kernels that call it.
 
     Without Numba's memory manager, slices cost nothing: in a loop of a few nanoseconds the
     counting of references to them would take half the time.
     """
-    return _compile(function, _nrt=False)
+    return Inner(function)  # type: ignore[return-value]
+
+
+class Inner:
+    """A function that kernels contain, and that is compiled by itself only if Python calls it."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.py_func = function
+        options = _OPTIONS | LINKED | {"_nrt": False, "pipeline_class": LinkedCompiler}
+        self.linked: Any = numba.njit(**options)(function)
+        self._entry: Any = None
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any) -> Any:
+        if self._entry is None:
+            self._entry = _compile(self.py_func, _nrt=False)
+        return self._entry(*args)
+
+
+@typeof_impl.register(Inner)
+def _typeof_inner(value: Inner, context: Any) -> Any:
+    return types.Dispatcher(value.linked)
 
 
 def inline(function: F) -> F:
@@ -73,11 +105,36 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(
-        cache=True, nogil=True, fastmath=FASTMATH, error_model="numpy", **options
-    )(function)
+    compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
     _stamp_cache(compiled)
     return compiled  # type: ignore[no-any-return]
+
+
+class Compiling(NamedTuple):
+    """A function that is about to be compiled."""
+
+    name: str
+    number: int  # 1, 2, … since the listening began
+    expected: int  # about how many there will be
+
+
+@contextlib.contextmanager
+def on_compile(callback: Callable[[Compiling], None]) -> Iterator[None]:
+    """Call `callback` before each function that is compiled; not for those found in the cache."""
+
+    class Listener(event.Listener):  # type: ignore[misc]
+        number = 0
+
+        def on_start(self, event: Any) -> None:
+            self.number += 1
+            name = event.data["dispatcher"].py_func.__name__
+            callback(Compiling(name, self.number, max(_USUAL_COUNT, self.number)))
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        yield
 
 
 _f8 = types.float64

@@ -142,7 +142,7 @@ def test_a_wide_cluster_is_gathered():
     assert found.n_clusters > 20
     refined = refine(X, found, family, DP, rng=0)
     assert refined.n_clusters == 2
-    assert "gather" in {point.move for point in refined.trace}
+    assert "gather" in {event.step for event in refined.trace}
 
 
 @pytest.mark.parametrize("name", DRAWS)
