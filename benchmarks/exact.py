@@ -23,8 +23,7 @@ from dpsearch.exact import Certificate, certify
 from dpsearch.prefix_search import search
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
-from dpsearch.samplers.pair_moves import RESTRICTED_GIBBS
-from dpsearch.samplers.run import sample_problem
+from dpsearch.samplers import gibbs, split_merge
 
 DP = priors.DirichletProcess(1.0)
 SIZES = (4, 6, 8, 10, 11, 12, 13, 14, 15, 20, 25, 30, 50)
@@ -189,15 +188,10 @@ METHODS: dict[str, Callable[[Problem], float]] = {
         p, search(p, beam_size=1).labels, rng=0
     ).log_joint,
     f"Gibbs, best of {SAMPLER_SWEEPS} sweeps from one cluster": lambda p: float(
-        sample_problem(
-            p, sampler="gibbs", draws=SAMPLER_SWEEPS, start="one", rng=0
-        ).trace.log_joint.max()
+        gibbs(p, draws=SAMPLER_SWEEPS, start="one", rng=0).trace.log_joint.max()
     ),
     f"split-merge 3, best of {SAMPLER_SWEEPS} sweeps from one cluster": lambda p: float(
-        sample_problem(
-            p, sampler="split-merge 3", draws=SAMPLER_SWEEPS, start="one", rng=0,
-            moves=1, rule=RESTRICTED_GIBBS, scans=5,
-        ).trace.log_joint.max()
+        split_merge(p, draws=SAMPLER_SWEEPS, start="one", rng=0).trace.log_joint.max()
     ),
 }  # fmt: skip
 

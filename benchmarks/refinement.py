@@ -25,12 +25,12 @@ from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
-from dpsearch.samplers.chain import SYSTEMATIC, Chain, Plan
+from dpsearch.samplers.chain import Chain
+from dpsearch.samplers.moves import GibbsSweep
 from dpsearch.state import State
 from studies.reproduction.data import mnist_or_embedded, paper_documents
 
 DP = priors.DirichletProcess(1.0)
-GIBBS = Plan(0, 0, 0, True, SYSTEMATIC, False, 1.0, 1.0)
 
 
 class Case(NamedTuple):
@@ -72,7 +72,7 @@ def swept(problem: Problem, labels: Labels, most: int = 30) -> float:
 
 def best_of_gibbs(problem: Problem, labels: Labels, seconds: float) -> tuple[float, int]:
     """Return the best log joint that a chain visits in the given time, and its sweeps."""
-    chain = Chain(problem, labels, GIBBS, np.random.default_rng(0))
+    chain = Chain(problem, labels, [GibbsSweep()], np.random.default_rng(0))
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:
         chain.advance(chain.n_sweeps + 1, np.zeros(chain.n_sweeps + 1, np.bool_))

@@ -28,9 +28,8 @@ from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
-from dpsearch.samplers.pair_moves import RESTRICTED_GIBBS
-from dpsearch.samplers.run import sample_problem
-from dpsearch.samplers.start import starting_labels
+from dpsearch.samplers import GibbsSweep, Move, SplitMerge, gibbs, sample
+from dpsearch.samplers.options import starting_labels
 from studies.reproduction.data import mnist_or_embedded, paper_documents
 
 DP = priors.DirichletProcess(1.0)
@@ -41,9 +40,9 @@ STARTS = {
     "all": "N clusters",
     "log": "log N random clusters",
 }
-SAMPLERS: dict[str, dict[str, Any]] = {
-    "Gibbs": {},
-    "split-merge 3": {"moves": 10, "rule": RESTRICTED_GIBBS, "scans": 5},
+SAMPLERS: dict[str, list[Move]] = {
+    "Gibbs": [GibbsSweep()],
+    "split-merge 3": [SplitMerge(moves=10), GibbsSweep()],
 }
 SWEEPS = 100
 EARLY = 10
@@ -62,7 +61,7 @@ def speed(X: Any) -> list[str]:
         passes.append(time.perf_counter() - begun)
         begun = time.perf_counter()
         # New clusters appear quickly: few sweeps, so that K stays near 30.
-        draws = sample_problem(problem, sampler="gibbs", draws=2, start=labels, rng=0)
+        draws = gibbs(problem, draws=2, start=labels, rng=0)
         sweeps.append((time.perf_counter() - begun) / 2)
     ratio = min(sweeps) / min(passes)
     n, width = X.shape
@@ -88,14 +87,12 @@ def chains(name: str, problem: Problem, seconds_to_refine: float, axis: Any) -> 
         "| --- | --- | --- | --- | --- | --- |",
     ]
     verdicts = []
-    for row, (sampler, options) in enumerate(SAMPLERS.items()):
+    for row, (sampler, moves) in enumerate(SAMPLERS.items()):
         early, late = {}, {}
         for colour, (start, words) in zip(COLOURS, STARTS.items(), strict=False):
             begun = time.perf_counter()
-            result = sample_problem(
-                problem, sampler=sampler, draws=SWEEPS, chains=CHAINS, rng=0,
-                start=refined if start == "refined" else start, **options,
-            )  # fmt: skip
+            first_labels = refined if start == "refined" else start
+            result = sample(problem, moves, draws=SWEEPS, chains=CHAINS, rng=0, start=first_labels)
             seconds = (time.perf_counter() - begun) / CHAINS
             values = -result.trace.log_joint
             first = -refined.log_joint
@@ -144,7 +141,7 @@ def main() -> None:
     X = datasets.whitened(digits.images)
     gaussian = families.Gaussian(0.0, 0.1, 1.0)
     small = Problem(X[:200], gaussian, DP)  # to compile
-    sample_problem(small, sampler="gibbs", draws=2, rng=0)
+    gibbs(small, draws=2, rng=0)
     refine(small, greedy(small, np.arange(200)), seconds=1.0)
     lines = ["# Samplers", "", "Written by `python -m benchmarks.samplers`.", "", *speed(X)]
     some = X[np.random.default_rng(0).permutation(len(X))[:3000]]

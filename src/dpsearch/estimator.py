@@ -137,8 +137,9 @@ class DPMixture(
         The family with the hyperparameters that were used.
     reason_ : str
         Why this family: what "auto" saw in the table, or "as named", or "as given".
-    alpha_ : float
-        The concentration: as given, or its posterior mean given the partition.
+    alpha_ : float or None
+        The concentration: as given, or its posterior mean given the partition; None for a prior
+        that has none.
     schema_ : Schema or None
         The kinds and levels of the columns, when X is a frame with other columns than numbers.
     completed_ : array or None
@@ -492,7 +493,10 @@ class DPMixture(
         self.family_ = mixture.model.family
         self.n_clusters_ = mixture.n_clusters
         self._n_features_out = mixture.n_clusters
-        self.alpha_ = mixture.prior.mean_alpha(int(mixture.sizes.sum()), mixture.n_clusters)
+        concentration = mixture.prior.concentration()
+        self.alpha_ = None
+        if concentration is not None:
+            self.alpha_ = concentration.mean(int(mixture.sizes.sum()), mixture.n_clusters)
 
     def fit_predict(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None

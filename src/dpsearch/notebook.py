@@ -36,7 +36,9 @@ def model_html(model: Any, diagram: str) -> str:
     """scikit-learn's diagram of an estimator, with what it found once it is fitted."""
     if not hasattr(model, "clustering_"):
         return diagram
-    about = f"{type(model).__name__}, {model.family_.name} family, α = {brief(model.alpha_)}"
+    about = f"{type(model).__name__}, {model.family_.name} family"
+    if model.alpha_ is not None:
+        about += f", α = {brief(model.alpha_)}"
     return diagram + clustering_html(model.clustering_, about)
 
 

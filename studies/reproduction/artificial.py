@@ -22,7 +22,7 @@ from dpsearch.prefix_search.heuristics import prepare
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
 from studies.reproduction.cache import Cache, Result
-from studies.reproduction.chains import PLANS, best_of_runs
+from studies.reproduction.chains import MOVES, best_of_runs
 from studies.reproduction.optimum import optimum
 from studies.reproduction.study import ALPHA, PRIORS, problems_of
 from studies.reproduction.work import Tell, whole_or_nothing
@@ -123,7 +123,7 @@ def run(settings: Settings, cache: Cache, n_jobs: int, tell: Tell) -> list[Recor
 def _relevant(settings: Settings) -> dict[str, Any]:
     """What a set's results depend on besides which set it is."""
     out = {**asdict(settings), "family": repr(FAMILY), "priors": repr(PRIORS), "alpha": ALPHA}
-    out["methods"] = repr([SEARCHES, SAMPLERS, LEFT_OUT, STARTS, PLANS])
+    out["methods"] = repr([SEARCHES, SAMPLERS, LEFT_OUT, STARTS, MOVES])
     for name in ("sizes", "dimensions", "n_sets"):
         del out[name]
     return out

@@ -12,26 +12,22 @@ from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
-from dpsearch.samplers.chain import SYSTEMATIC, Chain, Plan
-from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS
-from dpsearch.samplers.start import starting_labels
+from dpsearch.samplers.chain import Chain
+from dpsearch.samplers.moves import GibbsSweep, Move, SplitMerge
+from dpsearch.samplers.options import starting_labels
 from studies.reproduction.work import Check
 
 SCANS = 5  # restricted Gibbs scans in each split-merge proposal
 _BRIEF = 0.05  # seconds: what is shorter is timed three times
 
 
-def _plan(moves: int, rule: int, scans: int, sweep: bool) -> Plan:
-    return Plan(moves, rule, scans, sweep, SYSTEMATIC, False, 1.0, 1.0)
-
-
 # Jain and Neal's third variant: one proposal with restricted Gibbs scans, then a Gibbs sweep.
 # The second has no sweep, the first divides at random.
-PLANS = {
-    "gibbs": _plan(0, 0, 0, True),
-    "split-merge": _plan(1, RESTRICTED_GIBBS, SCANS, True),
-    "split-merge 1": _plan(1, RANDOM, 0, False),
-    "split-merge 2": _plan(1, RESTRICTED_GIBBS, SCANS, False),
+MOVES: dict[str, list[Move]] = {
+    "gibbs": [GibbsSweep()],
+    "split-merge": [SplitMerge(scans=SCANS), GibbsSweep()],
+    "split-merge 1": [SplitMerge("random")],
+    "split-merge 2": [SplitMerge(scans=SCANS)],
 }
 
 
@@ -72,7 +68,7 @@ def best_of_runs(
 
 def _begun(problem: Problem, sampler: str, start: str, seed: int, number: int) -> Chain:
     rng = np.random.default_rng([seed, number])
-    return Chain(problem, starting_labels(problem, start, number, rng), PLANS[sampler], rng)
+    return Chain(problem, starting_labels(problem, start, number, rng), MOVES[sampler], rng)
 
 
 def _run_to(chain: Chain, sweeps: int, kept: Any) -> None:
@@ -129,7 +125,7 @@ def run_for(
 ) -> TimedRun:
     """Run one chain for a time, at least one sweep."""
     rng = np.random.default_rng(seed)
-    chain = Chain(problem, starting_labels(problem, start, 0, rng), PLANS[sampler], rng)
+    chain = Chain(problem, starting_labels(problem, start, 0, rng), MOVES[sampler], rng)
     best, labels = -np.inf, chain.labels
     history: list[tuple[float, float, int]] = []
     begun = time.perf_counter()

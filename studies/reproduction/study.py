@@ -19,7 +19,7 @@ from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 from studies.reproduction.cache import Cache, Result
-from studies.reproduction.chains import PLANS, run_for
+from studies.reproduction.chains import MOVES, run_for
 from studies.reproduction.data import fingerprint
 from studies.reproduction.work import Check, Lazily, in_threads
 
@@ -205,5 +205,5 @@ def compile_kernels(X: Any, family: Family) -> None:
             search(problem, beam_size=beam_size)
     start = np.zeros(few["true"].n_items, np.int64)
     refine(few["true"], start, seconds=1.0, rng=0, n_jobs=1)
-    for sampler in PLANS:
+    for sampler in MOVES:
         run_for(few["true"], sampler, "search", 0.0, 0)

@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 
+import dpsearch.samplers
 from dpsearch import Draws, load, priors, split_merge
 from dpsearch.progress import Stages
 
@@ -104,15 +105,11 @@ def test_it_says_what_it_is_doing(sampled, monkeypatch):
 
 
 def test_a_file_that_came_meanwhile_is_kept(sampled, tmp_path, monkeypatch):
-    from dpsearch.samplers import run as running
-
-    sample_problem = running.sample_problem
-
     def slow(*arguments, **options):
         (tmp_path / "l.csv").write_text("mine")
-        return sample_problem(*arguments, **options)
+        return split_merge(*arguments, **options)
 
-    monkeypatch.setattr(running, "sample_problem", slow)
+    monkeypatch.setattr(dpsearch.samplers, "split_merge", slow)
     options = ["--draws", 10, "--chains", 1, "--family", "gaussian", "--labels", "l.csv"]
     code, said = sampled("x.npy", *options)
     assert code == 1
@@ -179,7 +176,7 @@ def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the chains are saved in draws.npz.checkpoint: go on with --resume" in said
+    assert "the chains are saved in draws.npz.checkpoint: continue with --resume" in said
     assert "dpsearch: interrupted" in said
     assert "Traceback" not in said
 

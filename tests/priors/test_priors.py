@@ -12,14 +12,17 @@ from dpsearch.errors import ParameterError
 from dpsearch.partition import all_partitions
 from dpsearch.priors import AntoniakCounts, DirichletProcess, Gamma, PitmanYor
 from dpsearch.priors.base import size_step, size_weight
-from models import ALL_PRIORS, PRODUCT_PRIORS
+from dpsearch.priors.concentration import log_integral
+from models import ALL_PRIORS, PRODUCT_PRIORS, EvenSizes, FewComponents, FiniteMixture
+
+PRIORS_FROM_ELSEWHERE = [FiniteMixture(3.0, 0.6), FewComponents(3, 0.8), EvenSizes()]
 
 
 def sizes_of(labels):
     return np.bincount(labels)
 
 
-@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+@pytest.mark.parametrize("prior", [*PRODUCT_PRIORS, *PRIORS_FROM_ELSEWHERE], ids=repr)
 @pytest.mark.parametrize("n", [1, 2, 5, 8])
 def test_probabilities_of_all_partitions_sum_to_one(prior, n):
     total = sum(math.exp(prior.log_probability(sizes_of(c))) for c in all_partitions(n))
@@ -79,7 +82,7 @@ def test_integrated_alpha_with_many_clusters_is_smooth_and_right_between_knots()
     gamma = Gamma(1.0, 1.0)
     log_v = DirichletProcess(gamma).log_v(50_000)
     for k in (511, 513, 1009, 20_011, 49_999):
-        exact = priors.dirichlet_process._log_integral(gamma, 50_000, np.array([float(k)]))[0]
+        exact = log_integral(gamma, 50_000, np.array([float(k)]))[0]
         assert log_v[k] == pytest.approx(exact, abs=1e-6)
 
 
@@ -88,7 +91,7 @@ def test_mean_alpha_is_the_posterior_mean():
     grid = np.linspace(1e-6, 60, 400_001)
     log_p = k * np.log(grid) + gammaln(grid) - gammaln(grid + n) + np.log(grid) - 0.5 * grid
     p = np.exp(log_p - log_p.max())
-    assert prior.mean_alpha(n, k) == pytest.approx((grid * p).sum() / p.sum(), rel=1e-6)
+    assert prior.concentration().mean(n, k) == pytest.approx((grid * p).sum() / p.sum(), rel=1e-6)
 
 
 def completions(sizes, remaining):
@@ -103,7 +106,13 @@ def completions(sizes, remaining):
 
 @pytest.mark.parametrize(
     "prior",
-    [*PRODUCT_PRIORS, DirichletProcess(0.2), DirichletProcess(9.0), PitmanYor(-0.2, 0.5)],
+    [
+        *PRODUCT_PRIORS,
+        *PRIORS_FROM_ELSEWHERE,
+        DirichletProcess(0.2),
+        DirichletProcess(9.0),
+        PitmanYor(-0.2, 0.5),
+    ],
     ids=repr,
 )
 def test_best_completion_is_the_best(prior):

@@ -14,7 +14,7 @@ from scipy.stats import kstest, multivariate_normal
 import posterior_harness as harness
 from dpsearch import families, gibbs, priors
 from dpsearch.problem import Problem
-from dpsearch.samplers.concentration import draw_alpha, draw_alpha_given_clusters
+from dpsearch.samplers.concentration import draw_alpha
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from enumeration import log_joints
 from models import PRODUCT_PRIORS
@@ -48,7 +48,8 @@ def test_alpha_agrees_with_quadrature_on_a_fixed_partition(gamma, n_clusters, n_
         alpha = draw_alpha(alpha, gamma.shape, gamma.rate, n_clusters, n_points, rng)
         chain_draws.append(alpha)
     assert kstest(chain_draws[::20], want).pvalue > 1e-3
-    exact = draw_alpha_given_clusters(gamma, n_points, np.full(5000, n_clusters), rng)
+    concentration = priors.DirichletProcess(gamma).concentration()
+    exact = concentration.draw(n_points, np.full(5000, n_clusters), rng)
     assert kstest(exact, want).pvalue > 1e-3
     # The test can fail: one cluster more is another distribution.
     wrong = _alpha_distribution(gamma, n_clusters + 1, n_points)
@@ -60,10 +61,8 @@ def test_alpha_of_draws_has_its_posterior_mean(alpha):
     problem, posterior = harness.small_problem("gaussian", 1, 6)
     labels, _ = harness.partitions(6)
     prior = PRODUCT_PRIORS[1]
-    want = posterior @ [prior.mean_alpha(6, int(c.max()) + 1) for c in labels]
-    draws = gibbs(
-        problem.model.matrix, problem.model.family, prior, draws=SWEEPS, alpha=alpha, rng=0
-    )
+    want = posterior @ [prior.concentration().mean(6, int(c.max()) + 1) for c in labels]
+    draws = gibbs(problem, draws=SWEEPS, alpha=alpha, rng=0)
     values = draws.alpha.reshape(100, -1).mean(axis=1)
     assert abs(values.mean() - want) < 4.0 * values.std() / 10.0
 
@@ -91,8 +90,8 @@ def test_a_sampled_hyperparameter_agrees_with_quadrature():
     below = np.cumsum(softmax(density))
     draws = []
     for _ in range(2500):
-        sampled.step(labels, rng)
-        draws.append(sampled.log_factors[0])
+        sampled.step(problem, labels, rng)
+        draws.append(sampled.state[0])
     assert kstest(draws[::5], lambda s: np.interp(s, grid, below)).pvalue > 1e-3
 
 

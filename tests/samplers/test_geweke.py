@@ -6,15 +6,21 @@ import pytest
 
 import posterior_harness as harness
 from models import DRAWS, PRODUCT_PRIORS
-from posterior_harness import SAMPLERS, check_geweke
-
-PRIORS = range(len(PRODUCT_PRIORS))
+from posterior_harness import HARNESS_PRIORS, SAMPLERS, check_geweke
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("prior", range(len(PRODUCT_PRIORS)))
 @pytest.mark.parametrize("name", DRAWS)
 def test_geweke_joint_distribution(name, prior, sampler):
     problem, _ = harness.small_problem(name, prior, 4)
     one = harness.one_sweep(SAMPLERS[sampler])
     assert check_geweke(problem, PRODUCT_PRIORS[prior], one, seed=1)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("prior", range(len(PRODUCT_PRIORS), len(HARNESS_PRIORS)))
+def test_geweke_joint_distribution_under_a_prior_from_elsewhere(prior, sampler):
+    problem, _ = harness.small_problem("poisson", prior, 4)
+    one = harness.one_sweep(SAMPLERS[sampler])
+    assert check_geweke(problem, HARNESS_PRIORS[prior], one, seed=1)

@@ -60,19 +60,23 @@ CAUGHT = [  # bug, sampler, whether also by Geweke's test
 ]
 SCRIPT = """
 import json, sys
+from dataclasses import replace
 import posterior_harness as harness
+from dpsearch.samplers import SplitMerge
 from models import PRODUCT_PRIORS
 out = {}
 for bug, sampler, by_geweke in json.loads(sys.argv[1]):
-    options = dict(harness.SAMPLERS[sampler])
-    options["scans"] = options.get("scans", 0) + 100 * bug
+    moves = [
+        replace(move, scans=move.scans + 100 * bug) if isinstance(move, SplitMerge) else move
+        for move in harness.SAMPLERS[sampler]
+    ]
     out[f"{bug} {sampler}"] = []
     for prior in (0, 2):
         problem, posterior = harness.small_problem("poisson", prior, 6)
-        passed = list(harness.check_visits(problem, posterior, options, seed=prior))
+        passed = list(harness.check_visits(problem, posterior, moves, seed=prior))
         if by_geweke:
             small, _ = harness.small_problem("poisson", prior, 4)
-            one = harness.one_sweep(options)
+            one = harness.one_sweep(moves)
             passed.append(harness.check_geweke(small, PRODUCT_PRIORS[prior], one, 1))
         out[f"{bug} {sampler}"].append(passed)
 print(json.dumps(out))
@@ -128,10 +132,10 @@ def test_the_checks_catch_a_cluster_weighed_with_the_item_in_it(sampler):
         return out
 
     problem, posterior = harness.small_problem("poisson", 0, 5)
-    options = SAMPLERS[sampler]
-    assert check_visits(spoiled(problem), posterior, options, seed=0) == (False, False)
+    moves = SAMPLERS[sampler]
+    assert check_visits(spoiled(problem), posterior, moves, seed=0) == (False, False)
     small, _ = harness.small_problem("poisson", 0, 4)
-    one = harness.one_sweep(options)
+    one = harness.one_sweep(moves)
     assert not check_geweke(
         small, PRODUCT_PRIORS[0], lambda p, c, rng: one(spoiled(p), c, rng), seed=1
     )

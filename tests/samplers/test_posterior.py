@@ -9,27 +9,36 @@ from scipy.special import softmax
 import posterior_harness as harness
 from dpsearch import families, gibbs, priors, split_merge
 from dpsearch.problem import Problem
+from dpsearch.samplers import AlphaUpdate, GibbsSweep
 from models import DRAWS, PRODUCT_PRIORS
 from posterior_harness import SAMPLERS, check_visits
-
-PRIORS = range(len(PRODUCT_PRIORS))
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("n", [5, 6])
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("prior", range(len(PRODUCT_PRIORS)))
 @pytest.mark.parametrize("name", DRAWS)
 def test_visits_agree_with_enumeration(name, prior, n, sampler):
     problem, posterior = harness.small_problem(name, prior, n)
     assert check_visits(problem, posterior, SAMPLERS[sampler], seed=prior) == (True, True)
 
 
-@pytest.mark.parametrize("options", [{"scan": "shuffled"}, {"alpha": "sample"}], ids=str)
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("prior", range(len(PRODUCT_PRIORS), len(harness.HARNESS_PRIORS)))
+def test_visits_agree_with_enumeration_under_a_prior_from_elsewhere(prior, sampler):
+    for name in ("gaussian", "poisson"):
+        problem, posterior = harness.small_problem(name, prior, 6)
+        assert check_visits(problem, posterior, SAMPLERS[sampler], seed=prior) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "moves", [[GibbsSweep("shuffled")], [GibbsSweep(), AlphaUpdate()]], ids=str
+)
 @pytest.mark.parametrize("name", ["gaussian", "multinomial"])
-def test_other_options_have_the_same_posterior(name, options):
+def test_other_moves_have_the_same_posterior(name, moves):
     """Sampling α along with the partition, and integrating it out, are the same on partitions."""
     problem, posterior = harness.small_problem(name, 1, 6)
-    assert check_visits(problem, posterior, options, seed=0) == (True, True)
+    assert check_visits(problem, posterior, moves, seed=0) == (True, True)
 
 
 def test_blocks_of_points_are_sampled_as_wholes():
@@ -43,8 +52,8 @@ def test_blocks_of_points_are_sampled_as_wholes():
     for labels in harness.partitions(5)[0]:
         values.append(points.log_joint(labels[[0, 0, 1, 2, 2, 2, 3, 4, 4]]))
     posterior = softmax(values)
-    for sampler, options in SAMPLERS.items():
-        assert check_visits(problem, posterior, options, seed=0) == (True, True), sampler
+    for sampler, moves in SAMPLERS.items():
+        assert check_visits(problem, posterior, moves, seed=0) == (True, True), sampler
 
 
 def test_split_merge_reaches_what_gibbs_does_not():

@@ -18,19 +18,16 @@ from dpsearch import Draws, families, gibbs, log_joint, priors, split_merge
 from dpsearch.errors import DataError, DPSearchError, ModelFileError, ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Problem
+from dpsearch.samplers import GibbsSweep, Move, SplitMerge, sample
 from dpsearch.samplers.chain import Chain
+from dpsearch.samplers.options import starting_labels
 from dpsearch.samplers.point_estimates import expected_loss, point_estimate
-from dpsearch.samplers.settings import Settings, checked
 from enumeration import partitions
 from models import DRAWS, PRODUCT_PRIORS
 
 FAMILY = families.Gaussian(0.0, 16.0, 1.0)
 PRIOR = priors.DirichletProcess(1.0)
 GAMMA = priors.DirichletProcess(priors.Gamma(1.0, 1.0))
-SETTINGS = Settings(
-    sampler="gibbs", draws=10, burn_in=0, thin=1, chains=1, moves=0, rule=0, scans=0, gibbs=True,
-    scan="systematic", start="one", alpha="integrate", spreads=(),
-)  # fmt: skip
 
 
 def data(n=60, seed=0):
@@ -229,8 +226,6 @@ def test_draws_can_be_saved_and_loaded(draws, tmp_path):
 def test_starts():
     problem = Problem(data(), FAMILY, PRIOR)
     rng = np.random.default_rng(0)
-    from dpsearch.samplers.start import starting_labels
-
     assert len(np.unique(starting_labels(problem, "one", 0, rng))) == 1
     assert len(np.unique(starting_labels(problem, "all", 0, rng))) == 60
     assert 2 <= len(np.unique(starting_labels(problem, "log", 0, rng))) <= 4
@@ -506,11 +501,59 @@ def test_most_draws_must_be_a_number_above_zero(draws):
 def test_legs_are_short_when_clusters_are_many():
     """Between legs is where Ctrl-C, progress and checkpoints come in."""
     problem = Problem(np.random.default_rng(0).normal(size=(4000, 3)), FAMILY, PRIOR)
-    plan = checked(problem, SETTINGS).plan(problem)
-    few = Chain(problem, np.zeros(4000), plan, np.random.default_rng(0))
-    many = Chain(problem, np.arange(4000), plan, np.random.default_rng(0))
+    few = Chain(problem, np.zeros(4000), [GibbsSweep()], np.random.default_rng(0))
+    many = Chain(problem, np.arange(4000), [GibbsSweep()], np.random.default_rng(0))
     assert few.leg > 100
     assert many.leg < 30
+
+
+class Reversal:
+    """A step that needs no kernel: the labels the other way round, which are the same partition."""
+
+    names = ("reversals",)
+
+    def __init__(self):
+        self.state = np.zeros(1)
+
+    @property
+    def values(self):
+        return self.state.copy()
+
+    def step(self, problem, labels, rng):
+        self.state += 1
+        return problem, labels.max() - labels
+
+
+class ReversalMove(Move):
+    def begin(self, problem):
+        return Reversal()
+
+    def described(self):
+        return {"move": "reversal"}
+
+
+def test_a_move_of_ones_own_is_made_recorded_and_resumed(tmp_path):
+    problem = Problem(data(), FAMILY, GAMMA)
+    moves = [SplitMerge(), ReversalMove(), GibbsSweep()]
+    how = {"burn_in": 4, "chains": 2, "rng": 0}
+    result = sample(problem, moves, name="mine", draws=20, **how)
+    assert result.sampler == "mine"
+    expected = np.tile(np.arange(5, 21), 2)
+    np.testing.assert_array_equal(result.hyperparameters["reversals"], expected)
+    path = tmp_path / "c"
+    sample(problem, moves, name="mine", draws=9, checkpoint=path, **how)
+    same(result, sample(problem, moves, name="mine", draws=20, checkpoint=path, resume=True, **how))
+
+
+def test_samplers_take_a_problem():
+    problem = Problem(data(), FAMILY, GAMMA)
+    for sampler in (gibbs, split_merge):
+        same(
+            sampler(problem, draws=10, rng=0),
+            sampler(data(), FAMILY, GAMMA, draws=10, rng=0),
+        )
+    with pytest.raises(ParameterError, match="prior is missing"):
+        gibbs(data(), FAMILY, draws=10)
 
 
 def test_one_point():

@@ -109,7 +109,7 @@ def test_searches_stop_at_either_limit():
 
 def test_samplers_are_judged_by_each_prior_at_its_best():
     drawn = problem(9, 1, DP)
-    for sampler in chains.PLANS:
+    for sampler in chains.MOVES:
         best = chains.best_of_runs(drawn, [COUNTS, DP], sampler, ["one", "all"], 80, 0)
         for visited, prior in zip(best, (COUNTS, DP), strict=True):
             value = drawn.with_prior(prior).log_joint(visited.labels)

@@ -3,11 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
+from scipy.special import gammaln, logsumexp
 
 from dpsearch import families, priors
 from dpsearch.families import Family
+
+
+@dataclass(frozen=True)
+class FiniteMixture(priors.Prior):
+    """A mixture of m components, m − 1 ~ Poisson(more), with Dirichlet(γ) weights.
+
+    It has the two tables and nothing else (Miller & Harrison 2018).
+    """
+
+    more: float = 3.0
+    weight: float = 1.0
+
+    name: ClassVar[str] = "finite_mixture"
+
+    def log_v(self, n_points, most_clusters=None):
+        most = n_points if most_clusters is None else most_clusters
+        m = np.arange(1, most + 200)
+        log_p = (m - 1) * np.log(self.more) - self.more - gammaln(m)
+        log_p += gammaln(self.weight * m) - gammaln(self.weight * m + n_points) + gammaln(m + 1.0)
+        clusters = np.arange(1, most + 1)[:, None]
+        terms = np.where(m >= clusters, log_p - gammaln(np.maximum(m - clusters, 0) + 1.0), -np.inf)
+        return np.append(0.0, logsumexp(terms, axis=1))
+
+    def log_w(self, sizes):
+        values = gammaln(sizes + self.weight) - gammaln(self.weight)
+        return np.where(np.asarray(sizes) > 0, values, 0.0)
+
+
+@dataclass(frozen=True)
+class FewComponents(FiniteMixture):
+    """A mixture of so few components that larger numbers of clusters are impossible: V is 0."""
+
+    more: float = 3.0
+
+    name: ClassVar[str] = "few_components"
+
+    def log_v(self, n_points, most_clusters=None):
+        most = n_points if most_clusters is None else most_clusters
+        clusters, m = np.arange(1, most + 1), self.more
+        left = gammaln(np.maximum(m - clusters, 0) + 1.0)
+        out = gammaln(m + 1.0) - left + gammaln(self.weight * m)
+        out -= gammaln(self.weight * m + n_points)
+        return np.append(0.0, np.where(clusters <= m, out, -np.inf))
+
+
+@dataclass(frozen=True)
+class EvenSizes(priors.Prior):
+    """p(c) ∝ Π 1/n_k!: clusters of even sizes, so that log W is concave."""
+
+    name: ClassVar[str] = "even_sizes"
+
+    def log_v(self, n_points, most_clusters=None):
+        most = n_points if most_clusters is None else most_clusters
+        total = [1.0]  # Σ over partitions of n points of Π W, by the cluster of the last point
+        for n in range(n_points):
+            j = np.arange(n + 1)
+            choices = gammaln(n + 1.0) - gammaln(j + 1.0) - gammaln(n - j + 1.0)
+            total.append(float(np.exp(choices - gammaln(j + 2.0)) @ np.array(total)[n - j]))
+        return np.append(0.0, np.full(most, -np.log(total[n_points])))
+
+    def log_w(self, sizes):
+        return -gammaln(np.asarray(sizes) + 1.0)
+
 
 PRODUCT_PRIORS = [
     priors.DirichletProcess(1.0),

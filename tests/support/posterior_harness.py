@@ -5,10 +5,8 @@ A check returns what it measured, so that tests can also show that it fails for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -18,11 +16,12 @@ from dpsearch.families.base import pack
 from dpsearch.items import add_item
 from dpsearch.priors.base import Prior, log_prior
 from dpsearch.problem import Problem
+from dpsearch.samplers import GibbsSweep, Move, SplitMerge
 from dpsearch.samplers.chain import Chain
-from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS, SEQUENTIAL
-from dpsearch.samplers.settings import Settings
 from enumeration import log_joints, partitions
-from models import DRAWS, PRODUCT_PRIORS
+from models import DRAWS, PRODUCT_PRIORS, FewComponents, FiniteMixture
+
+HARNESS_PRIORS = [*PRODUCT_PRIORS, FiniteMixture(3.0, 0.6), FewComponents(3, 0.8)]
 
 # What every sampler is held to.
 SWEEPS = 50_000
@@ -32,33 +31,22 @@ LARGEST_VARIATION = 0.02
 SMALLEST_P = 1e-4
 LARGEST_Z = 4.0
 
-# Every sampler and variant, as the settings in which they differ from Gibbs sampling.
-SAMPLERS: dict[str, dict[str, Any]] = {
-    "gibbs": {},
-    "gibbs, random scan": {"scan": "random"},
-    "split-merge 1": {"moves": 8, "rule": RANDOM, "gibbs": False},
-    "split-merge 2": {"moves": 2, "rule": RESTRICTED_GIBBS, "scans": 2, "gibbs": False},
+# Every sampler and variant, as the moves of a sweep.
+Moves = Sequence[Move]
+SAMPLERS: dict[str, Moves] = {
+    "gibbs": [GibbsSweep()],
+    "gibbs, random scan": [GibbsSweep("random")],
+    "split-merge 1": [SplitMerge("random", moves=8, scans=0)],
+    "split-merge 2": [SplitMerge(moves=2, scans=2)],
     # Several proposals for each Gibbs sweep, which would make good for what they do wrong.
-    "split-merge 3": {"moves": 6, "rule": RESTRICTED_GIBBS, "scans": 1},
-    "sams": {"moves": 3, "rule": SEQUENTIAL, "gibbs": False},
+    "split-merge 3": [SplitMerge(moves=6, scans=1), GibbsSweep()],
+    "sams": [SplitMerge("sequential", moves=3, scans=0)],
 }
 
 
-_GIBBS = Settings(
-    sampler="test", draws=1, burn_in=0, thin=1, chains=1, moves=0, rule=RANDOM, scans=0, gibbs=True,
-    scan="systematic", start="one", alpha="integrate", spreads=(),
-)  # fmt: skip
-
-
-def new_chain(
-    problem: Problem, labels: np.ndarray, rng: np.random.Generator, options: dict[str, Any]
-) -> Chain:
-    return Chain(problem, labels, replace(_GIBBS, **options).plan(problem), rng)
-
-
-def run_chain(problem: Problem, options: dict[str, Any], sweeps: int, seed: int) -> np.ndarray:
+def run_chain(problem: Problem, moves: Moves, sweeps: int, seed: int) -> np.ndarray:
     """Return the partitions that a chain visits from one cluster on."""
-    chain = new_chain(problem, np.zeros(problem.n_items), np.random.default_rng(seed), options)
+    chain = Chain(problem, np.zeros(problem.n_items), moves, np.random.default_rng(seed))
     while chain.n_sweeps < sweeps:
         chain.advance(sweeps, np.ones(sweeps, np.bool_))
     return np.concatenate(chain.records.labels)
@@ -72,7 +60,7 @@ def small_problem(name: str, prior: int, n: int) -> tuple[Problem, np.ndarray]:
     """
     for seed in range(1000):
         family, X = DRAWS[name](np.random.default_rng([seed, n, prior]), n)
-        problem = Problem(X, family, PRODUCT_PRIORS[prior])
+        problem = Problem(X, family, HARNESS_PRIORS[prior])
         posterior = softmax(log_joints(problem))
         spread = np.exp(-(posterior * np.log(np.maximum(posterior, 1e-300))).sum())
         # Gaussians of both forms: points in blocks, and columns apart.
@@ -111,10 +99,10 @@ def chi_square(visited: np.ndarray, posterior: np.ndarray) -> float:
 
 
 def check_visits(
-    problem: Problem, posterior: np.ndarray, options: dict[str, Any], seed: int
+    problem: Problem, posterior: np.ndarray, moves: Moves, seed: int
 ) -> tuple[bool, bool]:
     """Whether what a chain visits passes by total variation, and by the chi-square test."""
-    visited = visits(run_chain(problem, options, SWEEPS, seed))
+    visited = visits(run_chain(problem, moves, SWEEPS, seed))
     return (
         total_variation(visited, posterior) < LARGEST_VARIATION,
         chi_square(visited[::THIN], posterior) > SMALLEST_P,
@@ -128,7 +116,7 @@ def draw_data(problem: Problem, labels: np.ndarray, rng: np.random.Generator) ->
     X = np.empty((len(labels), model.n_features))
     for i, k in enumerate(labels):
         X[i] = model.family.draw(rows[k], model.n_features, 1, rng)[0]
-        if k in labels[i + 1 :]:  # otherwise nobody asks for this cluster again
+        if k in labels[i + 1 :]:  # otherwise this cluster is not needed again
             add_item(model.core, pack(model.family.encode(X[i : i + 1])), 0, rows[k], 1.0)
     return X
 
@@ -136,11 +124,11 @@ def draw_data(problem: Problem, labels: np.ndarray, rng: np.random.Generator) ->
 Sampler = Callable[[Problem, np.ndarray, np.random.Generator], np.ndarray]
 
 
-def one_sweep(options: dict[str, Any]) -> Sampler:
+def one_sweep(moves: Moves) -> Sampler:
     """Return a function that makes one sweep of a sampler."""
 
     def sweep(problem: Problem, labels: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        chain = new_chain(problem, labels, rng, options)
+        chain = Chain(problem, labels, moves, rng)
         chain.advance(1, np.ones(1, np.bool_))
         return chain.labels
 

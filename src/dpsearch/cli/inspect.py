@@ -73,7 +73,8 @@ def _show(about: dict[str, Any]) -> None:
     say(f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters{proved}")
     say(f"log joint {about['log_joint']:.6f}")
     say(f"family: {described(plain(about['family']))}")
-    say(f"prior: {described(plain(about['prior']))}; alpha {about['alpha']:.4g}")
+    alpha = "" if about["alpha"] is None else f"; alpha {about['alpha']:.4g}"
+    say(f"prior: {described(plain(about['prior']))}{alpha}")
     # A few columns are shown as they are; of many, those that tell.
     few = len(names) <= _SHOWN_COLUMNS
     shown = Table()

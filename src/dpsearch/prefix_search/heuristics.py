@@ -46,7 +46,7 @@ from dpsearch.items import (
     score_item,
 )
 from dpsearch.prefix_search.dual import Tree, dual_tree, no_tree
-from dpsearch.priors.base import size_step
+from dpsearch.priors.base import has_convex_sizes, size_step
 from dpsearch.problem import Problem
 
 HEURISTICS = ("inadmissible", "admissible", "dual", "trivial", "replica")
@@ -90,6 +90,12 @@ def prepare(problem: Problem, name: str, order: Ints) -> Heuristic:
         values = problem.alone[order] + problem.tables.open_cost
         return heuristic._replace(tail=_suffix_sums(values))
     problem.require_points(f"heuristic {name!r}")
+    by_largest = name in ("trivial", "replica") and not problem.tables.multiplicity
+    if by_largest and not has_convex_sizes(problem.tables):
+        raise CapabilityError(
+            f"heuristic {name!r} needs a prior whose log W is convex in the size of a cluster;"
+            f" that of {problem.prior.name} is not: use 'inadmissible' or 'admissible'"
+        )
     if name == "trivial":
         ceiling = problem.model.family.log_ceiling(problem.model.matrix)
         return heuristic._replace(tail=_suffix_sums(ceiling[order]))

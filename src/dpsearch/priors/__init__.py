@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from dpsearch.priors.antoniak import AntoniakCounts
 from dpsearch.priors.base import Prior, Tables
-from dpsearch.priors.dirichlet_process import DirichletProcess, Gamma
+from dpsearch.priors.concentration import Concentration, Gamma
+from dpsearch.priors.dirichlet_process import DirichletProcess
 from dpsearch.priors.pitman_yor import PitmanYor
 from dpsearch.registry import Registry
 
 __all__ = [
     "PRIORS",
     "AntoniakCounts",
+    "Concentration",
     "DirichletProcess",
     "Gamma",
     "PitmanYor",

@@ -23,7 +23,8 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
-from dpsearch.priors.base import Prior, check_sizes, log_gamma_ratio
+from dpsearch.priors.base import Prior, check_sizes
+from dpsearch.priors.concentration import Concentration, FixedConcentration, log_gamma_ratio
 from dpsearch.priors.dirichlet_process import DirichletProcess
 
 _TIE = 1.0 + 1e-12  # factors nearer to each other than this are equal but for rounding
@@ -94,6 +95,9 @@ class AntoniakCounts(Prior):
                 greedy_completion(tables, sizes, remaining, rule_of(self), room)
             )
         return self._cache[key]
+
+    def concentration(self) -> Concentration:
+        return FixedConcentration(self.alpha)
 
     def for_prediction(self) -> Prior:
         """P(m) is the law of shapes under the Dirichlet process, which weighs further points."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
@@ -24,10 +24,12 @@ from dpsearch._jit import inner
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
+from dpsearch.priors.concentration import Concentration
 from dpsearch.registry import Described
 
 _HALF_LOG_2PI = 0.5 * LOG_2PI
 _MOST_SIZES = 2**20  # in a table of W
+_EXCLUDED = 1e9  # nats by which a cluster too many lowers log V where V is 0
 
 
 class Tables(NamedTuple):
@@ -42,14 +44,21 @@ class Tables(NamedTuple):
 
 
 class Prior(Described):
-    """Base of all priors; a subclass is a frozen dataclass of hyperparameters."""
+    """Base of all priors; a subclass is a frozen dataclass of hyperparameters.
+
+    A prior must have `name`, `log_v` and `log_w`.  The other methods have defaults; what a prior
+    can offer beyond its tables is the capability `concentration`.
+    """
 
     # Whether p(c) is V(K, N) Π W(n_k); AntoniakCounts alone is not.
     product_form: ClassVar[bool] = True
 
     @abstractmethod
     def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
-        """Return log V(K, n_points) for K = 0 … most_clusters (default: n_points), with 0 at 0."""
+        """Return log V(K, n_points) for K = 0 … most_clusters (default: n_points), with 0 at 0.
+
+        It is −∞ for a number of clusters that the prior excludes.
+        """
 
     @abstractmethod
     def log_w(self, sizes: Ints) -> Vector:
@@ -59,14 +68,23 @@ class Prior(Described):
         """σ if W(n) = Γ(n − σ)/Γ(1 − σ), as exchangeable priors have it; None for another W."""
         return None
 
+    def concentration(self) -> Concentration | None:
+        """What is known of the concentration α given a partition; None if there is no α."""
+        return None
+
+    def for_prediction(self) -> Prior:
+        """The prior by whose tables a further point's cluster is weighted."""
+        return self
+
     def tables(self, n_points: int, most_clusters: int | None = None) -> Tables:
-        """Everything that solvers need for partitions of n_points points.
+        """Return everything that solvers need for partitions of n_points points.
 
         At most `most_clusters` clusters will be looked at: by default one for each point.
         """
         discount = self.size_discount()
         most_sizes = n_points if discount is None else min(n_points, _MOST_SIZES)
         log_v, log_w = self.log_v(n_points, most_clusters), self.log_w(np.arange(most_sizes + 1))
+        log_v = _with_finite_penalties(log_v)
         if not (np.isfinite(log_v).all() and np.isfinite(log_w).all()):
             raise ParameterError(f"{self!r} is out of the range of double precision")
         ratio = log_v[2] - log_v[1] if len(log_v) > 2 else 0.0
@@ -79,7 +97,10 @@ class Prior(Described):
     def log_probability(self, sizes: Sequence[int] | Ints) -> float:
         """Return log p(c) of a partition with these cluster sizes."""
         sizes = check_sizes(sizes)
-        return log_prior(self.tables(int(sizes.sum()), len(sizes)), sizes)
+        n_points, n_clusters = int(sizes.sum()), len(sizes)
+        if self.log_v(n_points, n_clusters)[n_clusters] == -math.inf:
+            return -math.inf
+        return log_prior(self.tables(n_points, n_clusters), sizes)
 
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Return the largest log p(c) over all ways to place `remaining` further points.
@@ -93,42 +114,63 @@ class Prior(Described):
         if remaining < 0:
             raise ParameterError(f"remaining must be 0 or more, got {remaining}")
         tables = self.tables(int(sizes.sum()) + remaining)
-        largest = int(sizes.max(initial=0))
         placed = float(self.log_w(sizes).sum())
+        if not has_convex_sizes(tables):
+            return placed + _best_of_all_completions(tables, sizes, remaining)
+        largest = int(sizes.max(initial=0))
         return placed + float(log_completion(tables, len(sizes), largest, remaining))
 
-    def mean_alpha(self, n_points: int, n_clusters: int) -> float:
-        """The concentration, or its posterior mean given the partition."""
-        return float(getattr(self, "alpha"))  # noqa: B009  (every prior here has one)
 
-    @property
-    def alpha_prior(self) -> Any:
-        """The `Gamma` prior on the concentration, if it has one."""
-        return None
+def _with_finite_penalties(log_v: Vector) -> Vector:
+    """Replace −∞ by numbers so low that solvers leave the numbers of clusters that are excluded.
 
-    def for_prediction(self) -> Prior:
-        """The prior by whose tables a further point's cluster is weighted."""
-        return self
-
-
-def log_gamma_ratio(alpha: Any, n: int) -> Any:
-    """Return log Γ(α + n) − log Γ(α + 1) for n ≥ 1, also for large α, where both are huge.
-
-    Beyond 10^4, by the difference of Stirling's series, in which nothing cancels.
+    Differences of infinities are not numbers, and a solver may start where V is 0.
     """
-    alpha = np.asarray(alpha, dtype=np.float64)
-    near = np.minimum(alpha, 1e4)
-    direct = gammaln(near + n) - gammaln(near + 1.0)
-    a, b = alpha + 1.0, alpha + n
-    far = (a - 0.5) * np.log1p((n - 1.0) / a) + (n - 1.0) * (np.log(b) - 1.0)
-    far += (1.0 / b - 1.0 / a) / 12.0
-    return np.where(alpha < 1e4, direct, far)
+    possible = np.flatnonzero(np.isfinite(log_v))
+    excluded = np.flatnonzero(np.isneginf(log_v))
+    if len(excluded) == 0 or len(possible) < 2:  # entry 0 is always 0
+        return log_v
+    after = np.searchsorted(possible, excluded)
+    above = possible[np.minimum(after, len(possible) - 1)]
+    below = possible[np.maximum(after - 1, 1)]
+    nearest = np.where(np.abs(above - excluded) < np.abs(excluded - below), above, below)
+    out = log_v.copy()
+    out[excluded] = log_v[nearest] - _EXCLUDED * np.abs(excluded - nearest)
+    return out
+
+
+def has_convex_sizes(tables: Tables) -> bool:
+    """Whether log W is convex, so that W(n + 1)/W(n) never falls as n grows."""
+    return bool((np.diff(tables.log_w[1:], 2) >= -1e-9).all())
+
+
+def _best_of_all_completions(tables: Tables, sizes: Ints, remaining: int) -> float:
+    """Return the largest log [V(K', N) · added W], for any W, by dynamic programming.
+
+    gains[r] is the most that r points add to the clusters looked at so far.
+    """
+    log_w = tables.log_w
+
+    def with_cluster(gains: Vector, own: Vector) -> Vector:
+        """The same with one cluster more, in which j points add own[j]."""
+        return np.array([(gains[: r + 1] + own[r::-1]).max() for r in range(remaining + 1)])
+
+    gains = np.where(np.arange(remaining + 1) == 0, 0.0, -np.inf)
+    for size in sizes:
+        gains = with_cluster(gains, log_w[size : size + remaining + 1] - log_w[size])
+    new = np.append(-np.inf, log_w[1 : remaining + 1])
+    best = -math.inf
+    for opened in range(remaining + 1):
+        if len(sizes) + opened > 0:
+            best = max(best, float(tables.log_v[len(sizes) + opened] + gains[remaining]))
+        gains = with_cluster(gains, new)
+    return best
 
 
 def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
     out = np.asarray(sizes, dtype=np.int64).reshape(-1)
     if (out < 1).any() or (len(out) == 0 and not empty):
-        raise ParameterError(f"sizes must be one or more whole numbers ≥ 1, got {list(sizes)}")
+        raise ParameterError(f"sizes must be one or more integers ≥ 1, got {list(sizes)}")
     return out
 
 
@@ -171,9 +213,9 @@ def log_prior(tables: Tables, sizes: Ints) -> float:
 def log_completion(tables, n_clusters, largest, remaining):  # type: ignore[no-untyped-def]
     """Return the largest log [V(K', N) · added W] over completions of a product-form prior.
 
-    W(n + 1)/W(n) increases in n for every prior here, so with t new clusters it is best to make
-    them single points and to give all others to the largest cluster; nothing placed yet means
-    that one of the new clusters takes them.  The best t is found by trying each.
+    log W must be convex (`has_convex_sizes`).  With t new clusters it is then best to make them
+    single points and to give all others to the largest cluster; if nothing is placed yet, one of
+    the new clusters takes them.  The best t is found by trying each.
     """
     if remaining == 0:
         return tables.log_v[n_clusters]

@@ -17,7 +17,8 @@ from scipy.special import gammaln
 
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
-from dpsearch.priors.base import Prior, log_gamma_ratio
+from dpsearch.priors.base import Prior
+from dpsearch.priors.concentration import Concentration, FixedConcentration, log_gamma_ratio
 
 
 @dataclass(frozen=True)
@@ -63,3 +64,6 @@ class PitmanYor(Prior):
 
     def size_discount(self) -> float:
         return float(self.discount)
+
+    def concentration(self) -> Concentration:
+        return FixedConcentration(self.alpha)

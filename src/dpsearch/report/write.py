@@ -235,14 +235,16 @@ def _listing(table: Table, rows: Ints, columns: list[int]) -> dict[str, Any]:
 def _figures(
     model: Any, table: Table, groups: list[Profile], explanation: Explanation, n_rows: int
 ) -> list[tuple[str, str]]:
-    return [
+    figures = [
         ("rows", f"{n_rows:,}"),
         ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
         ("clusters", f"{len(groups):,}"),
         ("mean certainty", f"{100.0 * explanation.certainty.mean():.1f} %"),
         ("log joint", f"{model.log_joint_:,.1f}".replace("-", "−")),
-        ("concentration α", brief(model.alpha_)),
     ]
+    if model.alpha_ is not None:
+        figures.append(("concentration α", brief(model.alpha_)))
+    return figures
 
 
 def _posterior(draws: Any) -> list[dict[str, Any]]:
@@ -250,7 +252,7 @@ def _posterior(draws: Any) -> list[dict[str, Any]]:
     shares = draws.k_posterior()
     seen = np.arange(np.flatnonzero(shares)[0], len(shares))
     out = [_histogram("number of clusters K", shares[seen], [str(k) for k in seen])]
-    if np.ptp(draws.alpha) > 0.0:
+    if draws.alpha is not None and np.ptp(draws.alpha) > 0.0:
         inside = np.quantile(draws.alpha, [0.0, 0.995])  # a long tail would flatten the rest
         counts, edges = np.histogram(draws.alpha, bins=30, range=tuple(inside))
         middles = [f"{m:.2g}" for m in (edges[1:] + edges[:-1]) / 2]

@@ -8,14 +8,25 @@ from dpsearch.samplers.concentration import (
 )
 from dpsearch.samplers.draws import Draws
 from dpsearch.samplers.gibbs import gibbs
+from dpsearch.samplers.hyperparameters import HyperparameterUpdate
+from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, Move, SplitMerge
+from dpsearch.samplers.options import RunOptions
+from dpsearch.samplers.run import sample
 from dpsearch.samplers.split_merge import split_merge
 
 __all__ = [
     "AlphaChoice",
     "AlphaProfile",
+    "AlphaUpdate",
     "Draws",
+    "GibbsSweep",
+    "HyperparameterUpdate",
+    "Move",
+    "RunOptions",
+    "SplitMerge",
     "alpha_profile",
     "gibbs",
+    "sample",
     "select_alpha",
     "split_merge",
 ]

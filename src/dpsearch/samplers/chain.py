@@ -1,17 +1,18 @@
-"""One Markov chain over partitions: what a sweep of it does, and how it is carried on.
+"""One Markov chain over partitions: what a sweep of it does, and how it is continued.
 
 A chain runs in *legs*, of a number of sweeps that depends on where it is and on nothing else.  At
-the end of each leg nothing is kept but the labels, the concentration, the hyperparameters and the
-state of the random numbers; statistics are computed anew from these.  So rounding never adds up,
-and a chain that is stopped between legs and carried on later, in another process, is the same
-chain bit for bit.
+the end of each leg nothing is kept but the labels, the concentration, the states of the steps made
+in Python and that of the random numbers; statistics are computed anew from these.  So rounding
+never adds up, and a chain that is stopped between legs and continued later, in another process, is
+the same chain bit for bit.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,28 +21,14 @@ from dpsearch._types import Labels, Rng, Vector
 from dpsearch.dots import gather_size
 from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
-from dpsearch.samplers.concentration import draw_alpha, draw_alpha_given_clusters
-from dpsearch.samplers.hyperparameters import Hyperparameters
+from dpsearch.samplers.concentration import draw_alpha
+from dpsearch.samplers.moves import RANDOM_ITEMS, SHUFFLED, Move, plan_of
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move
 from dpsearch.state import State
 from dpsearch.state.clusters import cluster_value, grown
 from dpsearch.state.sweep import sweep_items, sweep_room
 
-SYSTEMATIC, SHUFFLED, RANDOM_ITEMS = 0, 1, 2
 _LEG_NUMBERS = 1_000_000_000  # of statistics read in one leg: about a second
-
-
-class Plan(NamedTuple):
-    """What one sweep of a chain does, as kernels see it."""
-
-    moves: int  # split-merge proposals
-    rule: int  # how they divide a cluster
-    scans: int  # restricted Gibbs scans in each
-    gibbs: bool  # a Gibbs sweep over all items
-    scan: int  # in which order
-    sample_alpha: bool
-    shape: float  # of the Gamma prior on α, if it is sampled
-    rate: float
 
 
 @dataclass
@@ -50,49 +37,45 @@ class Records:
 
     log_joint: list[Vector] = field(default_factory=list)
     n_clusters: list[Any] = field(default_factory=list)
-    alpha: list[Vector] = field(default_factory=list)
-    hyperparameters: list[Vector] = field(default_factory=list)  # [sweeps, number of them]
+    alpha: list[Vector] = field(default_factory=list)  # empty if the prior has no concentration
+    hyperparameters: list[Vector] = field(default_factory=list)  # [sweeps, values of steps]
     accepted: list[Any] = field(default_factory=list)
     labels: list[Any] = field(default_factory=list)
 
 
 class Chain:
-    """A chain at the end of a leg."""
+    """A chain of sweeps that make some moves, at the end of a leg."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        labels: Labels,
-        plan: Plan,
-        rng: Rng,
-        hyperparameters: Hyperparameters | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem, labels: Labels, moves: Sequence[Move], rng: Rng) -> None:
         self.problem = problem
         self.labels = by_appearance(labels)
-        self.plan = plan
+        self.plan = plan_of(moves, problem)
+        self.steps = [step for move in moves if (step := move.begin(problem)) is not None]
         self.rng = rng
-        self.hyperparameters = hyperparameters
         self.n_sweeps = 0
         self.records = Records()
-        self.alpha = problem.prior.mean_alpha(problem.n_points, int(self.labels.max()) + 1)
+        self.concentration = problem.prior.concentration()
+        self.alpha = math.nan  # for a prior without a concentration
+        if self.concentration is not None:
+            n_clusters = int(self.labels.max()) + 1
+            self.alpha = self.concentration.mean(problem.n_points, n_clusters)
 
     @property
     def leg(self) -> int:
         """Number of sweeps in the next leg: a function of the problem and the labels alone."""
-        if self.hyperparameters is not None:
+        if self.steps:
             return 1
         n_clusters = int(self.labels.max()) + 2
         numbers = self.problem.n_items * self.problem.model.core.width * n_clusters
         return max(1, min(1000, _LEG_NUMBERS // numbers))
 
     def advance(self, n_sweeps: int, kept: Any) -> None:
-        """Run one leg, or what is left of `n_sweeps` sweeps; kept[t] tells which to keep."""
+        """Run one leg, or what is left of `n_sweeps` sweeps; kept[t] says which to keep."""
         count = min(self.leg, n_sweeps - self.n_sweeps)
         keep = np.asarray(kept[self.n_sweeps : self.n_sweeps + count])
+        for step in self.steps:
+            self.problem, self.labels = step.step(self.problem, self.labels, self.rng)
         problem = self.problem
-        if self.hyperparameters is not None:
-            problem = self.hyperparameters.step(self.labels, self.rng)
-            self.problem = problem
         state = State(problem, self.labels)
         labels = np.empty((int(keep.sum()), problem.n_items), np.int32)
         log_joint, n_clusters = np.empty(count), np.empty(count, np.int32)
@@ -105,21 +88,21 @@ class Chain:
             gather_size(problem.model.n_features), self.plan, problem.n_points, self.rng, keep,
             labels, log_joint, n_clusters, alpha, accepted,
         )  # fmt: skip
-        log_joint += problem.log_base
         self.labels = by_appearance(clusters.labels)
         self.n_sweeps += count
         self.alpha = float(alpha[-1])
-        gamma = problem.prior.alpha_prior
-        if gamma is not None and not self.plan.sample_alpha:
-            alpha[:] = draw_alpha_given_clusters(gamma, problem.n_points, n_clusters, self.rng)
         records = self.records
         records.labels.append(labels.astype(np.min_scalar_type(labels.max(initial=0))))
-        records.log_joint.append(log_joint)
+        records.log_joint.append(log_joint + problem.log_base)
         records.n_clusters.append(n_clusters)
-        records.alpha.append(alpha)
         records.accepted.append(accepted)
-        if self.hyperparameters is not None:
-            records.hyperparameters.append(self.hyperparameters.values[None, :].copy())
+        if self.concentration is not None:
+            if not self.plan.sample_alpha:
+                alpha = self.concentration.draw(problem.n_points, n_clusters, self.rng)
+            records.alpha.append(alpha)
+        if self.steps:
+            values = np.concatenate([step.values for step in self.steps])
+            records.hyperparameters.append(values[None, :])
 
 
 @kernel

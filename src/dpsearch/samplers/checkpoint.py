@@ -6,7 +6,7 @@ import hashlib
 import json
 import numbers
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import ModelFileError
 from dpsearch.problem import Problem
 from dpsearch.samplers.chain import Chain, Records
-from dpsearch.samplers.settings import Settings, new_chain
+from dpsearch.samplers.moves import Move
+from dpsearch.samplers.options import RunOptions
 
 FORMAT = "dpsearch-checkpoint"
-VERSION = 1
+VERSION = 2
 WHAT = "a dpsearch checkpoint"
 _RECORDS = ("labels", "log_joint", "n_clusters", "alpha", "hyperparameters", "accepted")
 
@@ -36,7 +37,9 @@ def fingerprint(problem: Problem) -> str:
 class Checkpoint:
     """The file of one run."""
 
-    def __init__(self, path: Path, problem: Problem, settings: Settings, rng: Any) -> None:
+    def __init__(
+        self, path: Path, problem: Problem, sampler: str, moves: Sequence[Move], how: RunOptions
+    ) -> None:
         from dpsearch import __version__
 
         if path.is_dir():
@@ -46,17 +49,17 @@ class Checkpoint:
         self.path = path
         self.seconds = 0.0  # spent by earlier processes
         self._begun = time.perf_counter()
-        self.problem = problem
-        chosen = {name: value for name, value in asdict(settings).items() if name != "draws"}
-        seed = int(rng) if isinstance(rng, numbers.Integral) else None
+        self.problem, self.moves, self.how = problem, moves, how
         # What must be the same for the chains to be the same, in words for the message.
         self.same = {
             "version of dpsearch": __version__,
             "data": fingerprint(problem),
             "family": problem.model.family.to_dict(),
             "prior": problem.prior.to_dict(),
-            "seed": seed,
-            **{name.replace("_", " "): value for name, value in chosen.items()},
+            "seed": int(how.rng) if isinstance(how.rng, numbers.Integral) else None,
+            "sampler": sampler,
+            **how.described(),
+            "schedule of moves": [move.described() for move in moves],
         }
         self.same = json.loads(json.dumps(self.same))  # tuples become lists, as in the file
 
@@ -69,13 +72,11 @@ class Checkpoint:
                 parts = getattr(chain.records, name)
                 if parts:
                     arrays[f"{c}_{name}"] = np.concatenate(parts)
-            sampled = chain.hyperparameters
-            factors = [] if sampled is None else sampled.log_factors.tolist()
             states.append(
                 {
                     "n_sweeps": chain.n_sweeps,
                     "alpha": chain.alpha,
-                    "log_factors": factors,
+                    "steps": [step.state.tolist() for step in chain.steps],
                     "random": chain.rng.bit_generator.state,
                 }
             )
@@ -88,7 +89,7 @@ class Checkpoint:
         }
         write_archive(self.path, about, arrays)
 
-    def read(self, settings: Settings) -> list[Chain]:
+    def read(self) -> list[Chain]:
         """Return the chains where they were, if they are of this run."""
         about, arrays = read_archive(self.path, FORMAT, VERSION, WHAT)
         try:
@@ -96,59 +97,58 @@ class Checkpoint:
             for name, value in self.same.items():
                 if found.get(name) != value:
                     raise ModelFileError(self._mismatch(name, found.get(name), value))
-            if len(about["chains"]) != settings.chains:
+            if len(about["chains"]) != self.how.chains:
                 raise ModelFileError(f"{self.path}: {len(about['chains'])} chains are left")
             self.seconds = float(about["seconds"])
-            return [
-                self._chain(c, state, arrays, settings) for c, state in enumerate(about["chains"])
-            ]
+            return [self._chain(c, state, arrays) for c, state in enumerate(about["chains"])]
         except ModelFileError:
             raise
         except Exception as error:
             raise ModelFileError(f"{self.path}: damaged checkpoint: {error}") from error
 
-    def _mismatch(self, name: str, found: Any, wanted: Any) -> str:
+    def _mismatch(self, name: str, found: Any, expected: Any) -> str:
         if name == "data":
             return f"{self.path}: the checkpoint is of other data"
         return (
-            f"{self.path}: the checkpoint has another {name}: {found!r}, this run {wanted!r};"
-            " chains can be carried on only as they were begun"
+            f"{self.path}: the checkpoint has another {name}: {found!r}, this run {expected!r};"
+            " chains can be continued only as they were begun"
         )
 
-    def _chain(
-        self, c: int, state: dict[str, Any], arrays: dict[str, Any], settings: Settings
-    ) -> Chain:
+    def _chain(self, c: int, state: dict[str, Any], arrays: dict[str, Any]) -> Chain:
         rng = np.random.Generator(np.random.PCG64())
         rng.bit_generator.state = state["random"]
         now = np.asarray(arrays[f"{c}_now"], dtype=np.int64)
         if now.shape != (self.problem.n_items,):
             raise ModelFileError(f"{self.path}: chain {c} has {now.size} labels")
-        chain = new_chain(self.problem, settings, now, rng)
+        chain = Chain(self.problem, now, self.moves, rng)
         chain.n_sweeps = int(state["n_sweeps"])
-        if chain.n_sweeps > settings.draws:
+        if chain.n_sweeps > self.how.draws:
             raise ModelFileError(
                 f"{self.path}: the checkpoint has {chain.n_sweeps} draws already, more than"
-                f" {settings.draws}"
+                f" {self.how.draws}"
             )
         chain.alpha = float(state["alpha"])
-        if chain.hyperparameters is not None:
-            chain.hyperparameters.log_factors[:] = state["log_factors"]
+        for step, carried in zip(chain.steps, state["steps"], strict=True):
+            step.state[:] = carried
         records = {name: arrays.get(f"{c}_{name}") for name in _RECORDS}
         chain.records = Records(
             **{name: [] if value is None else [value] for name, value in records.items()}
         )
-        self._check_records(c, chain, settings)
+        self._check_records(c, chain)
         return chain
 
-    def _check_records(self, c: int, chain: Chain, settings: Settings) -> None:
-        n, sampled = self.problem.n_items, chain.hyperparameters
-        wanted: dict[str, tuple[int, ...]] = dict.fromkeys(
-            ("log_joint", "n_clusters", "alpha", "accepted"), (chain.n_sweeps,)
+    def _check_records(self, c: int, chain: Chain) -> None:
+        expected: dict[str, tuple[int, ...]] = dict.fromkeys(
+            ("log_joint", "n_clusters", "accepted"), (chain.n_sweeps,)
         )
-        wanted["labels"] = (int(settings.kept()[: chain.n_sweeps].sum()), n)
-        if sampled is not None:
-            wanted["hyperparameters"] = (chain.n_sweeps, len(sampled.names))
-        for name, shape in wanted.items():
+        n_kept = int(self.how.kept()[: chain.n_sweeps].sum())
+        expected["labels"] = (n_kept, self.problem.n_items)
+        if chain.concentration is not None:
+            expected["alpha"] = (chain.n_sweeps,)
+        if chain.steps:
+            n_values = sum(len(step.names) for step in chain.steps)
+            expected["hyperparameters"] = (chain.n_sweeps, n_values)
+        for name, shape in expected.items():
             parts = getattr(chain.records, name)
             if chain.n_sweeps and (not parts or parts[0].shape != shape):
                 raise ModelFileError(f"{self.path}: chain {c} has lost part of its {name}")

@@ -12,32 +12,17 @@ from dpsearch._types import Ints, Matrix
 
 
 @kernel
-def _share(labels, rows, columns, out):  # type: ignore[no-untyped-def]
-    """Count in out[r, c] the draws in which rows[r] and columns[c] are together."""
-    counts = np.empty(columns.shape[0], np.uint32)
-    for r in range(rows.shape[0]):  # outermost: one line of counts stays in the cache
-        counts[:] = 0
-        for d in range(labels.shape[0]):
-            mine = labels[d, rows[r]]
-            theirs = labels[d]
-            for c in range(columns.shape[0]):
-                counts[c] += theirs[columns[c]] == mine
-        for c in range(columns.shape[0]):
-            out[r, c] = counts[c]
-
-
-@kernel
-def _share_all(labels, rows, out):  # type: ignore[no-untyped-def]
-    """The same with every item as a column, which the processor can take in strides."""
+def _share(mine, labels, out):  # type: ignore[no-untyped-def]
+    """Count in out[r, c] the draws in which row r, with labels mine[:, r], is with column c."""
     n = labels.shape[1]
     counts = np.empty(n, np.uint32)
-    for r in range(rows.shape[0]):
+    for r in range(mine.shape[1]):  # outermost: one line of counts stays in the cache
         counts[:] = 0
         for d in range(labels.shape[0]):
-            mine = labels[d, rows[r]]
-            theirs = labels[d]
+            own = mine[d, r]
+            others = labels[d]
             for c in range(n):
-                counts[c] += theirs[c] == mine
+                counts[c] += others[c] == own
         for c in range(n):
             out[r, c] = counts[c]
 
@@ -48,11 +33,10 @@ def coclustering(labels: Any, rows: Ints, columns: Ints | None = None) -> Matrix
     >>> coclustering(np.array([[0, 0, 1], [0, 1, 1]], np.uint8), np.arange(3))[0]
     array([1. , 0.5, 0. ])
     """
-    out = np.empty((len(rows), labels.shape[1] if columns is None else len(columns)))
-    if columns is None:
-        _share_all(labels, rows, out)
-    else:
-        _share(labels, rows, columns, out)
+    mine = np.ascontiguousarray(labels[:, rows])
+    others = labels if columns is None else labels[:, columns]
+    out = np.empty((len(rows), others.shape[1]))
+    _share(mine, np.ascontiguousarray(others), out)
     return out / len(labels)
 
 

@@ -1,11 +1,11 @@
-"""The concentration α: draws of it, its profile for a partition, and its choice from a grid.
+"""The concentration α: its step in a chain, its profile for a partition, its choice from a grid.
 
 Given a partition of N points into K clusters, under a Gamma(shape, rate) prior,
 
     p(α | K, N) ∝ α^(K + shape − 1) e^(−rate·α) Γ(α)/Γ(α + N).
 
-`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant;
-`draw_alpha_given_clusters` draws from it outright, for chains from which α is integrated out.
+`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant; chains from which α is
+integrated out draw from it directly (`dpsearch.priors.concentration`).
 """
 
 from __future__ import annotations
@@ -13,21 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dpsearch._jit import kernel
-from dpsearch._types import ArrayLike, Rng, Vector
+from dpsearch._types import ArrayLike, Vector
 from dpsearch._validate import as_rng, positive, whole
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
-from dpsearch.partition import check_labels
 from dpsearch.prefix_search.search import search
 from dpsearch.priors import DirichletProcess, Gamma
-from dpsearch.priors.base import log_gamma_ratio
-from dpsearch.problem import Clustering, Problem
+from dpsearch.priors.concentration import log_gamma_ratio
+from dpsearch.problem import Clustering, Problem, labels_of
 from dpsearch.refinement import refine
 
 
@@ -43,38 +41,6 @@ def draw_alpha(alpha, shape, rate, n_clusters, n_points, rng):  # type: ignore[n
     odds = (shape + n_clusters - 1.0) / (n_points * faster)
     more = rng.random() * (1.0 + odds) < odds
     return max(rng.standard_gamma(shape + n_clusters - (0.0 if more else 1.0)) / faster, 1e-300)
-
-
-def draw_alpha_given_clusters(gamma: Gamma, n_points: int, n_clusters: Any, rng: Rng) -> Vector:
-    """Return independent draws from p(α | K, N), one for each number of clusters given."""
-    u = rng.random(len(n_clusters))
-    out = np.empty(len(n_clusters))
-    for k in np.unique(n_clusters):
-        chosen = n_clusters == k
-        log_alpha, below = _distribution(gamma, n_points, int(k))
-        out[chosen] = np.exp(np.interp(u[chosen], below, log_alpha))
-    return out
-
-
-@lru_cache(maxsize=1024)
-def _distribution(gamma: Gamma, n_points: int, n_clusters: int) -> tuple[Vector, Vector]:
-    """Return a fine grid of log α, and the probability below each, to be inverted."""
-    power = n_clusters + float(gamma.shape) - 1.0
-
-    def log_density(u: Vector) -> Vector:  # of u = log α; Γ(α) = Γ(1 + α)/α
-        alpha = np.exp(u)
-        return np.asarray(power * u - float(gamma.rate) * alpha - log_gamma_ratio(alpha, n_points))
-
-    grid = np.linspace(-46.0, 30.0, 2001)
-    for _ in range(2):  # coarse, then where the mass is
-        density = log_density(grid)
-        inside = np.flatnonzero(density > density.max() - 40.0)
-        low, high = max(inside[0] - 1, 0), min(inside[-1] + 1, len(grid) - 1)
-        grid = np.linspace(grid[low], grid[high], 2001)
-    density = log_density(grid)
-    weight = np.exp(density - density.max())
-    below = np.concatenate([[0.0], np.cumsum(0.5 * (weight[1:] + weight[:-1]))])
-    return grid, below / below[-1]
 
 
 @dataclass(frozen=True)
@@ -119,8 +85,7 @@ def alpha_profile(
     """
     problem = Problem(X, family, DirichletProcess(1.0))
     n = problem.n_points
-    given = labels.labels if isinstance(labels, Clustering) else labels
-    checked = check_labels(given, problem.n_items)
+    checked = labels_of(labels, problem)
     grid = _grid(np.geomspace(1e-3, max(n, 2), 200) if alphas is None else alphas)
     at_one = problem.log_joint(checked) - float(DirichletProcess(1.0).tables(n).log_v[1])
     n_clusters = int(checked.max()) + 1
@@ -165,7 +130,7 @@ def select_alpha(
     refine_seconds
         Time for refinement of each run; None until it converges, 0 for none.
     prior
-        A Gamma prior on α; default: none, all values of the grid alike.
+        A Gamma prior on α; default: none, all values of the grid count the same.
     rng
         Seed or Generator.
 

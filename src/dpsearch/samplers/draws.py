@@ -15,13 +15,13 @@ from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import whole
 from dpsearch.errors import DataError, ModelFileError, ParameterError
 from dpsearch.mixture import Mixture
-from dpsearch.partition import by_size
+from dpsearch.partition import by_size, check_labels
 from dpsearch.problem import Clustering, Problem
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.coclustering import coclustering, coclustering_blocks
 from dpsearch.samplers.hyperparameters import Hyperparameters
+from dpsearch.samplers.options import RunOptions
 from dpsearch.samplers.point_estimates import expected_loss, point_estimate
-from dpsearch.samplers.settings import Settings
 
 FORMAT = "dpsearch-draws"
 VERSION = 1
@@ -34,7 +34,7 @@ class Trace:
 
     log_joint: Matrix
     n_clusters: Any
-    alpha: Matrix
+    alpha: Matrix | None
     accepted: Any  # split-merge proposals accepted in each sweep
 
 
@@ -51,7 +51,8 @@ class Draws:
         [draws]: log p(c, x) with every constant (α integrated out if it has a prior; given the
         draw's own hyperparameters if those are sampled), and K.
     alpha
-        [draws]: the concentration, drawn along with the partition if it has a prior.
+        [draws]: the concentration, drawn along with the partition if it has a prior; None if the
+        prior on partitions has no concentration.
     chain
         [draws]: the chain that each draw comes from.
     hyperparameters
@@ -65,7 +66,7 @@ class Draws:
     labels: Any
     log_joint: Vector
     n_clusters: Any
-    alpha: Vector
+    alpha: Vector | None
     chain: Ints
     trace: Trace
     sampler: str
@@ -143,8 +144,6 @@ class Draws:
 
     def expected_loss(self, labels: ArrayLike, loss: str = "vi") -> float:
         """Return the posterior expected loss of a partition: VI in bits, Binder's per pair."""
-        from dpsearch.partition import check_labels
-
         return expected_loss(check_labels(labels, self.labels.shape[1]), self.labels, loss)
 
     # -- new data ---------------------------------------------------------------------------
@@ -178,6 +177,8 @@ class Draws:
     def by_chain(self, name: str) -> Any:
         """Return log_joint, n_clusters, alpha or a hyperparameter as [chains, draws]."""
         values = self.hyperparameters.get(name, getattr(self, name, None))
+        if name == "alpha" and values is None:
+            raise ParameterError("draws have no 'alpha': the prior has no concentration")
         if values is None or np.ndim(values) != 1:
             raise ParameterError(f"draws have no {name!r} with a number for each draw")
         return np.asarray(values).reshape(self.n_chains, -1)
@@ -192,7 +193,7 @@ class Draws:
         from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
         names = ["log_joint", "n_clusters", *self.hyperparameters]
-        if np.ptp(self.alpha) > 0.0:
+        if self.alpha is not None and np.ptp(self.alpha) > 0.0:
             names.insert(2, "alpha")
         out = {}
         for name in names:
@@ -218,10 +219,10 @@ class Draws:
         """
         import arviz
 
-        posterior = {
-            name: self.by_chain(name)
-            for name in ("log_joint", "n_clusters", "alpha", *self.hyperparameters)
-        }
+        names = ["log_joint", "n_clusters", *self.hyperparameters]
+        if self.alpha is not None:
+            names.append("alpha")
+        posterior = {name: self.by_chain(name) for name in names}
         n_points = self.labels.shape[1]
         posterior["labels"] = self.labels.reshape(self.n_chains, -1, n_points)
         shape: dict[str, Any] = {
@@ -253,6 +254,7 @@ class Draws:
         }
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"trace_{name}": getattr(self.trace, name) for name in _TRACES}
+        arrays = {name: values for name, values in arrays.items() if values is not None}
         arrays |= {f"hyper_{name}": value for name, value in self.hyperparameters.items()}
         write_archive(path, about, arrays)
 
@@ -261,6 +263,8 @@ class Draws:
         """Read draws; what needs the data (`log_predictive`) is then not to be had."""
         about, arrays = read_archive(Path(path), FORMAT, VERSION, "a file of dpsearch draws")
         try:
+            if "alpha" not in arrays:  # of a prior without a concentration
+                arrays |= {"alpha": None, "trace_alpha": None}
             draws = cls(
                 **{name: arrays[name] for name in _ARRAYS},
                 trace=Trace(**{name: arrays[f"trace_{name}"] for name in _TRACES}),
@@ -272,14 +276,19 @@ class Draws:
                 thin=int(about["thin"]),
                 seconds=float(about["seconds"]),
             )
-            n_draws = {len(getattr(draws, name)) for name in _ARRAYS}
-            shapes = {getattr(draws.trace, name).shape for name in _TRACES}
-            fits = len(n_draws) == len(shapes) == 1 and draws.trace.log_joint.ndim == 2
-            if not fits or draws.labels.ndim != 2 or draws.labels.dtype.kind != "u":
+            if not draws._fits_together():
                 raise ModelFileError(f"{path}: the arrays do not fit together")
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path}: not a valid file of draws: {error}") from error
         return draws
+
+    def _fits_together(self) -> bool:
+        arrays = [getattr(self, name) for name in _ARRAYS]
+        traces = [getattr(self.trace, name) for name in _TRACES]
+        n_draws = {len(values) for values in arrays if values is not None}
+        shapes = {values.shape for values in traces if values is not None}
+        as_labels = self.labels.ndim == 2 and self.labels.dtype.kind == "u"
+        return len(n_draws) == len(shapes) == 1 and self.trace.log_joint.ndim == 2 and as_labels
 
     def _need_problem(self) -> Problem:
         if self._problem is None:
@@ -291,35 +300,38 @@ _ARRAYS = ("labels", "log_joint", "n_clusters", "alpha", "chain")
 _TRACES = ("log_joint", "n_clusters", "alpha", "accepted")
 
 
-def collect(problem: Problem, chains: list[Chain], settings: Settings, seconds: float) -> Draws:
+def collect(
+    problem: Problem, chains: list[Chain], sampler: str, how: RunOptions, seconds: float
+) -> Draws:
     """Put the records of finished chains together."""
-    kept = settings.kept()
+    kept = how.kept()
 
     def stacked(name: str) -> Any:
-        return np.stack([np.concatenate(getattr(chain.records, name)) for chain in chains])
+        parts = [getattr(chain.records, name) for chain in chains]
+        return np.stack([np.concatenate(part) for part in parts]) if parts[0] else None
+
+    def of_draws(values: Any) -> Any:
+        return None if values is None else values[:, kept].reshape(-1)
 
     trace = Trace(**{name: stacked(name) for name in _TRACES})
     labels = np.concatenate([part for chain in chains for part in chain.records.labels])
-    hyperparameters = {}
-    sampled = chains[0].hyperparameters
-    if sampled is not None:
-        values = stacked("hyperparameters")[:, kept]
-        for at, name in enumerate(sampled.names):
-            hyperparameters[name] = values[:, :, at].reshape(-1)
+    names = [name for step in chains[0].steps for name in step.names]
+    values = stacked("hyperparameters")
+    sampled = [step for step in chains[0].steps if isinstance(step, Hyperparameters)]
     return Draws(
         labels=labels.astype(np.min_scalar_type(int(labels.max()))),
-        log_joint=trace.log_joint[:, kept].reshape(-1),
-        n_clusters=trace.n_clusters[:, kept].reshape(-1),
-        alpha=trace.alpha[:, kept].reshape(-1),
+        log_joint=of_draws(trace.log_joint),
+        n_clusters=of_draws(trace.n_clusters),
+        alpha=of_draws(trace.alpha),
         chain=np.repeat(np.arange(len(chains)), int(kept.sum())),
         trace=trace,
-        sampler=settings.sampler,
-        burn_in=settings.burn_in,
-        thin=settings.thin,
+        sampler=sampler,
+        burn_in=how.burn_in,
+        thin=how.thin,
         seconds=seconds,
-        hyperparameters=hyperparameters,
+        hyperparameters={name: of_draws(values[:, :, at]) for at, name in enumerate(names)},
         _problem=problem,
-        _sampled=sampled,
+        _sampled=sampled[0] if sampled else None,
     )
 
 

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dpsearch._types import ArrayLike
-from dpsearch.events import Callback
 from dpsearch.families.base import Family
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Problem
+from dpsearch.problem import Problem, as_problem
 from dpsearch.samplers.draws import Draws
-from dpsearch.samplers.run import sample_problem
+from dpsearch.samplers.moves import GibbsSweep
+from dpsearch.samplers.run import sample
 
 
 def gibbs(
-    X: ArrayLike,
-    family: Family,
-    prior: Prior,
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
     *,
     draws: int,
-    burn_in: int = 0,
-    thin: int = 1,
-    chains: int = 1,
-    start: Any = "search",
     scan: str = "systematic",
-    alpha: str = "integrate",
-    hyperparameters: Mapping[str, float] | None = None,
-    n_jobs: int | None = None,
-    rng: Any = None,
-    callback: Callback | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    checkpoint_seconds: float = 30.0,
+    **options: Any,
 ) -> Draws:
     """Draw partitions from the posterior by collapsed Gibbs sampling.
 
@@ -42,40 +29,18 @@ def gibbs(
 
     Parameters
     ----------
-    X, family, prior
-        As for `search`.  The prior must be of product form (not AntoniakCounts).
+    data, family, prior
+        A `Problem`, or X with a family and a prior, as for `search`.  The prior must be of product
+        form (not AntoniakCounts).
     draws
         Number of sweeps of each chain, burn-in included.
-    burn_in
-        Sweeps at the beginning that are not kept.
-    thin
-        Of the others, every `thin`-th is kept.
-    chains
-        Number of independent chains.
-    start
-        ``"search"`` (default: in ascending order for the first chain, in random orders for
-        others), ``"refined"``, ``"one"`` cluster, ``"all"`` items apart, ``"log"``: log N random
-        clusters, or labels, or a `Clustering`.
     scan
-        ``"systematic"``: items in order of rows; ``"shuffled"``: in a new random order each
-        sweep; ``"random"``: as many items as there are, drawn with replacement.
-    alpha
-        For a prior ``DirichletProcess(Gamma(…))``: ``"integrate"`` α out and draw it afterwards
-        for each partition, or ``"sample"`` it in turn with the partition (Escobar & West).
-        Both have the same posterior; the first moves more freely.
-    hyperparameters
-        Names of the family's hyperparameters to sample too, each with the standard deviation of
-        its log around the given value: ``{"noise_variance": 1.0}``.
-    n_jobs
-        Threads, at most one a chain; −1 for all cores.  The draws do not depend on it.
-    rng
-        Seed or Generator.
-    callback
-        Called now and then with an `Event` whose `done` counts sweeps of all chains.
-    checkpoint
-        A file to which the chains are written every `checkpoint_seconds`, on Ctrl-C and at the
-        end.  With ``resume=True`` the run goes on from it if it exists: a run that was killed
-        ends with the draws that it would have had, bit for bit.
+        The order of the items: ``"systematic"``, ``"shuffled"`` or ``"random"``; see
+        `dpsearch.samplers.GibbsSweep`.
+    **options
+        alpha and hyperparameters: see `dpsearch.samplers.sample`.  burn_in, thin, chains, start,
+        n_jobs, rng, callback, checkpoint, resume, checkpoint_seconds: see
+        `dpsearch.samplers.RunOptions`.
 
     Returns
     -------
@@ -93,21 +58,5 @@ def gibbs(
     >>> draws.point_estimate().n_clusters
     2
     """
-    return sample_problem(
-        Problem(X, family, prior),
-        sampler="gibbs",
-        draws=draws,
-        burn_in=burn_in,
-        thin=thin,
-        chains=chains,
-        start=start,
-        scan=scan,
-        alpha=alpha,
-        hyperparameters=hyperparameters,
-        n_jobs=n_jobs,
-        rng=rng,
-        callback=callback,
-        checkpoint=checkpoint,
-        resume=resume,
-        checkpoint_seconds=checkpoint_seconds,
-    )
+    problem = as_problem(data, family, prior)
+    return sample(problem, [GibbsSweep(scan)], name="gibbs", draws=draws, **options)

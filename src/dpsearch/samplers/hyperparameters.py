@@ -1,7 +1,7 @@
 """Sampling a family's hyperparameters along with the partition.
 
-Each chosen hyperparameter θ (a number, a vector or a matrix, all above zero or scaled as a whole)
-is its given value times e^s, with s ~ Normal(0, spread²).  Given the partition, s has the density
+Each chosen hyperparameter θ (a number, a vector or a matrix, scaled by one factor) is its given
+value times e^s, with s ~ Normal(0, spread²).  Given the partition, s has the density
 
     p(s | c, x) ∝ Normal(s; 0, spread²) · Π_k H_θ(x_k),
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,25 +23,76 @@ from dpsearch._validate import positive
 from dpsearch.errors import DPSearchError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.problem import Problem
+from dpsearch.samplers.moves import Move
 
 _MOST_STEPS = 20  # of stepping out
 
 
+@dataclass(frozen=True)
+class HyperparameterUpdate(Move):
+    """A slice step for each of some hyperparameters of the family.
+
+    Parameters
+    ----------
+    spreads
+        Name → standard deviation of the log of the hyperparameter around the given value.
+    """
+
+    spreads: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.spreads, Mapping):
+            raise ParameterError(
+                "hyperparameters must map names to the standard deviations of their logs, got"
+                f" {self.spreads!r}"
+            )
+        spreads = {str(name): positive(s, f"spread of {name}") for name, s in self.spreads.items()}
+        object.__setattr__(self, "spreads", spreads)
+
+    def check(self, problem: Problem) -> None:
+        """Raise if one of the hyperparameters cannot be sampled."""
+        problem.require_points("sampling of hyperparameters")
+        family = problem.model.family
+        known = family.hyperparameters()
+        for name in self.spreads:
+            if name not in known:
+                raise ParameterError(
+                    f"the {family.name} family has no hyperparameter {name!r}: it has"
+                    f" {', '.join(known)}"
+                )
+            if not _is_positive(known[name]):
+                raise ParameterError(
+                    f"{name} of the {family.name} family cannot be sampled: it is not a number"
+                    " above 0, nor numbers above 0"
+                )
+        one = np.zeros(problem.n_items, np.int64)
+        for name, spread in self.spreads.items():  # say a count of levels, which has no other size
+            alone = Hyperparameters(problem, {name: spread})
+            if alone.log_density(np.array([0.01]), one) == -math.inf:
+                raise ParameterError(
+                    f"{name} of the {family.name} family cannot be sampled: it cannot take other"
+                    " values"
+                )
+
+    def begin(self, problem: Problem) -> Hyperparameters:
+        return Hyperparameters(problem, self.spreads)
+
+
 class Hyperparameters:
-    """The chosen hyperparameters of one chain, as log factors on the given values."""
+    """The chosen hyperparameters of one chain; its state is the log factors on the given values."""
 
     def __init__(self, problem: Problem, spreads: Mapping[str, float]) -> None:
         self.problem = problem
         self.family = problem.model.family
         self.names = tuple(spreads)
         self.spreads = np.array(list(spreads.values()))
-        self.log_factors = np.zeros(len(self.names))
+        self.state: Vector = np.zeros(len(self.names))
 
     @property
     def values(self) -> Vector:
         """The present values; where the given one is a vector or matrix, the factor on it."""
         units = np.array([self.unit(name) for name in self.names])
-        return np.asarray(np.exp(self.log_factors) * units)
+        return np.asarray(np.exp(self.state) * units)
 
     def unit(self, name: str) -> float:
         """The given value of a hyperparameter that is a number; 1 for vectors and matrices."""
@@ -51,15 +103,11 @@ class Hyperparameters:
         factors = zip(self.names, np.exp(log_factors).tolist(), strict=True)
         return self.family.rescaled(dict(factors))
 
-    def current(self) -> Problem:
-        """The problem under the present values."""
-        return self.problem.with_family(self.family_with(self.log_factors))
-
-    def step(self, labels: Labels, rng: Rng) -> Problem:
+    def step(self, problem: Problem, labels: Labels, rng: Rng) -> tuple[Problem, Labels]:
         """Draw each in turn given the partition; return the problem under the new values."""
         for at in range(len(self.names)):
             self._slice(at, labels, rng)
-        return self.current()
+        return self.problem.with_family(self.family_with(self.state)), labels
 
     def log_density(self, log_factors: Vector, labels: Labels) -> float:
         """Return log p(s) + log p(x | c, θ) up to a constant."""
@@ -71,7 +119,7 @@ class Hyperparameters:
 
     def _slice(self, at: int, labels: Labels, rng: Rng) -> None:
         width = min(float(self.spreads[at]), 1.0)
-        point = self.log_factors.copy()
+        point = self.state.copy()
         start = float(point[at])
 
         def value(s: float) -> float:
@@ -100,45 +148,13 @@ class Hyperparameters:
             if high - low < 1e-12 * (1.0 + abs(start)):  # rounding leaves nothing but the start
                 s = start
                 break
-        self.log_factors[at] = s
-
-
-def checked_spreads(problem: Problem, spreads: Mapping[str, float]) -> dict[str, float]:
-    """Return the standard deviations by name, or raise: can each of these be sampled?"""
-    if not isinstance(spreads, Mapping):
-        raise ParameterError(
-            "hyperparameters must map names to the standard deviations of their logs, got"
-            f" {spreads!r}"
-        )
-    checked = {str(name): positive(s, f"spread of {name}") for name, s in spreads.items()}
-    problem.require_points("sampling of hyperparameters")
-    family = problem.model.family
-    known = family.hyperparameters()
-    for name in checked:
-        if name not in known:
-            raise ParameterError(
-                f"the {family.name} family has no hyperparameter {name!r}: it has"
-                f" {', '.join(known)}"
-            )
-        if not _is_positive(known[name]):
-            raise ParameterError(
-                f"{name} of the {family.name} family cannot be sampled: it is not a number"
-                " above 0, nor numbers above 0"
-            )
-    one = np.zeros(problem.n_items, np.int64)
-    for name, spread in checked.items():  # say a count of levels, which has no other size
-        alone = Hyperparameters(problem, {name: spread})
-        if alone.log_density(np.array([0.01]), one) == -math.inf:
-            raise ParameterError(
-                f"{name} of the {family.name} family cannot be sampled: it cannot take other values"
-            )
-    return checked
+        self.state[at] = s
 
 
 def _is_positive(value: Any) -> bool:
     if value is None or isinstance(value, (str, bool)):
         return False
     array = np.asarray(value, dtype=np.float64)
-    if array.ndim == 2:  # a matrix is scaled as a whole, and so stays positive definite
+    if array.ndim == 2:  # a matrix is scaled by one factor and stays positive definite
         return bool((np.diag(array) > 0.0).all())
     return array.size > 0 and bool((array > 0.0).all())

@@ -1,10 +1,10 @@
-"""Running chains: starts, threads, progress, checkpoints; what `gibbs` and `split_merge` share."""
+"""Running chains of any moves: threads, other processes, progress and checkpoints."""
 
 from __future__ import annotations
 
-import numbers
+import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,120 +13,136 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 
-from dpsearch._validate import as_rng, n_threads
-from dpsearch.errors import ParameterError
+from dpsearch._validate import as_rng
+from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
 from dpsearch.problem import Problem
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.checkpoint import Checkpoint
 from dpsearch.samplers.draws import Draws, collect
-from dpsearch.samplers.hyperparameters import checked_spreads
-from dpsearch.samplers.settings import Settings, checked, new_chain
-from dpsearch.samplers.start import name_of_start, starting_labels
+from dpsearch.samplers.hyperparameters import HyperparameterUpdate
+from dpsearch.samplers.moves import AlphaUpdate, Move
+from dpsearch.samplers.options import RunOptions, starting_labels
+
+ALPHAS = ("integrate", "sample")
 
 
-def sample_problem(
+def sample(
     problem: Problem,
+    moves: Sequence[Move],
     *,
-    sampler: str,
-    draws: int,
-    burn_in: int = 0,
-    thin: int = 1,
-    chains: int = 1,
-    start: Any = "search",
-    scan: str = "systematic",
+    name: str = "sample",
     alpha: str = "integrate",
     hyperparameters: Mapping[str, float] | None = None,
-    moves: int = 0,
-    rule: int = 0,
-    scans: int = 0,
-    gibbs: bool = True,
-    n_jobs: int | None = None,
-    rng: Any = None,
-    callback: Callback | None = None,
-    checkpoint: str | Path | None = None,
-    resume: bool = False,
-    checkpoint_seconds: float = 30.0,
+    **options: Any,
 ) -> Draws:
-    """Run chains on a problem that is compiled already; see `gibbs` for the parameters."""
+    """Draw partitions from the posterior by sweeps that make these moves.
+
+    Parameters
+    ----------
+    problem
+        Data under a family and a prior of product form.
+    moves
+        What a sweep does: `GibbsSweep`, `SplitMerge`, and others.
+    name
+        What the sampler is called in the draws.
+    alpha
+        For a prior ``DirichletProcess(Gamma(…))``: ``"integrate"`` α out and draw it afterwards
+        for each partition, or ``"sample"`` it in turn with the partition (`AlphaUpdate`).  Both
+        have the same posterior; the first moves more freely.
+    hyperparameters
+        Names of the family's hyperparameters to sample too, each with the standard deviation of
+        its log around the given value: ``{"noise_variance": 1.0}`` (`HyperparameterUpdate`).
+    **options
+        How the chains are run; see `RunOptions`.
+
+    Examples
+    --------
+    >>> from dpsearch import Problem, families, priors
+    >>> from dpsearch.samplers import GibbsSweep, SplitMerge, sample
+    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    >>> problem = Problem([[0.0], [0.1], [9.0], [9.1]], family, prior)
+    >>> draws = sample(problem, [SplitMerge(moves=2), GibbsSweep("random")], draws=50, rng=0)
+    >>> draws.best().n_clusters
+    2
+    """
     begun = time.perf_counter()
-    spreads: tuple[tuple[str, float], ...] = ()
+    unknown = set(options) - {field.name for field in dataclasses.fields(RunOptions)}
+    if unknown:
+        raise TypeError(f"{name} got an unexpected argument {min(unknown)!r}")
+    how = RunOptions(**options)
+    if alpha not in ALPHAS:
+        raise ParameterError(f"alpha must be one of {', '.join(ALPHAS)}, got {alpha!r}")
+    moves = [*moves]
+    if alpha == "sample":
+        moves.append(AlphaUpdate())
     if hyperparameters is not None:
-        spreads = tuple(checked_spreads(problem, hyperparameters).items())
-    settings = checked(
-        problem,
-        Settings(
-            sampler, draws, burn_in, thin, chains, moves, rule, scans, gibbs, scan,
-            name_of_start(start), alpha, spreads,
-        ),
-    )  # fmt: skip
-    if not (isinstance(checkpoint_seconds, numbers.Real) and float(checkpoint_seconds) >= 0):
-        raise ParameterError(f"checkpoint_seconds must be ≥ 0, got {checkpoint_seconds!r}")
-    threads = min(n_threads(n_jobs), settings.chains)
+        moves.append(HyperparameterUpdate(hyperparameters))
+    check_moves(problem, moves)
     store = None
-    if checkpoint is not None:
-        store = Checkpoint(Path(checkpoint), problem, settings, rng)
+    if how.checkpoint is not None:
+        store = Checkpoint(Path(how.checkpoint), problem, name, moves, how)
     if store is not None and store.path.exists():
-        if not resume:
+        if not how.resume:
             raise ParameterError(
-                f"{store.path} exists: resume=True goes on from it; otherwise name another file"
+                f"{store.path} exists: resume=True continues from it; otherwise name another file"
             )
-        running = store.read(settings)
+        chains = store.read()
     else:
-        running = _new_chains(problem, settings, start, rng, threads)
+        chains = _new_chains(problem, moves, how)
     before = 0.0 if store is None else store.seconds
-    if _elsewhere():
-        _run_elsewhere(running, settings, callback, store)
+    if _in_other_processes():
+        _run_in_other_processes(chains, how, store)
     else:
-        _run(running, settings, threads, callback, store, checkpoint_seconds)
-    return collect(problem, running, settings, before + time.perf_counter() - begun)
+        _run(chains, how, store)
+    return collect(problem, chains, name, how, before + time.perf_counter() - begun)
 
 
-def _new_chains(
-    problem: Problem, settings: Settings, start: Any, rng: Any, threads: int
-) -> list[Chain]:
+def check_moves(problem: Problem, moves: Iterable[Move]) -> None:
+    """Raise unless chains of these moves can sample the problem."""
+    if not problem.prior.product_form:
+        raise CapabilityError(
+            f"samplers need a prior over partitions of product form; {problem.prior.name} is not:"
+            " use DirichletProcess"
+        )
+    for move in moves:
+        move.check(problem)
+
+
+def _new_chains(problem: Problem, moves: Sequence[Move], how: RunOptions) -> list[Chain]:
     # Each chain has random numbers of its own, whatever the kind of Generator given.
-    entropy = as_rng(rng).integers(2**32, size=8).tolist()
-    seeds = np.random.SeedSequence(entropy).spawn(settings.chains)
+    entropy = as_rng(how.rng).integers(2**32, size=8).tolist()
+    seeds = np.random.SeedSequence(entropy).spawn(how.chains)
 
     def begin(number: int) -> Chain:
         generator = np.random.Generator(np.random.PCG64(seeds[number]))
-        labels = starting_labels(problem, start, number, generator)
-        return new_chain(problem, settings, labels, generator)
+        labels = starting_labels(problem, how.start, number, generator)
+        return Chain(problem, labels, moves, generator)
 
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(begin, range(settings.chains)))
+    with ThreadPoolExecutor(how.threads) as pool:
+        return list(pool.map(begin, range(how.chains)))
 
 
-def _run(
-    chains: list[Chain],
-    settings: Settings,
-    threads: int,
-    callback: Callback | None,
-    store: Checkpoint | None,
-    checkpoint_seconds: float,
-) -> None:
+def _run(chains: list[Chain], how: RunOptions, store: Checkpoint | None) -> None:
     """Advance all chains leg by leg.
 
     Legs run in threads also when there is one only: Ctrl-C then reaches this function and not the
-    middle of a leg, and chains stay whole.
+    middle of a leg, and chains stay intact.
     """
-    kept = settings.kept()
+    kept = how.kept()
     begun = saved = time.perf_counter()
-    pause = checkpoint_seconds
-    pool = ThreadPoolExecutor(threads)
+    pause = how.checkpoint_seconds
+    pool = ThreadPoolExecutor(how.threads)
     try:
-        while any(chain.n_sweeps < settings.draws for chain in chains):
-            unfinished = [chain for chain in chains if chain.n_sweeps < settings.draws]
-            list(pool.map(lambda chain: chain.advance(settings.draws, kept), unfinished))
-            if callback is not None:
-                callback(_event(chains, settings, begun))
+        while unfinished := [chain for chain in chains if chain.n_sweeps < how.draws]:
+            list(pool.map(lambda chain: chain.advance(how.draws, kept), unfinished))
+            _report(how.callback, chains, how, begun)
             if store is not None and time.perf_counter() - saved > pause:
                 before = time.perf_counter()
                 store.write(chains)
                 saved = time.perf_counter()
                 # A large file is written less often, so that writing stays a small part.
-                pause = max(checkpoint_seconds, 20.0 * (saved - before))
+                pause = max(how.checkpoint_seconds, 20.0 * (saved - before))
     except KeyboardInterrupt:
         pool.shutdown(wait=True, cancel_futures=True)
         if store is not None:
@@ -138,43 +154,40 @@ def _run(
         store.write(chains)
 
 
-def _elsewhere() -> bool:
-    """Whether joblib was told to work in other processes, such as those of a Dask cluster."""
+def _in_other_processes() -> bool:
+    """Whether joblib is set to work in other processes, such as those of a Dask cluster."""
     backend, _ = get_active_backend(prefer="threads")
     return not getattr(backend, "supports_sharedmem", False)
 
 
-def _run_elsewhere(
-    chains: list[Chain],
-    settings: Settings,
-    callback: Callback | None,
-    store: Checkpoint | None,
-) -> None:
-    """Have each chain run to its end where joblib says; they are kept as they come back."""
-    begun = time.perf_counter()
-    ended = Parallel(return_as="generator")(delayed(_ended)(chain, settings) for chain in chains)
+def _run_in_other_processes(chains: list[Chain], how: RunOptions, store: Checkpoint | None) -> None:
+    """Run each chain to its end in a process of joblib's; keep each as it comes back."""
+    begun, kept = time.perf_counter(), how.kept()
+    ended = Parallel(return_as="generator")(delayed(_ended)(chain, kept) for chain in chains)
     for number, chain in enumerate(ended):
         chains[number] = chain
-        if callback is not None:
-            callback(_event(chains[: number + 1], settings, begun))
+        _report(how.callback, chains[: number + 1], how, begun)
         if store is not None:
             store.write(chains)
 
 
-def _ended(chain: Chain, settings: Settings) -> Chain:
-    kept = settings.kept()
-    while chain.n_sweeps < settings.draws:
-        chain.advance(settings.draws, kept)
+def _ended(chain: Chain, kept: Any) -> Chain:
+    while chain.n_sweeps < len(kept):
+        chain.advance(len(kept), kept)
     return chain
 
 
-def _event(chains: list[Chain], settings: Settings, begun: float) -> Event:
+def _report(callback: Callback | None, chains: list[Chain], how: RunOptions, begun: float) -> None:
+    if callback is None:
+        return
     best = max(chains, key=lambda chain: float(chain.records.log_joint[-1][-1]))
-    return Event(
-        time.perf_counter() - begun,
-        float(best.records.log_joint[-1][-1]),
-        int(best.records.n_clusters[-1][-1]),
-        "sample",
-        sum(chain.n_sweeps for chain in chains),
-        settings.draws * settings.chains,
+    callback(
+        Event(
+            time.perf_counter() - begun,
+            float(best.records.log_joint[-1][-1]),
+            int(best.records.n_clusters[-1][-1]),
+            "sample",
+            sum(chain.n_sweeps for chain in chains),
+            how.draws * how.chains,
+        )
     )

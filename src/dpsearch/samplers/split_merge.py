@@ -2,57 +2,37 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from dpsearch._types import ArrayLike
-from dpsearch._validate import whole
 from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Problem
+from dpsearch.problem import Problem, as_problem
 from dpsearch.samplers.draws import Draws
-from dpsearch.samplers.gibbs import gibbs
-from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS, SEQUENTIAL
-from dpsearch.samplers.run import sample_problem
+from dpsearch.samplers.moves import GibbsSweep, Move, SplitMerge
+from dpsearch.samplers.run import sample
 
 # Variant → name of the sampler, how a cluster is divided, whether a Gibbs sweep follows.
-VARIANTS: dict[Any, tuple[str, int, bool]] = {
-    1: ("split-merge-1", RANDOM, False),
-    2: ("split-merge-2", RESTRICTED_GIBBS, False),
-    3: ("split-merge-3", RESTRICTED_GIBBS, True),
-    "sams": ("sams", SEQUENTIAL, True),
+VARIANTS: dict[Any, tuple[str, str, bool]] = {
+    1: ("split-merge-1", "random", False),
+    2: ("split-merge-2", "restricted_gibbs", False),
+    3: ("split-merge-3", "restricted_gibbs", True),
+    "sams": ("sams", "sequential", True),
 }
 
 
-def variant_options(
-    variant: Any, moves: int = 1, scans: int = 5, gibbs_sweep: bool | None = None
-) -> dict[str, Any]:
-    """Return what `sample_problem` must be told to run a variant."""
-    known = isinstance(variant, (int, str)) and not isinstance(variant, bool)
-    if not known or variant not in VARIANTS:
-        names = ", ".join(map(repr, VARIANTS))
-        raise ParameterError(f"unknown variant {variant!r}: known are {names}")
-    name, rule, gibbs = VARIANTS[variant]
-    return {
-        "sampler": name,
-        "moves": whole(moves, "moves", 1),
-        "rule": rule,
-        "scans": scans,
-        "gibbs": gibbs if gibbs_sweep is None else bool(gibbs_sweep),
-    }
-
-
 def split_merge(
-    X: ArrayLike,
-    family: Family,
-    prior: Prior,
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
     *,
     draws: int,
     variant: int | str = 3,
     moves: int = 1,
     scans: int = 5,
     gibbs_sweep: bool | None = None,
+    scan: str = "systematic",
     **options: Any,
 ) -> Draws:
     """Draw partitions from the posterior by splits and merges of clusters.
@@ -62,7 +42,7 @@ def split_merge(
 
     Parameters
     ----------
-    X, family, prior, draws
+    data, family, prior, draws, scan, **options
         As for `gibbs`.
     variant
         How a split is proposed.  1: at random; 2: by restricted Gibbs scans; 3 (default): the
@@ -77,9 +57,6 @@ def split_merge(
         Restricted Gibbs scans before the last one, in variants 2 and 3.
     gibbs_sweep
         Whether a Gibbs sweep follows the proposals, if not as the variant says.
-    **options
-        Everything else that `gibbs` takes: burn_in, thin, chains, start, scan, alpha,
-        hyperparameters, n_jobs, rng, callback, checkpoint, resume, checkpoint_seconds.
 
     Returns
     -------
@@ -95,15 +72,12 @@ def split_merge(
     >>> draws.best().n_clusters
     2
     """
-    unknown = set(options) - _OPTIONS
-    if unknown:
-        raise TypeError(f"split_merge got an unexpected argument {min(unknown)!r}")
-    return sample_problem(
-        Problem(X, family, prior),
-        draws=draws,
-        **variant_options(variant, moves, scans, gibbs_sweep),
-        **options,
-    )
-
-
-_OPTIONS = set(inspect.signature(gibbs).parameters) - {"X", "family", "prior", "draws"}
+    known = isinstance(variant, (int, str)) and not isinstance(variant, bool)
+    if not known or variant not in VARIANTS:
+        names = ", ".join(map(repr, VARIANTS))
+        raise ParameterError(f"unknown variant {variant!r}: known are {names}")
+    name, division, sweeps = VARIANTS[variant]
+    schedule: list[Move] = [SplitMerge(division, moves, scans), GibbsSweep(scan)]
+    if not (sweeps if gibbs_sweep is None else gibbs_sweep):
+        schedule.pop()
+    return sample(as_problem(data, family, prior), schedule, name=name, draws=draws, **options)

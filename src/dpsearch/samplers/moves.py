@@ -1,0 +1,148 @@
+"""The moves of which a sweep is made: small descriptions, each of one step of a chain.
+
+Every move leaves the posterior invariant, so a sweep may make any of them, in any number.  A move
+is a part of the compiled sweep (`Move.planned`), which makes split-merge proposals, then a Gibbs
+sweep, then an update of α; or it is made in Python before that (`Move.begin`), with the kernels of
+its own file.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Protocol
+
+from dpsearch._types import Labels, Rng, Vector
+from dpsearch._validate import whole
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.problem import Problem
+from dpsearch.samplers.pair_moves import RANDOM, RESTRICTED_GIBBS, SEQUENTIAL
+
+SYSTEMATIC, SHUFFLED, RANDOM_ITEMS = 0, 1, 2
+SCANS = {"systematic": SYSTEMATIC, "shuffled": SHUFFLED, "random": RANDOM_ITEMS}
+DIVISIONS = {"random": RANDOM, "restricted_gibbs": RESTRICTED_GIBBS, "sequential": SEQUENTIAL}
+
+
+class Plan(NamedTuple):
+    """What the compiled part of a sweep does."""
+
+    moves: int = 0  # split-merge proposals
+    rule: int = RANDOM  # how they divide a cluster
+    scans: int = 0  # restricted Gibbs scans in each
+    gibbs: bool = False  # a Gibbs sweep over all items
+    scan: int = SYSTEMATIC  # in which order
+    sample_alpha: bool = False
+    shape: float = 1.0  # of the Gamma prior on α, if it is sampled
+    rate: float = 1.0
+
+
+class Step(Protocol):
+    """A move that is made in Python, in one chain, with what it carries from sweep to sweep."""
+
+    names: tuple[str, ...]  # of the values that are recorded
+    state: Vector  # goes into checkpoints
+
+    @property
+    def values(self) -> Vector:
+        """The present values, recorded after each sweep."""
+
+    def step(self, problem: Problem, labels: Labels, rng: Rng) -> tuple[Problem, Labels]:
+        """Return the problem and the partition after the move."""
+
+
+class Move(ABC):  # noqa: B024  (a move overrides what applies to it)
+    """One step of a chain; a subclass is a frozen dataclass of its parameters."""
+
+    def check(self, problem: Problem) -> None:  # noqa: B027
+        """Raise if the problem lacks what the move needs."""
+
+    def planned(self, plan: Plan, problem: Problem) -> Plan:
+        """Return the plan of a sweep with this move in it."""
+        return plan
+
+    def begin(self, problem: Problem) -> Step | None:
+        """Return the step that a chain makes in Python, if it is not part of the plan."""
+        return None
+
+    def described(self) -> dict[str, Any]:
+        """Return the kind of move and its parameters, in plain values."""
+        return {"move": type(self).__name__, **asdict(self)}  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True)
+class GibbsSweep(Move):
+    """Each item in turn leaves its cluster and joins one, or a new one, by its conditional.
+
+    Parameters
+    ----------
+    scan
+        ``"systematic"``: items in order of rows; ``"shuffled"``: in a new random order each
+        sweep; ``"random"``: as many items as there are, drawn with replacement.
+    """
+
+    scan: str = "systematic"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.scan, str) or self.scan not in SCANS:
+            raise ParameterError(f"unknown scan {self.scan!r}: known are {', '.join(SCANS)}")
+
+    def planned(self, plan: Plan, problem: Problem) -> Plan:
+        return plan._replace(gibbs=True, scan=SCANS[self.scan])
+
+
+@dataclass(frozen=True)
+class SplitMerge(Move):
+    """Proposals to divide a cluster or to join two; see `dpsearch.samplers.pair_moves`.
+
+    Parameters
+    ----------
+    division
+        How a cluster is divided: at ``"random"``, by ``"restricted_gibbs"`` scans, or
+        ``"sequential"``: one member after another.
+    moves
+        Proposals in each sweep.
+    scans
+        Restricted Gibbs scans before the last one.
+    """
+
+    division: str = "restricted_gibbs"
+    moves: int = 1
+    scans: int = 5
+
+    def __post_init__(self) -> None:
+        if self.division not in DIVISIONS:
+            raise ParameterError(
+                f"unknown division {self.division!r}: known are {', '.join(DIVISIONS)}"
+            )
+        object.__setattr__(self, "moves", whole(self.moves, "moves", 1))
+        object.__setattr__(self, "scans", whole(self.scans, "scans", 0))
+
+    def planned(self, plan: Plan, problem: Problem) -> Plan:
+        return plan._replace(moves=self.moves, rule=DIVISIONS[self.division], scans=self.scans)
+
+
+@dataclass(frozen=True)
+class AlphaUpdate(Move):
+    """A step of Escobar & West (1995) for the concentration α of a Dirichlet process."""
+
+    def check(self, problem: Problem) -> None:
+        self.planned(Plan(), problem)
+
+    def planned(self, plan: Plan, problem: Problem) -> Plan:
+        concentration = problem.prior.concentration()
+        if concentration is None or concentration.gamma is None:
+            raise CapabilityError(
+                "alpha='sample' needs a prior on α, whose capability `concentration` has a Gamma"
+                f" distribution: DirichletProcess(Gamma(shape, rate)); got {problem.prior!r}"
+            )
+        shape, rate = float(concentration.gamma.shape), float(concentration.gamma.rate)
+        return plan._replace(sample_alpha=True, shape=shape, rate=rate)
+
+
+def plan_of(moves: Sequence[Move], problem: Problem) -> Plan:
+    """Return the compiled part of a sweep that makes these moves."""
+    plan = Plan()
+    for move in moves:
+        plan = move.planned(plan, problem)
+    return plan
