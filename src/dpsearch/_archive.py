@@ -31,7 +31,7 @@ def read_archive(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the text and the arrays, refusing pickles and entries larger than they can be."""
     if not path.is_file():
-        raise ModelFileError(f"{path}: no such file")
+        raise ModelFileError("no such file", source=path)
     try:
         with zipfile.ZipFile(path) as archive:
             _check_sizes(archive, path)
@@ -41,12 +41,13 @@ def read_archive(
     except ModelFileError:
         raise
     except Exception as error:  # BadZipFile, zlib.error and the like, which share no base
-        raise ModelFileError(f"{path}: damaged, or not {what}: {error}") from error
+        raise ModelFileError(f"damaged, or not {what}: {error}", source=path) from error
     if not isinstance(about, dict) or about.get("format") != form:
-        raise ModelFileError(f"{path}: not {what}")
+        raise ModelFileError(f"not {what}", source=path)
     if about.get("version") != version:
         raise ModelFileError(
-            f"{path}: format {about.get('version')!r} of {what}, this dpsearch reads {version}"
+            f"format {about.get('version')!r} of {what}, this dpsearch reads {version}",
+            source=path,
         )
     return about, arrays
 
@@ -64,7 +65,7 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
             )
             shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
             if dtype.hasobject:
-                raise ModelFileError(f"{path}: entry {info.filename} holds Python objects")
+                raise ModelFileError(f"entry {info.filename} holds Python objects", source=path)
             wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
             if not 0 <= wanted <= min(info.file_size, most):
-                raise ModelFileError(f"{path}: entry {info.filename} is truncated")
+                raise ModelFileError(f"entry {info.filename} is truncated", source=path)

@@ -123,7 +123,7 @@ def _place(path: Path, known: frozenset[str], force: bool) -> Path:
             if os.path.lexists(there) and not force:
                 raise _exists(path / name)
     elif os.path.lexists(place):
-        raise ParameterError(f"{path}: is a file, not a folder")
+        raise ParameterError("is a file, not a folder", source=path)
     elif not place.parent.is_dir():
         missing = place.parent if path.is_symlink() else path.parent
         raise ParameterError(f"{missing}: no such folder")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -39,36 +37,9 @@ def is_array(X: Any) -> bool:
     return bool(plain and X.ndim == 2 and X.dtype.kind in "biuf")
 
 
-def name_column(names: list[str] | None, j: int) -> str:
-    return f"column {j}" if names is None else f"column {names[j]!r}"
-
-
-@contextmanager
-def naming_columns(names: Sequence[Any]) -> Iterator[None]:
-    """Give the columns that an error numbers the names, or numbers, that the user knows."""
-    try:
-        yield
-    except (DataError, ParameterError) as error:
-        numbered = {f"column {j}": f"column {name!r}" for j, name in enumerate(names)}
-        text = re.sub(r"\bcolumn \d+\b", lambda m: numbered.get(m[0], m[0]), str(error))
-        raise type(error)(text) from error
-
-
-@contextmanager
-def counting_rows(begin: Any) -> Iterator[None]:
-    """Give the rows of a block that an error numbers the numbers that they have in the whole.
-
-    `begin` is that of the first row, or those of all rows.
-    """
-
-    def renumbered(match: re.Match[str]) -> str:
-        row = int(match[1])
-        return f"row {begin + row if isinstance(begin, int) else begin[row]}"
-
-    try:
-        yield
-    except DataError as error:
-        raise type(error)(re.sub(r"\brow (\d+)\b", renumbered, str(error), count=1)) from error
+def name_column(names: list[str] | None, j: int) -> int | str:
+    """Return what an error calls a column: its name, or its number if it has none."""
+    return j if names is None else names[j]
 
 
 def has_gaps(X: Any) -> bool:
@@ -111,7 +82,7 @@ def as_matrix(
         masked = np.ma.getmaskarray(X)
         if not gaps:
             i, j = np.argwhere(masked)[0]
-            raise DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
+            raise DataError(_missing(name), row=i, column=name_column(names, j))
         array = np.where(masked, np.nan, array)
     if gaps and array.dtype.kind == "O":
         array = np.where(_is_missing(array), np.nan, array)
@@ -124,7 +95,7 @@ def as_matrix(
     width = dense.shape[1]
     _check_finite(
         dense.reshape(-1),
-        lambda at: f"row {at // width}, {name_column(names, at % width)}",
+        lambda at: {"row": at // width, "column": name_column(names, at % width)},
         name,
         gaps=gaps,
     )
@@ -172,7 +143,7 @@ def refuse_sparse(name: str = "X") -> NoReturn:
 def refuse_missing(X: Matrix, names: list[str] | None, name: str = "X") -> NoReturn:
     """Raise, naming the first missing value of a matrix that has some."""
     row, column = np.argwhere(np.isnan(X))[0]
-    raise DataError(_missing(name, f"row {row}, {name_column(names, column)}"))
+    raise DataError(_missing(name), row=row, column=name_column(names, column))
 
 
 def _refuse_complex(values: Any, name: str) -> None:
@@ -196,9 +167,9 @@ def _not_two_dimensional(name: str, ndim: int) -> str:
     )
 
 
-def _missing(name: str, place: str) -> str:
+def _missing(name: str) -> str:
     return (
-        f"Input {name} contains NaN: {name} at {place} is missing, and only dense data under"
+        f"Input {name} contains NaN: {name} at {{place}} is missing, and only dense data under"
         f" families with columns independent given the cluster may have gaps: {_INDEPENDENT}"
     )
 
@@ -219,23 +190,26 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
         try:
             float(value)
         except (TypeError, ValueError, OverflowError) as error:
-            place = f"{name} at row {i}, {name_column(names, j)}"
+            place: dict[str, Any] = {"row": i, "column": name_column(names, j)}
+            what = f"{name} at {{place}} is"
             if isinstance(error, OverflowError):
-                return DataError(f"{place} is too large for a number in double precision")
+                return DataError(f"{what} too large for a number in double precision", **place)
             if _says_missing(value):
-                return DataError(_missing(name, f"row {i}, {name_column(names, j)}"))
+                return DataError(_missing(name), **place)
             if isinstance(value, str):
-                return DataError(f"{place} is {str(value)!r}, not a number")
+                return DataError(f"{what} {str(value)!r}, not a number", **place)
             return DataTypeError(
-                f"{place} is {value!r}: argument must be a string or a real number"
+                f"{what} {value!r}: argument must be a string or a real number", **place
             )
     # Dates of nanoseconds, which Python does make numbers of.
-    return DataError(f"{name_column(names, 0)} of {name} has type {array.dtype}, not numbers")
+    return DataError(
+        f"{{place}} of {name} has type {array.dtype}, not numbers", column=name_column(names, 0)
+    )
 
 
-def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> str:
+def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> dict[str, Any]:
     row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
-    return f"row {row}, {name_column(names, int(matrix.indices[at]))}"
+    return {"row": row, "column": name_column(names, int(matrix.indices[at]))}
 
 
 def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> None:
@@ -252,32 +226,41 @@ def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> 
     at = int(np.flatnonzero(bad)[0])
     value = values[at]
     if np.isnan(value):
-        raise DataError(_missing(name, place(at)))
+        raise DataError(_missing(name), **place(at))
     if np.isinf(value):
-        raise DataError(f"Input {name} contains infinity: {name} at {place(at)} is {value}")
+        raise DataError(
+            f"Input {name} contains infinity: {name} at {{place}} is {value}", **place(at)
+        )
     raise DataError(
-        f"{name} at {place(at)} is {value:.3g}: magnitudes above {LARGEST:.0e} cannot be squared"
-        " in double precision; rescale the column"
+        f"{name} at {{place}} is {value:.3g}: magnitudes above {LARGEST:.0e} cannot be squared in"
+        " double precision; rescale the column",
+        **place(at),
     )
 
 
 def positive(value: Any, name: str) -> float:
     """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(f"{name} must be a number above 0, got {value!r}")
+        raise ParameterError(
+            f"{{parameter}} must be a number above 0, got {value!r}", parameter=name
+        )
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not (np.isfinite(number) and number > 0.0):
-        raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
+        raise ParameterError(
+            f"{{parameter}} must be a finite number above 0, got {value!r}", parameter=name
+        )
     return number
 
 
 def whole(value: Any, name: str, least: int) -> int:
     """Return a whole number of at least `least`, as Python's own; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ParameterError(f"{name} must be a whole number ≥ {least}, got {value!r}")
+        raise ParameterError(
+            f"{{parameter}} must be a whole number ≥ {least}, got {value!r}", parameter=name
+        )
     return int(value)
 
 
@@ -303,17 +286,24 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
     try:
         vector = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(f"{name} must be a number or one number per column") from error
+        raise ParameterError(
+            "{parameter} must be a number or one number per column", parameter=name
+        ) from error
     if vector.ndim > 1 or (vector.ndim == 1 and len(vector) not in (1, n_features)):
         raise ParameterError(
-            f"{name} has shape {vector.shape}, but the data have {n_features} columns"
+            f"{{parameter}} has shape {vector.shape}, but the data have {n_features} columns",
+            parameter=name,
         )
     vector = np.full(n_features, vector)
     bad = ~np.isfinite(vector) | (vector <= 0.0 if above_zero else False)
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         wanted = "finite and above 0" if above_zero else "finite"
-        raise ParameterError(f"{name} must be {wanted}, got {vector[at]} for column {at}")
+        raise ParameterError(
+            f"{{parameter}} must be {wanted}, got {vector[at]} for {{place}}",
+            parameter=name,
+            column=at,
+        )
     return vector
 
 
@@ -329,7 +319,8 @@ def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
             )
         return
     at = int(np.flatnonzero(bad)[0])
-    place = _sparse_place(X, at, None) if sp.issparse(X) else _dense_place(X, at)
+    row, column = divmod(at, X.shape[1])
+    place = _sparse_place(X, at, None) if sp.issparse(X) else {"row": row, "column": column}
     kind = (
         "negative"
         if values[at] < 0
@@ -339,13 +330,10 @@ def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
     )
     hint = " Negative values in data passed to" if values[at] < 0 else ""
     raise DataError(
-        f"the {family} family takes counts, but X at {place} is {values[at]:g}, which is {kind}."
-        + (f"{hint} DPMixture with counts cannot be used." if hint else "")
+        f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}."
+        + (f"{hint} DPMixture with counts cannot be used." if hint else ""),
+        **place,
     )
-
-
-def _dense_place(X: Matrix, at: int) -> str:
-    return f"row {at // X.shape[1]}, column {at % X.shape[1]}"
 
 
 def as_rng(rng: Any) -> np.random.Generator:

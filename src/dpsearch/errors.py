@@ -2,13 +2,119 @@
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
 
 class DPSearchError(Exception):
-    """Base of all errors raised on purpose by dpsearch."""
+    """Base of all errors raised on purpose by dpsearch.
+
+    The message is composed when it is shown, from a text and the fields.  A caller who knows more
+    (the name of the file, the names of the columns, the number of the first row of a block) sets
+    the fields and raises the error again; see `located`.
+
+    In the text, `{parameter}` stands for the parameter and `{place}` for the row and the column.
+    A place that the text does not mention is written before it, next to the source.
+
+    Attributes
+    ----------
+    parameter
+        Name of the parameter at fault.
+    row
+        Number of the row, counted from 0.
+    line
+        Line of the file that holds the row, counted from 1; it is shown instead of the row.
+    column
+        Name of the column, or its number if it has no name.
+    source
+        The file or batch; row, line and column are counted in it.
+    """
+
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        parameter: str | None = None,
+        row: int | None = None,
+        line: int | None = None,
+        column: int | str | None = None,
+        source: object = None,
+    ) -> None:
+        super().__init__(text)
+        self.parameter = parameter
+        self.row = None if row is None else int(row)
+        self.line = line
+        self.column = int(column) if isinstance(column, numbers.Integral) else column
+        self.source = None if source is None else str(source)
+
+    @property
+    def place(self) -> str:
+        """The row and the column as the message names them, "" if neither is known."""
+        row = f"row {self.row}" if self.line is None else f"line {self.line}"
+        known = [row] if self.row is not None or self.line is not None else []
+        return ", ".join(known + ([] if self.column is None else [f"column {self.column!r}"]))
+
+    def __str__(self) -> str:
+        text, place, source = super().__str__(), self.place, self.source
+        if self.parameter is not None:
+            text = text.replace("{parameter}", self.parameter, 1)
+        # Only the first marker is one: what follows it may come from the data.
+        if place and "{place}" in text:
+            text = text.replace("{place}", place, 1)
+        elif place:
+            source = place if source is None else f"{source}, {place}"
+        return text if source is None else f"{source}: {text}"
+
+    def locate(
+        self, source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
+    ) -> None:
+        """Say where the data of the error are; an error that has a source already keeps its own.
+
+        `rows` is the number of the first row, or the numbers of all rows; `columns` are the names
+        or numbers of all columns.
+        """
+        if self.source is not None:
+            return
+        if rows is not None and self.row is not None:
+            first = isinstance(rows, numbers.Integral)
+            self.row = self.row + int(rows) if first else int(rows[self.row])
+        if columns is not None and isinstance(self.column, int) and self.column < len(columns):
+            self.column = columns[self.column]
+        self.source = source
+
+
+@contextmanager
+def located(
+    source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
+) -> Iterator[None]:
+    """Let the errors of a block of rows or columns say where it comes from; see `locate`."""
+    try:
+        yield
+    except DPSearchError as error:
+        error.locate(source, rows, columns)
+        raise
 
 
 class DataError(DPSearchError, ValueError):
     """The data cannot be used: a value, shape or type is wrong."""
+
+
+class UnclearColumnError(DataError):
+    """A column looks like names or row numbers: leave it out, or declare its kind.
+
+    `kind` is the kind to declare; `advice` replaces what the message says about it.
+    """
+
+    def __init__(self, text: str = "", *, kind: str = "real", **place: Any) -> None:
+        super().__init__(text, **place)
+        self.kind = kind
+        self.advice: str | None = None
+
+    def __str__(self) -> str:
+        declared = f"leave it out, or say kinds={{{self.column!r}: {self.kind!r}}}"
+        return f"{super().__str__()}: {self.advice or declared}"
 
 
 class DataTypeError(DPSearchError, TypeError):

@@ -26,11 +26,9 @@ from dpsearch._validate import (
     as_matrix,
     as_rng,
     column_names,
-    counting_rows,
     has_gaps,
     is_array,
     n_threads,
-    naming_columns,
     whole,
 )
 from dpsearch.automatic import (
@@ -43,7 +41,7 @@ from dpsearch.automatic import (
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError, ParameterError, located
 from dpsearch.events import Event
 from dpsearch.explain import Explanation, explain_mixture
 from dpsearch.families.base import Family
@@ -245,7 +243,7 @@ class DPMixture(
             matrix = as_matrix(X, gaps=gaps)
         n_shards = n_shards_for(matrix.shape[0], matrix.shape[1], self.n_shards)
         names = column_names(X)
-        with naming_columns(range(matrix.shape[1]) if names is None else names):
+        with located(columns=names):
             if n_shards > 1 and sample_weight is None:
                 validate_data(self, X, reset=True, skip_check_array=True)
                 return self._fit_shards(shards_of_array(matrix, n_shards, gaps), schema)
@@ -265,7 +263,7 @@ class DPMixture(
             check_family(schema, self.family)
         self.n_features_in_ = opened.n_columns
         self.__dict__.pop("feature_names_in_", None)
-        with naming_columns(range(opened.n_columns) if names is None else names):
+        with located(columns=names):
             if len(opened.shards) > 1:
                 self._fit_shards(opened.shards, schema, workers)
             else:
@@ -373,7 +371,7 @@ class DPMixture(
                 check_family(schema, self.family)
             validate_data(self, like, reset=True, skip_check_array=True)
             names = column_names(like)
-            with naming_columns(range(like.shape[1]) if names is None else names):
+            with located(columns=names):
                 return self._fit_shards(shards, schema, DaskWorkers(shards, client, stay=stay))
 
     def _fit_shards(
@@ -513,7 +511,7 @@ class DPMixture(
         rows: Any = X if plain else self._new_data(X)
         size = max(1, _BLOCK // (self.n_clusters_ + self.n_features_in_))
         for begin in range(0, max(1, rows.shape[0]), size):
-            with counting_rows(begin):
+            with located(rows=begin):
                 block = rows[begin : begin + size]
                 block = self._new_data(block) if plain else block
             yield self._mixture.log_joint_probabilities(block)

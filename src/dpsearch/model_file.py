@@ -96,7 +96,7 @@ def load(path: str | Path) -> Any:
         n_features = about["n_features"]
         most = max(_MANY_FEATURES, arrays["pool"].size)
         if not _is_whole(n_features) or not 1 <= n_features <= most:
-            raise ModelFileError(f"{path}: n_features is {n_features!r}")
+            raise ModelFileError(f"n_features is {n_features!r}", source=path)
         pool, sizes, labels, weights = _checked(
             Path(path), arrays, family.width(n_features), bool(about.get("last_batch", False))
         )
@@ -114,7 +114,7 @@ def load(path: str | Path) -> Any:
         estimator.sample_weight_ = weights
         estimator.log_joint_ = float(about["log_joint"])
         if not math.isfinite(estimator.log_joint_):
-            raise ModelFileError(f"{path}: log_joint is {estimator.log_joint_}")
+            raise ModelFileError(f"log_joint is {estimator.log_joint_}", source=path)
         upper = about.get("upper_bound")
         estimator.clustering_ = Clustering(
             labels,
@@ -129,21 +129,21 @@ def load(path: str | Path) -> Any:
         estimator.completed_ = None
         estimator.schema_ = None if schema is None else Schema.from_dict(schema)
         if estimator.schema_ is not None and len(estimator.schema_.columns) != n_features:
-            raise ModelFileError(f"{path}: the schema has not {n_features} columns")
+            raise ModelFileError(f"the schema has not {n_features} columns", source=path)
         index = about.get("index")
         if index is not None:
             if not isinstance(index, str):
-                raise ModelFileError(f"{path}: index is {index!r}, not a name")
+                raise ModelFileError(f"index is {index!r}, not a name", source=path)
             estimator.index_name_ = index
         names = about["feature_names"]
         if names is not None:
             if not isinstance(names, list) or len(names) != n_features:
-                raise ModelFileError(f"{path}: feature_names are not {n_features} names")
+                raise ModelFileError(f"feature_names are not {n_features} names", source=path)
             estimator.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
     except ModelFileError:
         raise
     except Exception as error:  # whatever else a value out of its range brings about
-        raise ModelFileError(f"{path}: not a valid model: {error}") from error
+        raise ModelFileError(f"not a valid model: {error}", source=path) from error
     return estimator
 
 
@@ -151,22 +151,24 @@ def _checked(path: Path, arrays: dict[str, Any], width: int, last_batch: bool) -
     """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
     missing = {"pool", "sizes", "labels"} - set(arrays)
     if missing:
-        raise ModelFileError(f"{path}: the entry {min(missing)} is missing")
+        raise ModelFileError(f"the entry {min(missing)} is missing", source=path)
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
     whole = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
     if not whole or pool.ndim != 1 or pool.dtype != np.float64:
-        raise ModelFileError(f"{path}: pool, sizes or labels have the wrong type")
+        raise ModelFileError("pool, sizes or labels have the wrong type", source=path)
     if len(pool) != len(sizes) * width:
-        raise ModelFileError(f"{path}: pool has {len(pool)} numbers, not {len(sizes)} × {width}")
+        raise ModelFileError(
+            f"pool has {len(pool)} numbers, not {len(sizes)} × {width}", source=path
+        )
     if not np.isfinite(pool).all():
-        raise ModelFileError(f"{path}: pool holds numbers that are not finite")
+        raise ModelFileError("pool holds numbers that are not finite", source=path)
     inside = labels.min() >= 0 and labels.max() < len(sizes) and sizes.min() > 0
     weights = (
         check_weights(arrays["weights"], len(labels), "weights") if "weights" in arrays else None
     )
     counts = np.bincount(labels, weights, minlength=len(sizes)) if inside else sizes
     if not inside or not ((counts <= sizes) if last_batch else (counts == sizes)).all():
-        raise ModelFileError(f"{path}: labels do not agree with the clusters' sizes")
+        raise ModelFileError("labels do not agree with the clusters' sizes", source=path)
     return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights
 
 

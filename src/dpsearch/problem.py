@@ -171,8 +171,9 @@ class Problem:
         if not np.isfinite(self.alone).all():
             row = int(np.flatnonzero(~np.isfinite(self.alone))[0])
             raise DataError(
-                f"the {model.family.name} family gives row {row} of X the log probability"
-                f" {self.alone[row]}: its values are out of range for these hyperparameters"
+                f"the {model.family.name} family gives {{place}} of X the log probability"
+                f" {self.alone[row]}: its values are out of range for these hyperparameters",
+                row=row,
             )
 
     def with_prior(self, prior: Prior) -> Problem:

@@ -547,20 +547,23 @@ def test_rare_common_and_too_many_words_are_left_out(tmp_path):
 
 def test_messages_are_put_in_terms_of_the_file(tmp_path):
     found = read_text("a,b\n\n1,2\n3,4\n", tmp_path)
-    assert found.locate("X at row 1, column 1 is 4") == "X at line 4, column 'b' is 4"
-    assert found.locate("row 0 of X is odd") == "line 3 of X is odd"
-    assert found.locate("row 7, column 9 is far") == "row 7, column 9 is far"
-    # What stands in quotation marks comes from the data.
-    said = "X at row 1, column 'b' is 'row 1X', none of 'row 0'"
-    assert found.locate(said) == said.replace("X at row 1", "X at line 4")
-    said = 'column "X at row 1\'s" of X is text'
-    assert found.locate(said) == said
-    assert found.locate("column 1 of X has no value") == "column 'b' of X has no value"
+
+    def located(table, text, **place):
+        error = DataError(text, **place)
+        table.locate(error)
+        return str(error).removeprefix(f"{table.source}: ")
+
+    at = "X at {place} is 4"
+    assert located(found, at, row=1, column=1) == "X at line 4, column 'b' is 4"
+    assert located(found, "{place} of X is odd", row=0) == "line 3 of X is odd"
+    assert located(found, at, row=7, column=9) == "X at row 7, column 9 is 4"
+    assert located(found, at, row=1, column="b") == "X at line 4, column 'b' is 4"
+    assert located(found, "{place} of X has no value", column=1) == "column 'b' of X has no value"
     np.save(tmp_path / "x.npy", np.zeros((2, 3)))
-    assert read_table(tmp_path / "x.npy").locate("row 1, column 0") == "row 1, column 0"
+    assert located(read_table(tmp_path / "x.npy"), "{place}", row=1, column=0) == "row 1, column 0"
     chosen = read_table(tmp_path / "x.npy", Reading(columns="2,0"))
-    assert chosen.locate("column 0 of X has no value") == "column 2 of X has no value"
-    assert chosen.locate("X at row 1, column 1") == "X at row 1, column 0"
+    assert located(chosen, "{place} of X", column=0) == "column 2 of X"
+    assert located(chosen, "X at {place}", row=1, column=1) == "X at row 1, column 0"
 
 
 def test_long_documents(tmp_path):

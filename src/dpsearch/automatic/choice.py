@@ -351,7 +351,7 @@ def check_columns(table: CheckedTable) -> None:
     """Raise if a column of a table has no value at all."""
     if table.gaps and np.isnan(table.matrix).all(axis=0).any():
         column = int(np.isnan(table.matrix).all(axis=0).argmax())
-        raise DataError(f"column {column} of X has no value at all: leave it out")
+        raise DataError("{place} of X has no value at all: leave it out", column=column)
 
 
 def check_family(schema: Schema, family: Any) -> None:
@@ -364,7 +364,7 @@ def check_family(schema: Schema, family: Any) -> None:
                 continue
             if name in BY_NAME and name != "categorical":
                 raise DataError(
-                    f"column {schema.columns[j].name!r} of X holds categories, which the {name}"
-                    " family does not take: use family='auto', or families.Product with a"
-                    " Categorical part"
+                    f"{{place}} of X holds categories, which the {name} family does not take: use"
+                    " family='auto', or families.Product with a Categorical part",
+                    column=schema.columns[j].name,
                 )

@@ -68,7 +68,8 @@ def certify(
         table = read_for(estimator, data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
         if table.n_rows != len(estimator.labels_):
             raise DataError(
-                f"{data}: {table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}"
+                f"{table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}",
+                source=data,
             )
         stage.begin("comparing with the model")
         with errors_name(table):
@@ -77,7 +78,7 @@ def certify(
             )
         value = problem.log_joint(estimator.labels_)
         if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
-            raise DataError(f"{data}: not the data that {model} was fitted to")
+            raise DataError(f"not the data that {model} was fitted to", source=data)
         stage.begin("certify")
         found = certify(
             problem,

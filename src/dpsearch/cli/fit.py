@@ -147,7 +147,7 @@ def fit(
                         n_threads(jobs), tell=tell)  # fmt: skip
         opened = large.opened(files, data, wishes)
         if opened is not None and restarts:
-            raise ParameterError(f"{data}: --restarts is for tables that are read into memory")
+            raise ParameterError("--restarts is for tables that are read into memory", source=data)
         if opened is None:
             table = read_table(data, reading, tell=tell)
         else:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dpsearch.cli.options import as_options
+from dpsearch.cli.options import advising_options
 from dpsearch.cli.results import Results
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import ParameterError, located
 from dpsearch.io import Reading, Table, labels_table
 from dpsearch.io.output import write_pieces
 from dpsearch.io.read import digest, digest_all
@@ -33,14 +33,15 @@ def opened(files: contextlib.ExitStack, data: Path, wishes: Wishes) -> Opened | 
     if not comes_in_pieces(data, wishes.reading):
         if wishes.memory is not None:
             raise ParameterError(
-                f"{data}: --memory is for CSV, Parquet, Arrow and NPY files, and sets of them"
+                "--memory is for CSV, Parquet, Arrow and NPY files, and sets of them",
+                source=data,
             )
         return None
     if wishes.memory is None:
         wishes = replace(wishes, memory=_too_large(data, wishes.reading))
         if wishes.memory is None and wishes.n_shards is None and set_of_files(data) is None:
             return None
-    with _options_named():
+    with advising_options():
         return files.enter_context(open_shards(data, wishes))
 
 
@@ -55,24 +56,10 @@ def _too_large(data: Path, reading: Reading) -> int | None:
 
 
 @contextlib.contextmanager
-def _options_named() -> Iterator[None]:
-    try:
-        yield
-    except DataError as error:
-        raise DataError(as_options(str(error))) from error
-
-
-@contextlib.contextmanager
 def errors_name(opened: Opened) -> Iterator[None]:
     """Errors about the data name the file; those of its pieces do already."""
-    try:
-        with _options_named():
-            yield
-    except DataError as error:
-        known = {piece.source for shard in opened.shards for piece, _, _ in shard.slices}
-        if any(str(error).startswith(source) for source in known):
-            raise
-        raise DataError(f"{opened.source}: {error}") from error
+    with located(opened.source), advising_options():
+        yield
 
 
 def digest_of(data: Path) -> str | None:

@@ -66,7 +66,7 @@ def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
         if tuple(place) != wanted:
             table.select([place[name] for name in wanted])
     elif table.names is not None:
-        raise DataError(f"{table.source}: no column {missing!r}, which the model needs")
+        raise DataError(f"no column {missing!r}, which the model needs", source=table.source)
 
 
 def matrix_of(model: Any, table: Table) -> Any:

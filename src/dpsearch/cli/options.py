@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsearch.cli.signature import Command, with_options
-from dpsearch.errors import DataError, DataTypeError, ParameterError
+from dpsearch.errors import DataError, DataTypeError, ParameterError, UnclearColumnError
 
 if TYPE_CHECKING:
     from dpsearch.io import Reading as Reading
@@ -188,17 +188,25 @@ def reads_data(command: Command) -> Command:
 
 @contextlib.contextmanager
 def errors_name(table: Table) -> Iterator[None]:
-    """Errors about the data name the file, and its lines and columns."""
+    """Errors about the data name the file, its lines and its columns, and advise options."""
+    try:
+        with advising_options():
+            yield
+    except (DataError, DataTypeError) as error:
+        table.locate(error)
+        raise
+
+
+@contextlib.contextmanager
+def advising_options() -> Iterator[None]:
+    """Errors about a column advise an option of the command line instead of a parameter."""
     try:
         yield
-    except (DataError, DataTypeError) as error:
-        raise DataError(f"{table.source}: {table.locate(as_options(str(error)))}") from error
-
-
-def as_options(message: str) -> str:
-    """What a message advises, in terms of the command line."""
-    message = re.sub(r"or say kinds=\{(.*): 'category'\}$", r"or say --category \1", message)
-    return re.sub(r", or say kinds=\{(.*): '\w+'\}$", r" with --drop \1", message)
+    except UnclearColumnError as error:
+        declare = f", or say --category {error.column!r}"
+        drop = f" with --drop {error.column!r}"
+        error.advice = f"leave it out{declare if error.kind == 'category' else drop}"
+        raise
 
 
 # -- writing ----------------------------------------------------------------------------------
@@ -206,7 +214,7 @@ def as_options(message: str) -> str:
 
 def check_writable(path: Path, force: bool) -> None:
     if path.is_dir():
-        raise ParameterError(f"{path}: is a folder, not a file")
+        raise ParameterError("is a folder, not a file", source=path)
     if path.is_file() and not force:
         raise ParameterError(f"{path} exists; use --force to overwrite it")
     if not path.parent.is_dir():

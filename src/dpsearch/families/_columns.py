@@ -30,8 +30,9 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
     if small.any():
         column = int(np.flatnonzero(small)[0])
         raise DataError(
-            f"the values of column {column} of X differ by at most {spread[column]:.1e}, too little"
-            " to square in double precision: rescale the column"
+            f"the values of {{place}} of X differ by at most {spread[column]:.1e}, too little to"
+            " square in double precision: rescale the column",
+            column=column,
         )
     variance = np.ma.filled(X.var(axis=0), 0.0)
     constant = np.where(np.abs(mean) > _SMALLEST, mean, 1.0) ** 2

@@ -44,7 +44,7 @@ from dpsearch._jit import (
 )
 from dpsearch._stack import stack_vector
 from dpsearch._types import Ints, Vector
-from dpsearch._validate import naming_columns
+from dpsearch.errors import located
 from dpsearch.families.base import Family, Functions, pack
 from dpsearch.items import Items
 
@@ -387,7 +387,7 @@ def encoded(parts: Sequence[Part], X: Any, observed: Any) -> Items:
     """Lay the parts' data rows end to end; `observed` [rows, parts] says which are there."""
     items = []
     for part in parts:
-        with naming_columns(part.columns.tolist()):
+        with located(columns=part.columns.tolist()):
             items.append(pack(part.family.encode(X[:, part.columns])))
     lengths = np.stack([np.diff(own.indptr) for own in items], axis=1)
     present = np.where(observed, lengths, 0)

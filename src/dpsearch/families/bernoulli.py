@@ -215,8 +215,9 @@ class Bernoulli(Family):
         else:
             row, column = divmod(at, X.shape[1])
         raise DataError(
-            f"the {self.name} family takes zeros and ones, but X at row {row}, column {column}"
-            f" is {values[at]:g}"
+            f"the {self.name} family takes zeros and ones, but X at {{place}} is {values[at]:g}",
+            row=row,
+            column=column,
         )
 
     def parameters(self, n_features: int, X: Any) -> Vector:

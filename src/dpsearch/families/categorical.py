@@ -228,8 +228,9 @@ class Categorical(Family):
         else:
             wanted = f"codes below {np.broadcast_to(most, X.shape[1])[column]}, its n_levels,"
         raise DataError(
-            f"the {self.name} family takes {wanted} but X at row {row}, column {column}"
-            f" is {value:g}"
+            f"the {self.name} family takes {wanted} but X at {{place}} is {value:g}",
+            row=row,
+            column=column,
         )
 
     def parameters(self, n_features: int, X: Any) -> Vector:

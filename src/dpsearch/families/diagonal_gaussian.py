@@ -329,8 +329,9 @@ class DiagonalGaussian(Family):
         if max(encoded.max(), -encoded.min()) > limit:
             column = int(np.abs(encoded).max(axis=0).argmax())
             raise DataError(
-                f"X lies more than {limit:.1e} prior scales from the prior mean in column"
-                f" {column}: rescale it, or give a larger scale"
+                f"X lies more than {limit:.1e} prior scales from the prior mean in {{place}}:"
+                " rescale it, or give a larger scale",
+                column=column,
             )
         return encoded
 

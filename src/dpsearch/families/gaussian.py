@@ -390,8 +390,9 @@ class Gaussian(Family):
         if max(encoded.max(), -encoded.min()) > limit:
             column = int(np.abs(encoded).max(axis=0).argmax())
             raise DataError(
-                f"X lies more than {limit:.1e} noise deviations from the prior mean in column"
-                f" {column}: rescale it, or give a larger noise_variance"
+                f"X lies more than {limit:.1e} noise deviations from the prior mean in"
+                " {place}: rescale it, or give a larger noise_variance",
+                column=column,
             )
         return encoded
 

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
-from dpsearch._validate import naming_columns
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family, Functions
@@ -128,7 +127,7 @@ class Product(Family):
     def suited(self, table: CheckedTable) -> Product:
         members = []
         for family, columns in self._parts():
-            with naming_columns(columns.tolist()):
+            with located(columns=columns.tolist()):
                 members.append(family.suited(table.columns(columns)))
         return self._with(members)
 
@@ -137,7 +136,7 @@ class Product(Family):
 
     def check(self, X: Any) -> None:
         for family, columns in self._parts():
-            with naming_columns(columns.tolist()):
+            with located(columns=columns.tolist()):
                 family.check(X[:, columns])
 
     def variant(self) -> Functions:
@@ -315,8 +314,10 @@ def _refuse_gaps(family: Family, columns: Ints, table: CheckedTable) -> None:
     if table.gaps:
         row, at = np.argwhere(np.isnan(table.matrix))[0]
         raise DataError(
-            f"X at row {row}, column {columns[at]} is missing, but the {family.name} family of this"
-            " column cannot skip missing values: its columns are not independent given the cluster"
+            f"X at {{place}} is missing, but the {family.name} family of this column cannot skip"
+            " missing values: its columns are not independent given the cluster",
+            row=row,
+            column=columns[at],
         )
 
 

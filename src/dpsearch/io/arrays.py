@@ -44,10 +44,12 @@ def not_numbers(source: str, error: Exception) -> DataError:
 def _entry(source: str, entries: Any) -> Any:
     names = list(entries.files)
     if "X" not in names and len(names) != 1:
-        raise DataError(f"{source}: which entry? It has {', '.join(names) or 'none'} and no 'X'")
+        raise DataError(
+            f"which entry? It has {', '.join(names) or 'none'} and no 'X'", source=source
+        )
     array = entries["X" if "X" in names else names[0]]
     if not isinstance(array, np.ndarray):
-        raise DataError(f"{source}: holds files that are not NumPy arrays")
+        raise DataError("holds files that are not NumPy arrays", source=source)
     return array
 
 
@@ -58,11 +60,14 @@ def table_of_array(
     import polars as pl
 
     if array.ndim != 2:
-        raise DataError(f"{source}: an array of {array.ndim} dimensions, not rows and columns")
+        raise DataError(f"an array of {array.ndim} dimensions, not rows and columns", source=source)
     choice = choose(names, array.shape[1], reading, source)
     if choice.categories:
-        place = name_column(names, min(choice.categories))
-        raise DataError(f"{source}: {place} is a category to the model, but the file has numbers")
+        raise DataError(
+            "{place} is a category to the model, but the file has numbers",
+            column=name_column(names, min(choice.categories)),
+            source=source,
+        )
     table = Table(array, source=source, index=index)
     if choice.index is not None:
         column = array[:, [choice.index]]

@@ -49,8 +49,9 @@ def check_encoding(encoding: str) -> None:
 
 def not_in_encoding(source: str, encoding: str, byte: int) -> DataError:
     return DataError(
-        f"{source}: not {encoding.upper()} text (byte {byte}); say --encoding, for example cp1252,"
-        " or save it as UTF-8"
+        f"not {encoding.upper()} text (byte {byte}); say --encoding, for example cp1252,"
+        " or save it as UTF-8",
+        source=source,
     )
 
 
@@ -74,28 +75,28 @@ def text_blocks(stream: IO[bytes], source: str, encoding: str, size: int) -> Ite
         text = rest + (text.replace("\r", "\n") if lone else text)
         if not data:
             if text.count('"') % 2 and _open_quote(text):
-                raise DataError(f"{source}: a quotation mark is opened and never closed")
+                raise DataError("a quotation mark is opened and never closed", source=source)
             if text:
                 yield text if text.endswith("\n") else text + "\n"
             return
         cut = _boundary(text)
         rest = text[cut:]
         if len(rest) > _LONGEST:
-            raise DataError(f"{source}: a record is longer than {_LONGEST >> 20} MiB")
+            raise DataError(f"a record is longer than {_LONGEST >> 20} MiB", source=source)
         if cut:
             yield text[:cut]
 
 
 def _check_kind(data: bytes, source: str, encoding: str) -> None:
     if not data:
-        raise DataError(f"{source}: the file is empty")
+        raise DataError("the file is empty", source=source)
     if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
         return
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{source}: not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16")
+        raise DataError("not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16", source=source)
     if b"\0" in data:
         at = data.index(b"\0")
-        raise DataError(f"{source}: not text: there is a NUL byte on line {_line(data, at)}")
+        raise DataError(f"not text: there is a NUL byte on line {_line(data, at)}", source=source)
 
 
 def _line(data: bytes, at: int) -> int:
@@ -152,6 +153,6 @@ def _quoted_records(text: str, separator: str, first_line: int, source: str) -> 
                 fields.append(len(cells))
                 writer.writerow(cells)
     except csv.Error as error:
-        place = f"{source}, line {first_line + reader.line_num - 1}"
-        raise DataError(f"{place}: not a CSV file: {error}") from error
+        line = first_line + reader.line_num - 1
+        raise DataError(f"not a CSV file: {error}", line=line, source=source) from error
     return Block(rows.getvalue().encode(), np.array(lines), np.array(fields))

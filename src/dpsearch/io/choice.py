@@ -29,8 +29,9 @@ def choose(names: list[str] | None, width: int, reading: Reading, source: str) -
     again = None if names is None else repeated(names)
     if names is not None and again is not None:
         raise DataError(
-            f"{source}: columns {names.index(names[again])} and {again} are both called"
-            f" {names[again]!r}; rename one"
+            f"columns {names.index(names[again])} and {again} are both called"
+            f" {names[again]!r}; rename one",
+            source=source,
         )
     if reading.columns is not None and reading.drop is not None:
         raise ParameterError("--columns and --drop say the same thing twice: give one")
@@ -40,7 +41,7 @@ def choose(names: list[str] | None, width: int, reading: Reading, source: str) -
         index = file.index_of(reading.model)
     if text is not None:
         if index == text:
-            raise ParameterError(f"{source}: --text and --index name the same column")
+            raise ParameterError("--text and --index name the same column", source=source)
         return Choice([], index, text, frozenset(), True)
     of_model = None if reading.drop is not None else file.columns_of(reading.model)
     if reading.columns is not None:
@@ -52,17 +53,23 @@ def choose(names: list[str] | None, width: int, reading: Reading, source: str) -
         kept = [j for j in range(width) if j not in dropped and j != index]
         named = reading.model is not None and len(kept) == reading.model.width
     if index in kept:
-        place = name_column(names, kept[kept.index(index)])
-        raise ParameterError(f"{source}: {place} cannot both name the rows and be clustered by")
+        raise ParameterError(
+            "{place} cannot both name the rows and be clustered by",
+            column=name_column(names, kept[kept.index(index)]),
+            source=source,
+        )
     if not kept:
-        raise DataError(f"{source}: no column is left to cluster by")
+        raise DataError("no column is left to cluster by", source=source)
     categories = file.categories_of(reading.model, kept)
     if reading.categories is not None:
         categories = file.numbers(reading.categories, "--category")
         for j in categories:
             if j not in kept:
-                place = name_column(names, j)
-                raise ParameterError(f"{source}: --category: {place} is not clustered by")
+                raise ParameterError(
+                    "--category: {place} is not clustered by",
+                    column=name_column(names, j),
+                    source=source,
+                )
     return Choice(kept, index, None, frozenset(categories), named)
 
 
@@ -91,18 +98,21 @@ class _File:
             match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
             if match is None:
                 advice = _did_you_mean(part, self.names)
-                raise ParameterError(f"{self.source}: {option}: no column {part!r}{advice}")
+                raise ParameterError(f"{option}: no column {part!r}{advice}", source=self.source)
             first, last = int(match[1]), int(match[2] or match[1])
             if last >= self.width or first > last:
                 raise ParameterError(
-                    f"{self.source}: {option}: no column {part}; there are {self.width}, numbered"
-                    " from 0"
+                    f"{option}: no column {part}; there are {self.width}, numbered from 0",
+                    source=self.source,
                 )
             found.extend(range(first, last + 1))
         again = repeated(found)
         if again is not None:
-            place = name_column(self.names, found[again])
-            raise ParameterError(f"{self.source}: {option}: {place} is named twice")
+            raise ParameterError(
+                f"{option}: {{place}} is named twice",
+                column=name_column(self.names, found[again]),
+                source=self.source,
+            )
         return found
 
     def columns_of(self, model: ModelColumns | None) -> list[int] | None:
@@ -114,7 +124,9 @@ class _File:
                 if self.names is None:
                     return None
                 advice = _did_you_mean(name, self.names)
-                raise DataError(f"{self.source}: no column {name!r}, which the model needs{advice}")
+                raise DataError(
+                    f"no column {name!r}, which the model needs{advice}", source=self.source
+                )
         return [self.place[name] for name in model.names]
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:

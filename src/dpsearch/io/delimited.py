@@ -75,7 +75,7 @@ def filled_columns(
         with _opened(path) as stream, long_fields():
             yield from _filled(stream, path, reading, source, block)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{source}: damaged, or not a gzip file: {error}") from error
+        raise DataError(f"damaged, or not a gzip file: {error}", source=source) from error
 
 
 def _check_options(reading: Reading) -> None:
@@ -127,9 +127,9 @@ def _filled(
         columns.add(block)
         yield columns
     if columns is None:
-        raise DataError(f"{source}: the file is empty")
+        raise DataError("the file is empty", source=source)
     if columns.n_rows == 0:
-        raise DataError(f"{source}: a line of column names and no data")
+        raise DataError("a line of column names and no data", source=source)
 
 
 def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple[bool, str | None]:
@@ -226,7 +226,9 @@ class Columns:
         wrong = np.flatnonzero(block.fields != self.width)
         if len(wrong):
             line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
-            raise DataError(f"{self.source}, line {line}: {fields} cells, expected {self.width}")
+            raise DataError(
+                f"{fields} cells, expected {self.width}", line=int(line), source=self.source
+            )
 
     def _refuse_thousands(self, frame: pl.DataFrame, numeric: list[int], block: Block) -> None:
         """1.234 would be read as a little more than one, where commas are decimal."""
@@ -247,7 +249,6 @@ class Columns:
         self.texts[j] = [pl.repeat(None, self.n_rows, dtype=pl.String, eager=True)]
 
     def _not_a_number(self, j: int, line: int, cell: str) -> DataError:
-        place = f"{self.source}, line {line}, {name_column(self.names, j)}"
         hint = ""
         if _THOUSANDS.fullmatch(cell):
             hint = " (a comma between thousands? leave it out)"
@@ -257,7 +258,12 @@ class Columns:
             hint = " (a decimal comma? say --decimal-comma)"
         elif not any(char.isdigit() for char in cell):
             hint = "; if it is a category, say --category, if it is a gap, leave it empty"
-        return DataError(f"{place}: {shown(cell)} is not a number{hint}")
+        return DataError(
+            f"{shown(cell)} is not a number{hint}",
+            line=line,
+            column=name_column(self.names, j),
+            source=self.source,
+        )
 
     def _note_numbers(self, frame: pl.DataFrame, casts: pl.DataFrame, block: Block) -> None:
         numeric = [j for j in self.used if j not in self.texts]
@@ -266,8 +272,12 @@ class Columns:
         if not np.isfinite(matrix).all() and np.isinf(matrix).any():
             row, column = np.argwhere(np.isinf(matrix))[0]
             j = numeric[column]
-            place = f"{self.source}, line {block.lines[int(row)]}, {name_column(self.names, j)}"
-            raise DataError(f"{place}: {shown(frame[str(j)][int(row)])} is not finite")
+            raise DataError(
+                f"{shown(frame[str(j)][int(row)])} is not finite",
+                line=int(block.lines[int(row)]),
+                column=name_column(self.names, j),
+                source=self.source,
+            )
         self.numbers.append((numeric, matrix))
         self.known |= {j for j, n in _null_counts(casts).items() if n < frame.height}
         whole = [str(j) for j in numeric if j in self.whole]

@@ -48,12 +48,11 @@ def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tu
     if choice.index is not None:
         index = frame[names[choice.index]]
         if index.dtype.is_nested() or index.dtype in (pl.Binary, pl.Object, pl.Duration):
-            place = f"{source}, column {index.name!r}"
-            raise DataError(f"{place}: {index.dtype} cannot name rows")
+            raise DataError(f"{index.dtype} cannot name rows", column=index.name, source=source)
     if choice.text is not None:
         text = frame[names[choice.text]]
         if text.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
-            raise DataError(f"{source}, column {text.name!r}: {text.dtype} is not text")
+            raise DataError(f"{text.dtype} is not text", column=text.name, source=source)
         table = Table(text.cast(pl.String), source=source)
     else:
         texts = {names[j] for j in choice.categories}
@@ -68,7 +67,7 @@ def check_names(names: Sequence[str], source: str) -> None:
     """Refuse names that Polars takes for patterns, and would read other columns for."""
     for name in names:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
-            raise DataError(f"{source}: column {name!r}: Polars takes the name for a pattern")
+            raise DataError("Polars takes the name for a pattern", column=name, source=source)
 
 
 def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
@@ -77,8 +76,10 @@ def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
         plain = kind.is_numeric() or kind in (pl.Boolean, pl.String, pl.Categorical, pl.Null)
         if not plain and not isinstance(kind, pl.Enum):
             raise DataError(
-                f"{source}, column {name!r}: {kind} is not something to cluster by: leave it out"
-                f" with --drop {name!r}, or turn it into a number"
+                f"{kind} is not something to cluster by: leave it out with --drop {name!r}, or turn"
+                " it into a number",
+                column=name,
+                source=source,
             )
     frame = frame.with_columns(
         [
@@ -93,8 +94,10 @@ def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
             continue
         infinite = column.is_infinite().arg_true()
         if len(infinite):
-            place = f"{source}, row {infinite[0]}, column {column.name!r}"
-            raise DataError(f"{place}: {column[infinite[0]]} is not finite")
+            row = infinite[0]
+            raise DataError(
+                f"{column[row]} is not finite", row=row, column=column.name, source=source
+            )
     if all(kind.is_numeric() or kind == pl.Null for kind in frame.schema.values()):
         height = frame.height
         first = columns[0] if columns[0].dtype.is_integer() else None

@@ -31,7 +31,7 @@ def labels_table(table_index: Any, n_rows: int, **columns: Any) -> pl.DataFrame:
 
 def check_ending(path: Path) -> None:
     if path.suffix.lower() not in TABLE_ENDINGS:
-        raise ParameterError(f"{path}: tables are written as {' or '.join(TABLE_ENDINGS)}")
+        raise ParameterError(f"tables are written as {' or '.join(TABLE_ENDINGS)}", source=path)
 
 
 def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: bool = True) -> None:

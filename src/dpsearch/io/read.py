@@ -64,10 +64,10 @@ def read_table(
             before, sha256 = _stamp(local), digest(local)
             table = _read(local, form, reading, source, tell)
             if _stamp(local) != before:
-                raise DataError(f"{source}: was changed while it was being read")
+                raise DataError("was changed while it was being read", source=source)
         except OSError as error:
             where = error.filename if local.is_dir() and error.filename else source
-            raise DataError(f"{where}: cannot be read: {error.strerror or error}") from error
+            raise DataError(f"cannot be read: {error.strerror or error}", source=where) from error
     table.sha256 = sha256
     return table
 
@@ -85,7 +85,7 @@ def check_options(form: str, reading: Reading, source: str) -> None:
     for name in said:
         if name not in _OPTIONS.get(form, _CHOOSING):
             what = "a folder of texts" if form == "folder" else f"the format {form}"
-            raise ParameterError(f"{source}: {names[name]} does not apply to {what}")
+            raise ParameterError(f"{names[name]} does not apply to {what}", source=source)
         if reading.text is not None and name in ("columns", "drop", "categories"):
             raise ParameterError(f"{names[name]} and --text: the words of one column are counted")
     if "words" in said and reading.text is None and form != "folder":
@@ -135,7 +135,7 @@ def format_of(path: Path, reading: Reading) -> str:
     if path.is_dir():
         return "folder"
     if not path.exists():
-        raise DataError(f"{path}: no such file")
+        raise DataError("no such file", source=path)
     ending = path.with_suffix("").suffix if path.suffix.lower() == ".gz" else path.suffix
     for form, endings in FORMATS.items():
         if ending.lower() in endings:
@@ -175,7 +175,7 @@ def _read(
 
     if path.is_dir():
         if form != "folder":
-            raise DataError(f"{source}: is a folder, not a file")
+            raise DataError("is a folder, not a file", source=source)
         return text.read_folder(path, reading, source)
     readers: dict[str, Callable[..., Any]] = {
         "parquet": frames.read_parquet,

@@ -46,7 +46,8 @@ def read_anndata(path: Path, reading: Reading, source: str) -> tuple[Table, Choi
         import anndata
     except ImportError as error:
         raise DataError(
-            f"{source}: .h5ad files need anndata: pip install 'dpsearch[anndata]'"
+            ".h5ad files need anndata: pip install 'dpsearch[anndata]'",
+            source=source,
         ) from error
     import polars as pl
 
@@ -57,7 +58,7 @@ def read_anndata(path: Path, reading: Reading, source: str) -> tuple[Table, Choi
     except Exception as error:  # h5py's errors share no base
         raise source_error(source, f"damaged, or not an AnnData file: {error}") from error
     if data.X is None:
-        raise DataError(f"{source}: has no matrix X")
+        raise DataError("has no matrix X", source=source)
     index = pl.Series("cell", [str(name) for name in data.obs_names])
     names = [str(name) for name in data.var_names]
     return _table(data.X, names, index, reading, source)
@@ -67,9 +68,9 @@ def _table(
     matrix: Any, names: list[str] | None, index: Any, reading: Reading, source: str
 ) -> tuple[Table, Choice]:
     if np.iscomplexobj(matrix):
-        raise DataError(f"{source}: complex numbers")
+        raise DataError("complex numbers", source=source)
     if matrix.ndim == 2 and 0 in matrix.shape:
-        raise DataError(f"{source}: an empty matrix, {matrix.shape[0]} × {matrix.shape[1]}")
+        raise DataError(f"an empty matrix, {matrix.shape[0]} × {matrix.shape[1]}", source=source)
     if not sp.issparse(matrix):
         return table_of_array(np.asarray(matrix, np.float64), names, index, reading, source)
     table, choice = table_of_array(sp.csr_matrix(matrix), names, index, reading, source)
@@ -79,8 +80,9 @@ def _table(
     if not counts:
         if table.n_rows * table.n_columns > _MOST_DENSE:
             raise DataError(
-                f"{source}: {table.n_rows:,} × {table.n_columns:,} real numbers are too many to"
-                " write out; reduce the columns first, for example by TruncatedSVD"
+                f"{table.n_rows:,} × {table.n_columns:,} real numbers are too many to"
+                " write out; reduce the columns first, for example by TruncatedSVD",
+                source=source,
             )
         table.X = np.asarray(table.X.todense(), dtype=np.float64)
     return table, choice

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dpsearch._validate import name_column
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, DPSearchError
 
 # Texts that stand for a value that is not there.
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
@@ -42,7 +40,8 @@ class ModelColumns:
     def check_width(self, n_columns: int, source: str) -> None:
         if n_columns != self.width:
             raise DataError(
-                f"{source}: {n_columns} columns, but the model was fitted to {self.width}"
+                f"{n_columns} columns, but the model was fitted to {self.width}",
+                source=source,
             )
 
 
@@ -178,28 +177,13 @@ class Table:
 
     def place(self, j: int) -> str:
         """A column as messages name it."""
-        return self.name(j) if self.names is None else name_column(self.names, j)
+        return self.name(j) if self.names is None else f"column {self.names[j]!r}"
 
-    def locate(self, message: str) -> str:
-        """A message about rows and columns by number, in terms of the file's lines and names.
-
-        The first place is meant, before anything in quotation marks: that comes from the data.
-        """
-
-        def column(number: str) -> str:
-            j = int(number)
-            return self.place(j) if j < self.n_columns else f"column {j}"
-
-        def place(match: re.Match[str]) -> str:
-            row, of_row, alone = match.groups()[1:]
-            if alone is not None:
-                return match[1] + column(alone)
-            line = self.line(int(row))
-            where = f"row {row}" if line is None else f"line {line}"
-            return match[1] + where + ("" if of_row is None else f", {column(of_row)}")
-
-        pattern = r"^([^'\"]*?\b)(?:row (\d+)(?:, column (\d+)\b)?|column (\d+)(?= of X\b))"
-        return re.sub(pattern, place, message)
+    def locate(self, error: DPSearchError) -> None:
+        """Let an error that numbers rows and columns name the file, its lines and columns."""
+        if error.source is None and error.row is not None:
+            error.line = self.line(error.row)
+        error.locate(self.source, columns=self.names or self.numbers)
 
 
 def name_of(names: list[str] | None, j: int) -> str:
@@ -208,7 +192,7 @@ def name_of(names: list[str] | None, j: int) -> str:
 
 
 def source_error(source: str, message: str) -> DataError:
-    return DataError(f"{source}: {' '.join(message.split())}")
+    return DataError(" ".join(message.split()), source=source)
 
 
 def shown(cell: str) -> str:

@@ -24,7 +24,8 @@ def read_folder(path: Path, reading: Reading, source: str) -> Table:
     files = visible_files(path)
     if not files:
         raise DataError(
-            f"{source}: a folder without files; a folder is read as a file per document"
+            "a folder without files; a folder is read as a file per document",
+            source=source,
         )
     X, names, note = count_words(_texts(files, reading.encoding), reading, source)
     index = pl.Series("document", [file.relative_to(path).as_posix() for file in files])
@@ -38,7 +39,7 @@ def _texts(files: list[Path], encoding: str) -> Iterator[str]:
         except UnicodeError as error:
             raise not_in_encoding(str(file), encoding, getattr(error, "start", 0)) from error
         if "\0" in text:
-            raise DataError(f"{file}: not text: there is a NUL byte")
+            raise DataError("not text: there is a NUL byte", source=file)
         yield text
 
 
@@ -70,7 +71,7 @@ def count_words(
     except DataError:
         raise
     except ValueError as error:  # "empty vocabulary"
-        raise DataError(f"{source}: there are no words") from error
+        raise DataError("there are no words", source=source) from error
     words = np.array(counter.get_feature_names_out(), dtype=object)
     total = len(words)
     if X.shape[0] >= _FEW_DOCUMENTS:

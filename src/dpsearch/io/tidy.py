@@ -26,7 +26,7 @@ NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in wh
 def tidy(table: Table, *, named: bool) -> Table:
     """Take a first column that names the rows as the index, and leave out what tells nothing."""
     if table.n_rows == 0:
-        raise DataError(f"{table.source}: there are no rows")
+        raise DataError("there are no rows", source=table.source)
     if named:
         return table
     out = list(range(table.n_columns))
@@ -47,7 +47,7 @@ def tidy(table: Table, *, named: bool) -> Table:
                     _take_out(table, out, j, why + _words_instead(table, j))
     gaps = [j for j in out if _is_missing(table, j)]
     if gaps == out:
-        raise DataError(f"{table.source}: no column has a value")
+        raise DataError("no column has a value", source=table.source)
     for j in gaps:
         _take_out(table, out, j, "it has no values")
     for j in out:

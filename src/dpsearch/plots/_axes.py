@@ -39,12 +39,15 @@ def check_figure(path: str | Path) -> str:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise ParameterError(
-            f"{path}: plots need matplotlib: pip install dpsearch[plots]"
+            "plots need matplotlib: pip install dpsearch[plots]",
+            source=path,
         ) from error
     form = Path(path).suffix.lstrip(".").lower()
     known = FigureCanvasBase.get_supported_filetypes()
     if form not in known:
-        raise ParameterError(f"{path}: the name must end with one of {', '.join(sorted(known))}")
+        raise ParameterError(
+            f"the name must end with one of {', '.join(sorted(known))}", source=path
+        )
     return form
 
 

@@ -296,6 +296,7 @@ def _payload(
     maps: list[Projection],
 ) -> dict[str, Any]:
     """What the page's script works on: the rows shown, maps of them, the trace."""
+    trace = model.clustering_.trace
     shown: list[dict[str, Any]] = []
     for j in columns:
         column = table.columns[j]
@@ -318,7 +319,7 @@ def _payload(
             for one in maps
         ],
         "images": None if images is None else images.payload(),
-        "trace": [list(point) for point in model.clustering_.trace],
+        "trace": [[at.seconds, at.log_joint, at.n_clusters, at.step] for at in trace],
     }
 
 

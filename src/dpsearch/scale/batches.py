@@ -14,8 +14,8 @@ import scipy.sparse as sp
 
 from dpsearch._files import naming
 from dpsearch._validate import as_matrix, column_names, is_array
-from dpsearch.errors import DataError
-from dpsearch.scale.pieces import Layout, Piece, placed
+from dpsearch.errors import DataError, located
+from dpsearch.scale.pieces import Layout, Piece
 from dpsearch.scale.source import edges_of, stacked
 from dpsearch.tables import is_frame, library_of
 
@@ -38,7 +38,7 @@ class Alike:
         if form == "frame":
             batch = self._named(batch, source)
         else:
-            with placed(source, 0, None):
+            with located(source, 0, None):
                 checked = as_matrix(batch, gaps=self.gaps)
             batch = batch if is_array(batch) else checked
         if self.n_batches == 0:

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels
-from dpsearch._validate import counting_rows
-from dpsearch.errors import ParameterError, WorkersError
+from dpsearch.errors import ParameterError, WorkersError, located
 from dpsearch.scale.shard import Handed, Task, work
 from dpsearch.scale.source import Look, Shard, begins_of, look
 
@@ -189,7 +188,7 @@ def _round(
     """Do a round of a shard on a worker; after the first, its rows are `known_as` something."""
     labels = _named(*known_as) if known_as else None
     matrix = shard.load()
-    with counting_rows(begin):
+    with located(rows=begin):
         return work(task, matrix, labels, number)
 
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._validate import as_matrix, counting_rows
-from dpsearch.errors import DataError, DataTypeError
+from dpsearch._validate import as_matrix
+from dpsearch.errors import DataError, DataTypeError, located
 from dpsearch.scale.cluster import dask_or_error
 from dpsearch.tables import Column, Kind, Schema, are_counts, is_mixed
 
@@ -29,7 +29,7 @@ class BlockShard:
     schema: Schema | None = None
 
     def load(self) -> Any:
-        with counting_rows(self.begin):
+        with located(rows=self.begin):
             if self.schema is not None:
                 return self.schema.encode(self.block)
             return as_matrix(self.block, gaps=self.gaps)

@@ -64,10 +64,10 @@ def set_of_files(path: Path) -> list[Path] | None:
     if not path.exists() and glob.has_magic(str(path)):
         files = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
         if not files:
-            raise DataError(f"{path}: no such files")
+            raise DataError("no such files", source=path)
         for file in files:
             if _form(file) not in _SETS:
-                raise DataError(f"{file}: a set of files consists of Parquet or Arrow files")
+                raise DataError("a set of files consists of Parquet or Arrow files", source=file)
         return files
     return None
 
@@ -119,7 +119,7 @@ def open_files(path: Path, source: str, reading: Reading, folder: Path, tell: Te
     else:
         found = _frames([path], [str(form)], [source], reading, source)
     if found.n_rows == 0:
-        raise DataError(f"{source}: there are no rows")
+        raise DataError("there are no rows", source=source)
     empty = pl.DataFrame(schema=found.types)
     table_of_frame(empty, source, set())  # to see whether these can be clustered by
     return found
@@ -145,11 +145,13 @@ def _frames(
     for piece, schema in opened[1:]:
         for name in used:
             if name not in schema:
-                raise DataError(f"{piece.source}: no column {name!r}, which {sources[0]} has")
+                raise DataError(f"no column {name!r}, which {sources[0]} has", source=piece.source)
             types[name] = _common(types[name], schema[name], name, piece.source, sources[0])
         for name in schema if every else ():
             if name not in names:
-                raise DataError(f"{piece.source}: a column {name!r}, which {sources[0]} has not")
+                raise DataError(
+                    f"a column {name!r}, which {sources[0]} has not", source=piece.source
+                )
     kept = {names[j]: types[names[j]] for j in choice.kept}
     return Files([piece for piece, _ in opened], names, kept, choice, source, lasting=True)
 
@@ -177,7 +179,7 @@ def _common(one: Any, other: Any, name: str, source: str, first: str) -> Any:
     texts = (pl.String, pl.Categorical, pl.Enum)
     if one.base_type() in texts and other.base_type() in texts:
         return pl.Categorical() if pl.Categorical in (one, other) else pl.String()
-    raise DataError(f"{source}: column {name!r} is {other}, and in {first} it is {one}")
+    raise DataError(f"column {name!r} is {other}, and in {first} it is {one}", source=source)
 
 
 def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Tell) -> Files:
@@ -206,9 +208,11 @@ def _array(path: Path, reading: Reading, source: str) -> Files:
         raise not_numbers(source, error) from error
     array = array.reshape(-1, 1) if array.ndim == 1 else array
     if not is_array(array):
-        raise DataError(f"{source}: not rows and columns of numbers: {array.shape} {array.dtype}")
+        raise DataError(
+            f"not rows and columns of numbers: {array.shape} {array.dtype}", source=source
+        )
     if reading.categories is not None:
-        raise ParameterError(f"{source}: --category is for tables with texts")
+        raise ParameterError("--category is for tables with texts", source=source)
     choice = choose(None, array.shape[1], reading, source)
     piece = Piece(path, "numpy", array.shape[0], source)
     return Files([piece], None, {}, choice, source, width=array.shape[1])

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Rng
-from dpsearch._validate import counting_rows
 from dpsearch.automatic import Choice, choose
-from dpsearch.errors import CapabilityError, WorkersError
+from dpsearch.errors import CapabilityError, WorkersError, located
 from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.items import Rows
@@ -83,7 +82,7 @@ def fit_shards(
     else:
         looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
         sample, numbers = _sample(looks, begins_of(shards))
-        with counting_rows(numbers):
+        with located(rows=numbers):
             gaps = any(one.gaps for one in looks)
             choice, model, start = _begin(
                 sample, gaps, family, prior, schema, beam_size, order, rng

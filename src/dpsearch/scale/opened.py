@@ -194,7 +194,7 @@ def _in_memory(path: Path, reading: Reading, wishes: Wishes) -> Opened:
     from dpsearch.io import read_table
 
     if wishes.memory is not None:
-        raise ParameterError(f"{path}: memory is for CSV, Parquet, Arrow and NPY files")
+        raise ParameterError("memory is for CSV, Parquet, Arrow and NPY files", source=path)
     table = read_table(path, reading, tell=wishes.tell)
     schema, matrix = None, table.X
     if wishes.kinds is not None or is_mixed(matrix):

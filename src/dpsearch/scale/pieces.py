@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._validate import as_matrix, counting_rows, naming_columns
-from dpsearch.errors import DataError
+from dpsearch._validate import as_matrix
+from dpsearch.errors import DataError, located
 from dpsearch.scale.source import edges_of, stacked
 from dpsearch.tables import Column, Schema
 
@@ -44,7 +43,7 @@ class Piece:
             frame = (lazy if names is None else lazy.select(names)).collect()
         except (pl.exceptions.PolarsError, OSError, ValueError) as error:
             text = " ".join(str(error).split())
-            raise DataError(f"{self.source}: cannot be read: {text}") from error
+            raise DataError(f"cannot be read: {text}", source=self.source) from error
         return typed(frame, dict(self.types))
 
 
@@ -85,7 +84,7 @@ class Layout:
 
     def matrix(self, rows: Any, source: str, first: int) -> Any:
         """Rows as a checked matrix; errors name the source, and rows from `first` on."""
-        with placed(source, first, self.names):
+        with located(source, first, self.names):
             if hasattr(rows, "get_columns"):
                 rows = self._numbers(rows)
             elif self.kept is not None:
@@ -108,16 +107,6 @@ class Layout:
         if self.schema is not None:
             return encoded(frame, self.schema)
         return as_floats(frame.get_columns(), frame.height)
-
-
-@contextmanager
-def placed(source: str, first: int, names: Sequence[str] | None) -> Iterator[None]:
-    """Errors name the source, its rows and its columns."""
-    try:
-        with counting_rows(first), naming_columns(() if names is None else names):
-            yield
-    except DataError as error:
-        raise DataError(f"{source}: {error}") from error
 
 
 def encoded(frame: Any, schema: Schema) -> Any:

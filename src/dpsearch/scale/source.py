@@ -11,7 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import Ints
-from dpsearch._validate import as_matrix, counting_rows, has_gaps, whole
+from dpsearch._validate import as_matrix, has_gaps, whole
+from dpsearch.errors import located
 from dpsearch.weights import with_what_they_lack
 
 SHARD_ROWS = 250_000  # unless somebody says how many shards there are
@@ -45,7 +46,7 @@ class ArrayShard:
         return self.end - self.begin
 
     def load(self) -> Any:
-        with counting_rows(self.begin):
+        with located(rows=self.begin):
             return as_matrix(self.array[self.begin : self.end], gaps=self.gaps)
 
 

@@ -8,7 +8,6 @@ value of every column of integers, and gets the levels of the whole.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, UnclearColumnError
 from dpsearch.io.table import Table
 from dpsearch.io.tidy import NUMBERING, tidy
 from dpsearch.scale.source import SAMPLE_ROWS
@@ -160,14 +159,15 @@ class Survey:
             levels = self._levels.get(name)
             if levels is not None and levels.too_many:
                 raise DataError(
-                    f"{source}: column {name!r} has more than {_MOST_LEVELS:,} different values, a"
-                    " name or a free text rather than a category: leave it out"
+                    f"{{place}} has more than {_MOST_LEVELS:,} different values, a name or a free"
+                    " text rather than a category: leave it out",
+                    column=name,
+                    source=source,
                 )
             numbering = self._numberings.get(name) if self.types[name].is_integer() else None
             if numbering is not None and name not in said and numbering.one_by_one(self.n_rows):
-                raise DataError(
-                    f"{source}: column {name!r} counts the rows, in their order: leave it out, or"
-                    f" say kinds={{{name!r}: 'real'}}"
+                raise UnclearColumnError(
+                    "{place} counts the rows, in their order", column=name, source=source
                 )
         sample = pl.concat(self._sample, how="vertical_relaxed").select(
             pl.col(name).cast(pl.String).cast(self.types[name])
@@ -178,7 +178,11 @@ class Survey:
         try:
             schema = Schema.of(sample, self.kinds)
         except DataError as error:
-            raise self._placed(error, source) from error
+            if error.row is None:
+                error.source = source
+            else:
+                error.source, error.row = self._places[error.row]
+            raise
         columns = []
         for column in schema.columns:
             levels = self._levels.get(column.name)
@@ -189,18 +193,11 @@ class Survey:
         for column in columns:
             if column.kind == "binary" and column.levels and len(column.levels) > 2:
                 raise DataError(
-                    f"{source}: column {column.name!r} is not binary: it has"
-                    f" {len(column.levels)} levels"
+                    f"{{place}} is not binary: it has {len(column.levels)} levels",
+                    column=column.name,
+                    source=source,
                 )
         return replace(schema, columns=tuple(columns))
-
-    def _placed(self, error: DataError, source: str) -> DataError:
-        """An error about a row of the sample, with the row's place in the whole."""
-        match = re.search(r"\brow (\d+)\b", str(error))
-        if match is None:
-            return DataError(f"{source}: {error}")
-        where, row = self._places[int(match[1])]
-        return DataError(f"{where}: {str(error).replace(match[0], f'row {row}', 1)}")
 
 
 class _Levels:

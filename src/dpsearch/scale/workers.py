@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from dpsearch._types import Ints, Labels
-from dpsearch._validate import counting_rows
+from dpsearch.errors import located
 from dpsearch.events import Callback, Event
 from dpsearch.scale.shard import Handed, Task, work
 from dpsearch.scale.source import Look, Shard, begins_of, look
@@ -85,7 +85,7 @@ class Threads:
             if clusters_of_parts is not None:
                 labels = clusters_of_parts[number][self._parts[number]]
             matrix = self.shards[number].load()
-            with counting_rows(self._begins[number]):
+            with located(rows=self._begins[number]):
                 return work(task, matrix, labels, number)
 
         done = list(self._each(one))

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpsearch._types import Matrix, Vector
 from dpsearch._validate import LARGEST, refuse_unread
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, UnclearColumnError
 
 Kind = Literal["real", "count", "binary", "category"]
 KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
@@ -69,8 +69,10 @@ class Column:
                 known = ", ".join(repr(level) for level in self.levels[:8])
                 more = " …" if len(self.levels) > 8 else ""
                 raise DataError(
-                    f"X at row {i}, column {self.name!r} is {value!r}, which is none of the levels"
-                    f" of this column: {known}{more}"
+                    f"X at {{place}} is {value!r}, which is none of the levels of this column:"
+                    f" {known}{more}",
+                    row=i,
+                    column=self.name,
                 )
             out[i] = codes[value]
         return out
@@ -366,8 +368,9 @@ def read_column(frame: Any, j: int, name: str) -> _Raw:
         order = tuple(series.cat.categories.tolist()) if source == "categorical" else None
     if source not in _SOURCES:
         raise DataError(
-            f"column {name!r} of X holds {source}, which cannot be clustered: turn it into numbers"
-            " or categories first, or leave it out"
+            f"{{place}} of X holds {source}, which cannot be clustered: turn it into numbers or"
+            " categories first, or leave it out",
+            column=name,
         )
     return _Raw(source, objects, (False, True) if source == "bool" else order)
 
@@ -389,7 +392,9 @@ def _numbers(raw: _Raw, name: str, kind: Kind) -> Vector:
     else:
         at = next((i for i, value in enumerate(raw.values) if value is not None), None)
         if at is not None:
-            raise DataError(f"X at row {at}, column {name!r} is {raw.values[at]!r}, not a number")
+            raise DataError(
+                f"X at {{place}} is {raw.values[at]!r}, not a number", row=at, column=name
+            )
         values = np.full(len(raw.values), math.nan)
     bad = np.abs(values) > LARGEST
     what = f"above {LARGEST:.0e} in magnitude: rescale the column, or mark it as missing"
@@ -397,7 +402,7 @@ def _numbers(raw: _Raw, name: str, kind: Kind) -> Vector:
         bad, what = (values < 0.0) | (np.floor(values) < values), "not a count"
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        raise DataError(f"X at row {row}, column {name!r} is {values[row]:g}, {what}")
+        raise DataError(f"X at {{place}} is {values[row]:g}, {what}", row=row, column=name)
     return values
 
 
@@ -412,14 +417,15 @@ def _column(raw: _Raw, name: str, kind: Any, library: str) -> Column:
         return Column(name, kind, raw.source)
     levels = raw.levels if raw.levels is not None else _sorted_levels(raw, name)
     if kind == "binary" and len(levels) > 2:
-        raise DataError(f"column {name!r} of X is not binary: it has {len(levels)} levels")
+        raise DataError(f"{{place}} of X is not binary: it has {len(levels)} levels", column=name)
     if not levels:
-        raise DataError(f"column {name!r} of X has no value at all: leave it out")
+        raise DataError("{place} of X has no value at all: leave it out", column=name)
     for level in levels:
         if not isinstance(level, (str, bool, int, float)):
             raise DataError(
-                f"column {name!r} of X has the level {level!r}, of type {type(level).__name__}:"
-                " turn it into text first"
+                f"{{place}} of X has the level {level!r}, of type {type(level).__name__}:"
+                " turn it into text first",
+                column=name,
             )
     return Column(name, kind, raw.source, levels)
 
@@ -433,10 +439,11 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
         seen = [value for value in raw.values if value is not None]
         distinct = len(set(seen))
         if len(seen) > 1 and distinct > DISTINCT * len(seen):
-            raise DataError(
-                f"column {name!r} of X is text in which {distinct} of {len(seen)} values differ, a"
-                " name or a free text rather than a category: leave it out, or say"
-                f" kinds={{{name!r}: 'category'}}"
+            raise UnclearColumnError(
+                f"{{place}} of X is text in which {distinct} of {len(seen)} values differ, a name"
+                " or a free text rather than a category",
+                kind="category",
+                column=name,
             )
         return "category"
     seen = raw.values[~np.isnan(raw.values)]
@@ -445,9 +452,8 @@ def _infer(raw: _Raw, name: str, library: str) -> Kind:
     counts = counts and are_counts(np.median(seen), seen.mean(), seen.var(), len(seen))
     if raw.source == "int":
         if len(seen) >= _ROW_NUMBERS and (np.diff(seen) == 1.0).all():
-            raise DataError(
-                f"column {name!r} of X counts the rows, {seen[0]:g} to {seen[-1]:g}: leave it out,"
-                f" or say kinds={{{name!r}: 'real'}}"
+            raise UnclearColumnError(
+                f"{{place}} of X counts the rows, {seen[0]:g} to {seen[-1]:g}", column=name
             )
         return "count" if counts else "real"
     had_gaps = len(seen) < len(raw.values)
@@ -469,7 +475,7 @@ def _sorted_levels(raw: _Raw, name: str) -> tuple[Level, ...]:
         return tuple(sorted(seen))
     except TypeError as error:
         raise DataError(
-            f"column {name!r} of X has levels of different types: turn them all into text"
+            "{place} of X has levels of different types: turn them all into text", column=name
         ) from error
 
 

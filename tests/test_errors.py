@@ -1,0 +1,72 @@
+"""Errors carry what they are about as fields, and their text follows the fields."""
+
+import copy
+import pickle
+
+import pytest
+
+from dpsearch.errors import (
+    DataError,
+    DPSearchError,
+    ParameterError,
+    UnclearColumnError,
+    located,
+)
+
+
+def test_the_text_follows_the_fields():
+    error = DataError("X at {place} is missing", row=3, column=1)
+    assert str(error) == "X at row 3, column 1 is missing"
+    error.column, error.source = "age", "people.csv"
+    assert str(error) == "people.csv: X at row 3, column 'age' is missing"
+    error.line = 5
+    assert str(error) == "people.csv: X at line 5, column 'age' is missing"
+
+
+def test_a_place_that_the_text_does_not_mention_comes_first():
+    error = DataError("'x' is not a number", line=7, column="b", source="a.csv")
+    assert str(error) == "a.csv, line 7, column 'b': 'x' is not a number"
+    assert str(DataError("'x' is not a number", row=2)) == "row 2: 'x' is not a number"
+
+
+def test_values_of_the_data_are_no_markers():
+    error = DataError("X at {place} is '{place} {parameter} {0}'", row=1, column="{place}")
+    assert str(error) == "X at row 1, column '{place}' is '{place} {parameter} {0}'"
+    assert str(DataError("{place} is a word")) == "{place} is a word"
+
+
+def test_the_parameter_is_a_field():
+    error = ParameterError("{parameter} must be above 0, got -1", parameter="alpha")
+    assert error.parameter == "alpha"
+    assert str(error) == "alpha must be above 0, got -1"
+
+
+def test_blocks_of_rows_and_columns_are_placed_from_inside_out():
+    with (
+        pytest.raises(DataError, match=r"^file: X at row 1012, column 'c' is odd$") as caught,
+        located("file", columns=["a", "b", "c"]),
+        located(rows=1000),
+        located(rows=[7, 12], columns=[0, 2]),
+    ):
+        raise DataError("X at {place} is odd", row=1, column=1)
+    assert (caught.value.row, caught.value.column) == (1012, "c")
+
+
+def test_what_has_a_source_is_in_place():
+    with pytest.raises(DataError, match="^inner: row 1$"), located("outer", rows=10):
+        raise DataError("{place}", row=1, source="inner")
+
+
+def test_a_column_to_declare_advises_how():
+    error = UnclearColumnError("{place} counts the rows", column="id", kind="real")
+    assert str(error) == "column 'id' counts the rows: leave it out, or say kinds={'id': 'real'}"
+    error.advice = "leave it out with --drop id"
+    assert str(error) == "column 'id' counts the rows: leave it out with --drop id"
+
+
+@pytest.mark.parametrize("again", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
+@pytest.mark.parametrize("kind", [DPSearchError, UnclearColumnError])
+def test_copies_and_pickles_keep_fields(again, kind):
+    error = kind("{parameter} at {place}", parameter="X", row=3, column="a", source="b")
+    assert str(again(error)) == str(error)
+    assert vars(again(error)) == vars(error)
