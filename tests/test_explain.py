@@ -323,7 +323,7 @@ def test_wide_tables_are_compared_with_fewer_draws(monkeypatch):
     assert stats.kstest(found.p_value, "uniform").pvalue > 1e-4
     few = explained(X, family, labels, outlier_rate=1e-4)
     assert (few.n_draws, few.tells_outliers, len(few.outliers)) == (3000, False, 0)
-    assert "outliers at a rate of 0.0001: not told by 3000 draws" in few.summary()
+    assert "outliers at a rate of 0.0001: not known from 3000 draws" in few.summary()
     assert explained(X[:9], family, labels[:9], outlier_rate=RATE).n_draws == 3000
 
 

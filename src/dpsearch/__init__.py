@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dpsearch.automatic import Comparison, compare
     from dpsearch.estimator import DPMixture
     from dpsearch.exact import Certificate, certify
-    from dpsearch.explain import Explanation
+    from dpsearch.explanation import Explanation
     from dpsearch.model_file import load
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
@@ -51,7 +51,7 @@ __all__ = [
 # Imported when first asked for: scikit-learn takes a second, and only the first two need it.
 _LAZY = {
     "DPMixture": "dpsearch.estimator",
-    "Explanation": "dpsearch.explain",
+    "Explanation": "dpsearch.explanation",
     "load": "dpsearch.model_file",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.automatic"),

@@ -43,7 +43,8 @@ from dpsearch.automatic import (
 )
 from dpsearch.errors import CapabilityError, ParameterError, located
 from dpsearch.events import Event
-from dpsearch.explain import Explanation, explain_mixture
+from dpsearch.explain import explain_mixture
+from dpsearch.explanation import Explanation
 from dpsearch.families.base import Family
 from dpsearch.items import Rows
 from dpsearch.mixture import Mixture

@@ -15,7 +15,7 @@ from dpsearch.cli.options import Json, Model
 from dpsearch.families.description import described
 
 if TYPE_CHECKING:
-    from dpsearch.explain import Explanation, Indication
+    from dpsearch.explanation import Explanation, Indication
 
 _SHOWN_CLUSTERS = 30
 _SHOWN_COLUMNS = 6

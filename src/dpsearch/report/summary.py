@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._numbers import brief
-from dpsearch.explain import Explanation
+from dpsearch.explanation import Explanation
 from dpsearch.problem import Clustering
 from dpsearch.report.profiles import Profile
 from dpsearch.report.table import Table

@@ -14,7 +14,7 @@ from dpsearch._files import atomic_write
 from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.explain import Explanation
+from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
 from dpsearch.plots import COLOURS
 from dpsearch.report import summary
