@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 import documents
 import enumeration
-from dpsearch import DPMixture, families, load, log_joint, priors, search
+from dpsearch import DPMixture, certify, families, load, log_joint, priors, search
 from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
 from dpsearch.items import log_marginals, log_predictive
 from dpsearch.problem import Problem
@@ -27,7 +27,7 @@ DOCUMENTS = [page for page in PAGES if documents.blocks(ROOT / page)]
 
 def test_blocks_are_found():
     assert "docs/add_a_family.md" in DOCUMENTS
-    family, use = documents.blocks(ROOT / "docs/add_a_family.md")
+    family, use, *_ = documents.blocks(ROOT / "docs/add_a_family.md")
     assert "class Geometric" in family.code
     assert family.output is None
     assert use.output == "2\nTrue\n2\n"
@@ -61,9 +61,14 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.fixture(scope="module")
-def Geometric(tmp_path_factory):
-    module, _ = documents.run(ROOT / "docs/add_a_family.md", tmp_path_factory.mktemp("docs"))
-    return module.Geometric
+def page(tmp_path_factory):
+    return documents.run(ROOT / "docs/add_a_family.md", tmp_path_factory.mktemp("docs"))[0]
+
+
+@pytest.fixture(scope="module")
+def Geometric(page):
+    """The required part alone."""
+    return page.Geometric
 
 
 @pytest.fixture(scope="module")
@@ -158,10 +163,25 @@ def test_search_finds_its_best_partition(Geometric, prior):
 
 def test_what_it_does_not_offer_is_said_by_name(example):
     family, X = example
-    with pytest.raises(CapabilityError, match="admissible.*'features' and 'bound'.*geometric"):
-        search(X, family, ALL_PRIORS[0], heuristic="admissible", beam_size=None)
-    with pytest.raises(CapabilityError, match="geometric family has no density ceiling"):
-        search(X, family, ALL_PRIORS[0], heuristic="trivial", beam_size=None)
+    model = DPMixture(family).fit(X)
+    gaps = np.array([[np.nan, 1.0]])
+    prior = priors.DirichletProcess(1.0)
+
+    def searched(heuristic):
+        search(X, family, prior, heuristic=heuristic, beam_size=None)
+
+    for call, needs, name, write in (
+        (lambda: model.explain(), "explain", "columns", "its method columns"),
+        (lambda: model.impute(gaps), "clusters of complete data", "columns", "with rows"),
+        (lambda: model.sample(2), "sample", "draws", "its method draws"),
+        (lambda: model.outliers(X), "outliers", "draws", "its method draws"),
+        (lambda: certify(X, model.labels_, family, prior), "certify", "log_ceiling", "its method log_ceiling"),
+        (lambda: searched("trivial"), "'trivial'", "log_ceiling", "its method log_ceiling"),
+        (lambda: searched("admissible"), "'admissible'", "bounds", "'features' and 'bound'"),
+    ):
+        said = f"{needs}.* needs the capability '{name}', which the geometric family does not have:"
+        with pytest.raises(CapabilityError, match=f"{said} write .*{write}.* as docs/add_a_family"):
+            call()
     negative = X.copy()
     negative[2, 1] = -1.0
     with pytest.raises(DataError, match="geometric family takes counts, but X at row 2, column 1"):
@@ -187,8 +207,6 @@ def test_the_estimator_takes_it_and_its_files_come_back(Geometric, tmp_path):
         ]
         want = np.logaddexp.reduce(terms)
         assert model.score_samples(x[None])[0] == pytest.approx(want, abs=1e-6)
-    drawn, _ = model.sample(200)
-    assert np.isfinite(model.score_samples(drawn)).all()
     model.save(tmp_path / "model.npz")
     with pytest.raises(ModelFileError, match="no family 'geometric'"):
         load(tmp_path / "model.npz")
@@ -199,3 +217,44 @@ def test_the_estimator_takes_it_and_its_files_come_back(Geometric, tmp_path):
     assert loaded.log_joint_ == model.log_joint_
     np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-10)
     np.testing.assert_allclose(loaded.score_samples(X), model.score_samples(X), atol=1e-10)
+
+
+def test_with_its_capabilities_everything_works(page, tmp_path):
+    rng = np.random.default_rng(2)
+    X = rng.geometric(np.repeat([[0.5, 0.3], [0.02, 0.3]], 30, axis=0)) - 1.0
+    family, prior = page.Bounded(1.5, 0.5), priors.DirichletProcess(1.0)
+    model = DPMixture(family, alpha=prior, random_state=0).fit(X)
+    found = model.explain(X)
+    for k, d in np.ndindex(model.n_clusters_, 2):
+        inside, outside = X[model.labels_ == k][:, [d]], X[model.labels_ != k][:, [d]]
+        parts = [geometric_log_marginal(family, part) for part in (inside, outside, X[:, [d]])]
+        assert found.columns[k, d] == pytest.approx(parts[0] + parts[1] - parts[2], abs=1e-6)
+    assert found.indicative(0)[0].column == "column 0"
+    assert 60 in model.outliers(np.vstack([X, [[0.0, 1e6]]]))
+    drawn, _ = model.sample(200)
+    assert np.isfinite(model.score_samples(drawn)).all()
+    # Rows with gaps, by clusters of complete data and by clusters of rows with gaps.
+    gaps = X.copy()
+    gaps[::7, 0] = np.nan
+    whole = model.predict_proba(gaps)
+    np.testing.assert_allclose(whole[1], model.predict_proba(X)[1], atol=1e-12)
+    assert np.isfinite(whole).all()
+    assert not np.isnan(model.impute(gaps)).any()
+    again = DPMixture(family, alpha=prior, random_state=0).fit(gaps)
+    assert again.n_clusters_ == 2
+    assert not np.isnan(again.impute(gaps)).any()
+    assert np.isfinite(again.explain(gaps).columns).all()
+    result = certify(X[::12], model.labels_[::12], family, prior)
+    assert result.lower_bound <= result.upper_bound
+    # With others in a product, and from a file.
+    product = families.Product([(family, [1]), (families.Poisson(), [0])])
+    both = DPMixture(product).fit(X)
+    assert both.explain(X).columns.shape == (both.n_clusters_, 2)
+    assert both.sample(5)[0].shape == (5, 2)
+    model.save(tmp_path / "model.npz")
+    with registered(families.FAMILIES, page.Bounded):
+        loaded = load(tmp_path / "model.npz")
+        named = DPMixture("geometric").fit(X)
+    assert loaded.family_ == family
+    np.testing.assert_array_equal(loaded.outliers(X), model.outliers(X))
+    assert named.family_ == page.Bounded()

@@ -16,6 +16,7 @@ import naive
 from dpsearch import DPMixture, Explanation, explain, families, load, priors
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
+from dpsearch.families.capabilities import Draws
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Problem
 from explaining import agrees_with_naive, explained, mixture_of
@@ -127,12 +128,13 @@ def test_bayes_factors_are_those_of_each_column_on_its_own(name, seed):
 @pytest.mark.parametrize("family", ["Gaussian", "DiagonalGaussian", "Poisson"])
 def test_a_wrong_bayes_factor_is_noticed(monkeypatch, family):
     kind = getattr(families, family)
-    right = kind.column_bayes_factors
-    monkeypatch.setattr(  # the rest of the data compared with themselves
-        kind,
-        "column_bayes_factors",
-        lambda self, inside, outside, both, width: right(self, inside, both, both, width),
-    )
+    right = kind.columns
+
+    def doubled(self, row, n_features):
+        found = right(self, row, n_features)
+        return found._replace(log_marginals=2.0 * found.log_marginals)
+
+    monkeypatch.setattr(kind, "columns", doubled)
     name = {"Gaussian": "gaussian", "DiagonalGaussian": "diagonal_gaussian", "Poisson": "poisson"}
     assert not column_check(name[family], 0)
 
@@ -182,10 +184,13 @@ def test_the_columns_of_a_mixed_table_speak_as_on_their_own(gaps):
 @pytest.mark.parametrize(("kind", "gaps"), [("Product", False), ("WithGaps", True)])
 def test_columns_of_a_mixed_table_in_a_wrong_order_are_noticed(monkeypatch, kind, gaps):
     kind = getattr(families, kind)
-    right = kind.column_bayes_factors
-    monkeypatch.setattr(
-        kind, "column_bayes_factors", lambda self, *arguments: right(self, *arguments)[::-1]
-    )
+    right = kind.columns
+
+    def reversed_columns(*given):
+        found = right(*given)
+        return found._replace(log_marginals=found.log_marginals[::-1])
+
+    monkeypatch.setattr(kind, "columns", reversed_columns)
     assert not product_check(gaps)
 
 
@@ -303,9 +308,7 @@ def test_false_alarms_come_at_the_stated_rate(name):
     mixture = mixture_of(X, family, PRODUCT_PRIORS[0], labels)
     names, rng = found.names, np.random.default_rng(1)
     lengths = family.lengths(X)
-    draws = np.vstack(
-        [family.draw_of_lengths(mixture.row(k), X.shape[1], lengths[:800], rng) for k in range(5)]
-    )
+    draws = np.vstack([mixture.draws(k).like(lengths[:800], rng) for k in range(5)])
     new = explain.explain_mixture(mixture, names, draws, None, outlier_rate=RATE, rng=rng)
     assert low <= len(new.outliers) <= high
 
@@ -338,13 +341,13 @@ def test_a_million_columns(monkeypatch):
 def test_the_interval_catches_a_rule_that_is_wrong(monkeypatch):
     """Densities of draws from the clusters' centres alone would flag too many."""
     family, X, labels = model_data("gaussian", np.random.default_rng(0))
-    right = families.Gaussian.draw
+    right = families.Gaussian.draws
 
-    def narrow(self, row, n_features, size, rng):
-        centre = self.posterior(row, n_features)["mean"]
-        return centre + 0.8 * (right(self, row, n_features, size, rng) - centre)
+    def narrow(self, row, n_features):
+        centre, draws = self.posterior(row, n_features)["mean"], right(self, row, n_features)
+        return Draws(lambda size, rng: centre + 0.8 * (draws.sample(size, rng) - centre))
 
-    monkeypatch.setattr(families.Gaussian, "draw", narrow)
+    monkeypatch.setattr(families.Gaussian, "draws", narrow)
     found = explained(X, family, labels, outlier_rate=RATE)
     assert len(found.outliers) > binomial_interval(len(X))[1]
 
@@ -610,7 +613,7 @@ def test_weights_explain_as_repeated_rows(family):
     X = rng.poisson(np.repeat([[2.0, 2.0], [2.0, 12.0]], 20, axis=0)).astype(float)
     weights = rng.integers(0, 4, size=40)
     labels = np.repeat([0, 1], 20)
-    problem = Problem(X[weights > 0], family, PRODUCT_PRIORS[0], weights[weights > 0])
+    problem = Problem(X[weights > 0], family, PRODUCT_PRIORS[0], weights=weights[weights > 0])
     mixture = Mixture.of(problem.model, problem.items, labels[weights > 0], PRODUCT_PRIORS[0])
     rows, names = X.repeat(weights, axis=0), ("a", "b")
     found = explain.explain_mixture(
@@ -649,17 +652,11 @@ def test_bad_questions_are_answered_clearly(fitted):
 def test_a_family_that_does_not_tell_says_so():
     @dataclasses.dataclass(frozen=True)
     class Silent(families.Poisson):
-        column_log_marginals = Family.column_log_marginals
-
-        def posterior(self, row, n_features):
-            return {}
+        columns = Family.columns
 
     model = DPMixture(Silent(2.0, 0.2)).fit([[1.0], [2.0], [40.0]])
-    with pytest.raises(CapabilityError, match="does not tell what its columns say"):
+    with pytest.raises(CapabilityError, match="explain needs the capability 'columns'"):
         model.explain()
-    row = model._mixture.row(0)
-    with pytest.raises(CapabilityError, match="does not tell what its columns say"):
-        model.family_.column_log_marginals(row, 1)
 
 
 def test_priors_on_shapes_weigh_places_as_prediction_does():

@@ -611,6 +611,11 @@ class DPMixture(
         >>> explanation.indicative(0)[0].column
         'column 1'
         """
+        return self._explained(X, outlier_rate, rng)
+
+    def _explained(
+        self, X: ArrayLike | None, outlier_rate: float, rng: Any, *, with_columns: bool = True
+    ) -> Explanation:
         check_is_fitted(self)
         matrix = None if X is None else self._new_data(X)
         fitted = None if matrix is None else self._as_fitted(matrix)
@@ -624,6 +629,7 @@ class DPMixture(
             fitted=fitted,
             outlier_rate=outlier_rate,
             rng=as_rng(rng),
+            with_columns=with_columns,
         )
         columns = () if self.schema_ is None else self.schema_.columns
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
@@ -679,7 +685,7 @@ class DPMixture(
         The draws are from the clusters; rows of the fit are judged by all the others.  Least
         probable first.  See `explain`.
         """
-        return self.explain(X, outlier_rate=rate, rng=rng).outliers
+        return self._explained(X, rate, rng, with_columns=False).outliers
 
     # -- notebooks --------------------------------------------------------------------------
 

@@ -33,8 +33,7 @@ from dpsearch._types import Labels, Matrix, Rng, Vector
 from dpsearch._validate import has_gaps
 from dpsearch.errors import ParameterError
 from dpsearch.explanation import Explanation
-from dpsearch.families import Categorical, Product
-from dpsearch.families.base import Family
+from dpsearch.families.capabilities import Columns, log_bayes_factors, require
 from dpsearch.items import Core, clear_row, copy_row, merge_rows
 from dpsearch.mixture import Mixture
 
@@ -56,19 +55,21 @@ def explain_mixture(
     fitted: Any = None,
     outlier_rate: float,
     rng: Rng,
+    with_columns: bool = True,
 ) -> Explanation:
-    """Explain the clusters, and rows if there are any.
+    """Explain the clusters by their columns, unless not wanted, and rows if there are any.
 
     `labels` are the clusters that contain the rows, −1 for a row that is in none of them; None if
     all are new.  `fitted` are the rows as the clusters have them, if their gaps were filled.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
         raise ParameterError(f"outlier_rate must lie between 0 and 1, got {outlier_rate!r}")
-    columns, centres, elsewhere = _about_columns(mixture)
+    no_columns = np.empty((mixture.n_clusters, 0))
+    columns, centres, elsewhere = _about_columns(mixture) if with_columns else (no_columns,) * 3
     n_draws = 0
     if X is None:
-        nobody, nothing = np.empty(0, np.int64), np.empty(0)
-        rows = (nobody, nothing, nobody, nothing, nothing)
+        empty, nothing = np.empty(0, np.int64), np.empty(0)
+        rows = (empty, nothing, empty, nothing, nothing)
     else:
         place = mixture.memberships(X, labels, fitted)
         wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
@@ -85,7 +86,10 @@ def explain_mixture(
         *rows,
         float(outlier_rate),
         n_draws,
-        codes=_codes(mixture.model.family, mixture.model.n_features),
+        codes=tuple(
+            family.kind == "category"
+            for family in mixture.model.family.by_column(mixture.model.n_features)
+        ),
     )
 
 
@@ -98,31 +102,18 @@ def _about_columns(mixture: Mixture) -> tuple[Matrix, Matrix, Matrix]:
     family, width = model.family, model.n_features
     rests, everything = _rests(model.core, mixture.pool, n)
     rests = rests.reshape(n, -1)
-    centres = [family.column_centres(mixture.row(k), width) for k in range(n)]
+
+    def columns(row: Vector) -> Columns:
+        found: Columns = require(family, "columns", row, width, needed_by="explain")
+        return found
+
+    own = [columns(mixture.row(k)) for k in range(n)]
+    centres = np.array([one.centres for one in own])
     if n == 1:
-        return np.zeros((1, width)), np.array(centres), np.full((1, width), math.nan)
-    return (
-        np.array(
-            [
-                family.column_bayes_factors(mixture.row(k), rests[k], everything, width)
-                for k in range(n)
-            ]
-        ),
-        np.array(centres),
-        np.array([family.column_centres(rest, width) for rest in rests]),
-    )
-
-
-def _codes(family: Family, width: int) -> tuple[bool, ...]:
-    """Which columns hold codes of categories."""
-    if isinstance(family, Product):
-        coded = {
-            column: code
-            for part, columns in family.parts
-            for column, code in zip(columns, _codes(part, len(columns)), strict=True)
-        }
-        return tuple(coded[d] for d in range(width))
-    return (isinstance(getattr(family, "family", family), Categorical),) * width
+        return np.zeros((1, width)), centres, np.full((1, width), math.nan)
+    others, both = [columns(rest) for rest in rests], columns(everything)
+    factors = [log_bayes_factors(*pair, both) for pair in zip(own, others, strict=True)]
+    return np.array(factors), centres, np.array([one.centres for one in others])
 
 
 @kernel
@@ -304,7 +295,7 @@ def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> Any:
     out = np.empty((len(lengths), model.n_features))
     for k in np.unique(labels):
         own = labels == k
-        out[own] = model.family.draw_of_lengths(mixture.row(k), model.n_features, lengths[own], rng)
+        out[own] = mixture.draws(k, "a search for outliers").like(lengths[own], rng)
     return out
 
 

@@ -16,7 +16,8 @@ from scipy.special import logsumexp, softmax
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
-from dpsearch.families.base import Model, unlocked
+from dpsearch.families.base import Model, gapped, unlocked
+from dpsearch.families.capabilities import Draws, Gaps, require
 from dpsearch.items import (
     Core,
     Items,
@@ -91,7 +92,7 @@ class Mixture:
         """Return log p(cluster k, x) [N, K] and log p(new cluster, x) [N]."""
         table = self._table(X)
         if table.gaps and not self.model.family.skips(table):
-            scores = self.model.family.observed_log_densities(self._rows_and_new(), table.matrix)
+            scores = self._gaps(self._rows_and_new()).log_densities(table.matrix)
             return scores[:, :-1] + self.log_weights, scores[:, -1] + self.log_fresh_weight
         if table.gaps and self.gapped is not self:
             return self.gapped.log_joint_probabilities(table)
@@ -133,15 +134,14 @@ class Mixture:
         """The same for a family that cannot skip gaps, but knows the density of the rest."""
         gappy = np.isnan(matrix).any(axis=1)
         X, own = matrix[gappy], labels[gappy]
-        scores = self.model.family.observed_log_densities(self._rows_and_new(), X)
+        scores = self._gaps(self._rows_and_new()).log_densities(X)
         shared = np.flatnonzero((own >= 0) & (self.sizes[own] > 1))
         if len(shared):
             items, _ = self.model.items(fitted[gappy][shared])
             for at, i in enumerate(shared):
                 rest = self.row(own[i]).copy()
                 add_item(self.model.core, items, at, rest, -1.0)
-                density = self.model.family.observed_log_densities([rest], X[i : i + 1])
-                scores[i, own[i]] = density[0, 0]
+                scores[i, own[i]] = self._gaps([rest]).log_densities(X[i : i + 1])[0, 0]
         found = _memberships_by_scores(scores, self.sizes, own, self._places())
         if gappy.all():
             return Memberships(*found)
@@ -177,7 +177,7 @@ class Mixture:
         if family.with_gaps() is family:
             return self
         rows = [self.row(k) for k in range(self.n_clusters)]
-        model, pool = family.gapped(rows, self.model.n_features)
+        model, pool = gapped(family, rows, self.model.n_features)
         return Mixture(model, pool, self.sizes, self.prior)
 
     @property
@@ -192,7 +192,7 @@ class Mixture:
         the observed entries; for columns of codes the most probable code.
         """
         weights = softmax(np.column_stack(self.log_joint_probabilities(matrix)), axis=1)
-        return self.model.family.fill(self._rows_and_new(), matrix, weights)
+        return self._gaps(self._rows_and_new()).fill(matrix, weights)
 
     def impute_from_one(self, matrix: Matrix) -> Matrix:
         """Fill gaps with what a row's most probable cluster, or a new one, expects there.
@@ -201,7 +201,22 @@ class Mixture:
         """
         scores = np.column_stack(self.log_joint_probabilities(matrix))
         weights = np.eye(scores.shape[1])[scores.argmax(axis=1)]
-        return self.model.family.fill(self._rows_and_new(), matrix, weights)
+        return self._gaps(self._rows_and_new()).fill(matrix, weights)
+
+    def _gaps(self, rows: list[Vector]) -> Gaps:
+        """What clusters, as rows of statistics, say of data rows with missing values."""
+        gaps: Gaps = require(
+            self.model.family, "gaps", rows, self.model.n_features, needed_by="a row with gaps"
+        )
+        return gaps
+
+    def draws(self, k: int, needed_by: str = "sample") -> Draws:
+        """Draws from the predictive of cluster k; K stands for a new one."""
+        row = self.row(k) if k < self.n_clusters else self.model.empty_row()
+        draws: Draws = require(
+            self.model.family, "draws", row, self.model.n_features, needed_by=needed_by
+        )
+        return draws
 
     def _rows_and_new(self) -> list[Vector]:
         """The clusters' statistics, and those of a new cluster."""
@@ -215,12 +230,8 @@ class Mixture:
         """Draw from the posterior predictive; label K stands for a new cluster."""
         weights = np.exp(np.append(self.log_weights, self.log_fresh_weight))
         labels = np.sort(rng.choice(len(weights), size=n_samples, p=weights / weights.sum()))
-        family, n_features = self.model.family, self.model.n_features
-        parts = []
-        for k, count in zip(*np.unique(labels, return_counts=True), strict=True):
-            row = self.row(k) if k < self.n_clusters else self.model.empty_row()
-            parts.append(family.draw(row, n_features, int(count), rng))
-        return np.vstack(parts), labels
+        pairs = zip(*np.unique(labels, return_counts=True), strict=True)
+        return np.vstack([self.draws(k).sample(int(count), rng) for k, count in pairs]), labels
 
 
 @inner

@@ -161,12 +161,12 @@ def test_projections_of_rows_with_gaps():
     row = model.rows(items, np.zeros(30, np.int64), 1)[0]
     mean, scale, degrees = family._inner.predictive(row, 2)
     new = np.array([[0.3, np.nan, np.nan], [np.nan, 0.4, np.nan], [np.nan] * 3])
-    got = family.observed_log_densities([row], new)[:, 0]
+    got = family.gaps([row], 3).log_densities(new)[:, 0]
     first = stats.t.logpdf(-0.7, degrees, mean[0], np.sqrt(scale[0, 0]))
     # 0.6 · 0.4 is 0.36 of z₂, as the columns that are missing follow B.
     second = stats.t.logpdf(0.6 * 0.4 / 0.36, degrees, mean[1], np.sqrt(scale[1, 1]))
     np.testing.assert_allclose(got, [first, second, 0.0], rtol=1e-9)
-    filled = family.fill([row], new, np.ones((3, 1)))
+    filled = family.gaps([row], 3).fill(new, np.ones((3, 1)))
     z = mean[1] + scale[1, 0] / scale[0, 0] * (-0.7 - mean[0])
     np.testing.assert_allclose(filled[0], [0.3, 0.6 * z, 2.0 + 0.8 * z], rtol=1e-9)
 
@@ -213,7 +213,7 @@ def test_products_with_a_covariance_predict_rows_with_gaps():
         want = np.zeros(5)
         model = parts[0].compile(own[:, :2])
         row = model.rows(model.items()[0], np.zeros(len(own), np.int64), 1)[0]
-        want += parts[0].resolve(own[:, :2]).observed_log_densities([row], new[:, :2])[:, 0]
+        want += parts[0].resolve(own[:, :2]).gaps([row], 2).log_densities(new[:, :2])[:, 0]
         counts = np.bincount(own[:, 2].astype(int), minlength=3) + 1.0
         codes = new[:, 2]
         seen = ~np.isnan(codes)

@@ -412,7 +412,7 @@ def test_densities_integrate_to_one(family):
 def test_draws_have_the_moments_of_the_predictive(kit):
     row = kit.row(range(kit.n))
     n = 20_000
-    draws = kit.family.draw(row, kit.model.n_features, n, np.random.default_rng(1))
+    draws = kit.family.draws(row, kit.model.n_features).sample(n, np.random.default_rng(1))
     assert draws.shape == (n, kit.model.n_features)
     mean, variance = naive.predictive_moments(kit.family, kit.X)
     squares = (draws - mean) ** 2
@@ -423,7 +423,7 @@ def test_draws_have_the_moments_of_the_predictive(kit):
 def test_draws_have_the_predictive_as_their_density(kit):
     """The mean of p(x | B)/p(x | A) over draws from A is one, whatever the cluster B."""
     row = kit.row(range(kit.n))
-    draws = kit.family.draw(row, kit.model.n_features, 20_000, np.random.default_rng(2))
+    draws = kit.family.draws(row, kit.model.n_features).sample(20_000, np.random.default_rng(2))
     for i in range(3):
         other = row.copy()
         kit.add(other, i, 2.0)
@@ -432,7 +432,7 @@ def test_draws_have_the_predictive_as_their_density(kit):
 
 
 def test_draws_from_the_empty_cluster(kit):
-    draws = kit.family.draw(kit.row(), kit.model.n_features, 50, np.random.default_rng(3))
+    draws = kit.family.draws(kit.row(), kit.model.n_features).sample(50, np.random.default_rng(3))
     assert np.isfinite(kit.scores(kit.row([0]), draws)).all()
 
 

@@ -237,7 +237,7 @@ def test_imputed_values_are_those_of_draws(name):
     rows = [mixture.row(k) for k in range(model.n_clusters_)] + [mixture.model.empty_row()]
     drawn = np.concatenate(
         [
-            model.family_.draw(cluster, X.shape[1], int(count), rng)[:, 1]
+            model.family_.draws(cluster, X.shape[1]).sample(int(count), rng)[:, 1]
             for cluster, count in zip(rows, counts, strict=True)
             if count
         ]

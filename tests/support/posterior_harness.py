@@ -115,7 +115,7 @@ def draw_data(problem: Problem, labels: np.ndarray, rng: np.random.Generator) ->
     rows = [model.empty_row() for _ in range(labels.max() + 1)]
     X = np.empty((len(labels), model.n_features))
     for i, k in enumerate(labels):
-        X[i] = model.family.draw(rows[k], model.n_features, 1, rng)[0]
+        X[i] = model.family.draws(rows[k], model.n_features).sample(1, rng)[0]
         if k in labels[i + 1 :]:  # otherwise this cluster is not needed again
             add_item(model.core, pack(model.family.encode(X[i : i + 1])), 0, rows[k], 1.0)
     return X

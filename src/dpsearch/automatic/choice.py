@@ -25,7 +25,18 @@ from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import FEW_ROWS, learn
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families import BY_NAME, Product, ProjectedGaussian, by_name
+from dpsearch.families import (
+    Bernoulli,
+    Categorical,
+    DiagonalGaussian,
+    FullGaussian,
+    Multinomial,
+    Poisson,
+    Product,
+    ProjectedGaussian,
+    by_name,
+    names,
+)
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
@@ -39,11 +50,11 @@ _NARROW = 10  # columns: with few rows they are taken as independent, more are p
 _ROWS_A_COLUMN = 5  # that a full covariance needs
 _FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
 # Families for the kinds of columns that a mixed table has.
-_OF_KIND = {
-    "real": "diagonal_gaussian",
-    "count": "poisson",
-    "binary": "bernoulli",
-    "category": "categorical",
+_OF_KIND: dict[Kind, type[Family]] = {
+    "real": DiagonalGaussian,
+    "count": Poisson,
+    "binary": Bernoulli,
+    "category": Categorical,
 }
 _MOST_NAMES = 5
 _IN_WORDS = {"real": "numbers", "count": "counts", "binary": "yes or no", "category": "categories"}
@@ -122,11 +133,11 @@ def _chosen(
     if completed is not None and not start.predicts_gaps:  # as counts that lacked a constant
         rows, completed = table, None
         start, reason = _suggested(rows, schema)
-    choice = _learned(rows, start, reason, prior, or_simpler=start.name == "full_gaussian")
+    choice = _learned(rows, start, reason, prior, or_simpler=True)
     if completed is None:
         return choice
-    if choice.family.name == "diagonal_gaussian":  # which needs no completion
-        start = by_name(choice.family.name).suggest(table.matrix)
+    if choice.family.skips(table):  # and so needs no completion
+        start = type(choice.family).suggest(table.matrix)
         return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
 
@@ -137,7 +148,7 @@ def _learned(
     # Families do not resolve tables with gaps.
     complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
     learned = learn(table, start.suited(complete), prior, or_simpler=or_simpler)
-    if or_simpler and learned.family.name != start.name:
+    if learned.is_simpler:
         reason += ", independent within clusters"
     return Choice(learned.family, reason, learned.labels, learned.problem)
 
@@ -170,7 +181,7 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
         return None
     columns = range(matrix.shape[1])
     binary = [j for j in columns if _is_binary(matrix[:, j])]
-    if len(binary) in (0, matrix.shape[1]) or guess(table)[0] == "multinomial":
+    if len(binary) in (0, matrix.shape[1]) or guess(table)[0] is Multinomial:
         return None
     return {"real": [j for j in columns if j not in binary], "binary": binary}
 
@@ -191,7 +202,7 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     matrix = table.matrix
     groups = _groups(table, schema)
     if groups is None:
-        if guess(table)[0] in ("bernoulli", "multinomial"):
+        if guess(table)[0].kind in ("binary", "words"):
             return None
         groups = {"real": list(range(matrix.shape[1]))}
     columns = groups.get("real", [])
@@ -253,15 +264,15 @@ def _for_kind(kind: Kind, own: CheckedTable) -> Family:
     One column has nothing to be correlated with.
     """
     if kind != "real" or own.shape[1] == 1 or own.gaps:
-        return by_name(_OF_KIND[kind]).suggest(own.matrix)
+        return _OF_KIND[kind].suggest(own.matrix)
     return _start(own.matrix, *_guess_gaussian(own.matrix))[0]
 
 
-def _start(matrix: Any, name: str, reason: str) -> tuple[Family, str]:
-    """Return the family of a name to start from, condensed if columns follow from others."""
-    found = ProjectedGaussian.condensed(matrix) if name == "full_gaussian" else None
+def _start(matrix: Any, kind: type[Family], reason: str) -> tuple[Family, str]:
+    """Return a family of a class to start from, condensed if columns follow from others."""
+    found = ProjectedGaussian.condensed(matrix) if kind is FullGaussian else None
     if found is None:
-        return by_name(name).suggest(matrix), reason
+        return kind.suggest(matrix), reason
     fewer = matrix.shape[1] - len(found.components)
     follow = "1 follows" if fewer == 1 else f"{fewer} follow"
     return found, f"{reason}, of which {follow} from the others"
@@ -277,8 +288,8 @@ def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
     return f"{len(columns)} of {_IN_WORDS[kind]}{named}"
 
 
-def guess(table: CheckedTable) -> tuple[str, str]:
-    """Return the name of a family for a table, and the reason in words."""
+def guess(table: CheckedTable) -> tuple[type[Family], str]:
+    """Return the class of a family for a table, and the reason in words."""
     X, gaps = table.matrix, table.gaps
     if table.sparse:
         if not _is_counts(X.data):
@@ -287,29 +298,29 @@ def guess(table: CheckedTable) -> tuple[str, str]:
                 " X.toarray(), or reduce its columns first, for example by TruncatedSVD"
             )
         if X.nnz and X.data.max() <= 1.0:
-            return "bernoulli", "a sparse table of 0 and 1"
-        return "multinomial", "a sparse table of counts"
+            return Bernoulli, "a sparse table of 0 and 1"
+        return Multinomial, "a sparse table of counts"
     seen = X[~np.isnan(X)] if gaps else X
     if _is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
-            return "bernoulli", "all values are 0 or 1"
+            return Bernoulli, "all values are 0 or 1"
         if not gaps and _is_mostly_zero(X):
-            return "multinomial", "counts, most of them 0 and most others 1"
+            return Multinomial, "counts, most of them 0 and most others 1"
     if gaps:
-        return "diagonal_gaussian", "numbers, some of them missing, skipped"
+        return DiagonalGaussian, "numbers, some of them missing, skipped"
     return _guess_gaussian(X)
 
 
-def _guess_gaussian(X: Any) -> tuple[str, str]:
-    """Return the name of a family for numbers without gaps, and the reason in words."""
+def _guess_gaussian(X: Any) -> tuple[type[Family], str]:
+    """Return the class of a family for numbers without gaps, and the reason in words."""
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
     if _rows_suffice(n_rows, width):
-        return "full_gaussian", f"numbers in {X.shape[1]} columns"
+        return FullGaussian, f"numbers in {X.shape[1]} columns"
     if width == 1:
-        return "full_gaussian", "numbers in one column"
+        return FullGaussian, "numbers in one column"
     reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
-    name = "diagonal_gaussian" if width <= _NARROW else "projected_gaussian"
-    return name, f"numbers, and {reason} for a full covariance"
+    kind = DiagonalGaussian if width <= _NARROW else ProjectedGaussian
+    return kind, f"numbers, and {reason} for a full covariance"
 
 
 def _rows_suffice(n_rows: int, width: int) -> bool:
@@ -343,8 +354,7 @@ def takes_gaps(family: Any) -> bool:
     """Whether the estimator's `family` may mean one that skips missing values."""
     if isinstance(family, Family):
         return family.takes_gaps
-    known = BY_NAME.get(family) if isinstance(family, str) else None
-    return known is None or known.independent_columns
+    return family not in names() or by_name(family).independent_columns
 
 
 def check_columns(table: CheckedTable) -> None:
@@ -356,15 +366,16 @@ def check_columns(table: CheckedTable) -> None:
 
 def check_family(schema: Schema, family: Any) -> None:
     """Raise if a family for numbers is to be used for a column of categories."""
-    parts = family.parts if isinstance(family, Product) else ((family, range(len(schema.columns))),)
-    for part, columns in parts:
-        name = part.name if isinstance(part, Family) else part
-        for j in columns:
-            if j >= len(schema.columns) or schema.columns[j].kind != "category":
-                continue
-            if name in BY_NAME and name != "categorical":
-                raise DataError(
-                    f"{{place}} of X holds categories, which the {name} family does not take: use"
-                    " family='auto', or families.Product with a Categorical part",
-                    column=schema.columns[j].name,
-                )
+    if isinstance(family, Family):
+        families: Any = family.by_column(len(schema.columns))
+    elif family in names():
+        families = [by_name(family)] * len(schema.columns)
+    else:
+        return
+    for column, own in zip(schema.columns, families, strict=True):
+        if column.kind == "category" and own.kind not in (None, "category"):
+            raise DataError(
+                f"{{place}} of X holds categories, which the {own.name} family does not take: use"
+                " family='auto', or families.Product with a Categorical part",
+                column=column.name,
+            )

@@ -9,18 +9,16 @@ import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch.errors import ParameterError
-from dpsearch.families import Product, ProjectedGaussian, WithGaps, by_name
+from dpsearch.families import by_name
 from dpsearch.families.base import Family
 
-# What a family gives of a column.  Of families that are not listed, the user knows better.
+# What a family gives of a column of its kind.  Of other kinds, the user knows better.
 _MEASURES = {
-    "gaussian": "densities of numbers",
-    "diagonal_gaussian": "densities of numbers",
-    "full_gaussian": "densities of numbers",
-    "bernoulli": "probabilities",
-    "categorical": "probabilities",
-    "poisson": "probabilities",
-    "multinomial": "probabilities given row totals",
+    "real": "densities of numbers",
+    "binary": "probabilities",
+    "category": "probabilities",
+    "count": "probabilities",
+    "words": "probabilities given row totals",
 }
 
 
@@ -77,7 +75,12 @@ def _check_measures(families: Sequence[str | Family], width: int) -> None:
     """Raise unless all families give the same of every column."""
     first: dict[int, tuple[str, str]] = {}
     for family in families:
-        for column, (name, measure) in _measures(family, range(width)).items():
+        for column, own in enumerate(_by_column(family, width)):
+            name, measure = own.name, _MEASURES.get(own.kind)
+            if own.kind == "projection":
+                raise ParameterError(f"{name} looks at projections of X alone: it does not compare")
+            if measure is None:
+                continue
             other, wanted = first.setdefault(column, (name, measure))
             if measure != wanted:
                 raise ParameterError(
@@ -86,22 +89,12 @@ def _check_measures(families: Sequence[str | Family], width: int) -> None:
                 )
 
 
-def _measures(family: Any, columns: Sequence[int]) -> dict[int, tuple[str, str]]:
-    """Return for each column the name of its family and what that gives of it, where known."""
-    if isinstance(family, WithGaps):
-        family = family.family
-    if isinstance(family, Product):
-        parts = [
-            _measures(part, [columns[j] for j in at if j < len(columns)])
-            for part, at in family.parts
-        ]
-        return {column: measure for part in parts for column, measure in part.items()}
-    if not isinstance(family, (str, Family)):
+def _by_column(family: Any, width: int) -> Sequence[Any]:
+    """Return the family of each column, or the class that a name stands for."""
+    if isinstance(family, Family):
+        return family.by_column(width)
+    if not isinstance(family, str):
         raise ParameterError(f"families must be names or families, got {family!r}")
     if family == "auto":
         raise ParameterError("'auto' may be any family: name those to compare")
-    name = by_name(family).name if isinstance(family, str) else family.name
-    if name == ProjectedGaussian.name:
-        raise ParameterError(f"{name} looks at projections of X alone: it does not compare")
-    measure = _MEASURES.get(name)
-    return {} if measure is None else dict.fromkeys(columns, (name, measure))
+    return [by_name(family)] * width

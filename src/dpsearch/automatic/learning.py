@@ -24,6 +24,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.families.base import Family
+from dpsearch.families.capabilities import Simpler
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
@@ -45,15 +46,23 @@ class Learned(NamedTuple):
     family: Family
     labels: Labels
     problem: Problem | None  # the family compiled for all rows, if all took part
+    is_simpler: bool = False  # whether a simpler family took the place of that to start from
+
+
+class _Compiled(NamedTuple):
+    """A family, and the problem of the table under it."""
+
+    family: Family
+    problem: Problem
 
 
 class _Round(NamedTuple):
     """What one round ended with."""
 
-    log_joint: float
-    family: Family
-    problem: Problem
+    under: _Compiled
     labels: Labels
+    log_joint: float
+    is_simpler: bool = False
 
 
 def learn(
@@ -68,109 +77,117 @@ def learn(
     n_rows = table.shape[0]
     rows = _sample(n_rows)
     sample = table if len(rows) == n_rows else table.rows(rows)
-    best = _rounds(sample, start, start, prior, None)
-    best = _from_simpler(sample, start, prior, best, or_simpler)
-    if prior.product_form:
-        best = _second_look(sample, start, prior, best)
-    if len(rows) < n_rows:
-        problem = best.problem
-        mixture = Mixture.of(problem.model, problem.items, best.labels, prior)
-        labels = mixture.memberships(table).labels
-        labels = np.unique(labels, return_inverse=True)[1]
-        return Learned(best.family, labels, None)
-    return Learned(best.family, best.labels, best.problem)
+    best = _Learner(sample, start, prior).learn(or_simpler)
+    (family, problem), labels = best.under, best.labels
+    if len(rows) == n_rows:
+        return Learned(family, labels, problem, best.is_simpler)
+    mixture = Mixture.of(problem.model, problem.items, labels, prior)
+    labels = np.unique(mixture.memberships(table).labels, return_inverse=True)[1]
+    return Learned(family, labels, None, best.is_simpler)
 
 
-def _rounds(
-    sample: CheckedTable,
-    start: Family,
-    family: Family,
-    prior: Prior,
-    labels: Labels | None,
-    *,
-    quick: bool = False,
-) -> _Round:
-    """Go from a family, and perhaps a partition, round by round; return the best.
+class _Learner:
+    """Rounds from a family to start from, on one table."""
 
-    If it is to be quick, clusters are split in the first round only.
-    """
-    best: _Round | None = None
-    for _ in range(_ROUNDS):
-        problem = Problem(sample, family, prior)
-        if labels is None or not prior.product_form:  # which refinement needs
-            labels = search(problem, beam_size=1).labels
-        if prior.product_form:
-            thorough = problem.n_items <= FEW_ROWS
-            tries = None if best is None else 0 if quick else 1
-            refined = refine(
-                problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
+    def __init__(self, sample: CheckedTable, start: Family, prior: Prior) -> None:
+        self.sample = sample
+        self.start = start
+        self.prior = prior
+        self.n_rows = sample.shape[0]
+        self._known: dict[bytes, _Compiled] = {}
+
+    def under(self, labels: Labels | None = None) -> _Compiled:
+        """Compile the family that a partition teaches, or the one to start from; once each."""
+        key = b"" if labels is None else labels.tobytes()
+        if key not in self._known:
+            family = (
+                self.start if labels is None else self.start.learned(self.sample.matrix, labels)
             )
-            labels = refined.labels
-        value = problem.log_joint(labels)
-        gain = np.inf if best is None else value - best.log_joint
-        if best is None or gain > 0.0:
-            best = _Round(value, family, problem, labels)
-        if gain < _ENOUGH * problem.n_items:
-            break
-        family = start.learned(sample.matrix, labels)
-    assert best is not None
-    return best
+            self._known[key] = _Compiled(family, Problem(self.sample, family, self.prior))
+        return self._known[key]
 
+    def learn(self, or_simpler: bool) -> _Round:
+        best = self.rounds(self.under())
+        simpler = self.start.simpler(self.sample.matrix)
+        if simpler is not None:
+            best = self.from_simpler(simpler, best, or_simpler and simpler.replaces)
+        return self.second_look(best)
 
-def _from_simpler(
-    sample: CheckedTable, start: Family, prior: Prior, best: _Round, or_simpler: bool
-) -> _Round:
-    """Go on from the clusters that a simpler family finds; return what is better.
+    def rounds(
+        self, under: _Compiled, labels: Labels | None = None, *, quick: bool = False
+    ) -> _Round:
+        """Go from a family, and perhaps a partition, round by round; return the best.
 
-    A prior on covariances that was learned from clusters taken together expects wide ones, and
-    holds them together.  Where clusters have fewer numbers to learn, they come apart.
-    """
-    simpler = start.simpler(sample.matrix)
-    if simpler is None:
+        If it is to be quick, clusters are split in the first round only.
+        """
+        best: _Round | None = None
+        for _ in range(_ROUNDS):
+            problem = under.problem
+            if labels is None or not self.prior.product_form:  # which refinement needs
+                labels = search(problem, beam_size=1).labels
+            if self.prior.product_form:
+                thorough = problem.n_items <= FEW_ROWS
+                tries = None if best is None else 0 if quick else 1
+                labels = refine(
+                    problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
+                ).labels
+            value = problem.log_joint(labels)
+            gain = np.inf if best is None else value - best.log_joint
+            if best is None or gain > 0.0:
+                best = _Round(under, labels, value)
+            if gain < _ENOUGH * problem.n_items:
+                break
+            under = self.under(labels)
+        assert best is not None
         return best
-    matrix, plain = simpler
-    table = CheckedTable(matrix, None, complete=not sample.gaps)
-    found = _rounds(table, plain, plain, prior, None, quick=True)
-    if prior.product_form:
-        found = _second_look(table, plain, prior, found)
-    family = start.learned(sample.matrix, found.labels)
-    again = _rounds(sample, start, family, prior, found.labels)
-    best = max(best, again, key=lambda found: found.log_joint)
-    return found if or_simpler and found.log_joint > best.log_joint else best
+
+    def from_simpler(self, simpler: Simpler, best: _Round, replaces: bool) -> _Round:
+        """Go on from the clusters that a simpler family finds; return what is better.
+
+        A prior on covariances that was learned from clusters taken together expects wide ones, and
+        holds them together.  Where clusters have fewer numbers to learn, they come apart.
+        """
+        table = CheckedTable(simpler.X, None, complete=not self.sample.gaps)
+        plain = _Learner(table, simpler.family, self.prior)
+        found = plain.second_look(plain.rounds(plain.under(), quick=True))
+        again = self.rounds(self.under(found.labels), found.labels)
+        best = max(best, again, key=_log_joint)
+        if replaces and found.log_joint > best.log_joint:
+            return found._replace(is_simpler=True)
+        return best
+
+    def second_look(self, best: _Round) -> _Round:
+        """Compare what was found with one cluster for all, and one cluster with two."""
+        if not self.prior.product_form:
+            return best
+        together = np.zeros(self.n_rows, np.int64)
+        if best.labels.any():
+            for_all = self.under(together)
+            if for_all.problem.log_joint(together) > best.log_joint:
+                best = self.rounds(for_all, together)
+        if not best.labels.any() and self.n_rows >= _FEWEST_TO_HALVE:
+            halves = self.halves()
+            if halves is not None:
+                best = max(best, self.rounds(self.under(halves), halves), key=_log_joint)
+        return best
+
+    def halves(self) -> Labels | None:
+        """Return the two clusters that are best under hyperparameters learned from them.
+
+        Where columns are many, the prior to start from, of which no cluster's covariance is known,
+        may hold one cluster more probable than two that are well apart.
+        """
+        tries = [halved(self.under().problem, rng=seed) for seed in range(_HALVINGS)]
+        apart = [labels for labels in tries if labels.max() == 1]
+
+        def value(labels: Labels) -> float:
+            return self.under(labels).problem.log_joint(labels)
+
+        return max(apart, key=value, default=None)
 
 
-def _second_look(sample: CheckedTable, start: Family, prior: Prior, best: _Round) -> _Round:
-    """Compare what was found with one cluster for all, and one cluster with two."""
-    together = np.zeros(len(best.labels), np.int64)
-    for_all = start.learned(sample.matrix, together)
-    if best.labels.any():
-        problem = Problem(sample, for_all, prior)
-        if problem.log_joint(together) > best.log_joint:
-            best = _rounds(sample, start, for_all, prior, together)
-    if not best.labels.any() and len(together) >= _FEWEST_TO_HALVE:
-        halves = _halves(sample, start, prior)
-        if halves is not None:
-            again = _rounds(sample, start, start.learned(sample.matrix, halves), prior, halves)
-            best = max(best, again, key=lambda found: found.log_joint)
-    return best
-
-
-def _halves(sample: CheckedTable, start: Family, prior: Prior) -> Labels | None:
-    """Return the two clusters that are best under hyperparameters learned from them.
-
-    Where columns are many, the prior to start from, of which no cluster's covariance is known, may
-    hold one cluster more probable than two that are well apart.
-    """
-    problem = Problem(sample, start, prior)
-    tries = [halved(problem, rng=seed) for seed in range(_HALVINGS)]
-    apart = [labels for labels in tries if labels.max() == 1]
-    if not apart:
-        return None
-
-    def value(labels: Labels) -> float:
-        return Problem(sample, start.learned(sample.matrix, labels), prior).log_joint(labels)
-
-    return max(apart, key=value)
+def _log_joint(found: _Round) -> float:
+    return found.log_joint
 
 
 def _sample(n_rows: int) -> Ints:

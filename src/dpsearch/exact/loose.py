@@ -6,6 +6,7 @@ import numpy as np
 
 from dpsearch._types import Vector
 from dpsearch.errors import CapabilityError
+from dpsearch.families.capabilities import require
 from dpsearch.prefix_search.heuristics import prepare
 from dpsearch.problem import Problem
 
@@ -21,10 +22,7 @@ def loose_prices(problem: Problem, lam: float) -> Vector:
     which earlier points, as many and as suitable as there are, have come before it.
     """
     tables, family = problem.tables, problem.model.family
-    try:
-        ceiling = family.log_ceiling(problem.model.matrix)
-    except CapabilityError as error:
-        raise CapabilityError(f"certify cannot bound family {family.name}: {error}") from error
+    ceiling = require(family, "log_ceiling", problem.model.matrix, needed_by="certify")
     sizes = np.arange(1, problem.n_points + 1)
     y: Vector = ceiling + float(((lam + problem.size_weights()[1:]) / sizes).max())
     if problem.n_items <= _MOST_POINTS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dpsearch._validate import check_counts
 from dpsearch.families.base import Example, Family, Functions, pointer
 from dpsearch.families.bernoulli import Bernoulli
+from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
 from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
@@ -24,16 +25,20 @@ __all__ = [
     "FAMILIES",
     "Bernoulli",
     "Categorical",
+    "Columns",
     "DiagonalGaussian",
+    "Draws",
     "Example",
     "Family",
     "FullGaussian",
     "Functions",
+    "Gaps",
     "Gaussian",
     "Multinomial",
     "Poisson",
     "Product",
     "ProjectedGaussian",
+    "Simpler",
     "WithGaps",
     "by_name",
     "check_counts",

@@ -33,8 +33,17 @@ from dpsearch._jit import (
     Pointer,
     pointer,
 )
-from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
-from dpsearch.errors import CapabilityError, DataError
+from dpsearch._types import ArrayLike, Ints, Matrix, Vector
+from dpsearch.errors import DataError
+from dpsearch.families.capabilities import (
+    Columns,
+    Draws,
+    Gaps,
+    Simpler,
+    fill_by_columns,
+    lacking,
+    require,
+)
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
 from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
@@ -121,6 +130,9 @@ class Example:
 class Family(Described):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
+    # What the columns hold: "real", "count", "binary" or "category" values, "words" of documents
+    # whose length is given, or a "projection" of real ones.  None if none of these.
+    kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
@@ -141,14 +153,6 @@ class Family(Described):
     @abstractmethod
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         """The cluster's posterior parameters, for people to read."""
-
-    @abstractmethod
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
-        """Draw `size` new data rows, independent given the cluster, from the posterior predictive.
-
-        Each is a draw with its own parameter, so the rows are exchangeable but not one sample
-        from a single parameter.
-        """
 
     @classmethod
     @abstractmethod
@@ -172,10 +176,6 @@ class Family(Described):
         """Log of each row's factor that no cluster changes: multinomial coefficients, Jacobians."""
         return np.zeros(X.shape[0])
 
-    def log_ceiling(self, X: Any) -> Vector:
-        """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
-        raise CapabilityError(f"the {self.name} family has no density ceiling")
-
     def bound_width(self, n_features: int) -> int:
         """Number of features that `features` writes."""
         return n_features
@@ -196,53 +196,31 @@ class Family(Described):
         """Which numbers of a row are whole and not below zero: kernels may index by them."""
         return None
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
-        """Log H of each column of a cluster on its own, for `explain`.
-
-        Factors that belong to each value alone may be left out, as with `log_base`: they cancel
-        where clusterings are compared.
-        """
-        raise CapabilityError(f"the {self.name} family does not tell what its columns say")
-
-    def column_bayes_factors(
-        self, inside: Vector, outside: Vector, both: Vector, n_features: int
-    ) -> Vector:
-        """Log Bayes factor of each column: two clusters of their own against one for all."""
-        parts = [self.column_log_marginals(row, n_features) for row in (inside, outside, both)]
-        return np.asarray(parts[0] + parts[1] - parts[2])
-
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        """What to expect in each column of a cluster: its posterior mean, or the likeliest code."""
-        posterior = self.posterior(row, n_features)
-        if "mean" not in posterior:
-            raise CapabilityError(f"the {self.name} family does not tell what its columns say")
-        return np.asarray(posterior["mean"])
-
-    def lengths(self, X: Any) -> Matrix:
-        """What the model takes as given of each row, as a document's length: [rows, how many]."""
-        return np.empty((X.shape[0], 0))
-
-    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Matrix, rng: Rng) -> Any:
-        """Draw a data row for each row of `lengths`."""
-        return self.draw(row, n_features, len(lengths), rng)
-
-    def expected(self, row: Vector, n_features: int) -> list[Vector]:
-        """What `impute` fills a column with: its centre, as a vector of one number.
-
-        For a column of codes instead the probabilities of 0, 1, 2 …, at least two of them.
-        """
-        return [np.array([centre]) for centre in self.column_centres(row, n_features)]
-
-    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
-        """The row as one for each column on its own: what `merge` and the predictive need."""
-        raise CapabilityError(
-            f"clusters of the {self.name} family were fitted to complete data and cannot be taken"
-            " apart by column: fit to data with missing values, or fill them"
-        )
-
     def variant(self) -> Functions:
         """The functions to use with these hyperparameters."""
         return self.functions
+
+    # -- capabilities: None where a family has them not; see `families.capabilities` ----------
+
+    def columns(self, row: Vector, n_features: int) -> Columns | None:
+        """What a cluster says of each column: for `explain`, `impute` and the report."""
+        return None
+
+    def draws(self, row: Vector, n_features: int) -> Draws | None:
+        """Draws from a cluster's posterior predictive: for `sample` and `outliers`."""
+        return None
+
+    def lengths(self, X: Any) -> Matrix:
+        """What the model takes as given of each row, [rows, any number]: a document's length."""
+        return np.empty((X.shape[0], 0))
+
+    def gaps(self, rows: list[Vector], n_features: int) -> Gaps | None:
+        """What clusters say of rows with missing values: for `predict` and `impute`."""
+        return skipped(self, rows, n_features) if self.takes_gaps else None
+
+    def log_ceiling(self, X: Any) -> Vector | None:
+        """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
+        return None
 
     # -- what every family then has ---------------------------------------------------------
 
@@ -254,39 +232,20 @@ class Family(Described):
     @property
     def predicts_gaps(self) -> bool:
         """Whether new rows may have missing values, though those of the fit may not."""
-        return self.takes_gaps
+        return self.takes_gaps or type(self).gaps is not Family.gaps
+
+    def by_column(self, n_features: int) -> list[Family]:
+        """The family of each column."""
+        return [self] * n_features
+
+    @property
+    def members(self) -> tuple[Family, ...]:
+        """The families that this one is made of."""
+        return ()
 
     def skips(self, table: CheckedTable) -> bool:
         """Whether what is missing in a table can be skipped."""
         return self.takes_gaps
-
-    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
-        """log p(what was observed of x | cluster) for each row of X and each of these clusters."""
-        if not self.takes_gaps:
-            raise CapabilityError(
-                f"the {self.name} family does not predict rows with missing values"
-            )
-        model, pool = self.gapped(rows, X.shape[1])
-        return model.log_densities(pool, X)
-
-    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
-        """X with its gaps filled by what the clusters expect given the rest, in these shares."""
-        missing = np.isnan(X)
-        expected = [self.expected(row, X.shape[1]) for row in rows]
-        out = np.array(X)
-        for d in np.flatnonzero(missing.any(axis=0)):
-            values = weights[missing[:, d]] @ np.stack([columns[d] for columns in expected])
-            out[missing[:, d], d] = values[:, 0] if values.shape[1] == 1 else values.argmax(axis=1)
-        return out
-
-    def gapped(self, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:
-        """The family compiled for data with missing values, and these rows in its form."""
-        model = self.with_gaps().compile_empty(n_features)
-        out = []
-        for row in rows:
-            out.append(model.empty_row())
-            merge_rows(model.core, out[-1], self.row_with_gaps(row, n_features), 1.0)
-        return model, np.concatenate(out)
 
     def with_gaps(self) -> Family:
         """The same family with rows of statistics that can skip missing values."""
@@ -296,7 +255,11 @@ class Family(Described):
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         """Return a row as one of `with_gaps()`, for `merge` to complete."""
-        return np.concatenate([row[:1], *self.column_rows(row, n_features)])
+        of_columns = self.columns(row, n_features)
+        if of_columns is None or of_columns.rows is None:
+            need = "prediction for rows with gaps by clusters of complete data"
+            raise lacking(self, "columns", "its method columns, with rows,", need)
+        return np.concatenate([row[:1], *of_columns.rows])
 
     def suited(self, table: CheckedTable) -> Family:
         """Return the family completed by a table, in the form that its gaps need."""
@@ -334,8 +297,8 @@ class Family(Described):
             **{name: _times(getattr(self, name), factor) for name, factor in factors.items()}
         )
 
-    def simpler(self, X: Any) -> tuple[Any, Family] | None:
-        """A table and a family with fewer numbers a cluster, to find clusters to begin with."""
+    def simpler(self, X: Any) -> Simpler | None:
+        """A family with fewer numbers a cluster, to find clusters to begin with."""
         return None
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -468,15 +431,38 @@ class Model:
         """The bound capability; `solver` is named in the error when there is none."""
         functions = self._functions
         if functions.features is None or functions.bound is None:
-            raise CapabilityError(
-                f"{solver} needs the functions 'features' and 'bound', which the"
-                f" {self.family.name} family does not have"
-            )
+            raise lacking(self.family, "bounds", "the functions 'features' and 'bound'", solver)
         return Bounds(
             functions.features.address,
             self.family.bound_width(self.n_features),
             functions.bound.address,
         )
+
+
+def gapped(family: Family, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:
+    """The family compiled for data with missing values, and rows of statistics in its form."""
+    model = family.with_gaps().compile_empty(n_features)
+    out = []
+    for row in rows:
+        out.append(model.empty_row())
+        merge_rows(model.core, out[-1], family.row_with_gaps(row, n_features), 1.0)
+    return model, np.concatenate(out)
+
+
+def skipped(family: Family, rows: list[Vector], n_features: int) -> Gaps:
+    """Missing values of independent columns: skipped exactly, and filled column by column."""
+
+    def log_densities(X: Any) -> Matrix:
+        model, pool = gapped(family, rows, n_features)
+        return model.log_densities(pool, X)
+
+    def fill(X: Any, weights: Matrix) -> Matrix:
+        clusters = [
+            require(family, "columns", row, n_features, needed_by="filling of gaps") for row in rows
+        ]
+        return fill_by_columns(clusters, X, weights)
+
+    return Gaps(log_densities, fill)
 
 
 def _recompiled(

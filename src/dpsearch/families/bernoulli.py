@@ -35,11 +35,12 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 if TYPE_CHECKING:
@@ -190,6 +191,7 @@ class Bernoulli(Family):
     failures: Any = 1.0
 
     name: ClassVar[str] = "bernoulli"
+    kind: ClassVar[str] = "binary"
     accepts_sparse: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
@@ -259,17 +261,12 @@ class Bernoulli(Family):
             "failures": failures,
         }
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+    def columns(self, row: Vector, n_features: int) -> Columns:
         posterior = self.posterior(row, n_features)
         after = betaln(posterior["successes"], posterior["failures"])
-        return np.asarray(after - betaln(*self._prior(n_features)))
-
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["probabilities"])
-
-    def expected(self, row: Vector, n_features: int) -> list[Vector]:
-        ones = self.posterior(row, n_features)["probabilities"]
-        return list(np.stack([1.0 - ones, ones], axis=1))
+        ones = posterior["probabilities"]
+        codes = list(np.stack([1.0 - ones, ones], axis=1))
+        return Columns(after - betaln(*self._prior(n_features)), ones, codes)
 
     def with_gaps(self) -> LevelsWithGaps:
         from dpsearch.families._level_gaps import LevelsWithGaps
@@ -290,9 +287,9 @@ class Bernoulli(Family):
         """The row of a single column with so many points at each level, without logarithms."""
         return np.array([counts.sum(), 0.0, counts[1], 0.0])
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
-        probabilities = self.posterior(row, n_features)["probabilities"]
-        return (rng.random((size, n_features)) < probabilities).astype(np.float64)
+    def draws(self, row: Vector, n_features: int) -> Draws:
+        ones = self.posterior(row, n_features)["probabilities"]
+        return Draws(lambda size, rng: (rng.random((size, n_features)) < ones).astype(np.float64))
 
     def learned(self, X: Any, labels: Ints) -> Bernoulli:
         counts, ones = sums_of(X, labels)

@@ -40,6 +40,7 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 if TYPE_CHECKING:
@@ -186,6 +187,7 @@ class Categorical(Family):
     n_levels: Any = None
 
     name: ClassVar[str] = "categorical"
+    kind: ClassVar[str] = "category"
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
@@ -279,25 +281,17 @@ class Categorical(Family):
             "concentration": concentration,
         }
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
-        out = []
-        for prior, after in zip(
-            self._concentration(n_features),
-            self.posterior(row, n_features)["concentration"],
-            strict=True,
-        ):
-            value = gammaln(after).sum() - gammaln(after.sum())
-            out.append(value - len(after) * gammaln(prior) + gammaln(len(after) * prior))
-        return np.array(out)
-
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        probabilities = self.posterior(row, n_features)["probabilities"]
-        return np.array([float(column.argmax()) for column in probabilities])
-
-    def expected(self, row: Vector, n_features: int) -> list[Vector]:
-        # A column of one level gets a second, impossible one: a single number would be a mean.
-        probabilities = self.posterior(row, n_features)["probabilities"]
-        return [p if len(p) > 1 else np.append(p, 0.0) for p in probabilities]
+    def columns(self, row: Vector, n_features: int) -> Columns:
+        posterior = self.posterior(row, n_features)
+        pairs = zip(self._concentration(n_features), posterior["concentration"], strict=True)
+        log_marginals = [
+            gammaln(after).sum() - gammaln(after.sum())
+            - len(after) * gammaln(prior) + gammaln(len(after) * prior)
+            for prior, after in pairs
+        ]  # fmt: skip
+        codes = posterior["probabilities"]
+        centres = np.array([float(column.argmax()) for column in codes])
+        return Columns(np.array(log_marginals), centres, codes)
 
     def with_gaps(self) -> LevelsWithGaps:
         from dpsearch.families._level_gaps import LevelsWithGaps
@@ -317,10 +311,14 @@ class Categorical(Family):
         """The row of a single column with so many points at each level, without logarithms."""
         return np.concatenate([[counts.sum(), 0.0], counts, np.zeros(len(counts))])
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def draws(self, row: Vector, n_features: int) -> Draws:
         probabilities = self.posterior(row, n_features)["probabilities"]
-        codes = [rng.choice(len(column), size=size, p=column) for column in probabilities]
-        return np.stack(codes, axis=1).astype(np.float64)
+
+        def sample(size: int, rng: Rng) -> Any:
+            codes = [rng.choice(len(column), size=size, p=column) for column in probabilities]
+            return np.stack(codes, axis=1).astype(np.float64)
+
+        return Draws(sample)
 
     def learned(self, X: Any, labels: Ints) -> Categorical:
         # Each column its own: one that tells clusters apart says nothing about one of noise.

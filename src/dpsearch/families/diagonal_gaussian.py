@@ -36,11 +36,12 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
 from dpsearch.families._columns import mean_and_variance, normal_inverse_gamma, with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
@@ -275,6 +276,7 @@ class DiagonalGaussian(Family):
     scale: Any = 1.0
 
     name: ClassVar[str] = "diagonal_gaussian"
+    kind: ClassVar[str] = "real"
     scale_replicas: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
@@ -362,13 +364,14 @@ class DiagonalGaussian(Family):
             "scale": beta,
         }
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+    def columns(self, row: Vector, n_features: int) -> Columns:
         posterior = self.posterior(row, n_features)
         _, scale = self.location_scale(n_features)
-        return normal_inverse_gamma(
+        log_marginals = normal_inverse_gamma(
             (*self.strength_shape(n_features), scale**2),
             (posterior["strength"], posterior["shape"], posterior["scale"]),
         )
+        return Columns(log_marginals, posterior["mean"])
 
     def with_gaps(self) -> DiagonalWithGaps:
         from dpsearch.families._diagonal_gaps import DiagonalWithGaps
@@ -378,11 +381,15 @@ class DiagonalGaussian(Family):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         return self.with_gaps().row_of_complete(row, n_features)
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)
         kappa, shape = posterior["strength"], posterior["shape"]
         spread = np.sqrt(posterior["scale"] * (kappa + 1.0) / (kappa * shape))
-        return posterior["mean"] + spread * rng.standard_t(2.0 * shape, (size, n_features))
+        return Draws(
+            lambda size, rng: (
+                posterior["mean"] + spread * rng.standard_t(2.0 * shape, (size, n_features))
+            )
+        )
 
     @classmethod
     def suggest(cls, X: Any) -> DiagonalGaussian:

@@ -53,6 +53,7 @@ from dpsearch.families._cholesky import (
 from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.learning import (
     START_STRENGTH,
@@ -315,6 +316,7 @@ class FullGaussian(Family):
     scale: Any = 1.0
 
     name: ClassVar[str] = "full_gaussian"
+    kind: ClassVar[str] = "real"
     scale_replicas: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init,
@@ -430,27 +432,35 @@ class FullGaussian(Family):
             "scale": scale,
         }
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+    def columns(self, row: Vector, n_features: int) -> Columns:
         """What the prior says of one column: Normal–inverse-gamma.
 
         A diagonal block of an inverse Wishart matrix is one too, its degrees less by the number of
         columns left out: Σ_dd ~ InverseGamma((ν − D + 1)/2, Ψ_dd/2), before and after the data.
         """
+        return self.columns_along(np.eye(n_features), row)
+
+    def columns_along(self, directions: Matrix, row: Vector) -> Columns:
+        """What a cluster says of vᵀz, for the rows v of `directions`.
+
+        vᵀΣv ~ InverseGamma((ν − q + 1)/2, vᵀΨv/2), before and after the data, as any linear map
+        of an inverse Wishart matrix is one.
+        """
+        n_features = directions.shape[1]
         _, factor = self._location_factor(n_features)
         posterior = self.posterior(row, n_features)
         spare = 1.0 - n_features
-        return normal_inverse_gamma(
-            (
-                self.prior_strength,
-                0.5 * (self._degrees(n_features) + spare),
-                0.5 * (factor**2).sum(axis=1),
-            ),
-            (
-                posterior["strength"],
-                0.5 * (posterior["degrees"] + spare),
-                0.5 * posterior["scale"].diagonal(),
-            ),
+        scales = (
+            ((directions @ factor) ** 2).sum(axis=1),
+            np.einsum("di,ij,dj->d", directions, posterior["scale"], directions),
         )
+        # A direction without length says nothing: any scale above 0 will do for it.
+        before, after = (0.5 * np.maximum(scale, np.finfo(float).tiny) for scale in scales)
+        log_marginals = normal_inverse_gamma(
+            (self.prior_strength, 0.5 * (self._degrees(n_features) + spare), before),
+            (posterior["strength"], 0.5 * (posterior["degrees"] + spare), after),
+        )
+        return Columns(log_marginals, directions @ posterior["mean"])
 
     def predictive(self, row: Vector, n_features: int) -> tuple[Vector, Any, float]:
         """Location, scale matrix and degrees of freedom of the predictive Student t."""
@@ -460,36 +470,40 @@ class FullGaussian(Family):
         scale = posterior["scale"] * (strength + 1.0) / (strength * degrees)
         return posterior["mean"], scale, degrees
 
-    @property
-    def predicts_gaps(self) -> bool:
-        return True
-
-    def _predictives(self, rows: list[Vector], n_features: int) -> tuple[Any, Any, Any]:
+    def predictives(self, rows: list[Vector], n_features: int) -> tuple[Any, Any, Any]:
+        """The same of several clusters."""
         parts = [self.predictive(row, n_features) for row in rows]
         means, scales, degrees = (np.array(part) for part in zip(*parts, strict=True))
         return means, scales, degrees
 
-    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
+    def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """The margin of a Student t distribution is one, with the same degrees of freedom."""
-        return np.asarray(log_densities(X, *self._predictives(rows, X.shape[1])))
+        means, scales, degrees = self.predictives(rows, n_features)
+        return Gaps(
+            lambda X: np.asarray(log_densities(X, means, scales, degrees)),
+            lambda X, weights: expected(X, np.ascontiguousarray(weights), means, scales),
+        )
 
-    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
-        means, scales, _ = self._predictives(rows, X.shape[1])
-        return np.asarray(expected(X, np.ascontiguousarray(weights), means, scales))
-
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def draws(self, row: Vector, n_features: int) -> Draws:
         mean, scale, degrees = self.predictive(row, n_features)
-        normal = rng.standard_normal((size, n_features)) @ np.linalg.cholesky(scale).T
-        return mean + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
+        factor = np.linalg.cholesky(scale)
+
+        def sample(size: int, rng: Rng) -> Any:
+            normal = rng.standard_normal((size, n_features)) @ factor.T
+            return mean + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
+
+        return Draws(sample)
 
     @classmethod
     def suggest(cls, X: Any) -> FullGaussian:
         mean, variance = mean_and_variance(X)
         return cls._with_covariance(mean, np.diag(WITHIN * variance), START_STRENGTH)
 
-    def simpler(self, X: Any) -> tuple[Any, Family] | None:
+    def simpler(self, X: Any) -> Simpler | None:
         """Independent columns, unless there is only one."""
-        return (X, DiagonalGaussian.suggest(X)) if X.shape[1] > 1 else None
+        if X.shape[1] == 1:
+            return None
+        return Simpler(X, DiagonalGaussian.suggest(X), replaces=True)
 
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
         mean, factor = self._location_factor(X.shape[1])

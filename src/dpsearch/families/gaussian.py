@@ -38,11 +38,12 @@ from dpsearch._jit import (
     pointer,
 )
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import mean_and_variance, varies, with_holes
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 from dpsearch.items import copy_row
 
@@ -339,6 +340,7 @@ class Gaussian(Family):
     form: str = "auto"
 
     name: ClassVar[str] = "gaussian"
+    kind: ClassVar[str] = "real"
     scale_replicas: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
 
@@ -413,34 +415,28 @@ class Gaussian(Family):
             "noise_variance": scale**2,
         }
 
-    def column_bayes_factors(
-        self, inside: Vector, outside: Vector, both: Vector, n_features: int
-    ) -> Vector:
-        """Without the sums of squares, of which what is left is n₁n₂/(n₁ + n₂) (z̄₁ − z̄₂)²."""
-        tau = self._tau(n_features)
-        location, scale = self._location_scale(n_features)
-        out, counts, means = np.zeros(n_features), [], []
-        for row, sign in ((inside, 1.0), (outside, 1.0), (both, -1.0)):
-            posterior = self.posterior(row, n_features)
-            n = np.round(scale**2 / posterior["mean_variance"] - tau)
-            mean = (posterior["mean"] - location) / scale * (n + tau) / np.maximum(n, 1.0)
-            out -= 0.5 * sign * (np.log1p(n / tau) + tau * n / (n + tau) * mean**2)
-            counts.append(n)
-            means.append(mean)
-        shared = counts[0] * counts[1] / np.maximum(counts[2], 1.0)
-        return np.asarray(out + 0.5 * shared * (means[0] - means[1]) ** 2)
+    def columns(self, row: Vector, n_features: int) -> Columns:
+        """−½ [ log (n + τ)/τ + τn/(n + τ) z̄² ], without the scatter, which `moments` is for."""
+        n, tau = row[0], self._tau(n_features)
+        own = row[_HEAD : _HEAD + n_features]
+        mean = own if self.form == "columns" else own / max(n, 1.0)
+        rows = np.zeros((n_features, self.width(1)))
+        rows[:, 0] = n
+        rows[:, 5] = row[5] / n_features  # only their sum is known, nor does the predictive need it
+        rows[:, _HEAD] = own
+        return Columns(
+            -0.5 * (np.log1p(n / tau) + tau * n / (n + tau) * mean**2),
+            self.posterior(row, n_features)["mean"],
+            moments=np.stack([np.full(n_features, n), mean]),
+            rows=list(rows),
+        )
 
-    def column_rows(self, row: Vector, n_features: int) -> list[Vector]:
-        out = np.zeros((n_features, self.width(1)))
-        out[:, 0] = row[0]
-        out[:, 5] = row[5] / n_features  # only their sum is known, nor does the predictive need it
-        out[:, _HEAD] = row[_HEAD : _HEAD + n_features]
-        return list(out)
-
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)
         spread = np.sqrt(posterior["mean_variance"] + posterior["noise_variance"])
-        return posterior["mean"] + spread * rng.standard_normal((size, n_features))
+        return Draws(
+            lambda size, rng: posterior["mean"] + spread * rng.standard_normal((size, n_features))
+        )
 
     @classmethod
     def suggest(cls, X: Any) -> Gaussian:

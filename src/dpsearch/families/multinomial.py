@@ -39,6 +39,7 @@ from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families.base import Example, Family, Functions, without_zeros
+from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 # params: V, A, size of table 1, size of table 2, a[V], log Γ(a + j), log Γ(A + j).  Table 1 is
@@ -171,6 +172,7 @@ class Multinomial(Family):
     concentration: Any = 1.0
 
     name: ClassVar[str] = "multinomial"
+    kind: ClassVar[str] = "words"
     accepts_sparse: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
         _init,
@@ -232,34 +234,33 @@ class Multinomial(Family):
             "mean_length": row[1] / row[0] if row[0] > 0 else math.nan,
         }
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+    def columns(self, row: Vector, n_features: int) -> Columns:
         """Each word against all the others.
 
         Those put together, the Dirichlet is a Beta(a_w, A − a_w) and counts are binomial.
         """
-        if n_features == 1:
-            return np.zeros(1)
         before = self._concentration(n_features)
         after = before + row[_HEAD:]
-        return np.asarray(
-            betaln(after, after.sum() - after) - betaln(before, before.sum() - before)
-        )
-
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["probabilities"])
+        centres = self.posterior(row, n_features)["probabilities"]
+        if n_features == 1:
+            return Columns(np.zeros(1), centres)
+        out = betaln(after, after.sum() - after) - betaln(before, before.sum() - before)
+        return Columns(out, centres)
 
     def lengths(self, X: Any) -> Matrix:
         return np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1, 1)
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
-        """Documents as long as the cluster's mean: the model does not speak of lengths."""
+    def draws(self, row: Vector, n_features: int) -> Draws:
+        """Documents as long as the cluster's mean, or as given: lengths are not modelled."""
         length = round(row[1] / row[0]) if row[0] > 0 else 1
-        return self.draw_of_lengths(row, n_features, np.full((size, 1), length), rng)
-
-    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Matrix, rng: Rng) -> Any:
         concentration = self._concentration(n_features) + row[_HEAD:]
-        probabilities = rng.dirichlet(concentration, size=len(lengths))
-        return rng.multinomial(lengths[:, 0].astype(np.int64), probabilities).astype(np.float64)
+
+        def of_lengths(lengths: Matrix, rng: Rng) -> Any:
+            probabilities = rng.dirichlet(concentration, size=len(lengths))
+            counts = rng.multinomial(lengths[:, 0].astype(np.int64), probabilities)
+            return counts.astype(np.float64)
+
+        return Draws(lambda size, rng: of_lengths(np.full((size, 1), length), rng), of_lengths)
 
     def learned(self, X: Any, labels: Ints) -> Multinomial:
         sums = sums_of(X, labels).sums

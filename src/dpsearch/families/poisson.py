@@ -40,6 +40,7 @@ from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families._columns import means, with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
+from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 
 if TYPE_CHECKING:
@@ -191,6 +192,7 @@ class Poisson(Family):
     rate: Any = 1.0
 
     name: ClassVar[str] = "poisson"
+    kind: ClassVar[str] = "count"
     accepts_sparse: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
@@ -241,12 +243,11 @@ class Poisson(Family):
         shape, rate = shape + row[_HEAD : _HEAD + n_features], rate + row[0]
         return {"mean": shape / rate, "shape": shape, "rate": rate}
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
+    def columns(self, row: Vector, n_features: int) -> Columns:
         (shape, rate), posterior = self.prior(n_features), self.posterior(row, n_features)
         out = gammaln(posterior["shape"]) - gammaln(shape)
-        return np.asarray(
-            out + shape * np.log(rate) - posterior["shape"] * np.log(posterior["rate"])
-        )
+        out += shape * np.log(rate) - posterior["shape"] * np.log(posterior["rate"])
+        return Columns(out, posterior["mean"])
 
     def with_gaps(self) -> PoissonWithGaps:
         from dpsearch.families._poisson_gaps import PoissonWithGaps
@@ -256,10 +257,14 @@ class Poisson(Family):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         return self.with_gaps().row_of_complete(row[0], row[_HEAD : _HEAD + n_features])
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)
-        rates = rng.gamma(posterior["shape"], 1.0 / posterior["rate"], (size, n_features))
-        return rng.poisson(rates).astype(np.float64)
+
+        def sample(size: int, rng: Rng) -> Any:
+            rates = rng.gamma(posterior["shape"], 1.0 / posterior["rate"], (size, n_features))
+            return rng.poisson(rates).astype(np.float64)
+
+        return Draws(sample)
 
     @classmethod
     def suggest(cls, X: Any) -> Poisson:

@@ -19,6 +19,7 @@ from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.bernoulli import Bernoulli
+from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler, all_or_none
 from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
@@ -76,26 +77,30 @@ class Product(Family):
             part.family.takes_gaps or not table.columns(part.columns).gaps for part in self._parts()
         )
 
-    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
-        out = np.zeros((X.shape[0], len(rows)))
-        for part, own in self._with_rows(rows):
-            data = CheckedTable(X).columns(part.columns)
-            if data.gaps:
-                if not part.family.predicts_gaps:
-                    _refuse_gaps(*part, data)
-                out += part.family.observed_log_densities(own, data.matrix)
-            else:
-                model = part.family.compile_empty(len(part.columns))
-                out += model.log_densities(np.concatenate(own), data)
-        return out
+    def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
+        parts = self._with_rows(rows)
 
-    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
-        out = np.array(X)
-        for part, own in self._with_rows(rows):
-            data = X[:, part.columns]
-            if np.isnan(data).any():
-                out[:, part.columns] = part.family.fill(own, data, weights)
-        return out
+        def log_densities(X: Any) -> Matrix:
+            out = np.zeros((X.shape[0], len(rows)))
+            for part, own in parts:
+                data = CheckedTable(X).columns(part.columns)
+                if data.gaps:
+                    out += _gaps_of(part, own, data).log_densities(data.matrix)
+                else:
+                    model = part.family.compile_empty(len(part.columns))
+                    out += model.log_densities(np.concatenate(own), data)
+            return out
+
+        def fill(X: Any, weights: Matrix) -> Matrix:
+            out = np.array(X)
+            for part, own in parts:
+                data = CheckedTable(X).columns(part.columns)
+                if data.gaps:
+                    gaps = _gaps_of(part, own, data)
+                    out[:, part.columns] = gaps.fill(data.matrix, weights)
+            return out
+
+        return Gaps(log_densities, fill)
 
     def _with_rows(self, rows: list[Vector]) -> list[tuple[Part, list[Vector]]]:
         """Each part, and its share of each of these rows."""
@@ -162,9 +167,9 @@ class Product(Family):
         parts = self._parts()
         return np.sum([part.family.log_base(X[:, part.columns]) for part in parts], axis=0)  # type: ignore[no-any-return]
 
-    def log_ceiling(self, X: Any) -> Vector:
-        parts = self._parts()
-        return np.sum([part.family.log_ceiling(X[:, part.columns]) for part in parts], axis=0)  # type: ignore[no-any-return]
+    def log_ceiling(self, X: Any) -> Vector | None:
+        found = all_or_none(part.family.log_ceiling(X[:, part.columns]) for part in self._parts())
+        return None if found is None else np.asarray(np.sum(found, axis=0))
 
     def counts_in_row(self, n_features: int) -> Ints:
         return _parts.counts_of(self._parts())
@@ -182,51 +187,43 @@ class Product(Family):
             "parts": [family.posterior(own, width) for family, own, width in self._triples(row)]
         }
 
-    def expected(self, row: Vector, n_features: int) -> list[Vector]:
-        return self._in_order(
-            [family.expected(own, width) for family, own, width in self._triples(row)]
+    def columns(self, row: Vector, n_features: int) -> Columns | None:
+        parts = all_or_none(family.columns(own, width) for family, own, width in self._triples(row))
+        return None if parts is None else Columns.joined(parts, self._order())
+
+    def draws(self, row: Vector, n_features: int) -> Draws | None:
+        triples = self._triples(row)
+        parts = all_or_none(family.draws(own, width) for family, own, width in triples)
+        if parts is None:
+            return None
+        given = [family.lengths(np.zeros((1, width))).shape[1] for family, _, width in triples]
+
+        def side_by_side(of_parts: list[Matrix]) -> Matrix:
+            return np.hstack(of_parts)[:, self._order()]
+
+        def of_lengths(lengths: Matrix, rng: Rng) -> Matrix:
+            own = np.split(lengths, np.cumsum(given)[:-1], axis=1)
+            return side_by_side([d.like(part, rng) for d, part in zip(parts, own, strict=True)])
+
+        return Draws(
+            lambda size, rng: side_by_side([d.sample(size, rng) for d in parts]), of_lengths
         )
-
-    def column_bayes_factors(
-        self, inside: Vector, outside: Vector, both: Vector, n_features: int
-    ) -> Vector:
-        rows = (_parts.rows_of(self._parts(), row) for row in (inside, outside, both))
-        factors = [
-            part.family.column_bayes_factors(*own, len(part.columns))
-            for part, *own in zip(self._parts(), *rows, strict=True)
-        ]
-        return np.array(self._in_order(factors))
-
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        centres = [family.column_centres(own, width) for family, own, width in self._triples(row)]
-        return np.array(self._in_order(centres))
-
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
-        drawn = [family.draw(own, width, size, rng) for family, own, width in self._triples(row)]
-        return self._side_by_side(drawn)
 
     def lengths(self, X: Any) -> Matrix:
         return np.hstack([part.family.lengths(X[:, part.columns]) for part in self._parts()])
 
-    def draw_of_lengths(self, row: Vector, n_features: int, lengths: Matrix, rng: Rng) -> Any:
-        drawn, at = [], 0
-        for family, own, width in self._triples(row):
-            end = at + family.lengths(np.zeros((1, width))).shape[1]
-            drawn.append(family.draw_of_lengths(own, width, lengths[:, at:end], rng))
-            at = end
-        return self._side_by_side(drawn)
+    def _order(self) -> Ints:
+        """What sorts the parts' columns, taken one part after the other, into the table's order."""
+        return np.argsort([column for _, columns in self.parts for column in columns])
 
-    def _side_by_side(self, of_parts: list[Matrix]) -> Matrix:
-        return np.stack(self._in_order([part.T for part in of_parts]), axis=1)
+    def by_column(self, n_features: int) -> list[Family]:
+        self._check_width(n_features)
+        families = [family for family, columns in self.parts for _ in columns]
+        return [families[j] for j in self._order()]
 
-    def _in_order(self, of_parts: Sequence[Any]) -> list[Any]:
-        """Put one thing per column of each part into the order of the table's columns."""
-        of_column = {
-            int(column): value
-            for part, values in zip(self._parts(), of_parts, strict=True)
-            for column, value in zip(part.columns, values, strict=True)
-        }
-        return [of_column[column] for column in sorted(of_column)]
+    @property
+    def members(self) -> tuple[Family, ...]:
+        return tuple(family for family, _ in self.parts)
 
     def hyperparameters(self) -> dict[str, Any]:
         """Named by part: ``0.scale`` is the scale of the first."""
@@ -236,18 +233,18 @@ class Product(Family):
             for name, value in family.hyperparameters().items()
         }
 
-    def simpler(self, X: Any) -> tuple[Any, Family] | None:
+    def simpler(self, X: Any) -> Simpler | None:
         """Of the parts that have something simpler, that; their tables side by side."""
         found = [family.simpler(X[:, columns]) for family, columns in self._parts()]
         if not any(found):
             return None
         tables, parts, begin = [], [], 0
         for (family, columns), simpler in zip(self._parts(), found, strict=True):
-            table, own = simpler or (X[:, columns], family)
+            table, own, _ = simpler or Simpler(X[:, columns], family)
             tables.append(table)
             parts.append((own, range(begin, begin + table.shape[1])))
             begin += table.shape[1]
-        return np.hstack(tables), Product(parts)
+        return Simpler(np.hstack(tables), Product(parts))
 
     def learned(self, X: Any, labels: Ints) -> Product:
         return self._with([family.learned(X[:, at], labels) for family, at in self.parts])
@@ -308,6 +305,14 @@ class Product(Family):
                 X[:, [2, 0, 3, 1]],
             ),
         ]
+
+
+def _gaps_of(part: Part, rows: list[Vector], table: CheckedTable) -> Gaps:
+    found = part.family.gaps(rows, len(part.columns))
+    if found is None:
+        _refuse_gaps(*part, table)
+    assert found is not None
+    return found
 
 
 def _refuse_gaps(family: Family, columns: Ints, table: CheckedTable) -> None:

@@ -23,17 +23,13 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.linalg import eigh
 
-from dpsearch._types import Ints, Matrix, Rng, Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import ParameterError
-from dpsearch.families._columns import (
-    as_tuple,
-    mean_and_variance,
-    normal_inverse_gamma,
-    varies,
-)
+from dpsearch.families._columns import as_tuple, mean_and_variance, varies
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
 
 _MOST_COMPONENTS = 20
@@ -76,6 +72,7 @@ class ProjectedGaussian(Family):
     loadings: Any = None
 
     name: ClassVar[str] = "projected_gaussian"
+    kind: ClassVar[str] = "projection"
     functions: ClassVar[Functions] = FullGaussian.functions
 
     def _matrix(self, n_features: int) -> Matrix:
@@ -163,54 +160,31 @@ class ProjectedGaussian(Family):
         out = self._inner.posterior(row, len(self._matrix(n_features)))
         return {**out, "projected_mean": out["mean"], "mean": self._back(out["mean"], n_features)}
 
-    def column_log_marginals(self, row: Vector, n_features: int) -> Vector:
-        """Of each column as its projections show it, vᵀz: Normal–inverse-gamma.
+    def columns(self, row: Vector, n_features: int) -> Columns:
+        """Of each column as its projections show it, vᵀz with v its row of B."""
+        found = self._inner.columns_along(self._way_back(n_features), row)
+        return found._replace(centres=self.posterior(row, n_features)["mean"])
 
-        vᵀΣv ~ InverseGamma((ν − q + 1)/2, vᵀΨv/2), before and after the data, as any linear map
-        of an inverse Wishart matrix is one.
-        """
-        directions = self._way_back(n_features)
-        q = directions.shape[1]
-        inner = self._inner
-        _, factor = inner._location_factor(q)
-        posterior = inner.posterior(row, q)
-        degrees = posterior["degrees"] - row[0]
-        # A column that no projection sees says nothing: any scale above 0 will do for it.
-        prior_scale = np.maximum(((directions @ factor) ** 2).sum(axis=1), np.finfo(float).tiny)
-        scale = np.einsum("di,ij,dj->d", directions, posterior["scale"], directions)
-        return normal_inverse_gamma(
-            (self.prior_strength, 0.5 * (degrees - q + 1.0), 0.5 * prior_scale),
-            (
-                posterior["strength"],
-                0.5 * (posterior["degrees"] - q + 1.0),
-                0.5 * np.maximum(scale, np.finfo(float).tiny),
-            ),
-        )
+    def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
+        """Of the projections that what was observed tells: density 1 where that is none."""
+        means, scales, degrees = self._inner.predictives(rows, len(self._matrix(n_features)))
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.posterior(row, n_features)["mean"])
+        def densities(X: Any) -> Matrix:
+            out = np.empty((X.shape[0], len(rows)))
+            for at, seen, rotation in self._told(X):
+                turned = _turned(means, scales, rotation)
+                out[at] = log_densities(np.ascontiguousarray(seen), *turned, degrees)
+            return out
 
-    @property
-    def predicts_gaps(self) -> bool:
-        return True
+        def fill(X: Any, weights: Matrix) -> Matrix:
+            out = np.array(X)
+            for at, seen, rotation in self._told(X):
+                turned = _turned(means, scales, rotation)
+                z = expected(np.ascontiguousarray(seen), weights[at], *turned) @ rotation.T
+                out[at] = np.where(np.isnan(X[at]), self._back(z, n_features), X[at])
+            return out
 
-    def observed_log_densities(self, rows: list[Vector], X: Any) -> Matrix:
-        """Of the projections that what was observed tells: 0 where that is none."""
-        means, scales, degrees = self._inner._predictives(rows, len(self._matrix(X.shape[1])))
-        out = np.empty((X.shape[0], len(rows)))
-        for at, seen, rotation in self._told(X):
-            turned = _turned(means, scales, rotation)
-            out[at] = log_densities(np.ascontiguousarray(seen), *turned, degrees)
-        return out
-
-    def fill(self, rows: list[Vector], X: Any, weights: Matrix) -> Matrix:
-        means, scales, _ = self._inner._predictives(rows, len(self._matrix(X.shape[1])))
-        out = np.array(X)
-        for at, seen, rotation in self._told(X):
-            turned = _turned(means, scales, rotation)
-            whole = expected(np.ascontiguousarray(seen), weights[at], *turned) @ rotation.T
-            out[at] = np.where(np.isnan(X[at]), self._back(whole, X.shape[1]), X[at])
-        return out
+        return Gaps(densities, fill)
 
     def _told(self, X: Any) -> Iterator[tuple[Ints, Matrix, Matrix]]:
         """What each row tells of its projections, for rows that lack the same columns at a time.
@@ -228,10 +202,10 @@ class ProjectedGaussian(Family):
                 seen = np.where(values >= _TOLD, told @ left / values, np.nan)
             yield at, seen, right.T
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
+    def draws(self, row: Vector, n_features: int) -> Draws:
         """Rows with projections from the posterior predictive, in the span of the components."""
-        z = self._inner.draw(row, len(self._matrix(n_features)), size, rng)
-        return self._back(z, n_features)
+        inner = self._inner.draws(row, len(self._matrix(n_features)))
+        return Draws(lambda size, rng: self._back(inner.sample(size, rng), n_features))
 
     @classmethod
     def suggest(cls, X: Any) -> ProjectedGaussian:
@@ -287,8 +261,9 @@ class ProjectedGaussian(Family):
         family = cls(as_tuple(components), as_tuple(mean), loadings=as_tuple(loadings))
         return family._with_inner(FullGaussian.suggest(family.project(X)))
 
-    def simpler(self, X: Any) -> tuple[Any, Family] | None:
-        return self._inner.simpler(self.project(X))
+    def simpler(self, X: Any) -> Simpler | None:
+        found = self._inner.simpler(self.project(X))
+        return None if found is None else found._replace(replaces=False)
 
     def learned(self, X: Any, labels: Ints) -> ProjectedGaussian:
         return self._with_inner(self._inner.learned(self.project(X), labels))

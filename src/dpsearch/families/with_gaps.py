@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsearch._types import Ints, Matrix, Rng, Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, Draws, all_or_none
 from dpsearch.tables.checked import CheckedTable
 
 
@@ -91,19 +92,21 @@ class WithGaps(Family):
     def encode(self, X: Any) -> Any:
         return _parts.encoded(self._parts(X.shape[1]), filled(X), ~np.isnan(X))
 
-    def _sum_observed(self, X: Any, of_column: str) -> Vector:
+    def _sum_observed(self, X: Any, of_column: str) -> Vector | None:
         """Add up a method's values for each column, where they were observed."""
         whole = filled(X)
         out = np.zeros(X.shape[0])
         for part in self._parts(X.shape[1]):
             value = getattr(part.family, of_column)(whole[:, part.columns])
+            if value is None:
+                return None
             out += np.where(np.isnan(X[:, part.columns[0]]), 0.0, value)
         return out
 
     def log_base(self, X: Any) -> Vector:
-        return self._sum_observed(X, "log_base")
+        return np.asarray(self._sum_observed(X, "log_base"))
 
-    def log_ceiling(self, X: Any) -> Vector:
+    def log_ceiling(self, X: Any) -> Vector | None:
         return self._sum_observed(X, "log_ceiling")
 
     def counts_in_row(self, n_features: int) -> Ints:
@@ -119,29 +122,22 @@ class WithGaps(Family):
         columns = [family.posterior(own, 1) for family, own in self._pairs(row, n_features)]
         return {key: _joined([column[key] for column in columns]) for key in columns[0]}
 
-    def column_bayes_factors(
-        self, inside: Vector, outside: Vector, both: Vector, n_features: int
-    ) -> Vector:
-        columns = zip(
-            *(self._pairs(row, n_features) for row in (inside, outside, both)), strict=True
-        )
-        return np.concatenate(
-            [
-                family.column_bayes_factors(own, rest, everything, 1)
-                for (family, own), (_, rest), (_, everything) in columns
-            ]
-        )
+    def by_column(self, n_features: int) -> list[Family]:
+        return self.family.by_column(n_features)
 
-    def column_centres(self, row: Vector, n_features: int) -> Vector:
-        pairs = self._pairs(row, n_features)
-        return np.concatenate([family.column_centres(own, 1) for family, own in pairs])
+    @property
+    def members(self) -> tuple[Family, ...]:
+        return (self.family,)
 
-    def expected(self, row: Vector, n_features: int) -> list[Vector]:
-        return [family.expected(own, 1)[0] for family, own in self._pairs(row, n_features)]
+    def columns(self, row: Vector, n_features: int) -> Columns | None:
+        found = all_or_none(family.columns(own, 1) for family, own in self._pairs(row, n_features))
+        return None if found is None else Columns.joined(found)
 
-    def draw(self, row: Vector, n_features: int, size: int, rng: Rng) -> Any:
-        pairs = self._pairs(row, n_features)
-        return np.hstack([family.draw(own, 1, size, rng) for family, own in pairs])
+    def draws(self, row: Vector, n_features: int) -> Draws | None:
+        found = all_or_none(family.draws(own, 1) for family, own in self._pairs(row, n_features))
+        if found is None:
+            return None
+        return Draws(lambda size, rng: np.hstack([column.sample(size, rng) for column in found]))
 
     def hyperparameters(self) -> dict[str, Any]:
         return self.family.hyperparameters()

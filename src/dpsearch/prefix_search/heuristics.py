@@ -36,6 +36,7 @@ from dpsearch._jit import call_bound, call_features, call_update, inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Bounds
+from dpsearch.families.capabilities import require
 from dpsearch.items import (
     Core,
     Items,
@@ -97,7 +98,10 @@ def prepare(problem: Problem, name: str, order: Ints) -> Heuristic:
             f" that of {problem.prior.name} is not: use 'inadmissible' or 'admissible'"
         )
     if name == "trivial":
-        ceiling = problem.model.family.log_ceiling(problem.model.matrix)
+        model = problem.model
+        ceiling = require(
+            model.family, "log_ceiling", model.matrix, needed_by="heuristic 'trivial'"
+        )
         return heuristic._replace(tail=_suffix_sums(ceiling[order]))
     if name == "dual":
         return heuristic._replace(tree=dual_tree(problem, order))

@@ -74,7 +74,7 @@ class Table:
         rows = _row_names(X, index, n_rows)
         if pixels and sp.issparse(X):
             X = X.toarray()
-        if not pixels and (sp.issparse(X) or family.name == "multinomial"):
+        if not pixels and (sp.issparse(X) or family.kind == "words"):
             return cls(rows, counts=sp.csr_matrix(_plain(X), dtype=np.float64), words=known)
         discrete = set() if pixels else discrete_columns(family, width)
         columns = [
@@ -99,15 +99,8 @@ class Table:
 
 def discrete_columns(family: Family, width: int) -> set[int]:
     """The columns whose numbers are codes."""
-    if family.name in ("categorical", "bernoulli"):
-        return set(range(width))
-    parts = getattr(family, "parts", ())  # of a product of families
-    return {
-        int(j)
-        for part, columns in parts
-        for j in columns
-        if part.name in ("categorical", "bernoulli")
-    }
+    by_column = enumerate(family.by_column(width))
+    return {j for j, own in by_column if own.kind in ("category", "binary")}
 
 
 def _plain(X: Any) -> Any:

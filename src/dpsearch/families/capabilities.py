@@ -1,0 +1,176 @@
+"""What a family may offer beyond the required functions, each under a name.
+
+A capability is a method of the family that returns None unless the family has it.  What needs one
+asks by `require`, whose error names the capability and the method to write.
+
+| capability | method | needed by |
+| --- | --- | --- |
+| columns | `columns(row, n_features)` returns `Columns` | `explain`, `impute`, the report |
+| draws | `draws(row, n_features)` returns `Draws` | `sample`, `outliers`, `explain(X)` |
+| gaps | `gaps(rows, n_features)` returns `Gaps` | `predict` and `impute` of rows with gaps |
+| ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
+| bounds | the functions `features` and `bound` | the `admissible` heuristic |
+
+How to write each: ``docs/add_a_family.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from dpsearch._types import Matrix, Rng, Vector
+from dpsearch.errors import CapabilityError
+
+PAGE = "docs/add_a_family.md"
+T = TypeVar("T")
+
+
+class Columns(NamedTuple):
+    """What one cluster says of each of its columns.
+
+    log_marginals
+        Log H of each column's values on their own.  Factors that belong to each value alone may be
+        left out, as with `log_base`: they cancel where clusterings are compared.
+    centres
+        What to expect in each column: the posterior mean, or the most probable code.
+    probabilities
+        For each column None, or if it holds codes 0, 1, 2 … their probabilities, by which `impute`
+        chooses one.
+    moments
+        [2, D] counts and means, of families whose `log_marginals` leave out −½ Σ (z − z̄)², the
+        scatter about the mean z̄ of n values.  Bayes factors then add what clusters that are apart
+        save of it.  None, or 0 in a column, if nothing is left out.
+    rows
+        The cluster's statistics as one row for each column, where columns are independent: a model
+        of complete data then predicts for rows with gaps.
+    """
+
+    log_marginals: Vector
+    centres: Vector
+    probabilities: Sequence[Any] | None = None
+    moments: Matrix | None = None
+    rows: Sequence[Vector] | None = None
+
+    @classmethod
+    def joined(cls, parts: Sequence[Columns], order: Any = None) -> Columns:
+        """The columns of several parts as those of one table; `order` sorts them into it."""
+        widths = [len(part.centres) for part in parts]
+        order = np.arange(sum(widths)) if order is None else np.asarray(order)
+        pairs = list(zip(parts, widths, strict=True))
+        codes = [one for part, width in pairs for one in part.probabilities or [None] * width]
+        moments = [
+            np.zeros((2, width)) if part.moments is None else part.moments for part, width in pairs
+        ]
+        return cls(
+            np.concatenate([part.log_marginals for part in parts])[order],
+            np.concatenate([part.centres for part in parts])[order],
+            [codes[j] for j in order],
+            np.concatenate(moments, axis=1)[:, order],
+        )
+
+
+def log_bayes_factors(inside: Columns, outside: Columns, both: Columns) -> Vector:
+    """Log Bayes factor of each column: two clusters of their own against one for all.
+
+    log H(x₁) + log H(x₂) − log H(x₁, x₂).  Of sums of squares that were left out there remains
+    n₁n₂/(n₁ + n₂) (z̄₁ − z̄₂)², which has all its digits however far the data are from 0.
+    """
+    out = inside.log_marginals + outside.log_marginals - both.log_marginals
+    if inside.moments is not None and outside.moments is not None:
+        (n, mean), (rest, other) = inside.moments, outside.moments
+        out = out + 0.5 * n * rest / np.maximum(n + rest, 1.0) * (mean - other) ** 2
+    return np.asarray(out)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Draws from the posterior predictive of one cluster.
+
+    Each is a draw with its own parameter: rows are exchangeable, not one sample of a single
+    parameter.
+
+    sample
+        `sample(size, rng)` returns `size` data rows.
+    of_lengths
+        `of_lengths(lengths, rng)` returns a data row for each row of `Family.lengths`, if the
+        model takes something of a row as given, for example the length of a document.
+    """
+
+    sample: Callable[[int, Rng], Any]
+    of_lengths: Callable[[Matrix, Rng], Any] | None = None
+
+    def like(self, lengths: Matrix, rng: Rng) -> Any:
+        """Draw a data row for each row of `lengths`."""
+        if self.of_lengths is None:
+            return self.sample(len(lengths), rng)
+        return self.of_lengths(lengths, rng)
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What clusters say of rows with missing values, which are NaN.
+
+    log_densities
+        `log_densities(X)` returns log p(what was observed of x | cluster), [rows, clusters].
+    fill
+        `fill(X, weights)` returns X with its gaps filled by what the clusters expect given the
+        rest of the row; `weights` [rows, clusters] has the share of each cluster.
+    """
+
+    log_densities: Callable[[Any], Matrix]
+    fill: Callable[[Any, Matrix], Matrix]
+
+
+class Simpler(NamedTuple):
+    """A family with fewer numbers a cluster, and the table that it is for.
+
+    It finds clusters to begin with.  It may take the other family's place, where it describes the
+    data better, if it is for the same table, so that their log joints compare.
+    """
+
+    X: Any
+    family: Any
+    replaces: bool = False
+
+
+def fill_by_columns(clusters: Sequence[Columns], X: Matrix, weights: Matrix) -> Matrix:
+    """Fill gaps by the clusters' centres, or by the most probable code, each column on its own."""
+    missing = np.isnan(X)
+    out = np.array(X)
+    for d in np.flatnonzero(missing.any(axis=0)).tolist():
+        at = missing[:, d]
+        codes: list[Any] = [one.probabilities and one.probabilities[d] for one in clusters]
+        if codes[0] is None:
+            out[at, d] = weights[at] @ np.array([one.centres[d] for one in clusters])
+        else:
+            out[at, d] = (weights[at] @ np.stack(codes)).argmax(axis=1)
+    return out
+
+
+def all_or_none(found: Iterable[T | None]) -> list[T] | None:
+    """What all parts of a family have, or None if one of them lacks it."""
+    known = list(found)
+    present = [one for one in known if one is not None]
+    return present if len(present) == len(known) else None
+
+
+def require(family: Any, name: str, *arguments: Any, needed_by: str) -> Any:
+    """Return what a capability of a family gives, or raise an error that says what to write."""
+    found = getattr(family, name)(*arguments)
+    if found is None:
+        raise lacking(family, name, f"its method {name}", needed_by)
+    return found
+
+
+def lacking(family: Any, name: str, to_write: str, needed_by: str) -> CapabilityError:
+    """The error for a capability that a family does not have."""
+    members = ", ".join(dict.fromkeys(member.name for member in family.members))
+    which = f"{family.name} family" + (f" (of {members})" if members else "")
+    return CapabilityError(
+        f"{needed_by} needs the capability {name!r}, which the {which} does not have:"
+        f" write {to_write} as {PAGE} says"
+    )
