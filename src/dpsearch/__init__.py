@@ -11,7 +11,7 @@ from dpsearch.problem import Clustering, Problem, log_joint
 from dpsearch.refinement import consensus, refine
 
 if TYPE_CHECKING:
-    from dpsearch.automatic import Comparison, compare
+    from dpsearch.comparison import Comparison, compare
     from dpsearch.estimator import DPMixture
     from dpsearch.exact import Certificate, certify
     from dpsearch.explanation import Explanation
@@ -54,7 +54,7 @@ _LAZY = {
     "Explanation": "dpsearch.explanation",
     "load": "dpsearch.model_file",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
-    **dict.fromkeys(("Comparison", "compare"), "dpsearch.automatic"),
+    **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
     **dict.fromkeys(
         ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
     ),

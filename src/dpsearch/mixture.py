@@ -16,8 +16,9 @@ from scipy.special import logsumexp, softmax
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
-from dpsearch.families.base import Model, gapped, unlocked
+from dpsearch.families.base import Model, gapped
 from dpsearch.families.capabilities import Draws, Gaps, require
+from dpsearch.families.packing import unlocked
 from dpsearch.items import (
     Core,
     Items,

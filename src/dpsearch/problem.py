@@ -17,7 +17,8 @@ import numpy as np
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.events import Event
-from dpsearch.families.base import Dots, Family, Model, unlocked
+from dpsearch.families.base import Dots, Family, Model
+from dpsearch.families.packing import unlocked
 from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge_rows
 from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior, Tables, log_prior

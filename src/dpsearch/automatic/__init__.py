@@ -10,18 +10,15 @@ from dpsearch.automatic.choice import (
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.automatic.comparison import Comparison, compare
 from dpsearch.automatic.learning import Learned, learn
 
 __all__ = [
     "Choice",
-    "Comparison",
     "Learned",
     "check_columns",
     "check_family",
     "choose",
     "choose_weighted",
-    "compare",
     "completed_table",
     "learn",
     "resolve_prior",

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 
 from dpsearch._jit import (
     BOUND,
@@ -44,6 +43,7 @@ from dpsearch.families.capabilities import (
     lacking,
     require,
 )
+from dpsearch.families.packing import pack, without_zeros, writable
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
 from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
@@ -139,6 +139,8 @@ class Family(Described):
     # Whether columns are independent given the cluster: missing values can then be skipped.
     independent_columns: ClassVar[bool] = False
     functions: ClassVar[Functions]
+    # What `with_gaps` makes of a family of independent columns; `with_gaps.py` has the default.
+    form_with_gaps: ClassVar[Any]
 
     # -- what a family must say -------------------------------------------------------------
 
@@ -249,9 +251,7 @@ class Family(Described):
 
     def with_gaps(self) -> Family:
         """The same family with rows of statistics that can skip missing values."""
-        from dpsearch.families.with_gaps import WithGaps
-
-        return WithGaps(self)
+        return self.form_with_gaps(self)  # type: ignore[no-any-return]
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         """Return a row as one of `with_gaps()`, for `merge` to complete."""
@@ -439,6 +439,18 @@ class Model:
         )
 
 
+def _recompiled(
+    family: Family, n_features: int, params: Vector, sparse: bool, table: CheckedTable | None
+) -> Model:
+    model = family.compile_empty(n_features).with_params(writable(params))
+    model._sparse, model._table = sparse, table
+    return model
+
+
+def _address(capability: Pointer | None) -> int:
+    return 0 if capability is None else capability.address
+
+
 def gapped(family: Family, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:
     """The family compiled for data with missing values, and rows of statistics in its form."""
     model = family.with_gaps().compile_empty(n_features)
@@ -465,18 +477,6 @@ def skipped(family: Family, rows: list[Vector], n_features: int) -> Gaps:
     return Gaps(log_densities, fill)
 
 
-def _recompiled(
-    family: Family, n_features: int, params: Vector, sparse: bool, table: CheckedTable | None
-) -> Model:
-    model = family.compile_empty(n_features).with_params(_writable(params))
-    model._sparse, model._table = sparse, table
-    return model
-
-
-def _address(capability: Pointer | None) -> int:
-    return 0 if capability is None else capability.address
-
-
 def _names(family: Family) -> list[str]:
     return [field.name for field in dataclasses.fields(family)]  # type: ignore[arg-type]
 
@@ -490,61 +490,3 @@ def _times(value: Any, factor: float) -> Any:
     if isinstance(value, tuple):
         return tuple(_times(part, factor) for part in value)
     return np.asarray(value, dtype=np.float64) * factor if np.ndim(value) else value * factor
-
-
-def without_zeros(X: Any) -> Any:
-    """Return counts as a CSR matrix that stores no zeros; X itself is not changed."""
-    encoded = sp.csr_matrix(X)
-    if (encoded.data == 0.0).any():
-        encoded = encoded.copy()
-        encoded.eliminate_zeros()
-    return encoded
-
-
-def pack(X: Any) -> Items:
-    """Lay dense or CSR rows end to end, unless the family has done so itself."""
-    if isinstance(X, Items):
-        return X
-    sizes = np.ones(X.shape[0], np.int64)
-    if sp.issparse(X):
-        return Items(
-            _writable(np.ascontiguousarray(X.data, dtype=np.float64)),
-            _writable(np.ascontiguousarray(X.indices, dtype=np.int32)),
-            _writable(np.ascontiguousarray(X.indptr, dtype=np.int64)),
-            sizes,
-            False,
-        )
-    indptr = np.arange(X.shape[0] + 1, dtype=np.int64) * X.shape[1]
-    values = _writable(np.ascontiguousarray(X, dtype=np.float64).reshape(-1))
-    return Items(values, np.empty(0, np.int32), indptr, sizes, False)
-
-
-class _Unlocked:
-    """A view of a read-only array that says it can be written to."""
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-        address = array.__array_interface__["data"][0]
-        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
-
-
-def _writable(array: Any) -> Any:
-    """Return the array under the one type that kernels are compiled for.
-
-    Numba gives read-only arrays (memory maps, joblib's) a type of their own.  Kernels never write
-    to data, so there is no need to copy.
-    """
-    return array if array.flags.writeable else np.asarray(_Unlocked(array))
-
-
-def unlocked(state: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as kernels take them; arrays that joblib or Dask has sent may be read-only."""
-    return {name: _all_writable(value) for name, value in state.items()}
-
-
-def _all_writable(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return _writable(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(_all_writable, value))
-    return value

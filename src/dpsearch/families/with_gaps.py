@@ -158,6 +158,9 @@ class WithGaps(Family):
         return []  # those of the families, with gaps
 
 
+Family.form_with_gaps = WithGaps
+
+
 class WithOwnRows(WithGaps):
     """`WithGaps` of a family that has a form of its own: its functions, and rows without parts.
 

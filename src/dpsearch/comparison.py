@@ -9,6 +9,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch.errors import ParameterError
+from dpsearch.estimator import DPMixture
 from dpsearch.families import by_name
 from dpsearch.families.base import Family
 
@@ -28,7 +29,7 @@ class Comparison(NamedTuple):
     family: Family
     log_joint: float
     n_clusters: int
-    model: Any  # the fitted DPMixture
+    model: DPMixture
 
 
 def compare(
@@ -58,8 +59,6 @@ def compare(
     >>> compare(X, ["diagonal_gaussian", "full_gaussian"], random_state=0)[0].family.name
     'full_gaussian'
     """
-    from dpsearch.estimator import DPMixture
-
     if not isinstance(families, (list, tuple)) or len(families) < 2:
         raise ParameterError(f"families must be a list of two or more, got {families!r}")
     shape = X.shape if hasattr(X, "shape") else np.shape(X)

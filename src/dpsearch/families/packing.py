@@ -1,0 +1,68 @@
+"""Data rows laid end to end, under the types that kernels are compiled for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch.items import Items
+
+
+def without_zeros(X: Any) -> Any:
+    """Return counts as a CSR matrix that stores no zeros; X itself is not changed."""
+    encoded = sp.csr_matrix(X)
+    if (encoded.data == 0.0).any():
+        encoded = encoded.copy()
+        encoded.eliminate_zeros()
+    return encoded
+
+
+def pack(X: Any) -> Items:
+    """Lay dense or CSR rows end to end, unless the family has done so itself."""
+    if isinstance(X, Items):
+        return X
+    sizes = np.ones(X.shape[0], np.int64)
+    if sp.issparse(X):
+        return Items(
+            writable(np.ascontiguousarray(X.data, dtype=np.float64)),
+            writable(np.ascontiguousarray(X.indices, dtype=np.int32)),
+            writable(np.ascontiguousarray(X.indptr, dtype=np.int64)),
+            sizes,
+            False,
+        )
+    indptr = np.arange(X.shape[0] + 1, dtype=np.int64) * X.shape[1]
+    values = writable(np.ascontiguousarray(X, dtype=np.float64).reshape(-1))
+    return Items(values, np.empty(0, np.int32), indptr, sizes, False)
+
+
+class _Unlocked:
+    """A view of a read-only array that says it can be written to."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        address = array.__array_interface__["data"][0]
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
+
+
+def writable(array: Any) -> Any:
+    """Return the array under the one type that kernels are compiled for.
+
+    Numba gives read-only arrays (memory maps, joblib's) a type of their own.  Kernels never write
+    to data, so there is no need to copy.
+    """
+    return array if array.flags.writeable else np.asarray(_Unlocked(array))
+
+
+def unlocked(state: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as kernels take them; arrays that joblib or Dask has sent may be read-only."""
+    return {name: _as_writable(value) for name, value in state.items()}
+
+
+def _as_writable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return writable(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_as_writable, value))
+    return value
