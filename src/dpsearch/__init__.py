@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dpsearch import datasets, families, priors
 from dpsearch.prefix_search import search
 from dpsearch.problem import Clustering, Problem, log_joint
-from dpsearch.refinement import consensus, refine
+from dpsearch.refinement import refine
+from dpsearch.refinement.consensus import consensus
 
 if TYPE_CHECKING:
     from dpsearch.comparison import Comparison, compare

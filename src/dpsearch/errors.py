@@ -129,6 +129,10 @@ class CapabilityError(DPSearchError, ValueError):
     """A solver needs something that the family or prior does not offer."""
 
 
+class ProofError(DPSearchError, RuntimeError):
+    """A proved bound lies below the value of a partition: please report it."""
+
+
 class ModelFileError(DPSearchError, ValueError):
     """A model file is damaged, or was not written by dpsearch."""
 

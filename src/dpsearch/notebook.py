@@ -7,13 +7,12 @@ from html import escape
 from typing import Any
 
 from dpsearch._numbers import brief
-from dpsearch.plots import COLOURS
-from dpsearch.problem import Clustering
+from dpsearch.plots._axes import COLOURS
 
 _SHOWN = 12
 
 
-def clustering_html(clustering: Clustering, caption: str = "Clustering") -> str:
+def clustering_html(clustering: Any, caption: str = "Clustering") -> str:
     """A clustering: what was found, and a bar for the size of each cluster."""
     sizes = clustering.sizes
     facts = [
@@ -46,7 +45,7 @@ def _number(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 
-def _proof(clustering: Clustering) -> str:
+def _proof(clustering: Any) -> str:
     if clustering.optimal:
         return ", proved best"
     gap = clustering.upper_bound - clustering.log_joint

@@ -18,8 +18,8 @@ from dpsearch._types import Labels
 from dpsearch.metrics import pair_scores
 from dpsearch.partition import by_size
 from dpsearch.prefix_search.best_first import Outcome, best_first
-from dpsearch.prefix_search.heuristics import prepare
 from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.prefix_search.search import HEURISTICS
 from dpsearch.problem import Problem
 from studies.reproduction.cache import Cache, Result
 from studies.reproduction.chains import MOVES, best_of_runs
@@ -245,7 +245,7 @@ def _timed_search(
         begun = time.thread_time()
         placing = placing_order(problem, "ascending", np.random.default_rng(0))
         found = best_first(
-            problem, placing, prepare(problem, heuristic, placing), queue_size=queue,
+            problem, placing, HEURISTICS[heuristic](problem, placing), queue_size=queue,
             max_states=max_states, seconds=max_seconds,
         )  # fmt: skip
         times.append(time.thread_time() - begun)

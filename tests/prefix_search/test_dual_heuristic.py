@@ -8,8 +8,8 @@ import pytest
 import enumeration
 from dpsearch import families, priors, search
 from dpsearch.errors import CapabilityError
+from dpsearch.exact import dual
 from dpsearch.partition import by_appearance
-from dpsearch.prefix_search import dual
 from dpsearch.problem import Problem
 from models import DRAWS
 from prefixes import scores_of_prefixes

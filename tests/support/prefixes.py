@@ -1,12 +1,12 @@
 """The scores that best-first search gives to every state there is."""
 
 from dpsearch.prefix_search import best_first as bf
-from dpsearch.prefix_search.heuristics import prepare
+from dpsearch.prefix_search.search import HEURISTICS
 
 
 def scores_of_prefixes(problem, heuristic, order):
     """Map the labels of each prefix, in placing order, to its score under a heuristic."""
-    prepared, scores = prepare(problem, heuristic, order), {}
+    prepared, scores = HEURISTICS[heuristic](problem, order), {}
     states, room = bf._new_states(1000), bf._new_room(problem)
     store = bf._new_store(1000, problem.model.core.width)
     states.parent[0], states.first[0] = -1, 0

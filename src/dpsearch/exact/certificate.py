@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
+from dpsearch.bounds import EPSILON, at_least
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
 from dpsearch.exact.interval import interval_optimum, verify_potentials
 from dpsearch.exact.loose import loose_prices
-from dpsearch.exact.pricing import EPSILON, pricer_for
+from dpsearch.exact.pricers import pricer_for
 from dpsearch.exact.proof import (
     SOLVER_ERROR,
     Bounded,
@@ -25,9 +26,11 @@ from dpsearch.exact.proof import (
 )
 from dpsearch.exact.slopes import is_linear, ranges, slope
 from dpsearch.families.base import Family
+from dpsearch.families.statistics import Statistic
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
+from dpsearch.promises import rounding_of, statistic_of
 from dpsearch.refinement.driver import refine
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
@@ -86,17 +89,18 @@ class Certificate:
         value = problem.log_joint(self.clustering.labels)
         if abs(value - self.lower_bound) > 1e-9 * max(1.0, abs(value)):
             return False
+        statistic = statistic_of(problem, self.clustering.labels)
         if self.order is not None:
             ranges = np.array([(entry.low, entry.high) for entry in self.prices])
             potentials = np.array([entry.y for entry in self.prices])
-            upper = verify_potentials(problem, self.order, potentials, ranges)
-            # A rounding error in one pair counts once for each cluster.
-            # and log H is rounded in either run.
+            upper = verify_potentials(problem, statistic, self.order, potentials, ranges)
+            # A rounding error in one pair counts once for each cluster, and log H is rounded in
+            # either run.
             return upper <= self.upper_bound + 4 * problem.n_items * _line_rounding(problem, upper)
         covered = np.zeros(problem.n_items + 1, bool)
         covered[0] = True
         for entry in self.prices:
-            if not _proves(problem, entry, self.upper_bound):
+            if not _proves(problem, statistic, entry, self.upper_bound):
                 return False
             covered[entry.low : entry.high + 1] = True
         return bool(covered.all())
@@ -191,23 +195,23 @@ class _Closing:
         self.done: list[Bounded] = []
         self.later: list[Bounded] = []
         self.order: Ints | None = None
-        self.whole = self._loose()
-        self.work: list[Bounded] = [self.whole]
+        self.statistic = statistic_of(problem, labels)
+        self.everything = self._loose()
+        self.work: list[Bounded] = [self.everything]
 
     def run(self, polish: bool, line: bool) -> None:
-        self._tell(self.work[0].upper)
+        self._report(self.work[0].upper)
         if line and self._by_interval():
             return
         if polish:
             self._improve()
-        if pricer_for(self.problem, self.work[0].lam) is None:
+        if pricer_for(self.problem, self.statistic, 0.0) is None:
             return
         if self.problem.model.n_features > _FEW_COLUMNS:
             self._quick()
-        whole = self.work[0]
-        log_v = self.problem.tables.log_v
+        start, log_v = self.work[0], self.problem.tables.log_v
         n_clusters = int(self.labels.max()) + 1
-        self.work = [whole._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
+        self.work = [start._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
         sets = Sets()
         while self.work and not self._late():
             self._next(sets)
@@ -218,12 +222,15 @@ class _Closing:
         entries = tuple(self.done + self.later + self.work)
         covered = {k for entry in entries for k in range(entry.low, entry.high + 1)}
         if len(covered) < self.problem.n_items:  # interrupted while ranges changed hands
-            entries = (*entries, self.whole)
+            entries = (*entries, self.everything)
         clustering = self.problem.clustering(self.labels)
         lower = clustering.log_joint
         if not all(np.isfinite(entry.upper) for entry in entries):
-            entries = (self.whole,)
-        upper = max(lower, *(entry.upper for entry in entries))
+            entries = (self.everything,)
+        last = max(entries, key=lambda entry: entry.upper)
+        spent = float(np.abs(last.y).sum())
+        rounding = rounding_of(self.problem, self.statistic, lower, last.upper, spent)
+        upper = at_least(lower, last.upper, rounding)
         optimal = upper - lower <= self.tolerance
         seconds = time.perf_counter() - self.begun
         return Certificate(
@@ -233,7 +240,7 @@ class _Closing:
             optimal=optimal,
             clustering=replace(clustering, upper_bound=upper, optimal=optimal, seconds=seconds),
             tolerance=self.tolerance,
-            method=max(entries, key=lambda entry: entry.upper).kind,
+            method=last.kind,
             seconds=seconds,
             prices=entries,
             order=self.order,
@@ -263,7 +270,7 @@ class _Closing:
 
     def _by_interval(self) -> bool:
         """Points on a line: the dynamic programme finds and proves a best partition."""
-        found = interval_optimum(self.problem, self.deadline)
+        found = interval_optimum(self.problem, self.statistic, self.deadline)
         if found is None:
             return False
         upper = found.upper_bound + _line_rounding(self.problem, found.upper_bound)
@@ -277,21 +284,20 @@ class _Closing:
 
     def _quick(self) -> None:
         """In many dimensions branch and bound may not get far: have something to fall back on."""
-        whole = self.work[0]
-        pricer = pricer_for(self.problem, whole.lam)
-        if pricer is not None:
-            until = None if self.deadline is None else self._share(0.3)
-            y = pricer.quick(deadline=until)
-            if y is None:
-                return
-            upper = upper_bound(self.problem, whole.low, whole.high, whole.lam, y, 0.0)
-            if upper < whole.upper:
-                self.work[0] = whole._replace(y=y, kind="quick", upper=upper)
-                self._tell(upper)
+        start = self.work[0]
+        pricer = pricer_for(self.problem, self.statistic, start.lam)
+        y = None if pricer is None else pricer.quick(deadline=self._share(0.3))
+        if y is None:
+            return
+        upper = upper_bound(self.problem, start.low, start.high, start.lam, y, 0.0)
+        if upper < start.upper:
+            self.work[0] = start._replace(y=y, kind="quick", upper=upper)
+            self._report(upper)
 
-    def _share(self, share: float) -> float:
-        """Return when this share of the time left will be over."""
-        assert self.deadline is not None
+    def _share(self, share: float) -> float | None:
+        """Return when this share of the time left will be over; None if time is not limited."""
+        if self.deadline is None:
+            return None
         now = time.perf_counter()
         return now + share * max(self.deadline - now, 0.0)
 
@@ -299,20 +305,20 @@ class _Closing:
         value = self.problem.log_joint(labels)
         if value > self.lower:
             self.labels, self.lower = by_appearance(labels), value
-            self._tell(max(entry.upper for entry in self.done + self.later + self.work))
+            self._report(max(entry.upper for entry in self.done + self.later + self.work))
 
     def _next(self, sets: Sets) -> None:
         """Work on one range; it ends bounded, split, or with a better partition to start from."""
         log_v = self.problem.tables.log_v
         start = self.work[-1]
         low, high = start.low, start.high
-        until = None if self.deadline is None else self._share(1.0 / len(self.work))
+        until = self._share(1.0 / len(self.work))
         others = [entry.upper for entry in self.done + self.later + self.work[:-1]]
+        pricer = pricer_for(self.problem, self.statistic, slope(log_v, low, high))
+        assert pricer is not None  # as `run` has seen
         proof = Proof(
-            self.problem, sets, start, self.labels, self.lower,
-            low=low, high=high, lam=slope(log_v, low, high),
-            tolerance=self.tolerance, deadline=until,
-            report=lambda upper: self._tell(max([upper, *others])),
+            pricer, sets, start, self.labels, self.lower, tolerance=self.tolerance, deadline=until,
+            report=lambda upper: self._report(max([upper, *others])),
         )  # fmt: skip
         outcome = proof.run()
         self.work[-1] = outcome.bounded
@@ -331,15 +337,11 @@ class _Closing:
         else:
             self.done.append(outcome.bounded)
 
-    def _tell(self, upper: float) -> None:
+    def _report(self, upper: float) -> None:
         if self.callback is not None:
-            elapsed = time.perf_counter() - self.begun
-            n_clusters = int(self.labels.max()) + 1
-            self.callback(
-                Event(
-                    elapsed, self.lower, n_clusters, "certify", upper_bound=max(upper, self.lower)
-                )
-            )
+            elapsed, n_clusters = time.perf_counter() - self.begun, int(self.labels.max()) + 1
+            upper = max(upper, self.lower)
+            self.callback(Event(elapsed, self.lower, n_clusters, "certify", upper_bound=upper))
 
     def _late(self) -> bool:
         return self.deadline is not None and time.perf_counter() > self.deadline
@@ -377,28 +379,21 @@ def _well_formed(entry: Bounded, n_items: int, order: Ints | None) -> bool:
     return bool(numbers) and prices and entry.slack >= 0.0 and 1 <= entry.low <= entry.high
 
 
-def _rounding(entry: Bounded) -> float:
-    return 64.0 * EPSILON * (float(np.abs(entry.y).sum()) + abs(entry.upper) + 1.0)
-
-
 def _line_rounding(problem: Problem, upper: float) -> float:
     magnitude = float(np.abs(problem.alone).sum()) + abs(upper) + 1.0
     return 16.0 * EPSILON * magnitude
 
 
-def _proves(problem: Problem, entry: Bounded, wanted: float) -> bool:
+def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wanted: float) -> bool:
     """Whether the prices of one range prove that no partition is above `wanted`."""
-    rounding = _rounding(entry)
-    pricer = pricer_for(problem, entry.lam)
-    if entry.kind in ("ceiling", "quick"):
-        least: Vector | None = loose_prices(problem, entry.lam)
-        if entry.kind == "quick":
-            least = None if pricer is None else pricer.quick(deadline=None)
-        if least is None or (entry.y < least - rounding / problem.n_items).any():
-            return False
-        return _range_upper(problem, entry, 0.0) <= wanted + rounding
+    rounding = 64.0 * EPSILON * (float(np.abs(entry.y).sum()) + abs(entry.upper) + 1.0)
+    pricer = pricer_for(problem, statistic, entry.lam)
+    if entry.kind == "ceiling":
+        return _pays(problem, entry, loose_prices(problem, entry.lam), wanted, rounding)
     if pricer is None:
         return False
+    if entry.kind == "quick":
+        return _pays(problem, entry, pricer.quick(deadline=None), wanted, rounding)
     priced = pricer.price(
         entry.y, threshold=without_room(entry.slack), max_columns=1, deadline=None
     )
@@ -408,12 +403,19 @@ def _proves(problem: Problem, entry: Bounded, wanted: float) -> bool:
     if entry.kind == "prices":
         return False
     columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000, deadline=None)
-    if columns is None:
-        return False
     if not columns:
-        return True
+        return columns is not None
     _, bound = best_of_sets(pricer, columns, entry.low, entry.high, 1e9)
     return bound + SOLVER_ERROR / 2.0 <= wanted
+
+
+def _pays(
+    problem: Problem, entry: Bounded, least: Vector | None, wanted: float, rounding: float
+) -> bool:
+    """Whether prices are nowhere below `least`, which pay for every set, and prove `wanted`."""
+    if least is None or (entry.y < least - rounding / problem.n_items).any():
+        return False
+    return _range_upper(problem, entry, 0.0) <= wanted + rounding
 
 
 def _range_upper(problem: Problem, entry: Bounded, slack: float) -> float:

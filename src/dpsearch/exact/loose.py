@@ -6,9 +6,9 @@ import numpy as np
 
 from dpsearch._types import Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.families.capabilities import require
-from dpsearch.prefix_search.heuristics import prepare
+from dpsearch.prefix_search.heuristics import admissible
 from dpsearch.problem import Problem
+from dpsearch.promises import log_ceiling
 
 _MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
 
@@ -21,17 +21,15 @@ def loose_prices(problem: Problem, lam: float) -> Vector:
     the heuristic 'admissible': in a fixed order, a point either opens its cluster or joins one to
     which earlier points, as many and as suitable as there are, have come before it.
     """
-    tables, family = problem.tables, problem.model.family
-    ceiling = require(family, "log_ceiling", problem.model.matrix, needed_by="certify")
+    ceiling = log_ceiling(problem, "certify")
     sizes = np.arange(1, problem.n_points + 1)
     y: Vector = ceiling + float(((lam + problem.size_weights()[1:]) / sizes).max())
     if problem.n_items <= _MOST_POINTS:
-        order = np.arange(problem.n_items)
         try:
-            heuristic = prepare(problem, "admissible", order)
+            heuristic = admissible(problem, np.arange(problem.n_items))
         except CapabilityError:
             return y
-        opened = problem.alone + tables.log_w[1] + lam
+        opened = problem.alone + problem.tables.log_w[1] + lam
         joint = np.maximum(heuristic.fresh[: problem.n_items], opened)
         if joint.sum() < y.sum():
             y = joint

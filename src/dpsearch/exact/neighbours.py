@@ -16,12 +16,11 @@ point, with other prices that pay, would not: each kind shares out a cluster's w
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from dpsearch._jit import kernel
 from dpsearch._types import Matrix, Vector
+from dpsearch.exact.pricing import is_late
 
 _WORK = 20_000_000  # distances between two looks at the clock
 
@@ -33,7 +32,7 @@ def neighbour_prices(x: Matrix, g: Vector, deadline: float | None) -> Vector:
     block = max(1, _WORK // (n * x.shape[1]))
     for begin in range(0, n, block):
         _lower(x, g, out, begin, min(begin + block, n))
-        if deadline is not None and time.perf_counter() > deadline:
+        if is_late(deadline):
             break
     return out
 

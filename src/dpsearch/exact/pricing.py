@@ -12,17 +12,18 @@ max over C of log w(C) − y(C), exactly or from above, and the sets that break 
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import kernel
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import log_marginals, score_member
+from dpsearch.items import log_marginals
 from dpsearch.problem import Problem
 
-EPSILON = 2.0**-52  # of double precision
+# What a run is for: the largest violation; prices raised until none is left; or all sets.
+LARGEST, RAISE, ALL = range(3)
 
 
 class Priced(NamedTuple):
@@ -54,19 +55,85 @@ class Raised(NamedTuple):
     complete: bool
 
 
-class Pricer(ABC):
-    """Prices the clusters of one problem over single points; `lam` is the weight of a cluster."""
+class Run(NamedTuple):
+    """What to look for among sets of two and more points.
 
-    def __init__(self, problem: Problem, lam: float) -> None:
+    floor
+        Sets with log w(C) − y(C) above it are wanted.
+    level
+        What is known to be reached.
+    margin
+        How much the removal or joining of a point can gain at a set that is wanted.
+    limit
+        More sets than this end the run.
+    """
+
+    mode: int  # in mode RAISE, prices change
+    floor: float
+    level: float
+    deadline: float | None
+    margin: float = 0.0
+    limit: float = np.inf
+
+
+class Explored(NamedTuple):
+    """Sets of two and more points that a run found.
+
+    left
+        [n]: a bound on sets of n points that were not looked at; −∞ if all were.
+    level
+        What no other set exceeds.
+    """
+
+    sets: list[tuple[float, Ints]]
+    left: Vector
+    level: float
+
+    @property
+    def complete(self) -> bool:
+        return bool((self.left == -np.inf).all())
+
+
+class Pricer(ABC):
+    """Prices the clusters of one problem over single points.
+
+    Parameters
+    ----------
+    problem, lam
+        `lam` is the weight λ of a cluster.
+    alone
+        log w of each point on its own.
+    """
+
+    def __init__(self, problem: Problem, lam: float, alone: Vector) -> None:
         self.problem = problem
         self.lam = float(lam)
         self.n = problem.n_items
         self.log_w: Vector = problem.size_weights()
+        self.alone = alone
+        self.visits = 0
 
-    @classmethod
     @abstractmethod
-    def takes(cls, problem: Problem) -> bool:
-        """Whether this pricer can handle the problem's family and data."""
+    def fit(self, labels: Labels) -> Vector:
+        """Say how well each point fits its cluster; up to a constant per cluster, first prices."""
+
+    @abstractmethod
+    def rounding(self, y: Vector) -> float:
+        """What sums over a cluster can be off by, in double precision."""
+
+    @abstractmethod
+    def raise_prices(
+        self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
+    ) -> Raised:
+        """Raise prices until no set exceeds `threshold`, stopping at `max_columns` sets."""
+
+    @abstractmethod
+    def explore(self, y: Vector, run: Run) -> Explored:
+        """Look for sets by branch and bound."""
+
+    def quick(self, *, deadline: float | None) -> Vector | None:
+        """Return prices that pay for every set, found without branch and bound, if it can."""
+        return None
 
     def log_weight(self, members: Ints) -> float:
         """Return λ + log W(|C|) + log H(x_C), without the family's `log_base`."""
@@ -76,21 +143,6 @@ class Pricer(ABC):
         marginal = float(log_marginals(self.problem.model.core, pool, 1)[0])
         return self.lam + float(self.log_w[sizes[0]]) + marginal
 
-    def fit(self, labels: Labels) -> Vector:
-        """Say how well each point fits its cluster; up to a constant per cluster, first prices."""
-        pool, _ = self.problem.rows(labels)
-        out: Vector = _members(self.problem.model.core, self.problem.items, labels, pool)
-        return out
-
-    @abstractmethod
-    def rounding(self, y: Vector) -> float:
-        """What sums over a cluster can be off by, in double precision."""
-
-    def quick(self, *, deadline: float | None) -> Vector | None:
-        """Return prices that pay for every set, found without branch and bound, if it can."""
-        return None
-
-    @abstractmethod
     def price(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
     ) -> Priced:
@@ -99,53 +151,39 @@ class Pricer(ABC):
         Below `threshold` the bound need not be tight: where no set exceeds it, `bound` may be
         anything up to `threshold`.  `deadline` is on the clock of `time.perf_counter`.
         """
+        alone = self.alone - y
+        level = max(threshold, float(alone.max()))
+        explored = self.explore(y.copy(), Run(LARGEST, threshold, level, deadline))
+        found = explored.sets + [
+            (float(alone[i]), np.array([i])) for i in np.flatnonzero(alone > threshold)
+        ]
+        # A set may be found again in another box.
+        distinct = {members.tobytes(): (value, members) for value, members in found}
+        best = sorted(distinct.values(), key=lambda pair: -pair[0])
+        left = float(explored.left.max())
+        bound = max(level, explored.level, left, *(value for value, _ in best[:1]))
+        columns = [members for _, members in best[:max_columns]]
+        return Priced(bound + self.rounding(y), columns, explored.complete)
 
-    def raise_prices(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
-    ) -> Raised:
-        """Raise prices until no set exceeds `threshold`, stopping at `max_columns` sets.
-
-        A pricer whose bounds stay valid while prices rise can do so in one run.
-        """
-        raised = y.copy()
-        columns: list[Ints] = []
-        while True:
-            priced = self.price(
-                raised, threshold=threshold, max_columns=max_columns, deadline=deadline
-            )
-            for members in priced.columns:
-                over = self.log_weight(members) - float(raised[members].sum())
-                if over > 0.0:
-                    raised[members] += over / len(members)
-                    columns.append(members)
-            if not priced.columns or not priced.complete or len(columns) >= max_columns:
-                complete = priced.complete and not priced.columns
-                return Raised(raised, priced.bound, columns, complete)
-
-    @abstractmethod
     def columns_within(
         self, y: Vector, slack: float, *, limit: int, deadline: float | None
     ) -> list[Ints] | None:
         """Return ALL sets with log w(C) − y(C) ≥ −slack, or None: more than `limit`, or no time."""
+        rounding = self.rounding(y)
+        worst = self.price(y, threshold=0.0, max_columns=1, deadline=deadline)
+        if not worst.complete:
+            return None
+        floor = -slack - rounding
+        # A set within the slack from which a point is taken is worth at most the largest excess.
+        margin = slack + worst.bound + 2.0 * rounding
+        run = Run(ALL, floor, floor - rounding, deadline, margin, limit)
+        explored = self.explore(y.copy(), run)
+        columns = {members.tobytes(): members for _, members in explored.sets}
+        for i in np.flatnonzero(self.alone - y >= floor):
+            columns[np.array([i]).tobytes()] = np.array([i])
+        return list(columns.values()) if explored.complete and len(columns) <= limit else None
 
 
-@kernel
-def _members(core, items, labels, pool):  # type: ignore[no-untyped-def]
-    """Return log H(x_i | the rest of its cluster) of every item."""
-    out = np.empty(labels.shape[0])
-    scratch = np.empty(core.width)
-    for i in range(labels.shape[0]):
-        row = pool[labels[i] * core.width : (labels[i] + 1) * core.width]
-        out[i] = score_member(core, items, i, row, scratch)
-    return out
-
-
-def pricer_for(problem: Problem, lam: float) -> Pricer | None:
-    """Return a pricer for the problem's family, or None if there is none."""
-    from dpsearch.exact.gaussian_pricing import GaussianPricer
-    from dpsearch.exact.statistic_pricing import StatisticPricer
-
-    for kind in (GaussianPricer, StatisticPricer):
-        if kind.takes(problem):
-            return kind(problem, lam)
-    return None
+def is_late(deadline: float | None) -> bool:
+    """Whether a time of `time.perf_counter` has passed; None never does."""
+    return deadline is not None and time.perf_counter() > deadline

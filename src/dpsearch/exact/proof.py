@@ -19,9 +19,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.bounds import EPSILON
 from dpsearch.exact.duals import Repair
 from dpsearch.exact.master import Relaxed, best_partition, labels_of, relax
-from dpsearch.exact.pricing import EPSILON, Pricer, Raised, pricer_for
+from dpsearch.exact.pricing import Pricer, Raised
 from dpsearch.exact.slopes import intercept
 from dpsearch.problem import Problem
 
@@ -127,38 +128,35 @@ class Sets:
 
 
 class Proof:
-    """One attempt at one range with one slope λ."""
+    """One attempt at the range of the start, with the pricer's slope λ."""
 
     def __init__(
         self,
-        problem: Problem,
+        pricer: Pricer,
         sets: Sets,
         start: Bounded,
         labels: Labels,
         goal: float,
         *,
-        low: int,
-        high: int,
-        lam: float,
         tolerance: float,
-        deadline: float | None,
-        report: Callable[[float], None],
+        deadline: float | None = None,
+        report: Callable[[float], None] = lambda upper: None,
     ) -> None:
-        pricer = pricer_for(problem, lam)
-        assert pricer is not None
+        problem = pricer.problem
         self.problem = problem
         self.pricer = pricer
         self.sets = sets
         self.labels = labels
         self.goal = goal
-        self.low, self.high, self.lam = low, high, lam
+        self.low, self.high, self.lam = start.low, start.high, pricer.lam
         # Pricing leaves up to 10.5 times its rounding at each point: no use to try for less.
         self.tolerance = max(tolerance, 12.0 * problem.n_items * pricer.rounding(start.y))
         self.deadline = deadline
         self.report = report
         self.best = start
         self.n = problem.n_items
-        self.base = problem.log_base + intercept(problem.tables.log_v, lam, low, high)
+        lift = intercept(problem.tables.log_v, self.lam, self.low, self.high)
+        self.base = problem.log_base + lift
         self.better = goal + _BETTER + 1e-3 * _BETTER * abs(goal)
         self.threshold = tolerance / (4.0 * self.n)
 
@@ -192,13 +190,7 @@ class Proof:
         Returns another solution of the LP if cuts rule that out, and None when done or late.
         """
         level = max(self.goal, self.base + value)
-        # What the goal leaves over goes to all points.
-        room = (level - self.base - value) / self.n
-        tight = [self.sets.columns[s] for s in used]
-        weights = self.sets.weights[used] + self.lam
-        weights += room * np.array([len(members) for members in tight])
-        repair = Repair(fit, tight, weights)
-        repair.add(self.sets.columns, self.sets.weights + self.lam)
+        repair = self._begin_repair(fit, used, (level - self.base - value) / self.n)
         y, _ = self._solve(repair, _SWEEPS)
         near = level + max(self.tolerance, 0.02 * (level - self.goal))
         waiting, mark, y_of_lp = 0, math.inf, False
@@ -206,16 +198,11 @@ class Proof:
             raised = self._raise(y)
             if self.best.upper <= near or not raised.complete or self._late():
                 return None
-            new = self.sets.add(raised.columns, self.pricer)
-            repair.add([self.sets.columns[s] for s in new], self.sets.weights[new] + self.lam)
+            new = self._cut(repair, raised.columns)
             gap = self.best.upper - level
-            repaired, short = self._solve(repair, _SWEEPS)
-            if short > 0.1 * gap:
-                repaired, short = self._solve(repair, 4 * _SWEEPS)
-            waiting = 0 if gap < 0.8 * mark else waiting + 1
-            if waiting == 0:
-                mark = gap
-            if new and waiting < _PATIENCE and short <= 0.1 * gap:
+            repaired = self._repaired(repair, 0.1 * gap)
+            waiting, mark = (0, gap) if gap < 0.8 * mark else (waiting + 1, mark)
+            if new and waiting < _PATIENCE and repaired is not None:
                 y, y_of_lp = repaired, False
                 continue
             if not new and y_of_lp:
@@ -224,6 +211,29 @@ class Proof:
             if relaxed is None or set(np.flatnonzero(relaxed.use > _IN_USE)) != set(used):
                 return relaxed
             y, y_of_lp, waiting = relaxed.prices, True, 0
+
+    def _begin_repair(self, fit: Vector, used: Ints, room: float) -> Repair:
+        """Ask for equality on the sets in use; what the goal leaves over goes to all points."""
+        tight = [self.sets.columns[s] for s in used]
+        weights = self.sets.weights[used] + self.lam
+        weights += room * np.array([len(members) for members in tight])
+        repair = Repair(fit, tight, weights)
+        repair.add(self.sets.columns, self.sets.weights + self.lam)
+        return repair
+
+    def _cut(self, repair: Repair, columns: list[Ints]) -> list[int]:
+        """Make cuts of the sets that broke the prices; return the numbers of those that are new."""
+        new = self.sets.add(columns, self.pricer)
+        repair.add([self.sets.columns[s] for s in new], self.sets.weights[new] + self.lam)
+        return new
+
+    def _repaired(self, repair: Repair, allowed: float) -> Vector | None:
+        """Return prices that fail no cut by more than `allowed`, if they are found."""
+        for sweeps in (_SWEEPS, 4 * _SWEEPS):
+            y, short = self._solve(repair, sweeps)
+            if short <= allowed:
+                return y
+        return None
 
     def _solve(self, repair: Repair, sweeps: int) -> tuple[Vector, float]:
         return repair.solve(

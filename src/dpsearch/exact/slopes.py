@@ -25,6 +25,11 @@ def is_linear(log_v: Vector) -> bool:
     return bool(np.abs(values - line).max() <= 1e-12 * max(1.0, float(np.abs(values).max())))
 
 
+def is_convex(log_w: Vector) -> bool:
+    """Whether log W is convex in the size of a cluster, from 1 on."""
+    return bool((np.diff(log_w[1:], 2) > -1e-9).all())
+
+
 def slope(log_v: Vector, low: int, high: int) -> float:
     """Return the slope of the chord; for a single K, of the chord over its neighbours."""
     if low == high:

@@ -31,7 +31,7 @@ from dpsearch._jit import (
 from dpsearch._special import LOG_2PI, vector_log
 from dpsearch._types import Ints, Vector
 from dpsearch.families.base import Family, Functions
-from dpsearch.families.with_gaps import WithOwnRows, filled
+from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
 from dpsearch.items import copy_row
 
 # params: D, size of each table, κ₀[D], a₀[D], steps, totals: as in `diagonal_gaussian.py`, for one
@@ -252,6 +252,8 @@ class DiagonalWithGaps(WithOwnRows):
     def encode(self, X: Any) -> Any:
         there = ~np.isnan(X)
         return np.hstack([np.where(there, self.family.encode(filled(X)), 0.0), there])
+
+    log_ceiling = WithGaps.log_ceiling  # of each column on its own
 
     def log_base(self, X: Any) -> Vector:
         family: Any = self.family

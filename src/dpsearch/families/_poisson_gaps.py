@@ -25,7 +25,7 @@ from dpsearch._jit import (
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Vector
 from dpsearch.families.base import Family, Functions
-from dpsearch.families.with_gaps import WithOwnRows
+from dpsearch.families.with_gaps import WithGaps, WithOwnRows
 
 # params: D, size of the table, a[D], b[D], log Γ(a + j).  The table is empty unless a is the same
 # in all columns.
@@ -187,6 +187,8 @@ class PoissonWithGaps(WithOwnRows):
         # A zero adds nothing, no more than a gap does.
         value: Vector = getattr(self.family, of_column)(np.where(np.isnan(X), 0.0, X))
         return value
+
+    log_ceiling = WithGaps.log_ceiling  # of each column on its own
 
     def counts_in_row(self, n_features: int) -> Ints:
         return np.arange(_HEAD + 2 * n_features)

@@ -44,6 +44,7 @@ from dpsearch.families.capabilities import (
     require,
 )
 from dpsearch.families.packing import pack, without_zeros, writable
+from dpsearch.families.statistics import Statistic
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
 from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
@@ -142,6 +143,19 @@ class Family(Described):
     # What `with_gaps` makes of a family of independent columns; `with_gaps.py` has the default.
     form_with_gaps: ClassVar[Any]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Drop inherited promises about log H where a subclass changes log H.
+
+        What proofs rely on, `statistic` and `log_ceiling`, holds for the functions, parameters and
+        encoding that it was written for.  A class that defines others says it again, or goes
+        without.
+        """
+        super().__init_subclass__(**options)
+        if any(name in cls.__dict__ for name in ("functions", "variant", "parameters", "encode")):
+            for promise in ("statistic", "log_ceiling"):
+                if promise not in cls.__dict__:
+                    setattr(cls, promise, getattr(Family, promise))
+
     # -- what a family must say -------------------------------------------------------------
 
     @abstractmethod
@@ -222,6 +236,10 @@ class Family(Described):
 
     def log_ceiling(self, X: Any) -> Vector | None:
         """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
+        return None
+
+    def statistic(self, X: Any) -> Statistic | None:
+        """Closed form of log H with these data: for `certify` and the heuristic 'dual'."""
         return None
 
     # -- what every family then has ---------------------------------------------------------

@@ -42,6 +42,7 @@ from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.statistics import BetaCounts
 
 if TYPE_CHECKING:
     from dpsearch.families._level_gaps import LevelsWithGaps
@@ -247,6 +248,9 @@ class Bernoulli(Family):
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
+
+    def statistic(self, X: Any) -> BetaCounts:
+        return BetaCounts(self.encode(X), *self._prior(X.shape[1]))
 
     def counts_in_row(self, n_features: int) -> slice | None:
         return slice(_HEAD, _HEAD + n_features)

@@ -9,6 +9,7 @@ asks by `require`, whose error names the capability and the method to write.
 | draws | `draws(row, n_features)` returns `Draws` | `sample`, `outliers`, `explain(X)` |
 | gaps | `gaps(rows, n_features)` returns `Gaps` | `predict` and `impute` of rows with gaps |
 | ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
+| statistic | `statistic(X)` returns a closed form of `statistics` | proofs of `certify` |
 | bounds | the functions `features` and `bound` | the `admissible` heuristic |
 
 How to write each: ``docs/add_a_family.md``.

@@ -45,6 +45,7 @@ from dpsearch.families._columns import mean_and_variance, varies, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
+from dpsearch.families.statistics import NormalMeans
 from dpsearch.items import copy_row
 
 # params: D, then τ for each column.
@@ -404,6 +405,9 @@ class Gaussian(Family):
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.full(X.shape[0], -0.5 * X.shape[1] * LOG_2PI)
+
+    def statistic(self, X: Any) -> NormalMeans:
+        return NormalMeans(self.encode(X), self._tau(X.shape[1]))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, scale = self._location_scale(n_features)

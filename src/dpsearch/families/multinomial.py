@@ -41,6 +41,7 @@ from dpsearch._validate import check_counts, per_column
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.statistics import DirichletCounts
 
 # params: V, A, size of table 1, size of table 2, a[V], log Γ(a + j), log Γ(A + j).  Table 1 is
 # empty unless a is one number.
@@ -222,6 +223,9 @@ class Multinomial(Family):
         lengths = np.asarray(X.sum(axis=1)).reshape(-1)
         per_word = sp.csr_matrix((xlogy(X.data, X.data), X.indices, X.indptr), shape=X.shape)
         return np.asarray(np.asarray(per_word.sum(axis=1)).reshape(-1) - xlogy(lengths, lengths))
+
+    def statistic(self, X: Any) -> DirichletCounts:
+        return DirichletCounts(self.encode(X), self._concentration(X.shape[1]))
 
     def counts_in_row(self, n_features: int) -> slice | None:
         return slice(1, _HEAD + n_features)

@@ -42,6 +42,7 @@ from dpsearch.families._columns import means, with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.statistics import GammaCounts
 
 if TYPE_CHECKING:
     from dpsearch.families._poisson_gaps import PoissonWithGaps
@@ -234,6 +235,9 @@ class Poisson(Family):
         best = xlogy(X.data, X.data) - X.data  # at the rate x
         terms = sp.csr_matrix((best, X.indices, X.indptr), shape=X.shape)
         return np.asarray(terms.sum(axis=1)).reshape(-1)
+
+    def statistic(self, X: Any) -> GammaCounts:
+        return GammaCounts(self.encode(X), *self.prior(X.shape[1]))
 
     def counts_in_row(self, n_features: int) -> slice | None:
         return slice(_HEAD, _HEAD + n_features)

@@ -12,8 +12,7 @@ its best priced extension.  All sets with v(T) ≥ −slack are listed beforehan
 the list is worth at most −slack.  Sorted as words of N bits in placing order they form a tree: a
 cluster of the prefix is a node at depth t, and the best of its extensions is known for each node.
 
-Finding the prices is most of the work, and close to a proof of optimality (`dpsearch.certify`).
-With prices that leave no gap the search then expands little more than one state per item.
+Here is the tree; `dpsearch.exact.dual` finds the prices and the sets.
 """
 
 from __future__ import annotations
@@ -23,14 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._jit import inner
-from dpsearch._types import Ints, Labels, Vector
-from dpsearch.errors import CapabilityError
-from dpsearch.partition import by_appearance
-from dpsearch.problem import Problem
-
-_TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
-_MOST_SETS = 20_000
-_ALLOWANCE = 0.05  # nats below the gap down to which sets are listed
+from dpsearch._types import Ints, Vector
 
 
 class Tree(NamedTuple):
@@ -46,64 +38,7 @@ def no_tree() -> Tree:
     return Tree(np.zeros((0, 2), np.int32), np.zeros(0), 0.0, 0.0)
 
 
-def dual_tree(problem: Problem, order: Ints) -> Tree:
-    """Find prices for the problem, and list the sets that come close to them."""
-    # The exact methods use the heuristics of this folder.
-    from dpsearch.exact.pricing import pricer_for
-    from dpsearch.exact.slopes import intercept, is_linear, slope
-
-    n, log_v = problem.n_items, problem.tables.log_v
-    if problem.tables.multiplicity or not is_linear(log_v):
-        raise CapabilityError(
-            "heuristic 'dual' needs a prior with log V(K) linear in K, such as DirichletProcess"
-            f" with a fixed alpha; got {problem.prior!r}"
-        )
-    lam = slope(log_v, 1, n)
-    pricer = pricer_for(problem, lam)
-    if pricer is None:
-        raise CapabilityError(
-            f"heuristic 'dual' cannot price clusters of the {problem.model.family.name} family"
-        )
-    y, value = _prices(problem, lam)
-    ceiling = intercept(log_v, lam, 1, n) + float(y.sum())
-    slack = max(ceiling + problem.log_base - value, 0.0) * 1.1 + _ALLOWANCE
-    columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
-    while columns is None:  # too many: any smaller slack is valid, and less tight
-        slack = 0.5 * slack if slack > _TOLERANCE else 0.0
-        if slack > 0.0:
-            columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
-        else:
-            columns = []
-    worth = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
-    return _tree(columns, np.minimum(worth, 0.0), order, -slack, ceiling)
-
-
-def _prices(problem: Problem, lam: float) -> tuple[Vector, float]:
-    """Return prices that pay for every set, and the value of the best partition met."""
-    from dpsearch.exact.loose import loose_prices
-    from dpsearch.exact.proof import Bounded, Proof, Sets
-    from dpsearch.prefix_search.search import search
-    from dpsearch.refinement.driver import refine
-
-    n = problem.n_items
-    labels: Labels = search(problem).labels
-    labels = by_appearance(refine(problem, labels, seconds=5.0, rng=0).labels)
-    bounded = Bounded(1, n, lam, loose_prices(problem, lam), 0.0, "ceiling", np.inf)
-    sets = Sets()
-    while True:
-        outcome = Proof(
-            problem, sets, bounded, labels, problem.log_joint(labels), low=1, high=n, lam=lam,
-            tolerance=_TOLERANCE, deadline=None, report=lambda upper: None,
-        ).run()  # fmt: skip
-        bounded = outcome.bounded
-        if outcome.what != "better" or outcome.labels is None:
-            break
-        labels = by_appearance(outcome.labels)
-    # What is still lacking, a set has at least once.
-    return bounded.y + max(bounded.slack, 0.0), problem.log_joint(labels)
-
-
-def _tree(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceiling: float) -> Tree:
+def tree_of(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceiling: float) -> Tree:
     """Sort the sets by their bits in placing order and give every prefix of bits a node."""
     n = len(order)
     if not columns:

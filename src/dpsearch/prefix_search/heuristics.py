@@ -17,8 +17,9 @@ is placed plus an estimate for the rest:
     number j of unplaced earlier points that join first, and what those can sum to column by
     column.  Never below the best completion.
 ``dual``
-    Prices of the points bound the rest (see `dpsearch.prefix_search.dual`).  Never below the best
-    completion, and by far the tightest; nearly all the time goes into finding the prices.
+    Prices of the points bound the rest (see `dual.py`, and `dpsearch.exact.dual` for the prices).
+    Never below the best completion, and by far the tightest; nearly all the time goes into finding
+    the prices.
 ``inadmissible``
     Every unplaced point as a cluster of its own (section 3.4), in the likelihood and in the prior
     alike; for points under the Dirichlet process with α fixed this is the value of an actual
@@ -34,9 +35,8 @@ import numpy as np
 
 from dpsearch._jit import call_bound, call_features, call_update, inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError
 from dpsearch.families.base import Bounds
-from dpsearch.families.capabilities import require
 from dpsearch.items import (
     Core,
     Items,
@@ -46,19 +46,12 @@ from dpsearch.items import (
     item_values,
     score_item,
 )
-from dpsearch.prefix_search.dual import Tree, dual_tree, no_tree
+from dpsearch.prefix_search.dual import Tree, no_tree
 from dpsearch.priors.base import has_convex_sizes, size_step
 from dpsearch.problem import Problem
+from dpsearch.promises import log_ceiling
 
-HEURISTICS = ("inadmissible", "admissible", "dual", "trivial", "replica")
 TRIVIAL, REPLICA, ADMISSIBLE, INADMISSIBLE, DUAL = range(5)
-_CODES = {
-    "trivial": TRIVIAL,
-    "replica": REPLICA,
-    "admissible": ADMISSIBLE,
-    "inadmissible": INADMISSIBLE,
-    "dual": DUAL,
-}
 # The helpers' envelopes need about N³/6 · features numbers.
 _LARGEST_ENVELOPE = 100_000_000
 
@@ -77,41 +70,44 @@ class Heuristic(NamedTuple):
     tree: Tree  # the sets that come close to their prices
 
 
-def prepare(problem: Problem, name: str, order: Ints) -> Heuristic:
-    """Compute what a heuristic needs for this problem and order; raise if it does not apply."""
-    if name not in _CODES:
-        raise ParameterError(f"unknown heuristic {name!r}: known are {', '.join(HEURISTICS)}")
-    n = problem.n_items
+def blank(problem: Problem, code: int) -> Heuristic:
+    """A heuristic without tables."""
     nothing = np.zeros((0, 0))
-    heuristic = Heuristic(
-        _CODES[name], np.zeros(n + 1), np.zeros(0), nothing, nothing, nothing,
+    return Heuristic(
+        code, np.zeros(problem.n_items + 1), np.zeros(0), nothing, nothing, nothing,
         Bounds(0, 0, 0), problem.items, no_tree(),
     )  # fmt: skip
-    if name == "inadmissible":
-        values = problem.alone[order] + problem.tables.open_cost
-        return heuristic._replace(tail=_suffix_sums(values))
+
+
+def inadmissible(problem: Problem, order: Ints) -> Heuristic:
+    values = problem.alone[order] + problem.tables.open_cost
+    return blank(problem, INADMISSIBLE)._replace(tail=_suffix_sums(values))
+
+
+def trivial(problem: Problem, order: Ints) -> Heuristic:
+    _require(problem, "trivial")
+    return blank(problem, TRIVIAL)._replace(
+        tail=_suffix_sums(log_ceiling(problem, "heuristic 'trivial'")[order])
+    )
+
+
+def replica(problem: Problem, order: Ints) -> Heuristic:
+    _require(problem, "replica")
+    scaled = problem.items
+    if problem.model.family.scale_replicas:
+        scaled = _scaled(problem.items, problem.model.n_features)
+    fresh = _fresh_replicas(problem.model.core, problem.items, scaled, problem.alone, order)
+    return blank(problem, REPLICA)._replace(fresh=fresh, scaled=scaled)
+
+
+def _require(problem: Problem, name: str) -> None:
+    """Raise unless the largest p(c) of a completion is known, for points."""
     problem.require_points(f"heuristic {name!r}")
-    by_largest = name in ("trivial", "replica") and not problem.tables.multiplicity
-    if by_largest and not has_convex_sizes(problem.tables):
+    if not problem.tables.multiplicity and not has_convex_sizes(problem.tables):
         raise CapabilityError(
             f"heuristic {name!r} needs a prior whose log W is convex in the size of a cluster;"
             f" that of {problem.prior.name} is not: use 'inadmissible' or 'admissible'"
         )
-    if name == "trivial":
-        model = problem.model
-        ceiling = require(
-            model.family, "log_ceiling", model.matrix, needed_by="heuristic 'trivial'"
-        )
-        return heuristic._replace(tail=_suffix_sums(ceiling[order]))
-    if name == "dual":
-        return heuristic._replace(tree=dual_tree(problem, order))
-    if name == "replica":
-        scaled = problem.items
-        if problem.model.family.scale_replicas:
-            scaled = _scaled(problem.items, problem.model.n_features)
-        fresh = _fresh_replicas(problem.model.core, problem.items, scaled, problem.alone, order)
-        return heuristic._replace(fresh=fresh, scaled=scaled)
-    return _admissible(problem, order, heuristic)
 
 
 def _suffix_sums(values: Vector) -> Vector:
@@ -126,7 +122,8 @@ def _scaled(items: Items, n_features: int) -> Items:
     return items._replace(values=np.ascontiguousarray(points * factors[:, None]).reshape(-1))
 
 
-def _admissible(problem: Problem, order: Ints, heuristic: Heuristic) -> Heuristic:
+def admissible(problem: Problem, order: Ints) -> Heuristic:
+    problem.require_points("heuristic 'admissible'")
     if problem.tables.multiplicity:
         raise CapabilityError(
             "heuristic 'admissible' needs a prior of product form; AntoniakCounts is not one"
@@ -142,7 +139,7 @@ def _admissible(problem: Problem, order: Ints, heuristic: Heuristic) -> Heuristi
     low, high = _envelopes(features)
     core, tables = problem.model.core, problem.tables
     fresh = _fresh_bounds(core, bounds, problem.items, tables, order, low, high)
-    return heuristic._replace(
+    return blank(problem, ADMISSIBLE)._replace(
         fresh=fresh, low=low, high=high, slopes=_slopes(tables.log_v), bounds=bounds
     )
 

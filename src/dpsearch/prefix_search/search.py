@@ -12,18 +12,32 @@ import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
+from dpsearch.bounds import at_least, rounding_error
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
+from dpsearch.exact.dual import dual
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first
 from dpsearch.prefix_search.greedy import greedy
-from dpsearch.prefix_search.heuristics import HEURISTICS, prepare
+from dpsearch.prefix_search.heuristics import (
+    admissible,
+    inadmissible,
+    replica,
+    trivial,
+)
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem
 
 METHODS = ("auto", "beam", "best-first")
+HEURISTICS = {
+    "inadmissible": inadmissible,
+    "admissible": admissible,
+    "dual": dual,
+    "trivial": trivial,
+    "replica": replica,
+}
 
 
 def search(
@@ -110,7 +124,7 @@ def search(
         outcome = best_first(
             problem,
             placing,
-            prepare(problem, heuristic, placing),
+            HEURISTICS[heuristic](problem, placing),
             queue_size=beam_size,
             max_states=max_states,
             callback=callback,
@@ -128,7 +142,8 @@ def search(
         n_enqueued=enqueued,
         seconds=seconds,
     )
-    upper = max(bound, result.log_joint)  # equal up to rounding when optimal
+    spent = float(np.abs(problem.alone).sum()) + abs(result.log_joint)
+    upper = at_least(result.log_joint, bound, rounding_error(problem.n_items, spent))
     trace = [Event(seconds, result.log_joint, result.n_clusters, "search")]
     return replace(result, upper_bound=upper, trace=trace)
 

@@ -1,4 +1,4 @@
-"""Gaussian pricing against all subsets of a few points."""
+"""Pricing of normal points against all subsets of a few points."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import numpy as np
 import pytest
 
 from dpsearch import datasets, families, priors
-from dpsearch.exact.gaussian_pricing import GaussianPricer
+from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.problem import Problem
+from dpsearch.promises import statistic_of
 
 PRIORS = [
     priors.DirichletProcess(0.3),
     priors.DirichletProcess(priors.Gamma(1.0, 0.5)),
     priors.PitmanYor(0.7, 0.4),
 ]
+
+
+def pricer_of(problem, lam):
+    return CentrePricer(problem, statistic_of(problem, np.arange(problem.n_items)), lam)
 
 
 def all_sets(n):
@@ -35,7 +40,7 @@ def draw(seed, largest=8):
     if seed % 5 == 0:  # duplicates and ties
         X = np.round(X)
     problem = Problem(X, family, PRIORS[seed % len(PRIORS)])
-    pricer = GaussianPricer(problem, float(rng.normal()))
+    pricer = pricer_of(problem, float(rng.normal()))
     y = problem.alone + np.exp(rng.normal()) * rng.normal(size=n) + rng.normal()
     return rng, pricer, y
 
@@ -104,7 +109,7 @@ def test_all_sets_within_a_slack(seed):
 
 def test_a_bound_made_too_small_is_caught(monkeypatch):
     """Every box's bound lowered by half a nat must break the comparison with all subsets."""
-    monkeypatch.setattr(GaussianPricer, "rounding", lambda self, y: -0.5)
+    monkeypatch.setattr(CentrePricer, "rounding", lambda self, y: -0.5)
     caught = 0
     for seed in range(60):
         _, pricer, y = draw(seed)
@@ -118,7 +123,7 @@ def test_a_bound_made_too_small_is_caught(monkeypatch):
 def test_far_from_the_prior_mean():
     X = 1e5 + np.random.default_rng(0).normal(size=(8, 2))
     problem = Problem(X, families.Gaussian(0.0, 1e10, 1.0), priors.DirichletProcess(1.0))
-    pricer = GaussianPricer(problem, 0.0)
+    pricer = pricer_of(problem, 0.0)
     y = problem.alone + 3.0
     largest = max(values(pricer, y).values())
     priced = pricer.price(y, threshold=-1e9, max_columns=1, deadline=None)
@@ -128,7 +133,7 @@ def test_far_from_the_prior_mean():
 def test_out_of_time_it_still_has_a_bound():
     X = datasets.dirichlet_process_draw(2000, 8, rng=0).X
     problem = Problem(X, families.Gaussian(0.0, 10.0, 1.0), priors.DirichletProcess(1.0))
-    pricer = GaussianPricer(problem, 0.0)
+    pricer = pricer_of(problem, 0.0)
     begun = time.perf_counter()
     priced = pricer.price(problem.alone, threshold=0.0, max_columns=10, deadline=begun)
     assert not priced.complete
@@ -154,7 +159,7 @@ def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
     X = rng.choice([0.1, 1.0, 3.0]) * rng.normal(size=(n, width))
     family = families.Gaussian(0.0, 10 ** rng.uniform(-2.0, 3.0), 1.0)
     problem = Problem(X, family, priors.DirichletProcess(10 ** rng.uniform(-6.0, 2.0)))
-    pricer = GaussianPricer(problem, math.log(problem.prior.alpha))
+    pricer = pricer_of(problem, math.log(problem.prior.alpha))
     for mode in range(6):
         labels = np.unique(rng.integers(0, rng.integers(1, n + 1), size=n), return_inverse=True)[1]
         y = pricer.fit(labels)

@@ -9,14 +9,19 @@ import pytest
 
 import enumeration
 from dpsearch import families, priors
-from dpsearch.exact.certificate import certify
-from dpsearch.exact.pricing import pricer_for
-from dpsearch.exact.statistic_pricing import StatisticPricer
+from dpsearch.exact import certify, pricers
+from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.problem import Problem
+from dpsearch.promises import statistic_of
 from models import DRAWS
 
 NAMES = ["bernoulli", "poisson", "multinomial"]
 PRIORS = [priors.DirichletProcess(1.0), priors.PitmanYor(0.7, 0.6)]
+
+
+def pricer_for(problem, lam):
+    statistic = statistic_of(problem, np.zeros(problem.n_items, np.int64))
+    return pricers.pricer_for(problem, statistic, lam)
 
 
 def structureless(name, rng, n):
@@ -69,7 +74,7 @@ def test_pricing_agrees_with_all_subsets(name, prior):
         family, X = DRAWS[name](rng, n) if trial % 2 else structureless(name, rng, n)
         problem = Problem(X, family, prior)
         pricer = pricer_for(problem, rng.normal())
-        assert isinstance(pricer, StatisticPricer)
+        assert isinstance(pricer, SumPricer)
         subsets = Subsets(pricer)
         for kind in range(3):
             y = subsets.prices(rng, kind)
@@ -103,12 +108,12 @@ def test_pricing_agrees_with_all_subsets(name, prior):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_out_of_time_the_bound_is_still_valid(name, monkeypatch):
-    monkeypatch.setattr("dpsearch.exact.statistic_pricing._WORK", 1)
+    monkeypatch.setattr("dpsearch.exact.sum_pricing._WORK", 1)
     rng = np.random.default_rng(len(name))
     stopped = shared = 0
     for _ in range(10):
         family, X = structureless(name, rng, 8)
-        pricer = StatisticPricer(Problem(X, family, PRIORS[0]), 0.0)
+        pricer = pricer_for(Problem(X, family, PRIORS[0]), 0.0)
         subsets = Subsets(pricer)
         y = subsets.prices(rng, 2)
         late = time.perf_counter()
@@ -150,7 +155,7 @@ def test_first_prices_follow_the_gradient_of_the_marginal():
             np.vstack([X, X + (1.0 if name != "bernoulli" else 0.0), X[:, ::-1]]), 400, 0
         )
         problem = Problem(many, family, PRIORS[0])
-        pricer = StatisticPricer(problem, 0.0)
+        pricer = pricer_for(problem, 0.0)
         fit = pricer.fit(np.zeros(1200, np.int64))
         everyone = np.arange(1200)
         loss = [
@@ -164,7 +169,8 @@ def test_first_prices_follow_the_gradient_of_the_marginal():
 def test_takes_only_what_it_can():
     bits = np.zeros((4, 2))
     dense = Problem(bits, families.Bernoulli(1.0, 1.0), PRIORS[0])
-    assert StatisticPricer.takes(dense)
-    assert not StatisticPricer.takes(Problem(bits, families.Gaussian(), PRIORS[0]))
+    assert isinstance(pricer_for(dense, 0.0), SumPricer)
+    assert not isinstance(pricer_for(Problem(bits, families.Gaussian(), PRIORS[0]), 0.0), SumPricer)
     huge = Problem(np.full((2, 1), 1e8), families.Poisson(1.0, 1.0), PRIORS[0])
-    assert not StatisticPricer.takes(huge)
+    assert pricer_for(huge, 0.0) is None
+    assert pricer_for(Problem(bits, families.DiagonalGaussian(), PRIORS[0]), 0.0) is None

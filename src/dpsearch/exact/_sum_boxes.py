@@ -6,9 +6,9 @@ For a fixed size n the weight of a set C with sums s of its columns is
 
 with every f_d convex in s_d, except that of a document's length, which is concave:
 
-    Bernoulli      f = log (a)_s + log (b)_{n−s},   (a)_s = Γ(a + s)/Γ(a)
-    Poisson        f = log (a)_s − s log(b + n)
-    Multinomial    f = log (a)_s for each word, and −log (A)_S for the total S of all words
+    BetaCounts         f = log (a)_s + log (b)_{n−s},   (a)_s = Γ(a + s)/Γ(a)
+    GammaCounts        f = log (a)_s − s log(b + n)
+    DirichletCounts    f = log (a)_s for each word, and −log (A)_S for the total S of all words
 
 A node has a size n, a box low ≤ s ≤ high, and points that are in or out of the set.  Over the box,
 f_d is at most its secant (the concave one: a tangent), so the best set of the node is at most
@@ -24,35 +24,16 @@ point.  Nodes are disjoint, so all sets above a threshold can be listed.
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import inner
-from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._types import Ints, Vector
+from dpsearch.exact._sum_limits import BINARY, FREE, IN, OUT, drop_losers, limit, part
+from dpsearch.exact.pricing import ALL, LARGEST
 
-LARGEST, RAISE, ALL = range(3)  # the largest excess; raise prices at each set; list all sets
-BINARY, COUNTS = range(2)
-_FREE, _IN, _OUT = range(3)
 _FEW = 6  # points free, whose sets are fewer than their sums: go through them
-
-
-class Space(NamedTuple):
-    """Points and tables.  Columns are the family's, and for documents their length as the last."""
-
-    kind: int
-    x: Any  # int64 [point, column]
-    real: Matrix  # the same as floating-point numbers
-    ascending: Any  # int64 [column, place]: points by increasing value
-    begin: Ints  # where a column's table begins in `table`
-    table: Vector  # log (a)_s, end to end
-    other: Matrix  # [column, s]: log (b)_s for Bernoulli
-    slope: Matrix  # [n, column]: what one more in the sum costs, for Poisson
-    prior: Vector  # a of each column
-    rate: Vector  # b of each column, for Poisson
-    concave: int  # the column of lengths, or −1
-    constant: Vector  # [n]
 
 
 class Nodes(NamedTuple):
@@ -70,34 +51,6 @@ class Found(NamedTuple):
     values: Vector
     tally: Ints  # nodes open, sets found, nodes visited
     level: Vector  # the threshold; it rises with what is found when the largest is wanted
-
-
-class Room(NamedTuple):
-    """Working space for one node."""
-
-    low: Any
-    high: Any
-    status: Any
-    free: Ints
-    chosen: Any  # int8: in the best set by the linear bound
-    values: Vector
-    lines: Vector  # slopes of the lines
-    sums: Ints
-    inside: Vector  # [column]: sums of the points that are in
-    spare: Vector  # [column]: of those that are free
-    barred: Any  # int8 [column]: 1 if ones cannot be, 2 if zeros, 3 if neither
-    gains: Vector  # [column]: what a one gains more than a zero
-
-
-@inner
-def _part(space, d, n, s):  # type: ignore[no-untyped-def]
-    """Return f_d(n, s)."""
-    value = space.table[space.begin[d] + s]
-    if d == space.concave:
-        return -value
-    if space.kind == BINARY:
-        return value + space.other[d, n - s]
-    return value - s * space.slope[n, d]
 
 
 @inner
@@ -121,205 +74,8 @@ def _value(space, y, n, room):  # type: ignore[no-untyped-def]
         if room.chosen[i] == 1:
             out -= y[i]
     for d in range(space.x.shape[1]):
-        out += _part(space, d, n, room.sums[d])
+        out += part(space, d, n, room.sums[d])
     return out
-
-
-@inner
-def _limit(space, n, room):  # type: ignore[no-untyped-def]
-    """Shrink the box to what points in and free can sum to, and take out points that do not fit.
-
-    Return (whether the node may hold a set, number of points in, number free).
-    """
-    if space.kind == BINARY:
-        return _limit_bits(space, n, room)
-    return _limit_sums(space, n, room)
-
-
-@inner
-def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
-    """`_limit` for zeros and ones, of which only numbers matter."""
-    n_points, n_columns = space.x.shape
-    while True:
-        n_in = 0
-        n_free = 0
-        for d in range(n_columns):
-            room.inside[d] = 0.0
-            room.spare[d] = 0.0
-        for i in range(n_points):
-            if room.status[i] == _IN:
-                n_in += 1
-                for d in range(n_columns):
-                    room.inside[d] += space.real[i, d]
-            elif room.status[i] == _FREE:
-                n_free += 1
-                for d in range(n_columns):
-                    room.spare[d] += space.real[i, d]
-        wanted = n - n_in
-        if wanted < 0 or n_free < wanted:
-            return False, n_in, n_free
-        if n_free > 0 and (wanted == 0 or wanted == n_free):  # there is one set left
-            for i in range(n_points):
-                if room.status[i] == _FREE:
-                    room.status[i] = _OUT if wanted == 0 else _IN
-            continue
-        any_barred = False
-        for d in range(n_columns):
-            inside = int(room.inside[d])
-            ones = int(room.spare[d])
-            zeros = n_free - ones
-            room.low[d] = max(room.low[d], inside + max(0, wanted - zeros))
-            room.high[d] = min(room.high[d], inside + min(wanted, ones))
-            low, high = room.low[d], room.high[d]
-            if low > high:
-                return False, n_in, n_free
-            room.barred[d] = 0
-            if wanted > 0:
-                least = inside + max(0, wanted - 1 - zeros)
-                most = inside + min(wanted - 1, ones)
-                if ones > 0 and (1 + least > high or 1 + most < low):
-                    room.barred[d] += 1
-                if zeros > 0 and (least > high or most < low):
-                    room.barred[d] += 2
-                if room.barred[d] != 0:
-                    any_barred = True
-        if not any_barred or not _bar(space, room):
-            return True, n_in, n_free
-
-
-@inner
-def _bar(space, room):  # type: ignore[no-untyped-def]
-    """Take out free points with a bit that cannot be.  Return whether there were any."""
-    changed = False
-    for i in range(space.x.shape[0]):
-        if room.status[i] == _FREE:
-            for d in range(space.x.shape[1]):
-                if room.barred[d] & (2 - space.x[i, d]):
-                    room.status[i] = _OUT
-                    changed = True
-                    break
-    return changed
-
-
-@inner
-def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
-    """`_limit` for counts, by adding up the smallest and the largest of each column."""
-    n_points, n_columns = space.x.shape
-    n_in = 0
-    n_free = 0
-    for i in range(n_points):
-        if room.status[i] == _IN:
-            n_in += 1
-        elif room.status[i] == _FREE:
-            n_free += 1
-    wanted = n - n_in
-    if wanted < 0 or n_free < wanted:
-        return False, n_in, n_free
-    if wanted == 0 or wanted == n_free:  # there is one set left
-        for i in range(n_points):
-            if room.status[i] == _FREE:
-                room.status[i] = _OUT if wanted == 0 else _IN
-        n_in += wanted
-        n_free = 0
-        wanted = 0
-    for d in range(n_columns):
-        inside = 0
-        for i in range(n_points):
-            if room.status[i] == _IN:
-                inside += space.x[i, d]
-        least = 0  # of `wanted` free points; the same without the last of them
-        least_but_one = 0
-        taken = 0
-        for place in range(n_points):
-            if taken == wanted:
-                break
-            i = space.ascending[d, place]
-            if room.status[i] == _FREE:
-                least_but_one = least
-                least += space.x[i, d]
-                taken += 1
-        most = 0
-        most_but_one = 0
-        taken = 0
-        for place in range(n_points - 1, -1, -1):
-            if taken == wanted:
-                break
-            i = space.ascending[d, place]
-            if room.status[i] == _FREE:
-                most_but_one = most
-                most += space.x[i, d]
-                taken += 1
-        if inside + least > room.low[d]:
-            room.low[d] = inside + least
-        if inside + most < room.high[d]:
-            room.high[d] = inside + most
-        if room.low[d] > room.high[d]:
-            return False, n_in, n_free
-        if wanted > 0:
-            for i in range(n_points):
-                if room.status[i] == _FREE:
-                    with_it = inside + space.x[i, d]
-                    if (
-                        with_it + least_but_one > room.high[d]
-                        or with_it + most_but_one < room.low[d]
-                    ):
-                        room.status[i] = _OUT
-                        n_free -= 1
-            if n_free < wanted:
-                return False, n_in, n_free
-    return True, n_in, n_free
-
-
-@inner
-def _best_gain(space, n, d, x, low, high):  # type: ignore[no-untyped-def]
-    """Return max over sums s in the box of f_d(n, s) − f_d(n − 1, s − x)."""
-    if d == space.concave:
-        s = max(low, x)  # one more word is the less likely, the longer the documents
-    elif space.slope[n, d] == 0.0:
-        s = high
-    else:
-        # One more in the sum of the others changes the gain by log (α + x)/α − log (β + 1)/β,
-        # α = a + s − x and β = b + n − 1: an increase while α ≤ xβ.
-        best = math.floor(x * (space.rate[d] + n - 1.0) - space.prior[d]) + 1.0 + x
-        s = int(min(max(best, low, x), high))
-    if s < x or s > high:
-        return -np.inf
-    return _part(space, d, n, s) - _part(space, d, n - 1, s - x)
-
-
-@inner
-def _drop_losers(space, y, n, least, room):  # type: ignore[no-untyped-def]
-    """Take out points whose gain is below `least`.  Return (whether a set is left, any taken out).
-
-    A set with such a point gains by its removal: a set that is best has none.
-    """
-    n_points, n_columns = space.x.shape
-    step = space.constant[n] - space.constant[n - 1]
-    if space.kind == BINARY:
-        for d in range(n_columns):
-            low, high = room.low[d], room.high[d]
-            # A bit that cannot be has been barred; here it may gain what it likes.
-            one = _part(space, d, n, max(high, 1)) - _part(space, d, n - 1, max(high, 1) - 1)
-            zero = _part(space, d, n, min(low, n - 1)) - _part(space, d, n - 1, min(low, n - 1))
-            step += zero
-            room.gains[d] = one - zero
-    changed = False
-    for i in range(n_points):
-        if room.status[i] == _OUT:
-            continue
-        gain = step - y[i]
-        if space.kind == BINARY:
-            for d in range(n_columns):
-                gain += room.gains[d] * space.real[i, d]
-        else:
-            for d in range(n_columns):
-                gain += _best_gain(space, n, d, space.x[i, d], room.low[d], room.high[d])
-        if gain < least:
-            if room.status[i] == _IN:
-                return False, changed
-            room.status[i] = _OUT
-            changed = True
-    return True, changed
 
 
 @inner
@@ -354,19 +110,19 @@ def _draw_lines(space, n, room):  # type: ignore[no-untyped-def]
     for d in range(space.x.shape[1]):
         low, high = room.low[d], room.high[d]
         if d == space.concave or low == high:
-            # On whole numbers a slope between those of the steps before and after will do.
+            # On integers a slope between those of the steps before and after will do.
             middle = (low + high) // 2
             top = space.begin[d + 1] - space.begin[d] - 1
             if space.kind == BINARY:
                 top = n
             before, after = max(middle - 1, 0), min(middle + 1, top)
             if after > before:
-                rise = _part(space, d, n, after) - _part(space, d, n, before)
+                rise = part(space, d, n, after) - part(space, d, n, before)
                 room.lines[d] = rise / (after - before)
             else:
                 room.lines[d] = 0.0
         else:
-            rise = _part(space, d, n, high) - _part(space, d, n, low)
+            rise = part(space, d, n, high) - part(space, d, n, low)
             room.lines[d] = rise / (high - low)
 
 
@@ -374,15 +130,15 @@ def _draw_lines(space, n, room):  # type: ignore[no-untyped-def]
 def _height(space, n, d, line, low, high):  # type: ignore[no-untyped-def]
     """Return max over s in the box of f_d(n, s) − line · s."""
     if d != space.concave:
-        return max(_part(space, d, n, low) - line * low, _part(space, d, n, high) - line * high)
+        return max(part(space, d, n, low) - line * low, part(space, d, n, high) - line * high)
     # Concave: the steps fall, so bisect for where they pass the slope.
     while low < high:
         middle = (low + high) // 2
-        if _part(space, d, n, middle + 1) - _part(space, d, n, middle) > line:
+        if part(space, d, n, middle + 1) - part(space, d, n, middle) > line:
             low = middle + 1
         else:
             high = middle
-    return _part(space, d, n, low) - line * low
+    return part(space, d, n, low) - line * low
 
 
 @inner
@@ -395,13 +151,13 @@ def _linear_bound(space, y, n, wanted, room):  # type: ignore[no-untyped-def]
     n_free = 0
     for i in range(n_points):
         room.chosen[i] = 0
-        if room.status[i] == _OUT:
+        if room.status[i] == OUT:
             continue
         value = -y[i]
         for d in range(n_columns):
             value += room.lines[d] * space.real[i, d]
         room.values[i] = value
-        if room.status[i] == _IN:
+        if room.status[i] == IN:
             bound += value
             room.chosen[i] = 1
         else:
@@ -429,10 +185,10 @@ def _fix_points(bound, threshold, wanted, n_free, last, following, room):  # typ
         i = room.free[k]
         if k < wanted:
             if bound - (room.values[i] - following) <= threshold:
-                room.status[i] = _IN
+                room.status[i] = IN
                 changed = True
         elif bound - (last - room.values[i]) <= threshold:
-            room.status[i] = _OUT
+            room.status[i] = OUT
             changed = True
     return changed
 
@@ -442,10 +198,10 @@ def _shrink(space, y, n, threshold, margin, room):  # type: ignore[no-untyped-de
     """Shrink the node as far as it goes.  Return its bound, −∞ if it holds no set of interest."""
     bound = np.inf
     while True:
-        alive, n_in, n_free = _limit(space, n, room)
+        alive, n_in, n_free = limit(space, n, room)
         if not alive:
             return -np.inf
-        alive, dropped = _drop_losers(space, y, n, -margin, room)
+        alive, dropped = drop_losers(space, y, n, -margin, room)
         if not alive:
             return -np.inf
         if dropped:
@@ -472,14 +228,14 @@ def _split(space, n, bound, by_point, nodes, found, room):  # type: ignore[no-un
             continue
         s = min(max(room.sums[d], low), high)
         line = room.lines[d]
-        difference = _height(space, n, d, line, low, high) + line * s - _part(space, d, n, s)
+        difference = _height(space, n, d, line, low, high) + line * s - part(space, d, n, s)
         if difference > widest:
             widest = difference
             column = d
     point = -1
     if column < 0:
         for i in range(n_points):
-            may = room.status[i] == _FREE and room.chosen[i] == 1
+            may = room.status[i] == FREE and room.chosen[i] == 1
             if may and (point < 0 or room.values[i] > room.values[point]):
                 point = i
     at = found.tally[0]
@@ -500,7 +256,7 @@ def _split(space, n, bound, by_point, nodes, found, room):  # type: ignore[no-un
             else:
                 nodes.high[at, column] = middle
         else:
-            nodes.status[at, point] = _IN if side == 1 else _OUT
+            nodes.status[at, point] = IN if side == 1 else OUT
         at += 1
     found.tally[0] = at
 
@@ -558,7 +314,7 @@ def explore(space, y, nodes, found, room, mode, floor, margin, rounding, most): 
         value = _value(space, y, n, room)
         n_free = 0
         for i in range(n_points):
-            if room.status[i] == _FREE:
+            if room.status[i] == FREE:
                 n_free += 1
         by_point = n_free <= _FEW
         if mode == ALL:

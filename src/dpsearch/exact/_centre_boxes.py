@@ -1,0 +1,427 @@
+"""Branch and bound over boxes of a cluster's centre: the kernels of `centre_pricing`.
+
+With unit noise, prior precision τ and prior mean μ (column by column; see `NormalMeans`),
+
+    log w(C) − y(C) = max over m of  g(n) − ½ Σ_d τ_d (m_d − μ_d)² + Σ_{i∈C} a_i(m),
+    a_i(m) = −½ |x_i − m|² − y_i,
+    g(n) = λ + log W(n) − nD/2 log 2π + ½ Σ_d log(τ_d/(n + τ_d)),
+
+so that the best set of n points for a given m are those with the largest a_i.  A *node* is a box
+of centres m = c + δ, |δ_d| ≤ h_d, with a range n₁ … n₂ of sizes.  Three facts make its bound.
+
+1. Let s(n) = g(n + 1) − g(n).  At the best set for some m no point can leave or join with a gain.
+   So a point whose a_i stays below −max s(n) over n < n₂ in the whole box is *out*, and one whose
+   a_i stays above −min s(n) over n ≥ n₁ is *in*; what is left is *open*.
+2. The sum of the n largest a_i is at most n·t + Σ_i (a_i − t)⁺ for every t.  g(n) + n·t is convex
+   in n where log W is, and then largest at n₁ or n₂.
+3. a_i(c + δ) = a_i(c) + (x_i − c)·δ − ½|δ|².  In the linear part, with values between L and U over
+   the box, (a − t)⁺ lies below its chord from L to U, which is linear in δ.  The bound is then a
+   concave quadratic in δ, maximised column by column; it is exact when no point is open.  In large
+   boxes the constant bound (U − t)⁺, with U by the distance to the box, can be better.
+
+A node that is not settled is split, in n or in the box, where the bound gives away more.
+Depth first, so that the lists of open points share one arena.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner, kernel
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.exact.pricing import ALL, LARGEST, RAISE
+
+_POINT_BRANCH = 24  # open points from which sets are enumerated point by point
+_SMALLEST = 1e-12  # half width of a box that is not split any more
+# The integers of a node: the range of sizes, its list of open points, the number of points in, a
+# point to be taken in (action 1) or out (action 2), and how often prices had been raised.
+N_LOW, N_HIGH, START, LENGTH, N_IN, POINT, ACTION, AGE = range(8)
+
+
+class Space(NamedTuple):
+    """Points and tables that do not change with the prices."""
+
+    x: Matrix  # [N, D], noise 1, centred
+    tau: Vector  # prior precision by column
+    mu: Vector  # prior mean by column
+    g: Vector  # [n] for n = 0 … N; entry 0 is not used
+    step_high: Vector  # [n]: largest g(k + 1) − g(k) over 1 ≤ k ≤ n
+    step_low: Vector  # [n]: smallest over k ≥ n
+
+
+class Nodes(NamedTuple):
+    """The stack of nodes, and the lists of their points."""
+
+    centre: Matrix
+    half: Matrix
+    sums: Matrix  # [node, D + 1]: of x and of −½|x|² − y over the points that are in
+    integers: Any  # [node, 8] int64
+    bound: Vector  # of the parent
+    arena: Ints  # lists of open points
+    inside: Ints  # points that are in, along the current path
+
+
+class Room(NamedTuple):
+    """Working space for one node."""
+
+    centre: Vector
+    half: Vector
+    total: Vector  # Σx over the points that are in
+    trial: Vector  # Σx of a set that is tried
+    slope: Vector  # of the bound by chords, at the centre; then where that bound is largest
+    width: Vector  # how much the chords of each column spread
+    value: Vector  # of each open point: a, e and U
+    spread: Vector
+    far: Vector
+    chosen: Ints  # open points of the set that is tried
+
+
+class Found(NamedTuple):
+    """Sets end to end, their values, and counters."""
+
+    members: Ints
+    indptr: Ints
+    values: Vector
+    count: Any  # int64 [4]: nodes on the stack, sets found, node visits, times prices were raised
+    level: Any  # float64 [2]: best value found, largest bound of a leaf given up
+
+
+@inner
+def _widest(half):  # type: ignore[no-untyped-def]
+    out = 0.0
+    for d in range(half.shape[0]):
+        out = max(out, half[d])
+    return out
+
+
+@inner
+def _peak(slope, weight, half):  # type: ignore[no-untyped-def]
+    """Return max over |δ| ≤ half of slope·δ − ½ weight δ²."""
+    step = min(max(slope / weight, -half), half)
+    return step * (slope - 0.5 * weight * step)
+
+
+@inner
+def _own(space, y, i):  # type: ignore[no-untyped-def]
+    """Return −½|x|² − y of a point."""
+    norm = 0.0
+    for d in range(space.x.shape[1]):
+        norm += space.x[i, d] * space.x[i, d]
+    return -0.5 * norm - y[i]
+
+
+@inner
+def _set_value(space, total, base, n):  # type: ignore[no-untyped-def]
+    """Return log w(C) − y(C) from Σx, Σ(−½|x|² − y) and n."""
+    out = space.g[n] + base
+    for d in range(total.shape[0]):
+        tau = space.tau[d]
+        away = total[d] / n - space.mu[d]
+        out += 0.5 * (total[d] * total[d] / n - n * tau / (n + tau) * away * away)
+    return out
+
+
+@inner
+def _load(space, y, nodes, found, top, room):  # type: ignore[no-untyped-def]
+    """Copy a node's box and sums to the working space; return Σ(−½|x|² − y) of what is in."""
+    n_columns = space.x.shape[1]
+    for d in range(n_columns):
+        room.centre[d] = nodes.centre[top, d]
+        room.half[d] = nodes.half[top, d]
+        room.total[d] = nodes.sums[top, d]
+    if nodes.integers[top, AGE] == found.count[3]:
+        return nodes.sums[top, n_columns]
+    base = 0.0  # prices were raised since
+    for k in range(nodes.integers[top, N_IN]):
+        base += _own(space, y, nodes.inside[k])
+    return base
+
+
+@inner
+def _sort_points(space, y, nodes, top, margin, base, room):  # type: ignore[no-untyped-def]
+    """Find which of a node's points are out, in or open; return (number in, open, new base).
+
+    Those open go to the arena after the node's own list, those in to `inside` and the sums.
+    """
+    x, integers, n_columns = space.x, nodes.integers, space.x.shape[1]
+    out_below = -space.step_high[integers[top, N_HIGH] - 1] - margin
+    in_above = -space.step_low[integers[top, N_LOW]] + margin
+    point, action = integers[top, POINT], integers[top, ACTION]
+    start, n_in, n_open = integers[top, START], integers[top, N_IN], 0
+    fresh = start + integers[top, LENGTH]
+    for k in range(start, fresh):
+        i = nodes.arena[k]
+        near_square = 0.0
+        far_square = 0.0
+        square = 0.0
+        reach = 0.0
+        for d in range(n_columns):
+            off = abs(x[i, d] - room.centre[d])
+            square += off * off
+            reach += off * room.half[d]
+            outer = off + room.half[d]
+            far_square += outer * outer
+            closer = max(off - room.half[d], 0.0)
+            near_square += closer * closer
+        high = -0.5 * near_square - y[i]
+        joins = i == point and action == 1
+        if (i == point and action == 2) or (high < out_below and not joins):
+            continue
+        if joins or -0.5 * far_square - y[i] > in_above:
+            nodes.inside[n_in] = i
+            n_in += 1
+            for d in range(n_columns):
+                room.total[d] += x[i, d]
+            base += _own(space, y, i)
+            continue
+        nodes.arena[fresh + n_open] = i
+        room.value[n_open] = -0.5 * square - y[i]
+        room.spread[n_open] = reach
+        room.far[n_open] = high
+        n_open += 1
+    return n_in, n_open, base
+
+
+@inner
+def _level_of(g, n_low, n_high):  # type: ignore[no-untyped-def]
+    """Return t, what a point must be worth to join a set of the node's sizes."""
+    if n_low < n_high:
+        return -(g[n_high] - g[n_low]) / (n_high - n_low)
+    t = -g[n_low] + g[n_low - 1]
+    if n_low + 1 < g.shape[0]:
+        t = 0.5 * (t - g[n_low + 1] + g[n_low])
+    return t
+
+
+@inner
+def _bound(space, points, n_low, n_high, n_in, n_open, base, t, room):  # type: ignore[no-untyped-def]
+    """Return (bound, its part that no open point changes, Σ (a − t)⁺ at the centre).
+
+    Sets the slope and the width of the bound by chords.
+    """
+    g, tau, centre, half, total = space.g, space.tau, room.centre, room.half, room.total
+    n_columns = space.x.shape[1]
+    constant = 0.0  # Σ (U − t)⁺
+    linear = 0.0  # Σ of chords, at δ = 0
+    middle = 0.0
+    for d in range(n_columns):
+        room.slope[d] = total[d] - n_in * centre[d]
+        room.width[d] = 0.0
+    for k in range(n_open):
+        a, e = room.value[k], room.spread[k]
+        constant += max(room.far[k] - t, 0.0)
+        middle += max(a - t, 0.0)
+        i = points[k]
+        if a - e >= t:
+            linear += a - t
+            for d in range(n_columns):
+                room.slope[d] += space.x[i, d] - centre[d]
+        elif a + e > t:
+            share = 0.5 * (a + e - t) / e
+            linear += share * e
+            for d in range(n_columns):
+                off = space.x[i, d] - centre[d]
+                room.slope[d] += share * off
+                room.width[d] += abs(off)
+    fixed = base + max(g[n_low] + n_low * t, g[n_high] + n_high * t) - n_in * t
+    chords = linear
+    distance = constant
+    for d in range(n_columns):
+        away = centre[d] - space.mu[d]
+        fixed += centre[d] * (total[d] - 0.5 * n_in * centre[d]) - 0.5 * tau[d] * away * away
+        pull = tau[d] * away
+        chords += _peak(room.slope[d] - pull, n_low + tau[d], half[d])
+        distance += _peak(total[d] - n_in * centre[d] - pull, n_in + tau[d], half[d])
+    return fixed + min(chords, distance), fixed, middle
+
+
+@inner
+def _try_set(space, y, points, n_low, n_in, n_open, base, t, room):  # type: ignore[no-untyped-def]
+    """Choose the best set at the centre where the bound is largest; the slope becomes that centre.
+
+    Return (how many open points it has, its value).
+    """
+    n_columns = space.x.shape[1]
+    n_chosen = 0
+    for d in range(n_columns):
+        room.trial[d] = room.total[d]
+        pull = space.tau[d] * (room.centre[d] - space.mu[d])
+        step = (room.slope[d] - pull) / (n_low + space.tau[d])
+        room.slope[d] = room.centre[d] + min(max(step, -room.half[d]), room.half[d])
+    for k in range(n_open):
+        i = points[k]
+        square = 0.0
+        for d in range(n_columns):
+            off = space.x[i, d] - room.slope[d]
+            square += off * off
+        if -0.5 * square - y[i] > t:
+            room.chosen[n_chosen] = i
+            n_chosen += 1
+            base += _own(space, y, i)
+            for d in range(n_columns):
+                room.trial[d] += space.x[i, d]
+    if n_in + n_chosen == 0:
+        return 0, -np.inf
+    return n_chosen, _set_value(space, room.trial, base, n_in + n_chosen)
+
+
+@inner
+def _size_loss(g, n_low, n_high):  # type: ignore[no-untyped-def]
+    """Return what the bound gives away by taking a range of sizes at once."""
+    if n_high - n_low == 1:
+        return 0.25 / n_high
+    between = (n_low + n_high) // 2
+    chord = g[n_low] + (g[n_high] - g[n_low]) * (between - n_low) / (n_high - n_low)
+    return chord - g[between]
+
+
+@inner
+def _most_doubtful(points, n_open, t, room):  # type: ignore[no-untyped-def]
+    """Return the open point that is nearest to where it pays to join."""
+    best = 0
+    for k in range(1, n_open):
+        if abs(room.value[k] - t) < abs(room.value[best] - t):
+            best = k
+    return points[best]
+
+
+@inner
+def _widest_column(n_low, room):  # type: ignore[no-untyped-def]
+    """Return the column in which the bound by chords gives away most."""
+    cut = 0
+    widest = -1.0
+    for d in range(room.half.shape[0]):
+        loss = (room.width[d] + 0.25 * n_low * room.half[d]) * room.half[d]
+        if loss > widest:
+            widest = loss
+            cut = d
+    return cut
+
+
+@inner
+def _push(nodes, top, age, n_low, n_high, fresh, n_open, n_in, base, bound, room):  # type: ignore[no-untyped-def]
+    """Put a node with the box and sums of the working space on the stack."""
+    n_columns = room.centre.shape[0]
+    for d in range(n_columns):
+        nodes.centre[top, d] = room.centre[d]
+        nodes.half[top, d] = room.half[d]
+        nodes.sums[top, d] = room.total[d]
+    nodes.sums[top, n_columns] = base
+    nodes.bound[top] = bound
+    integers = nodes.integers
+    integers[top, N_LOW], integers[top, N_HIGH] = n_low, n_high
+    integers[top, START], integers[top, LENGTH] = fresh, n_open
+    integers[top, N_IN], integers[top, POINT], integers[top, ACTION] = n_in, -1, 0
+    integers[top, AGE] = age
+
+
+@inner
+def _within(space, total, n, centre, half):  # type: ignore[no-untyped-def]
+    """Whether a set's own centre lies in the box, so that each set is counted in one box."""
+    for d in range(total.shape[0]):
+        own = (total[d] + space.tau[d] * space.mu[d]) / (n + space.tau[d])
+        if abs(own - centre[d]) > half[d] * (1.0 + 1e-9) + 1e-12:
+            return False
+    return True
+
+
+@inner
+def _record(found, y, inside, n_in, chosen, n_chosen, exact, mode):  # type: ignore[no-untyped-def]
+    """Keep the set inside[:n_in] ∪ chosen[:n_chosen]; in mode RAISE, pay for it."""
+    at = found.count[1]
+    end = found.indptr[at]
+    size = n_in + n_chosen
+    for k in range(size):
+        found.members[end + k] = inside[k] if k < n_in else chosen[k - n_in]
+    found.indptr[at + 1] = end + size
+    found.values[at] = exact
+    found.count[1] += 1
+    found.level[0] = max(found.level[0], exact)
+    if mode == RAISE:
+        for k in range(size):
+            y[found.members[end + k]] += exact / size
+        found.count[3] += 1
+
+
+@inner
+def _visit(space, y, nodes, found, top, floor, mode, margin, rounding, room):  # type: ignore[no-untyped-def]
+    """Settle the node at `top`, or put it or two children in its place; return the new top."""
+    integers, parent_bound = nodes.integers, nodes.bound[top]
+    fresh = integers[top, START] + integers[top, LENGTH]
+    if fresh + integers[top, LENGTH] > nodes.arena.shape[0]:
+        found.level[1] = max(found.level[1], parent_bound)
+        return top
+    base = _load(space, y, nodes, found, top, room)
+    n_in, n_open, base = _sort_points(space, y, nodes, top, margin, base, room)
+    n_low = max(integers[top, N_LOW], n_in)
+    n_high = min(integers[top, N_HIGH], n_in + n_open)
+    if n_low > n_high:
+        return top
+    if n_open == 0:
+        exact = _set_value(space, room.total, base, n_in)
+        counted = mode != ALL or _within(space, room.total, n_in, room.centre, room.half)
+        if exact > floor and counted:
+            _record(found, y, nodes.inside, n_in, room.chosen, 0, exact, mode)
+        return top
+    points = nodes.arena[fresh : fresh + n_open]
+    t = _level_of(space.g, n_low, n_high)
+    bound, fixed, middle = _bound(space, points, n_low, n_high, n_in, n_open, base, t, room)
+    bound = min(bound, parent_bound) + rounding
+    if bound <= floor:
+        return top
+    if mode != ALL:
+        n_chosen, exact = _try_set(space, y, points, n_low, n_in, n_open, base, t, room)
+        if exact > floor:
+            _record(found, y, nodes.inside, n_in, room.chosen, n_chosen, exact, mode)
+            return top + 1  # look at the same node again: with a higher floor or other prices
+    if top + 2 > integers.shape[0] or _widest(room.half) <= _SMALLEST:
+        found.level[1] = max(found.level[1], bound)
+        return top
+    age = found.count[3]
+    for child in range(2):
+        _push(nodes, top + child, age, n_low, n_high, fresh, n_open, n_in, base, bound, room)
+    if n_low < n_high and _size_loss(space.g, n_low, n_high) >= bound - fixed - middle:
+        integers[top, N_HIGH] = (n_low + n_high) // 2
+        integers[top + 1, N_LOW] = (n_low + n_high) // 2 + 1
+    elif mode == ALL and n_open <= _POINT_BRANCH:
+        pick = _most_doubtful(points, n_open, t, room)
+        for child in range(2):
+            integers[top + child, POINT], integers[top + child, ACTION] = pick, 1 + child
+    else:
+        cut = _widest_column(n_low, room)
+        for child in range(2):
+            nodes.half[top + child, cut] *= 0.5
+            nodes.centre[top + child, cut] += (child - 0.5) * room.half[cut]
+    return top + 2
+
+
+@kernel
+def explore(space, y, nodes, found, room, mode, threshold, margin, rounding, budget):  # type: ignore[no-untyped-def]
+    """Work on the stack until it is empty, the sets' room is full, or `budget` is spent.
+
+    Budget is counted in points looked at.  Returns True when the stack is empty.
+
+    LARGEST: nodes are settled below the larger of `threshold` and the best value found.
+    RAISE: a set above `threshold` has its members' prices raised until it is not; `y` changes.
+    ALL: every set with value ≥ threshold is recorded (`margin`: how much a point's removal or
+    joining can gain at such a set).
+    """
+    n_points = space.x.shape[0]
+    work = 0
+    top = found.count[0]
+    while top > 0 and work < budget:
+        if found.indptr[found.count[1]] + n_points > found.members.shape[0]:
+            break
+        if found.count[1] >= found.values.shape[0]:
+            break
+        top -= 1
+        floor = max(threshold, found.level[0]) if mode == LARGEST else threshold
+        if nodes.bound[top] <= floor:
+            continue
+        found.count[2] += 1
+        work += 3 * nodes.integers[top, LENGTH] + 20
+        top = _visit(space, y, nodes, found, top, floor, mode, margin, rounding, room)
+    found.count[0] = top
+    return top == 0

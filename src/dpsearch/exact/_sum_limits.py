@@ -1,0 +1,260 @@
+"""What the points of a node say about its box: the kernels of `_sum_boxes` that shrink a node.
+
+The points that are in, and those that are free, limit the sums; sums out of reach, or a gain below
+what is wanted, rule points out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner
+from dpsearch._types import Ints, Matrix, Vector
+
+BINARY, COUNTS = range(2)
+FREE, IN, OUT = range(3)
+
+
+class Space(NamedTuple):
+    """Points and tables.  For documents, their length is the last column."""
+
+    kind: int
+    x: Any  # int64 [point, column]
+    real: Matrix  # the same as floating-point numbers
+    ascending: Any  # int64 [column, place]: points by increasing value
+    begin: Ints  # where a column's table begins in `table`
+    table: Vector  # log (a)_s, end to end
+    other: Matrix  # [column, s]: log (b)_s for BetaCounts
+    slope: Matrix  # [n, column]: what one more in the sum costs, for GammaCounts
+    prior: Vector  # a of each column
+    rate: Vector  # b of each column, for GammaCounts
+    concave: int  # the column of lengths, or −1
+    constant: Vector  # [n]
+
+
+class Room(NamedTuple):
+    """Working space for one node."""
+
+    low: Any
+    high: Any
+    status: Any
+    free: Ints
+    chosen: Any  # int8: in the best set by the linear bound
+    values: Vector
+    lines: Vector  # slopes of the lines
+    sums: Ints
+    inside: Vector  # [column]: sums of the points that are in
+    spare: Vector  # [column]: of those that are free
+    barred: Any  # int8 [column]: 1 if ones cannot be, 2 if zeros, 3 if neither
+    gains: Vector  # [column]: what a one gains more than a zero
+
+
+@inner
+def part(space, d, n, s):  # type: ignore[no-untyped-def]
+    """Return f_d(n, s)."""
+    value = space.table[space.begin[d] + s]
+    if d == space.concave:
+        return -value
+    if space.kind == BINARY:
+        return value + space.other[d, n - s]
+    return value - s * space.slope[n, d]
+
+
+@inner
+def limit(space, n, room):  # type: ignore[no-untyped-def]
+    """Shrink the box to what points in and free can sum to, and take out points that do not fit.
+
+    Return (whether the node may hold a set, number of points in, number free).
+    """
+    if space.kind == BINARY:
+        return _limit_bits(space, n, room)
+    return _limit_sums(space, n, room)
+
+
+@inner
+def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
+    """`limit` for zeros and ones, of which only numbers matter."""
+    n_points, n_columns = space.x.shape
+    while True:
+        n_in = 0
+        n_free = 0
+        for d in range(n_columns):
+            room.inside[d] = 0.0
+            room.spare[d] = 0.0
+        for i in range(n_points):
+            if room.status[i] == IN:
+                n_in += 1
+                for d in range(n_columns):
+                    room.inside[d] += space.real[i, d]
+            elif room.status[i] == FREE:
+                n_free += 1
+                for d in range(n_columns):
+                    room.spare[d] += space.real[i, d]
+        wanted = n - n_in
+        if wanted < 0 or n_free < wanted:
+            return False, n_in, n_free
+        if n_free > 0 and (wanted == 0 or wanted == n_free):  # there is one set left
+            for i in range(n_points):
+                if room.status[i] == FREE:
+                    room.status[i] = OUT if wanted == 0 else IN
+            continue
+        any_barred = False
+        for d in range(n_columns):
+            inside = int(room.inside[d])
+            ones = int(room.spare[d])
+            zeros = n_free - ones
+            room.low[d] = max(room.low[d], inside + max(0, wanted - zeros))
+            room.high[d] = min(room.high[d], inside + min(wanted, ones))
+            low, high = room.low[d], room.high[d]
+            if low > high:
+                return False, n_in, n_free
+            room.barred[d] = 0
+            if wanted > 0:
+                least = inside + max(0, wanted - 1 - zeros)
+                most = inside + min(wanted - 1, ones)
+                if ones > 0 and (1 + least > high or 1 + most < low):
+                    room.barred[d] += 1
+                if zeros > 0 and (least > high or most < low):
+                    room.barred[d] += 2
+                if room.barred[d] != 0:
+                    any_barred = True
+        if not any_barred or not _bar(space, room):
+            return True, n_in, n_free
+
+
+@inner
+def _bar(space, room):  # type: ignore[no-untyped-def]
+    """Take out free points with a bit that cannot be.  Return whether there were any."""
+    changed = False
+    for i in range(space.x.shape[0]):
+        if room.status[i] == FREE:
+            for d in range(space.x.shape[1]):
+                if room.barred[d] & (2 - space.x[i, d]):
+                    room.status[i] = OUT
+                    changed = True
+                    break
+    return changed
+
+
+@inner
+def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
+    """`limit` for counts, by adding up the smallest and the largest of each column."""
+    n_points, n_columns = space.x.shape
+    n_in = 0
+    n_free = 0
+    for i in range(n_points):
+        if room.status[i] == IN:
+            n_in += 1
+        elif room.status[i] == FREE:
+            n_free += 1
+    wanted = n - n_in
+    if wanted < 0 or n_free < wanted:
+        return False, n_in, n_free
+    if wanted == 0 or wanted == n_free:  # there is one set left
+        for i in range(n_points):
+            if room.status[i] == FREE:
+                room.status[i] = OUT if wanted == 0 else IN
+        n_in += wanted
+        n_free = 0
+        wanted = 0
+    for d in range(n_columns):
+        inside = 0
+        for i in range(n_points):
+            if room.status[i] == IN:
+                inside += space.x[i, d]
+        least = 0  # of `wanted` free points; the same without the last of them
+        least_but_one = 0
+        taken = 0
+        for place in range(n_points):
+            if taken == wanted:
+                break
+            i = space.ascending[d, place]
+            if room.status[i] == FREE:
+                least_but_one = least
+                least += space.x[i, d]
+                taken += 1
+        most = 0
+        most_but_one = 0
+        taken = 0
+        for place in range(n_points - 1, -1, -1):
+            if taken == wanted:
+                break
+            i = space.ascending[d, place]
+            if room.status[i] == FREE:
+                most_but_one = most
+                most += space.x[i, d]
+                taken += 1
+        if inside + least > room.low[d]:
+            room.low[d] = inside + least
+        if inside + most < room.high[d]:
+            room.high[d] = inside + most
+        if room.low[d] > room.high[d]:
+            return False, n_in, n_free
+        if wanted > 0:
+            for i in range(n_points):
+                if room.status[i] == FREE:
+                    with_it = inside + space.x[i, d]
+                    if (
+                        with_it + least_but_one > room.high[d]
+                        or with_it + most_but_one < room.low[d]
+                    ):
+                        room.status[i] = OUT
+                        n_free -= 1
+            if n_free < wanted:
+                return False, n_in, n_free
+    return True, n_in, n_free
+
+
+@inner
+def _best_gain(space, n, d, x, low, high):  # type: ignore[no-untyped-def]
+    """Return max over sums s in the box of f_d(n, s) − f_d(n − 1, s − x)."""
+    if d == space.concave:
+        s = max(low, x)  # one more word is the less likely, the longer the documents
+    elif space.slope[n, d] == 0.0:
+        s = high
+    else:
+        # One more in the sum of the others changes the gain by log (α + x)/α − log (β + 1)/β,
+        # α = a + s − x and β = b + n − 1: an increase while α ≤ xβ.
+        best = math.floor(x * (space.rate[d] + n - 1.0) - space.prior[d]) + 1.0 + x
+        s = int(min(max(best, low, x), high))
+    if s < x or s > high:
+        return -np.inf
+    return part(space, d, n, s) - part(space, d, n - 1, s - x)
+
+
+@inner
+def drop_losers(space, y, n, least, room):  # type: ignore[no-untyped-def]
+    """Take out points whose gain is below `least`.  Return (whether a set is left, any taken out).
+
+    A set with such a point gains by its removal: a set that is best has none.
+    """
+    n_points, n_columns = space.x.shape
+    step = space.constant[n] - space.constant[n - 1]
+    if space.kind == BINARY:
+        for d in range(n_columns):
+            low, high = room.low[d], room.high[d]
+            # A bit that cannot be has been barred; here it may gain what it likes.
+            one = part(space, d, n, max(high, 1)) - part(space, d, n - 1, max(high, 1) - 1)
+            zero = part(space, d, n, min(low, n - 1)) - part(space, d, n - 1, min(low, n - 1))
+            step += zero
+            room.gains[d] = one - zero
+    changed = False
+    for i in range(n_points):
+        if room.status[i] == OUT:
+            continue
+        gain = step - y[i]
+        if space.kind == BINARY:
+            for d in range(n_columns):
+                gain += room.gains[d] * space.real[i, d]
+        else:
+            for d in range(n_columns):
+                gain += _best_gain(space, n, d, space.x[i, d], room.low[d], room.high[d])
+        if gain < least:
+            if room.status[i] == IN:
+                return False, changed
+            room.status[i] = OUT
+            changed = True
+    return True, changed

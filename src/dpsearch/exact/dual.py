@@ -1,0 +1,80 @@
+"""The heuristic `dual`: prices of the points, for best-first search.
+
+Finding the prices is most of the work, and close to a proof of optimality (`certify`).  With prices
+that leave no gap the search then expands little more than one state per item.  See
+`dpsearch.prefix_search.dual` for how they bound a prefix clustering.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsearch._types import Ints, Vector
+from dpsearch.errors import CapabilityError
+from dpsearch.exact.loose import loose_prices
+from dpsearch.exact.pricers import pricer_for
+from dpsearch.exact.pricing import Pricer
+from dpsearch.exact.proof import Bounded, Proof, Sets
+from dpsearch.exact.slopes import intercept, is_linear, slope
+from dpsearch.partition import by_appearance
+from dpsearch.prefix_search.beam import beam
+from dpsearch.prefix_search.dual import tree_of
+from dpsearch.prefix_search.heuristics import DUAL, Heuristic, blank
+from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.problem import Problem
+from dpsearch.promises import statistic_of
+from dpsearch.refinement.driver import refine
+
+_TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
+_MOST_SETS = 20_000
+_ALLOWANCE = 0.05  # nats below the gap down to which sets are listed
+_BEAM = 10
+
+
+def dual(problem: Problem, order: Ints) -> Heuristic:
+    """Find prices for the problem, and list the sets that come close to them."""
+    problem.require_points("heuristic 'dual'")
+    n, log_v = problem.n_items, problem.tables.log_v
+    if not problem.prior.product_form or not is_linear(log_v):
+        raise CapabilityError(
+            "heuristic 'dual' needs a prior with log V(K) linear in K, such as DirichletProcess"
+            f" with a fixed alpha; got {problem.prior!r}"
+        )
+    lam = slope(log_v, 1, n)
+    pricer = pricer_for(problem, statistic_of(problem, np.zeros(n, np.int64)), lam)
+    if pricer is None:
+        raise CapabilityError(
+            f"heuristic 'dual' cannot price clusters of the {problem.model.family.name} family"
+        )
+    y, value = _prices(problem, pricer)
+    ceiling = intercept(log_v, lam, 1, n) + float(y.sum())
+    slack = max(ceiling + problem.log_base - value, 0.0) * 1.1 + _ALLOWANCE
+    columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
+    while columns is None:  # too many: any smaller slack is valid, and less tight
+        slack = 0.5 * slack if slack > _TOLERANCE else 0.0
+        if slack > 0.0:
+            columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
+        else:
+            columns = []
+    worth = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
+    tree = tree_of(columns, np.minimum(worth, 0.0), order, -slack, ceiling)
+    return blank(problem, DUAL)._replace(tree=tree)
+
+
+def _prices(problem: Problem, pricer: Pricer) -> tuple[Vector, float]:
+    """Return prices that pay for every set, and the value of the best partition met."""
+    order = placing_order(problem, "ascending", np.random.default_rng(0))
+    labels, _, _ = beam(problem, order, _BEAM, None)
+    labels = by_appearance(refine(problem, labels, seconds=5.0, rng=0).labels)
+    loose = loose_prices(problem, pricer.lam)
+    bounded = Bounded(1, problem.n_items, pricer.lam, loose, 0.0, "ceiling", np.inf)
+    sets = Sets()
+    while True:
+        goal = problem.log_joint(labels)
+        outcome = Proof(pricer, sets, bounded, labels, goal, tolerance=_TOLERANCE).run()
+        bounded = outcome.bounded
+        if outcome.what != "better" or outcome.labels is None:
+            break
+        labels = by_appearance(outcome.labels)
+    # What is still lacking, a set has at least once.
+    return bounded.y + max(bounded.slack, 0.0), problem.log_joint(labels)

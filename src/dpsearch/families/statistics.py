@@ -1,0 +1,129 @@
+"""Closed forms of log H, by which a family makes its clusters open to proof.
+
+`certify` can prove that a partition is best where log H of a cluster is a known function of its
+size n and of the sum S of its points.  A family whose log H is one of the functions below may
+return it, with its data, from `Family.statistic`; `certify` compares the two on sets of points
+before it relies on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import betaln, gammaln
+
+from dpsearch._special import LOG_2PI
+from dpsearch._types import Ints, Vector
+
+
+class NormalMeans(NamedTuple):
+    """Normal points of variance 1 about a mean that is N(0, 1/τ), column by column.
+
+    log H = ½ Σ_d [log τ_d/(n + τ_d) + S_d²/(n + τ_d)] − ½ Σ |x|² − ½ n D log 2π
+
+    Attributes
+    ----------
+    points
+        One row for each point, centred at the prior mean and scaled to unit noise.
+    precision
+        τ of each column, above 0.
+    """
+
+    points: Any
+    precision: Vector
+
+    def log_marginals(self, labels: Ints) -> Vector:
+        """Return log H of each cluster that the labels name."""
+        n, sums = _totals(self.points, labels)
+        means, tau = sums / n, self.precision
+        off = self.points - means[labels]
+        scatter = np.bincount(labels, (off * off).sum(axis=1))
+        pull = np.log1p(n / tau) + n * tau / (n + tau) * means * means + n * LOG_2PI
+        return np.asarray(-0.5 * (pull.sum(axis=1) + scatter))
+
+
+class GammaCounts(NamedTuple):
+    """Poisson counts whose rate is Gamma(a, b), column by column.
+
+    log H = Σ_d [log Γ(a_d + S_d)/Γ(a_d) − a_d log (b_d + n)/b_d − S_d log(b_d + n)]
+
+    Attributes
+    ----------
+    points
+        Counts, one row for each point, dense or CSR.
+    shape, rate
+        a and b of each column, above 0.
+    """
+
+    points: Any
+    shape: Vector
+    rate: Vector
+
+    def log_marginals(self, labels: Ints) -> Vector:
+        """Return log H of each cluster that the labels name."""
+        n, sums = _totals(self.points, labels)
+        a, b = self.shape, self.rate
+        rising = gammaln(a + sums) - gammaln(a)
+        return np.asarray((rising - a * np.log1p(n / b) - sums * np.log(b + n)).sum(axis=1))
+
+
+class BetaCounts(NamedTuple):
+    """Zeros and ones whose probability of a one is Beta(a, b), column by column.
+
+    log H = Σ_d log B(a_d + S_d, b_d + n − S_d)/B(a_d, b_d)
+
+    Attributes
+    ----------
+    points
+        Zeros and ones, one row for each point, dense or CSR.
+    successes, failures
+        a and b of each column, above 0.
+    """
+
+    points: Any
+    successes: Vector
+    failures: Vector
+
+    def log_marginals(self, labels: Ints) -> Vector:
+        """Return log H of each cluster that the labels name."""
+        n, sums = _totals(self.points, labels)
+        a, b = self.successes, self.failures
+        return np.asarray((betaln(a + sums, b + n - sums) - betaln(a, b)).sum(axis=1))
+
+
+class DirichletCounts(NamedTuple):
+    """Counts of words whose probabilities are Dirichlet(a), without multinomial coefficients.
+
+    log H = Σ_d log Γ(a_d + S_d)/Γ(a_d) − log Γ(A + Σ_d S_d)/Γ(A),   A = Σ_d a_d
+
+    Attributes
+    ----------
+    points
+        Counts, one row for each point, dense or CSR.
+    concentrations
+        a of each word, above 0.
+    """
+
+    points: Any
+    concentrations: Vector
+
+    def log_marginals(self, labels: Ints) -> Vector:
+        """Return log H of each cluster that the labels name."""
+        _, sums = _totals(self.points, labels)
+        a, total = self.concentrations, self.concentrations.sum()
+        words = (gammaln(a + sums) - gammaln(a)).sum(axis=1)
+        return np.asarray(words - gammaln(total + sums.sum(axis=1)) + gammaln(total))
+
+
+Statistic = NormalMeans | GammaCounts | BetaCounts | DirichletCounts
+
+
+def _totals(points: Any, labels: Ints) -> tuple[Any, Any]:
+    """Return the size of each cluster [K, 1] and the sums of its points [K, D]."""
+    n = len(labels)
+    member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))))
+    sums = member @ points
+    sizes = np.bincount(labels)[:, None]
+    return sizes.astype(np.float64), sums.toarray() if sp.issparse(sums) else np.asarray(sums)

@@ -1,0 +1,149 @@
+"""What a family promises about log H, compared with its log H before a proof relies on it.
+
+A wrong ceiling or closed form would make a false proof.  Both are compared with the family's own
+functions on single points, on all points together and on random sets of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._types import Labels, Vector
+from dpsearch.bounds import rounding_error
+from dpsearch.errors import CapabilityError
+from dpsearch.families.capabilities import require
+from dpsearch.families.statistics import BetaCounts, NormalMeans, Statistic
+from dpsearch.items import log_marginals, rows_of_labels
+from dpsearch.problem import Problem
+
+AGREEMENT = 1e-8  # relative: how far two computations of log H may lie apart
+_MOST_CLUSTERS = 100  # of a random partition
+_MOST_COPIED = 200  # points whose ceiling is compared with a cluster of copies
+_LARGEST = 1 << 24  # numbers in a dense table of counts
+
+
+def log_ceiling(problem: Problem, needed_by: str) -> Vector:
+    """Return an upper bound on log H(x | any cluster) of each point, without `log_base`."""
+    family, X = problem.model.family, problem.model.matrix
+    ceiling = np.asarray(require(family, "log_ceiling", X, needed_by=needed_by), dtype=np.float64)
+    if ceiling.shape != (problem.n_items,) or np.isnan(ceiling).any():
+        raise CapabilityError(
+            f"log_ceiling of the {family.name} family must return one number for each row of X"
+        )
+    _compare_ceiling(problem, problem.alone, ceiling, "a point on its own")
+    for labels in _partitions(problem.n_items):
+        reached = _log_marginals(problem, labels)
+        highest = np.asarray(np.bincount(labels, ceiling), dtype=np.float64)
+        _compare_ceiling(problem, reached, highest, "a set of points")
+    some = np.linspace(0, problem.n_items - 1, min(problem.n_items, _MOST_COPIED)).astype(np.int64)
+    reached = _among_copies(problem, some)
+    _compare_ceiling(problem, reached, ceiling[some], "a point among copies of it")
+    return ceiling
+
+
+def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
+    """Return the closed form of log H, with dense points, if the family has one for these data."""
+    if problem.model.matrix is None or len(problem.background.sizes) or not problem.items.single:
+        return None
+    statistic = problem.model.family.statistic(problem.model.matrix)
+    if statistic is None:
+        return None
+    _check_form(problem, statistic)
+    n, n_columns = statistic.points.shape
+    if not isinstance(statistic, NormalMeans) and n_columns > 2 and n * n_columns > _LARGEST:
+        return None  # no method here would get anywhere
+    statistic = statistic._replace(points=_dense(statistic.points))
+    _compare_statistic(problem, problem.alone, statistic.log_marginals(np.arange(n)))
+    for partition in (labels, *_partitions(n)):
+        _compare_statistic(
+            problem, _log_marginals(problem, partition), statistic.log_marginals(partition)
+        )
+    return statistic
+
+
+def rounding_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
+    """Return how far a bound and a log joint, of about these values, can be off by rounding."""
+    magnitude = float(np.abs(problem.alone).sum()) + abs(problem.log_base) + sum(map(abs, values))
+    if isinstance(statistic, NormalMeans):
+        magnitude += 0.5 * float((statistic.points**2).sum())
+    elif statistic is not None:
+        total = float(statistic.points.sum()) + statistic.points.size
+        magnitude += total * (1.0 + float(np.log(total)))
+    return rounding_error(problem.n_items, magnitude)
+
+
+def _partitions(n: int) -> Iterator[Labels]:
+    """Yield one cluster of all points, and some random partitions."""
+    yield np.zeros(n, np.int64)
+    rng = np.random.default_rng(0)
+    for n_clusters in (2, 3, min(int(np.sqrt(n)) + 1, _MOST_CLUSTERS)):
+        yield np.unique(rng.integers(n_clusters, size=n), return_inverse=True)[1].reshape(-1)
+
+
+def _log_marginals(problem: Problem, labels: Labels) -> Vector:
+    """Return log H of each cluster, by the family's own functions."""
+    pool, sizes = problem.model.rows(problem.items, labels, int(labels.max()) + 1)
+    out: Vector = log_marginals(problem.model.core, pool, len(sizes))
+    return out
+
+
+def _among_copies(problem: Problem, points: Any) -> Vector:
+    """Return log H(x | N − 1 copies of x)."""
+    core, n = problem.model.core, problem.n_items
+    labels = np.full(n, len(points), np.int64)
+    labels[points] = np.arange(len(points))
+    values = []
+    for copies in (n, n - 1):
+        items = problem.items._replace(sizes=np.full(n, copies, np.int64))
+        pool, _ = rows_of_labels(core, items, labels, len(points) + 1)
+        values.append(log_marginals(core, pool, len(points)))
+    return np.asarray(values[0] - values[1])
+
+
+def _compare_ceiling(problem: Problem, reached: Vector, ceiling: Vector, what: str) -> None:
+    over = reached - ceiling - AGREEMENT * (1.0 + np.abs(reached))
+    if (over > 0.0).any():
+        at = int(over.argmax())
+        raise CapabilityError(
+            f"log_ceiling of the {problem.model.family.name} family is no upper bound: {what} has"
+            f" the log density {reached[at]:.6g}, above its ceiling {ceiling[at]:.6g}"
+        )
+
+
+def _check_form(problem: Problem, statistic: Statistic) -> None:
+    """Raise unless points and parameters have the shape and the range that proofs assume."""
+    points = statistic.points
+    values = points.data if sp.issparse(points) else np.asarray(points)
+    if points.shape[0] != problem.n_items or not np.isfinite(values).all():
+        raise _disagreement(problem, "its points are not one row of numbers for each row of X")
+    if not isinstance(statistic, NormalMeans):
+        most = 1.0 if isinstance(statistic, BetaCounts) else 2.0**53
+        if not ((values >= 0.0) & (values <= most) & (values == np.floor(values))).all():
+            raise _disagreement(problem, "its points are not counts")
+    for parameter in statistic[1:]:
+        if np.shape(parameter) != (points.shape[1],) or not (np.asarray(parameter) > 0.0).all():
+            raise _disagreement(problem, "its parameters are not one number above 0 per column")
+
+
+def _compare_statistic(problem: Problem, own: Vector, declared: Vector) -> None:
+    off = np.abs(declared - own)
+    wrong = ~(off <= AGREEMENT * (1.0 + np.abs(own)))
+    if wrong.any():
+        at = int(np.flatnonzero(wrong)[0])
+        how = f"it makes log H of some points {declared[at]:.6g} instead of {own[at]:.6g}"
+        raise _disagreement(problem, how)
+
+
+def _disagreement(problem: Problem, how: str) -> CapabilityError:
+    return CapabilityError(
+        f"statistic of the {problem.model.family.name} family disagrees with its log_marginal:"
+        f" {how}. A subclass with other functions needs its own `statistic`, or returns None"
+    )
+
+
+def _dense(points: Any) -> Any:
+    return np.ascontiguousarray(points.toarray() if sp.issparse(points) else points)
