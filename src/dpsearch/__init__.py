@@ -12,6 +12,7 @@ from dpsearch.refinement import refine
 from dpsearch.refinement.consensus import consensus
 
 if TYPE_CHECKING:
+    from dpsearch.checks import check_family, check_prior
     from dpsearch.comparison import Comparison, compare
     from dpsearch.estimator import DPMixture
     from dpsearch.exact import Certificate, certify
@@ -35,6 +36,8 @@ __all__ = [
     "__version__",
     "alpha_profile",
     "certify",
+    "check_family",
+    "check_prior",
     "compare",
     "consensus",
     "datasets",
@@ -56,6 +59,7 @@ _LAZY = {
     "load": "dpsearch.model_file",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
+    **dict.fromkeys(("check_family", "check_prior"), "dpsearch.checks"),
     **dict.fromkeys(
         ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
     ),

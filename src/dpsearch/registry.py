@@ -11,10 +11,11 @@ can therefore name classes that are registered or installed and nothing else.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import numbers
 from abc import ABC
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -95,6 +96,18 @@ class Registry(Generic[T]):
     def unregister(self, name: str) -> None:
         """Forget a registered class; an installed one is found again when it is asked for."""
         self._listed.pop(name, None)
+
+    @contextlib.contextmanager
+    def knowing(self, cls: type[T]) -> Iterator[None]:
+        """Have a class registered for a while, unless it is anyway."""
+        if cls in (*self._listed.values(), *self._unlisted.values()):
+            yield
+            return
+        self.register(cls)
+        try:
+            yield
+        finally:
+            self.unregister(cls.name)
 
     @property
     def classes(self) -> Mapping[str, type[T]]:

@@ -52,6 +52,8 @@ class Prior(Described):
 
     # Whether p(c) is V(K, N) Π W(n_k); AntoniakCounts alone is not.
     product_form: ClassVar[bool] = True
+    # Whether p(c) of n points is what the prior of n + 1 points gives to n of them.
+    consistent: ClassVar[bool] = False
 
     @abstractmethod
     def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:

@@ -51,6 +51,7 @@ class DirichletProcess(Prior):
     alpha: float | Gamma = 1.0
 
     name: ClassVar[str] = "dirichlet_process"
+    consistent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.alpha, Gamma):

@@ -38,6 +38,7 @@ class PitmanYor(Prior):
     discount: float = 0.25
 
     name: ClassVar[str] = "pitman_yor"
+    consistent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         for name in ("alpha", "discount"):

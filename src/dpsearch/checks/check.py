@@ -1,0 +1,119 @@
+"""`check_family` and `check_prior`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsearch.checks.compiled import Compiled
+from dpsearch.checks.family_laws import STATES, WHOLE
+from dpsearch.checks.law import LawError, Outcome, run_laws
+from dpsearch.checks.prior_laws import PRIOR_LAWS
+from dpsearch.checks.solver_laws import N_POINTS, SOLVERS, Case
+from dpsearch.errors import ParameterError
+from dpsearch.families import FAMILIES, Example, Family, Poisson
+from dpsearch.priors import PRIORS, DirichletProcess, Prior
+from dpsearch.registry import Registry
+
+_REPEATS = 6
+
+
+def check_family(
+    family: Family | type[Family], X: Any = None, *, raise_on_fail: bool = True
+) -> list[Outcome]:
+    """Check that a family obeys every law and runs in every solver.
+
+    Parameters
+    ----------
+    family
+        A class, whose `examples` are checked, or an object.
+    X
+        Data to check it on: by default those of the class's examples.
+    raise_on_fail
+        Whether to stop at the first law that is broken.
+
+    Returns
+    -------
+    list of Outcome
+        One for each law and example: "passed", "skipped" if the law is about something that the
+        family does not declare, or "failed".
+
+    Raises
+    ------
+    LawError
+        Names the law, the family and the values that disagree.
+
+    Examples
+    --------
+    >>> from dpsearch import check_family, families
+    >>> outcomes = check_family(families.Bernoulli)
+    >>> {outcome.status for outcome in outcomes} <= {"passed", "skipped"}
+    True
+    """
+    cls = family if isinstance(family, type) else type(family)
+    _check_name(FAMILIES, cls)
+    out = []
+    for example in _examples(family, X):
+        subject = repr(example.family)
+        kit = Compiled(example.family, example.X)
+        out += run_laws(STATES, subject, kit, _REPEATS, raise_on_fail)
+        out += run_laws(WHOLE, subject, kit, 1, raise_on_fail)
+        case = Case(example.X[:N_POINTS], example.family, DirichletProcess(1.0))
+        out += run_laws(SOLVERS, subject, case, 1, raise_on_fail)
+    return out
+
+
+def check_prior(prior: Prior | type[Prior], *, raise_on_fail: bool = True) -> list[Outcome]:
+    """Check that a prior obeys every law and runs in every solver.
+
+    Parameters
+    ----------
+    prior
+        An object, or a class, which is then checked with its default hyperparameters.
+    raise_on_fail
+        Whether to stop at the first law that is broken.
+
+    Returns
+    -------
+    list of Outcome
+        One for each law: "passed", "skipped" if the law is about something that the prior does
+        not declare, or "failed".
+
+    Raises
+    ------
+    LawError
+        Names the law, the prior and the values that disagree.
+
+    Examples
+    --------
+    >>> from dpsearch import check_prior, priors
+    >>> outcomes = check_prior(priors.PitmanYor(0.5, 0.25))
+    >>> {outcome.status for outcome in outcomes}
+    {'passed'}
+    """
+    cls = prior if isinstance(prior, type) else type(prior)
+    _check_name(PRIORS, cls)
+    prior = prior() if isinstance(prior, type) else prior
+    X = np.array([[0.0], [1.0], [0.0], [6.0], [7.0], [5.0]])
+    out = run_laws(PRIOR_LAWS, repr(prior), prior, 1, raise_on_fail)
+    case = Case(X, Poisson(1.0, 0.5), prior)
+    return out + run_laws(SOLVERS, repr(prior), case, 1, raise_on_fail)
+
+
+def _examples(family: Family | type[Family], X: Any) -> list[Example]:
+    """Return the families and data to check."""
+    if X is not None:
+        return [Example(family.suggest(X) if isinstance(family, type) else family, X)]
+    if isinstance(family, type):
+        return family.examples()
+    return [Example(family, type(family).examples()[0].X)]
+
+
+def _check_name(registry: Registry[Any], cls: Any) -> None:
+    """Raise unless the class can be found by its name."""
+    try:
+        with registry.knowing(cls):
+            pass
+    except ParameterError as error:
+        raise LawError("has_a_name_of_its_own", repr(cls), str(error)) from error

@@ -1,0 +1,123 @@
+"""A family compiled for data, with its functions in a form that laws can call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsearch import items as of_items
+from dpsearch._jit import call_bound, call_features, call_score_dots, kernel
+from dpsearch._types import Ints, Rng, Vector
+from dpsearch.families.base import Family
+from dpsearch.items import item_ids, item_values
+
+_FIRST = np.zeros(1, np.int64)
+
+
+@kernel
+def _score_dots(core, score_dots, pool, starts, dots, square):  # type: ignore[no-untyped-def]
+    out = np.empty(starts.shape[0])
+    call_score_dots(score_dots, (core.params, pool, starts, dots, square, out))
+    return out
+
+
+@kernel
+def _features(core, bounds, items, i):  # type: ignore[no-untyped-def]
+    out = np.empty(bounds.n_features)
+    call_features(bounds.features, (core.params, item_ids(items, i), item_values(items, i), out))
+    return out
+
+
+@kernel
+def _bound(core, bounds, items, i, row, helpers, low, high):  # type: ignore[no-untyped-def]
+    return call_bound(
+        bounds.bound,
+        (core.params, row, helpers, low, high, item_ids(items, i), item_values(items, i)),
+    )
+
+
+class Compiled:
+    """A family with data, rows of statistics and scores.
+
+    `fitted` holds the data that the model is compiled for, by default X.
+    """
+
+    def __init__(self, family: Family, X: Any, fitted: Any = None) -> None:
+        self.given = family
+        self.X = X
+        self.model = family.compile(X if fitted is None else fitted)
+        self.core = self.model.core
+        self.family = self.model.family
+        self.items, self.base = self.model.items(X)
+        self.n = self.items.n_items
+        self._scratch = np.empty(self.core.width)
+
+    def row(self, members: Sequence[int] | Ints = (), weight: int = 1) -> Vector:
+        """Return the statistics of a cluster."""
+        out = self.model.empty_row()
+        for i in members:
+            self.add(out, i, weight)
+        return out
+
+    def add(self, row: Vector, i: int, weight: int = 1) -> None:
+        """Add copies of a point, or take them out if the weight is below zero."""
+        items = self.items._replace(sizes=np.full(self.n, abs(weight)))
+        of_items.add_item(self.core, items, i, row, 1.0 if weight > 0 else -1.0)
+
+    def merge(self, row: Vector, other: Vector, sign: float = 1.0) -> None:
+        of_items.merge_rows(self.core, row, other, sign)
+
+    def log_marginal(self, row: Vector) -> float:
+        return float(of_items.log_marginal(self.core, row))
+
+    def score(self, row: Vector, i: int) -> float:
+        """Return log H(x_i | cluster), without `log_base`."""
+        return float(self.score_rows(row, _FIRST, i)[0])
+
+    def score_rows(self, pool: Vector, starts: Ints, i: int) -> Vector:
+        out = np.empty(len(starts))
+        of_items.score_item(self.core, self.items, i, pool, starts, out, self._scratch)
+        return out
+
+    def scores(self, row: Vector, X: Any = None) -> Vector:
+        """Return the score of every point, or of every row of X."""
+        items = self.items if X is None else self.model.items(X)[0]
+        return np.asarray(of_items.log_predictive(self.core, items, row)[:, 0])
+
+    def score_member(self, row: Vector, i: int) -> float:
+        return float(of_items.score_member(self.core, self.items, i, row, self._scratch))
+
+    def score_best(self, pool: Vector, starts: Ints, offsets: Vector, i: int) -> Vector:
+        out = np.full(len(starts), -np.inf)
+        of_items.score_best(self.core, self.items, i, pool, starts, offsets, -1, out)
+        return out
+
+    def score_dots(self, pool: Vector, starts: Ints, i: int) -> Vector | None:
+        """Return the scores from inner products; None if the family has none."""
+        dots = self.model.dots()
+        if dots is None:
+            return None
+        x = item_values(self.items, i)
+        linear = [pool[start + dots.offset :][: dots.n_features] for start in starts]
+        products = np.array([x @ statistic for statistic in linear])
+        return np.asarray(
+            _score_dots(self.core, dots.score_dots, pool, starts, products, float(x @ x))
+        )
+
+    def features(self, i: int) -> Vector:
+        bounds = self.model.bounds("the check")
+        return np.asarray(_features(self.core, bounds, self.items, i))
+
+    def bound(self, row: Vector, i: int, helpers: int, low: Vector, high: Vector) -> float:
+        """Return the upper bound on the score of a point after so many helpers have joined."""
+        bounds = self.model.bounds("the check")
+        return float(_bound(self.core, bounds, self.items, i, row, helpers, low, high))
+
+    def draw(self, row: Vector, size: int, rng: Rng) -> Any:
+        return self.family.draw(row, self.model.n_features, size, rng)
+
+    def subset(self, rng: Rng, least: int = 0) -> Ints:
+        """Return the members of a random cluster, in random order and with repetitions."""
+        return rng.integers(0, self.n, size=rng.integers(least, self.n + 1))

@@ -1,0 +1,132 @@
+"""The laws of priors.  Each takes a prior and a source of random numbers."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import pickle
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from dpsearch._types import Rng
+from dpsearch.checks.law import NotDeclared, agree, ensure
+from dpsearch.checks.solver_laws import partitions
+from dpsearch.priors import PRIORS, Prior
+from dpsearch.priors.base import size_step, size_weight
+
+_MOST_POINTS = 8
+_BEGUN = [(), (1,), (2,), (1, 1), (3, 1), (2, 2, 1), (5,)]
+
+
+def _shapes(n: int) -> Counter[tuple[int, ...]]:
+    """Return the sizes of clusters that n points can have, and how many partitions have them."""
+    return Counter(tuple(sorted(Counter(labels).values())) for labels in partitions(n))
+
+
+def tables_are_finite(prior: Prior, rng: Rng) -> None:
+    """The tables begin with 0, have no NaN, and are shorter for fewer clusters."""
+    for n, most in [(1, 1), (5, 2), (5, 5), (300, 7), (3000, 900)]:
+        tables, log_v = prior.tables(n, most), prior.log_v(n)
+        ensure(len(log_v) == n + 1, f"log_v({n}) has {len(log_v)} entries, not {n + 1}")
+        ensure(np.isfinite(tables.log_v), f"log_v({n}) has an entry that is not finite")
+        ensure(np.isfinite(tables.log_w), f"log_w of {n} points has an entry that is not finite")
+        agree("log_v[0]", log_v[0], 0.0)
+        agree("log_w(0)", prior.log_w(np.zeros(1, np.int64)), [0.0])
+        known = np.isfinite(log_v[: most + 1])
+        agree(f"log_v({n}, {most})", prior.log_v(n, most)[known], log_v[: most + 1][known], 1e-9)
+
+
+def sums_to_one(prior: Prior, rng: Rng) -> None:
+    """The probabilities of all partitions of n points add up to 1."""
+    if not prior.product_form:
+        raise NotDeclared("the prior is not of product form")
+    for n in range(1, _MOST_POINTS + 1):
+        total = sum(
+            times * math.exp(prior.log_probability(sizes)) for sizes, times in _shapes(n).items()
+        )
+        agree(f"the sum over the partitions of {n} points", total, 1.0, 1e-9)
+
+
+def probability_is_the_product(prior: Prior, rng: Rng) -> None:
+    """`log_probability` is log V of the number of clusters and log W of their sizes added up."""
+    if not prior.product_form:
+        raise NotDeclared("the prior is not of product form")
+    for sizes in _shapes(6):
+        value = prior.log_v(6)[len(sizes)] + prior.log_w(np.array(sizes)).sum()
+        agree(f"log_probability of {sizes}", prior.log_probability(sizes), value, 1e-9)
+        agree("log_probability in another order", prior.log_probability(sizes[::-1]), value, 1e-9)
+
+
+def one_point_more(prior: Prior, rng: Rng) -> None:
+    """The probability of a partition is that of all its extensions by one more point."""
+    if not prior.consistent:
+        raise NotDeclared("the prior does not declare that it is consistent")
+    for n in range(1, _MOST_POINTS):
+        for sizes in _shapes(n):
+            grown = sum(math.exp(prior.log_probability(s)) for s in _extensions(sizes))
+            agree(f"the sum from {sizes}", grown, math.exp(prior.log_probability(sizes)), 1e-9)
+
+
+def _extensions(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    """Yield the sizes after one more point, in each cluster in turn and in a new one."""
+    for k in range(len(sizes)):
+        yield (*sizes[:k], sizes[k] + 1, *sizes[k + 1 :])
+    yield (*sizes, 1)
+
+
+def _completions(sizes: tuple[int, ...], remaining: int) -> set[tuple[int, ...]]:
+    """Return all sizes that further points can lead to."""
+    found = {sizes}
+    for _ in range(remaining):
+        found = {tuple(sorted(after)) for before in found for after in _extensions(before)}
+    return found
+
+
+def completion_is_the_best(prior: Prior, rng: Rng) -> None:
+    """`best_completion` is the largest log probability over all ways to place further points."""
+    if not prior.product_form:
+        raise NotDeclared("the prior is not of product form")
+    for sizes, remaining in itertools.product(_BEGUN, range(5)):
+        if not sizes and remaining == 0:
+            continue
+        best = max(prior.log_probability(after) for after in _completions(sizes, remaining))
+        if math.isfinite(best):
+            found = prior.best_completion(sizes, remaining)
+            agree(f"best_completion({sizes}, {remaining})", found, best, 1e-9)
+
+
+def sizes_beyond_the_table(prior: Prior, rng: Rng) -> None:
+    """Sizes beyond the table of W, by `size_discount`, agree with `log_w`."""
+    if prior.size_discount() is None:
+        raise NotDeclared("the prior has no size_discount")
+    tables = prior.tables(3 * 10**9, 3)
+    edge = len(tables.log_w)
+    sizes = np.array([1, 2, edge - 2, edge - 1, edge, edge + 1, 10**7, 10**9])
+    found = [size_weight(tables, size) for size in sizes]
+    agree("log W", found, prior.log_w(sizes), 1e-14, scale=100.0)
+    for n in (1, edge - 2, edge - 1, edge, 10**7):
+        step = np.diff(prior.log_w(np.array([n, n + 1])))[0]
+        agree(f"log W({n + 1}) - log W({n})", size_step(tables, n), step, 1e-6)
+
+
+def description_comes_back(prior: Prior, rng: Rng) -> None:
+    """`to_dict` describes the prior in plain values, from which it comes back; so does pickle."""
+    extra = {prior.name: type(prior)}
+    again = PRIORS.from_dict(json.loads(json.dumps(prior.to_dict())), extra)
+    ensure(again == prior, f"{again!r} came back from its description")
+    unpickled = pickle.loads(pickle.dumps(prior))
+    ensure(unpickled == prior, f"{unpickled!r} came back from a pickle")
+
+
+PRIOR_LAWS = [
+    tables_are_finite,
+    sums_to_one,
+    probability_is_the_product,
+    one_point_more,
+    completion_is_the_best,
+    sizes_beyond_the_table,
+    description_comes_back,
+]
