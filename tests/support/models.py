@@ -24,6 +24,7 @@ class FiniteMixture(priors.Prior):
     weight: float = 1.0
 
     name: ClassVar[str] = "finite_mixture"
+    consistent: ClassVar[bool] = True
 
     def log_v(self, n_points, most_clusters=None):
         most = n_points if most_clusters is None else most_clusters

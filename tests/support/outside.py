@@ -31,14 +31,14 @@ class Coins(Bernoulli):
 class FiniteMixture(Prior):
     """Mixtures of a random number of components: one and a Poisson number more."""
 
-    alpha: float = 1.0
+    weight: float = 1.0
 
     name: ClassVar[str] = "finite_mixture"
 
     def log_v(self, n_points, most_clusters=None):
         most_clusters = n_points if most_clusters is None else most_clusters
         m = np.arange(1.0, most_clusters + 200.0)
-        log_p = -1.0 - gammaln(m) + gammaln(self.alpha * m) - gammaln(self.alpha * m + n_points)
+        log_p = -1.0 - gammaln(m) + gammaln(self.weight * m) - gammaln(self.weight * m + n_points)
         out = [0.0]
         for k in range(1, most_clusters + 1):
             ways = gammaln(m[k - 1 :] + 1.0) - gammaln(m[k - 1 :] - k + 1.0)
@@ -46,7 +46,7 @@ class FiniteMixture(Prior):
         return np.array(out)
 
     def log_w(self, sizes):
-        return gammaln(sizes + self.alpha) - gammaln(self.alpha)
+        return gammaln(sizes + self.weight) - gammaln(self.weight)
 '''
 
 

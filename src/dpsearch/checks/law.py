@@ -89,7 +89,9 @@ def agree(what: str, found: Any, wanted: Any, tolerance: float = 1e-8, scale: fl
     found, wanted = np.asarray(found, dtype=np.float64), np.asarray(wanted, dtype=np.float64)
     if found.shape != wanted.shape:
         raise AssertionError(f"{what} has shape {found.shape}, not {wanted.shape}")
-    apart = ~(np.abs(found - wanted) <= tolerance * (scale + np.abs(wanted)))
+    with np.errstate(invalid="ignore"):
+        apart = ~(np.abs(found - wanted) <= tolerance * (scale + np.abs(wanted)))
+    apart &= found != wanted  # infinities may be the same
     if apart.any():
         at = tuple(int(index[0]) for index in np.nonzero(apart))
         where = f" at {list(at)}" if at else ""
