@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpsearch import DPMixture, certify, families, load, priors
-from dpsearch.errors import ParameterError
+from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.progress import Stages
 
 GAUSSIAN = families.Gaussian(0.0, 25.0, 1.0)
@@ -142,5 +142,5 @@ def test_the_estimator_takes_a_better_partition_from_the_proof():
 def test_bad_parameters_of_the_estimator():
     with pytest.raises(ParameterError, match="certify must be True, False or a number"):
         DPMixture(certify="yes").fit(table())
-    with pytest.raises(ParameterError, match="certify needs a prior"):
+    with pytest.raises(CapabilityError, match="certify needs a prior"):
         DPMixture(GAUSSIAN, priors.AntoniakCounts(1.0), certify=True).fit(table())

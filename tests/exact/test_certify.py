@@ -277,7 +277,7 @@ def test_a_clustering_of_search_is_taken_and_returned_with_its_proof():
 
 def test_what_cannot_be_certified_says_so_at_once():
     X, family = structured()
-    with pytest.raises(ParameterError, match="certify needs a prior"):
+    with pytest.raises(CapabilityError, match="certify needs a prior"):
         certify(X, np.zeros(60), family, priors.AntoniakCounts(1.0))
     with pytest.raises(ParameterError, match="time_limit"):
         certify(X, np.zeros(60), family, DP, time_limit=-1.0)

@@ -1,12 +1,10 @@
-"""Laws that every family must obey, run over the `examples` of every family in the registry."""
+"""Families: the laws from random states, independent oracles, probabilities and bad input."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -16,15 +14,10 @@ from scipy.integrate import quad
 
 import naive
 from dpsearch import families
-from dpsearch._jit import (
-    call_bound,
-    call_features,
-    call_merge,
-    call_score_dots,
-    call_update,
-)
+from dpsearch.checks import family_laws
+from dpsearch.checks.compiled import Compiled
+from dpsearch.checks.law import NotDeclared, obey
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.items import item_ids, item_values, log_marginal, score_item
 
 # Seeds have no order worth shrinking along, and a run must not depend on the last one.
 laws = settings(
@@ -37,325 +30,100 @@ laws = settings(
 seeds = st.integers(0, 2**32 - 1)
 
 
-# Not cached on disk: the cache would hold on to the name under which this file is imported.
-@numba.njit
-def _update(core, items, i, row, weight):
-    call_update(core.update, (core.params, row, item_ids(items, i), item_values(items, i), weight))
-
-
-@numba.njit
-def _merge(core, row, other, sign):
-    call_merge(core.merge, (core.params, row, other, sign))
-
-
-@numba.njit
-def _scores(core, items, row):
-    n = items.indptr.shape[0] - 1
-    out = np.empty(n)
-    scratch = np.empty(core.width)
-    start = np.zeros(1, np.int64)
-    for i in range(n):
-        score_item(core, items, i, row, start, out[i : i + 1], scratch)
-    return out
-
-
-@numba.njit
-def _score_dots(core, score_dots, pool, starts, dots, square, out):
-    call_score_dots(score_dots, (core.params, pool, starts, dots, square, out))
-
-
-@numba.njit
-def _features(core, bounds, items, i):
-    out = np.empty(bounds.n_features)
-    call_features(bounds.features, (core.params, item_ids(items, i), item_values(items, i), out))
-    return out
-
-
-@numba.njit
-def _bound(core, bounds, items, i, row, helpers, low, high):
-    return call_bound(
-        bounds.bound,
-        (core.params, row, helpers, low, high, item_ids(items, i), item_values(items, i)),
-    )
-
-
-class Kit:
-    """A family compiled for data, with its functions in the shape the tests want."""
-
-    def __init__(self, family, X, fitted=None):
-        self.model = family.compile(X if fitted is None else fitted)
-        self.core = self.model.core
-        self.given = family
-        self.family = self.model.family
-        self.X = X
-        self.items, self.base = self.model.items(X)
-        self.n = self.items.n_items
-        self.scratch = np.empty(self.core.width)
-
-    def row(self, members=(), weight=1.0):
-        row = self.model.empty_row()
-        for i in members:
-            self.add(row, i, weight)
-        return row
-
-    def add(self, row, i, weight=1.0):
-        _update(self.core, self.items, i, row, weight)
-
-    def merge(self, row, other, sign=1.0):
-        _merge(self.core, row, other, sign)
-
-    def score(self, row, i):
-        out = np.empty(1)
-        score_item(self.core, self.items, i, row, np.zeros(1, np.int64), out, self.scratch)
-        return out[0]
-
-    def scores(self, row, X=None):
-        items = self.items if X is None else self.model.items(X)[0]
-        return _scores(self.core, items, row)
-
-    def log_marginal(self, row):
-        return log_marginal(self.core, row)
-
-    def oracle(self, members):
-        return naive.log_marginal(self.family, naive.dense(self.X)[list(members)])
-
-    def subset(self, rng, least=0):
-        """Members of a random cluster, in random order and with repetitions."""
-        return rng.integers(0, self.n, size=rng.integers(least, self.n + 1))
-
-
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(example, id=f"{name}-{k}")
-        for name, family in [*families.BY_NAME.items(), ("product", families.Product)]
+        pytest.param(example, id=f"{family.name}-{k}")
+        for family in [*families.FAMILIES.classes.values(), families.Product]
         for k, example in enumerate(family.examples())
     ],
 )
 def kit(request):
-    return Kit(request.param.family, request.param.X)
+    return Compiled(request.param.family, request.param.X)
 
 
 def close(a, b, tolerance=1e-8):
     np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
+def oracle(kit, members):
+    return naive.log_marginal(kit.family, naive.dense(kit.X)[list(members)])
+
+
 # -- the conjugate algebra ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", family_laws.STATES, ids=lambda law: law.__name__)
+@given(seed=seeds)
+@laws
+def test_laws(kit, law, seed):
+    try:
+        obey(law, repr(kit.given), kit, np.random.default_rng(seed))
+    except NotDeclared:
+        assert law in (family_laws.gaps_are_skipped,)
 
 
 @given(seed=seeds)
 @settings(laws, max_examples=8)
 def test_marginal_agrees_with_the_oracle(kit, seed):
     members = kit.subset(np.random.default_rng(seed))
-    close(kit.log_marginal(kit.row(members)) + kit.base[members].sum(), kit.oracle(members))
+    found = kit.log_marginal(kit.row(members)) + kit.base[members].sum()
+    close(found, oracle(kit, members))
 
 
 @given(seed=seeds)
 @settings(laws, max_examples=8)
 def test_predictive_agrees_with_the_oracle(kit, seed):
     rng = np.random.default_rng(seed)
-    members, i = kit.subset(rng), rng.integers(kit.n)
+    members, i = kit.subset(rng), int(rng.integers(kit.n))
     score = kit.score(kit.row(members), i) + kit.base[i]
-    close(score, kit.oracle([*members, i]) - kit.oracle(members))
+    close(score, oracle(kit, [*members, i]) - oracle(kit, members))
 
 
 @given(seed=seeds)
 @laws
-def test_predictives_in_any_order_add_up_to_the_marginal(kit, seed):
-    rng = np.random.default_rng(seed)
-    members = kit.subset(rng)
-    for _ in range(2):
-        rng.shuffle(members)
-        row, chain = kit.row(), 0.0
-        for i in members:
-            chain += kit.score(row, i)
-            kit.add(row, i)
-            close(chain, kit.log_marginal(row))
-    assert kit.log_marginal(kit.row()) == 0.0
-
-
-@given(seed=seeds)
-@laws
-def test_removing_undoes_adding(kit, seed):
-    rng = np.random.default_rng(seed)
-    row = kit.row(kit.subset(rng, least=1))
-    before = row.copy()
-    added = kit.subset(rng)
-    for i in added:
-        kit.add(row, i)
-    rounding = 1e-12 * np.abs(row).max()
-    for i in rng.permutation(added):
-        kit.add(row, i, -1.0)
-    np.testing.assert_allclose(row, before, rtol=1e-8, atol=1e-9 + rounding)
-    close(kit.log_marginal(row), kit.log_marginal(before))
-
-
-@given(seed=seeds)
-@laws
-def test_an_emptied_row_is_the_empty_row(kit, seed):
+def test_an_emptied_row_is_the_empty_row_to_the_last_bit(kit, seed):
     rng = np.random.default_rng(seed)
     members = kit.subset(rng, least=1)
     row = kit.row(members)
     other = row.copy()
     for i in rng.permutation(members):
-        kit.add(row, i, -1.0)
+        kit.add(row, i, -1)
     np.testing.assert_array_equal(row, kit.row())
     kit.merge(other, kit.row(members), -1.0)
     np.testing.assert_array_equal(other, kit.row())
 
 
-@given(seed=seeds)
-@laws
-def test_merging_is_adding_one_by_one(kit, seed):
-    rng = np.random.default_rng(seed)
-    first, second = kit.subset(rng), kit.subset(rng)
-    row, other = kit.row(first), kit.row(second)
-    before = row.copy()
-    kit.merge(row, other)
-    together = kit.row([*first, *second])
-    close(row, together)
-    close(kit.log_marginal(row), kit.log_marginal(together))
-    close(kit.scores(row), kit.scores(together))
-    kit.merge(row, other, -1.0)
-    close(row, before)
-    close(kit.log_marginal(row), kit.log_marginal(before))
-
-
-@given(seed=seeds, weight=st.integers(1, 6))
-@laws
-def test_a_weight_is_that_many_copies(kit, seed, weight):
-    rng = np.random.default_rng(seed)
-    row = kit.row(kit.subset(rng))
-    before = row.copy()
-    i = rng.integers(kit.n)
-    one_by_one = row.copy()
-    for _ in range(weight):
-        kit.add(one_by_one, i)
-    kit.add(row, i, float(weight))
-    close(row, one_by_one)
-    kit.add(row, i, -float(weight))
-    close(row, before)
-
-
-@given(seed=seeds)
-@laws
-def test_many_rows_are_scored_as_one_by_one(kit, seed):
-    rng = np.random.default_rng(seed)
-    width = kit.core.width
-    pool = np.concatenate([kit.row(kit.subset(rng)) for _ in range(7)])
-    starts = rng.permutation(7) * width
-    i, out = rng.integers(kit.n), np.empty(7)
-    score_item(kit.core, kit.items, i, pool, starts, out, kit.scratch)
-    close(out, [kit.score(pool[s : s + width], i) for s in starts], 1e-12)
-    dots = kit.model.dots()
-    if dots is None:
-        return
-    x = item_values(kit.items, i)
-    linear = [pool[s + dots.offset :][: dots.n_features] for s in starts]
-    by_dots = np.empty(7)
-    _score_dots(
-        kit.core, dots.score_dots, pool, starts, np.array([x @ v for v in linear]), x @ x, by_dots
-    )
-    close(by_dots, out, 1e-10)
-
-
-@given(seed=seeds)
-@settings(laws, max_examples=8)
-def test_clusters_larger_than_the_tables(kit, seed):
-    """Tables are sized to the data; a model may meet more later."""
-    rng = np.random.default_rng(seed)
-    small = Kit(kit.family, kit.X, fitted=kit.X[:2])
-    members = kit.subset(rng, least=6)
-    row, same = kit.row(members), small.row(members)
-    close(small.log_marginal(same), kit.log_marginal(row))
-    close(small.scores(same), kit.scores(row))
-    other = small.row()
-    small.merge(other, same)
-    close(other, same)
-    heavy = small.row([members[0]], weight=1000.0)
-    i = rng.integers(kit.n)
-    before, score = small.log_marginal(heavy), small.score(heavy, i)
-    small.add(heavy, i)
-    close(small.log_marginal(heavy) - before, score, 1e-6)
-
-
-def test_dense_and_sparse_data_agree(kit):
+def test_sparse_data_are_refused_where_they_are_not_taken(kit):
     if not kit.family.accepts_sparse:
         with pytest.raises(DataError, match="sparse"):
             kit.family.compile(sp.csr_matrix(kit.X))
         return
     X = naive.dense(kit.X)
-    with_zeros = sp.csr_matrix(np.ones_like(X))  # zeros stored as entries
-    with_zeros.data[:] = X.reshape(-1)
-    reference = Kit(kit.family, X)
-    row = reference.row(range(7))
-    for other in (sp.csr_matrix(X), sp.csc_matrix(X), with_zeros):
-        sparse = Kit(kit.family, other)
-        close(sparse.row(range(7)), row, 1e-12)
-        close(sparse.scores(row), reference.scores(row), 1e-12)
-        close(sparse.base, reference.base, 1e-12)
-        np.testing.assert_array_equal(
-            kit.family.log_ceiling(sparse.model.matrix), kit.family.log_ceiling(X)
-        )
+    np.testing.assert_array_equal(
+        kit.family.log_ceiling(kit.model.matrix), kit.family.log_ceiling(X)
+    )
 
 
-@pytest.mark.parametrize("name", [n for n, f in families.BY_NAME.items() if f.accepts_sparse])
+@pytest.mark.parametrize(
+    "name", [n for n, f in families.FAMILIES.classes.items() if f.accepts_sparse]
+)
 def test_a_sparse_matrix_without_entries(name):
     family = families.by_name(name)()
-    empty, zeros = Kit(family, sp.csr_matrix((3, 4))), Kit(family, np.zeros((3, 4)))
+    empty, zeros = Compiled(family, sp.csr_matrix((3, 4))), Compiled(family, np.zeros((3, 4)))
     close(empty.scores(empty.row([0, 1])), zeros.scores(zeros.row([0, 1])), 1e-12)
 
 
 # -- bounds --------------------------------------------------------------------------------------
 
 
-@given(seed=seeds)
-@settings(laws, max_examples=60)
-def test_bound_is_above_what_helpers_can_do(kit, seed):
-    rng = np.random.default_rng(seed)
-    bounds = kit.model.bounds("the tests")
-    members, i = kit.subset(rng), int(rng.integers(kit.n))
-    row = kit.row(members)
-    none = np.zeros(bounds.n_features)
-    close(_bound(kit.core, bounds, kit.items, i, row, 0, none, none), kit.score(row, i))
-    for _ in range(4):
-        # Few kinds of helpers, the point itself often among them: that is where bounds are tight.
-        kinds = np.append(rng.integers(0, kit.n, size=2), i)
-        helpers = rng.choice(kinds, size=rng.integers(1, 6))
-        helped = kit.row([*members, *helpers])
-        features = sum(_features(kit.core, bounds, kit.items, h) for h in helpers)
-        slack = rng.integers(0, 3, size=(2, bounds.n_features)) * rng.integers(0, 2)
-        low, high = features - slack[0], features + slack[1]
-        arguments = (kit.core, bounds, kit.items, i, row, len(helpers))
-        bound = _bound(*arguments, low, high)
-        score = kit.score(helped, i)
-        assert bound >= score - 1e-9 * (1.0 + abs(score))
-        assert math.isfinite(bound)
-        # Knowing more can only help.
-        exact = _bound(*arguments, features, features)
-        assert exact <= bound + 1e-9 * (1.0 + abs(bound))
-
-
 @pytest.mark.parametrize("name", ["gaussian", "bernoulli", "poisson", "categorical"])
 def test_bound_is_exact_where_features_say_all(name):
     for example in families.by_name(name).examples():
-        kit = Kit(example.family, example.X)
-        bounds = kit.model.bounds("the tests")
-        features = _features(kit.core, bounds, kit.items, 5)
-        row, helped = kit.row([0, 1, 2]), kit.row([0, 1, 2, 5])
-        bound = _bound(kit.core, bounds, kit.items, 7, row, 1, features, features)
-        close(bound, kit.score(helped, 7))
-
-
-@given(seed=seeds)
-@laws
-def test_ceiling_is_above_every_predictive(kit, seed):
-    rng = np.random.default_rng(seed)
-    ceiling = kit.family.log_ceiling(kit.model.matrix)
-    assert (ceiling >= kit.scores(kit.row(kit.subset(rng))) - 1e-9).all()
-    i = rng.integers(kit.n)
-    alike = kit.row([i], weight=float(rng.integers(0, kit.n + 1)))
-    assert ceiling[i] >= kit.score(alike, i) - 1e-9
+        kit = Compiled(example.family, example.X)
+        features, row = kit.features(5), kit.row([0, 1, 2])
+        bound = kit.bound(row, 7, 1, features, features)
+        close(bound, kit.score(kit.row([0, 1, 2, 5]), 7))
 
 
 # -- probabilities and draws --------------------------------------------------------------------
@@ -382,7 +150,7 @@ SUPPORTS = {
 @pytest.mark.parametrize("name", SUPPORTS)
 def test_probabilities_of_all_values_add_up_to_one(name):
     family, support = SUPPORTS[name]
-    kit = Kit(family, np.array(support, dtype=np.float64))
+    kit = Compiled(family, np.array(support, dtype=np.float64))
     for members in ([], [1], [0, 2, 2, 3]):
         assert np.exp(kit.scores(kit.row(members)) + kit.base).sum() == pytest.approx(1.0)
 
@@ -398,7 +166,7 @@ def test_probabilities_of_all_values_add_up_to_one(name):
     ids=lambda family: family.name,
 )
 def test_densities_integrate_to_one(family):
-    kit = Kit(family, np.array([[0.4], [1.5], [-0.3]]))
+    kit = Compiled(family, np.array([[0.4], [1.5], [-0.3]]))
     for members in ([], [0], [0, 1, 1, 2]):
         row = kit.row(members)
 
@@ -412,7 +180,7 @@ def test_densities_integrate_to_one(family):
 def test_draws_have_the_moments_of_the_predictive(kit):
     row = kit.row(range(kit.n))
     n = 20_000
-    draws = kit.family.draws(row, kit.model.n_features).sample(n, np.random.default_rng(1))
+    draws = kit.draw(row, n, np.random.default_rng(1))
     assert draws.shape == (n, kit.model.n_features)
     mean, variance = naive.predictive_moments(kit.family, kit.X)
     squares = (draws - mean) ** 2
@@ -420,42 +188,14 @@ def test_draws_have_the_moments_of_the_predictive(kit):
     assert (np.abs(squares.mean(axis=0) - variance) <= 5.0 * squares.std(axis=0) / n**0.5).all()
 
 
-def test_draws_have_the_predictive_as_their_density(kit):
-    """The mean of p(x | B)/p(x | A) over draws from A is one, whatever the cluster B."""
-    row = kit.row(range(kit.n))
-    draws = kit.family.draws(row, kit.model.n_features).sample(20_000, np.random.default_rng(2))
-    for i in range(3):
-        other = row.copy()
-        kit.add(other, i, 2.0)
-        ratios = np.exp(kit.scores(other, draws) - kit.scores(row, draws))
-        assert abs(ratios.mean() - 1.0) <= 5.0 * ratios.std() / len(ratios) ** 0.5
-
-
-def test_draws_from_the_empty_cluster(kit):
-    draws = kit.family.draws(kit.row(), kit.model.n_features).sample(50, np.random.default_rng(3))
-    assert np.isfinite(kit.scores(kit.row([0]), draws)).all()
-
-
-def test_posterior_is_readable(kit):
-    few = kit.family.posterior(kit.row([0]), kit.model.n_features)
+def test_the_posterior_mean_is_that_of_the_predictive(kit):
     many = kit.family.posterior(kit.row(range(kit.n)), kit.model.n_features)
-    assert few.keys() == many.keys()
     mean, _ = naive.predictive_moments(kit.family, kit.X)
     if "mean" in many:
         close(many["mean"], mean)
 
 
 # -- descriptions --------------------------------------------------------------------------------
-
-
-def test_description_round_trip(kit):
-    for family in (kit.given, kit.family):
-        again = families.from_dict(json.loads(json.dumps(family.to_dict())))
-        assert type(again) is type(family)
-        assert hash(again) == hash(families.from_dict(family.to_dict()))
-        np.testing.assert_array_equal(
-            again.compile(kit.X).core.params, family.compile(kit.X).core.params
-        )
 
 
 @pytest.mark.parametrize(
@@ -481,7 +221,7 @@ def test_bad_descriptions(spec, message):
 # -- bad input -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", families.BY_NAME)
+@pytest.mark.parametrize("name", families.FAMILIES.classes)
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e200])
 def test_values_that_are_not_finite(name, value):
     X = np.ones((3, 2))
@@ -586,7 +326,7 @@ def test_data_far_from_the_prior_mean_keep_their_digits():
     """With next to no weight on the prior mean, where it is changes nothing."""
     X = np.random.default_rng(0).normal(size=(30, 3))
     for family in (families.DiagonalGaussian(0.0, 1e-18), families.FullGaussian(0.0, 1e-18)):
-        near, far = Kit(family, X), Kit(family, X + 1e7)
+        near, far = Compiled(family, X), Compiled(family, X + 1e7)
         close(far.scores(far.row(range(20))), near.scores(near.row(range(20))), 1e-4)
 
 
@@ -600,13 +340,13 @@ def test_extreme_points_have_a_finite_probability(family):
     X[0] = 1e140
     X[1, ::2] = -1e145
     X[2, 3] = 1e100
-    kit = Kit(family, X)
+    kit = Compiled(family, X)
     for members in ([], [3, 4], [0, 3], [0, 1, 2, 3], [0, 0, 1]):
         row = kit.row(members)
         assert np.isfinite(row).all()
         assert np.isfinite(kit.scores(row)).all()
         for i in members[1:]:
-            kit.add(row, i, -1.0)
+            kit.add(row, i, -1)
         assert np.isfinite(row).all()
     # Against the formula, with a logarithm for each column.
     if family.name == "diagonal_gaussian":
@@ -620,9 +360,9 @@ def test_removing_an_outlier_from_a_full_gaussian(distance):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10, 4))
     X[0] = distance * rng.normal(size=4)
-    kit = Kit(families.FullGaussian(), X)
+    kit = Compiled(families.FullGaussian(), X)
     row = kit.row(range(10))
-    kit.add(row, 0, -1.0)
+    kit.add(row, 0, -1)
     assert np.isfinite(row).all()
     assert np.isfinite(kit.scores(row)).all()
     if distance <= 1e6:
@@ -633,13 +373,13 @@ def test_removing_an_outlier_from_a_full_gaussian(distance):
 def test_many_moves_do_not_wear_a_row_out():
     rng = np.random.default_rng(0)
     for family in (families.DiagonalGaussian(), families.FullGaussian()):
-        kit = Kit(family, 5.0 + rng.normal(size=(40, 5)))
+        kit = Compiled(family, 5.0 + rng.normal(size=(40, 5)))
         members = set(range(10))
         row = kit.row(members)
         for i in rng.integers(0, 40, size=20_000):
             if i in members and len(members) > 1:
                 members.remove(i)
-                kit.add(row, i, -1.0)
+                kit.add(row, i, -1)
             elif i not in members:
                 members.add(i)
                 kit.add(row, i)

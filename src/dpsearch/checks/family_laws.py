@@ -180,9 +180,9 @@ def ceiling_is_above(kit: Compiled, rng: Rng) -> None:
     """`log_ceiling` is at least the score of every row under every cluster."""
     ceiling = kit.family.log_ceiling(kit.model.matrix)
     _none_above(kit.scores(kit.row(kit.subset(rng))), ceiling)
-    i = int(rng.integers(kit.n))
-    alike = kit.row([i], weight=int(rng.integers(1, kit.n + 1)))
-    _none_above(np.array([kit.score(alike, i)]), ceiling[i : i + 1])
+    copies = int(rng.integers(1, kit.n + 1))
+    alike = [kit.score(kit.row([i], weight=copies), i) for i in range(kit.n)]
+    _none_above(np.array(alike), ceiling)
 
 
 def _none_above(scores: Vector, ceiling: Vector) -> None:

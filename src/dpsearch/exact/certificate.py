@@ -10,7 +10,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.bounds import EPSILON, at_least
-from dpsearch.errors import ParameterError
+from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
 from dpsearch.exact.interval import interval_optimum, verify_potentials
 from dpsearch.exact.loose import loose_prices
@@ -160,7 +160,7 @@ def certify(
     _check_number(tolerance, "tolerance", none=False)
     problem = as_problem(data, family, prior)
     if not problem.prior.product_form:
-        raise ParameterError(
+        raise CapabilityError(
             f"certify needs a prior that is a product over clusters; {problem.prior.name} is not"
         )
     problem.require_points("certify")
