@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import betaln
 
 from dpsearch import priors
 from dpsearch.families import Example, Family, Functions, pointer
@@ -21,6 +22,7 @@ from dpsearch.families.base import (
     SCORE_ROWS,
     UPDATE,
 )
+from dpsearch.families.capabilities import Columns, Draws
 from models import FiniteMixture
 
 # Whole numbers x ≥ 0, geometric with a Beta(a, b) prior: a row is n and the sum of each column.
@@ -88,9 +90,17 @@ class Right(Family):
     def posterior(self, row, n_features):
         return {"success": (self.a + row[0]) / (self.a + self.b + row[0] + row[1:])}
 
-    def draw(self, row, n_features, size, rng):
-        p = rng.beta(self.a + row[0], self.b + row[1:], size=(size, n_features))
-        return rng.geometric(p) - 1.0
+    def draws(self, row, n_features):
+        def sample(size, rng):
+            p = rng.beta(self.a + row[0], self.b + row[1:], size=(size, n_features))
+            return rng.geometric(p) - 1.0
+
+        return Draws(sample)
+
+    def columns(self, row, n_features):
+        a, b = self.a + row[0], self.b + row[1:]
+        rows = [np.array([row[0], s]) for s in row[1:]]
+        return Columns(betaln(a, b) - betaln(self.a, self.b), b / a, rows=rows)
 
     def log_ceiling(self, X):
         return np.zeros(len(X))
@@ -318,6 +328,9 @@ def _score_all_columns(params, pool, starts, ids, values, out):
 class NotIndependent(Right):
     functions = replace(RIGHT, score_rows=_score_all_columns, log_marginal=_marginal_of_all_columns)
 
+    def columns(self, row, n_features):
+        return None
+
 
 @caught_by("description_comes_back")
 class LosesAParameter(Right):
@@ -337,8 +350,28 @@ class SaysMoreOfMany(Right):
 
 @caught_by("draws_follow_the_predictive")
 class DrawsTooLarge(Right):
-    def draw(self, row, n_features, size, rng):
-        return super().draw(row, n_features, size, rng) + 1.0
+    def draws(self, row, n_features):
+        right = super().draws(row, n_features)
+        return Draws(lambda size, rng: right.sample(size, rng) + 1.0)
+
+
+@caught_by("draws_follow_the_predictive")
+class ForgetsTheLengths(Right):
+    def lengths(self, X):
+        return X[:, :1]
+
+
+@caught_by("columns_agree")
+class WrongColumns(Right):
+    def columns(self, row, n_features):
+        return super().columns(row, n_features)._replace(log_marginals=row[1:])
+
+
+@caught_by("gaps_are_predicted")
+class WrongColumnRows(Right):
+    def columns(self, row, n_features):
+        rows = [np.array([row[0], 0.0]) for _ in row[1:]]
+        return super().columns(row, n_features)._replace(rows=rows)
 
 
 @caught_by("predictive_is_normalised")

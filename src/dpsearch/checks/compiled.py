@@ -11,6 +11,7 @@ from dpsearch import items as of_items
 from dpsearch._jit import call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch.families.base import Family
+from dpsearch.families.capabilities import require
 from dpsearch.items import item_ids, item_values
 
 _FIRST = np.zeros(1, np.int64)
@@ -107,16 +108,22 @@ class Compiled:
         )
 
     def features(self, i: int) -> Vector:
-        bounds = self.model.bounds("the check")
+        bounds = self.model.bounds("this check")
         return np.asarray(_features(self.core, bounds, self.items, i))
 
     def bound(self, row: Vector, i: int, helpers: int, low: Vector, high: Vector) -> float:
         """Return the upper bound on the score of a point after so many helpers have joined."""
-        bounds = self.model.bounds("the check")
+        bounds = self.model.bounds("this check")
         return float(_bound(self.core, bounds, self.items, i, row, helpers, low, high))
 
+    def ask(self, capability: str, about: Any) -> Any:
+        """Return what a capability says of a row, or of rows."""
+        return require(
+            self.family, capability, about, self.model.n_features, needed_by="this check"
+        )
+
     def draw(self, row: Vector, size: int, rng: Rng) -> Any:
-        return self.family.draw(row, self.model.n_features, size, rng)
+        return self.ask("draws", row).sample(size, rng)
 
     def subset(self, rng: Rng, least: int = 0) -> Ints:
         """Return the members of a random cluster, in random order and with repetitions."""

@@ -17,6 +17,7 @@ from dpsearch._validate import has_gaps
 from dpsearch.checks.compiled import Compiled
 from dpsearch.checks.law import NotDeclared, agree, ensure
 from dpsearch.families import FAMILIES
+from dpsearch.families.capabilities import log_bayes_factors, require
 from dpsearch.families.with_gaps import filled
 
 _DRAWS = 20_000
@@ -178,7 +179,7 @@ def bounds_are_above(kit: Compiled, rng: Rng) -> None:
 
 def ceiling_is_above(kit: Compiled, rng: Rng) -> None:
     """`log_ceiling` is at least the score of every row under every cluster."""
-    ceiling = kit.family.log_ceiling(kit.model.matrix)
+    ceiling = require(kit.family, "log_ceiling", kit.model.matrix, needed_by="this check")
     _none_above(kit.scores(kit.row(kit.subset(rng))), ceiling)
     copies = int(rng.integers(1, kit.n + 1))
     alike = [kit.score(kit.row([i], weight=copies), i) for i in range(kit.n)]
@@ -309,6 +310,9 @@ def draws_follow_the_predictive(kit: Compiled, rng: Rng) -> None:
             abs(ratios.mean() - 1.0) <= 5.0 * error + 1e-9,
             f"the mean is {ratios.mean():.4g} with a standard error of {error:.1g}",
         )
+    lengths = kit.family.lengths(kit.model.matrix)
+    alike = kit.ask("draws", row).like(lengths, rng)
+    agree("lengths of draws of given lengths", kit.family.lengths(alike), lengths)
     from_none = kit.draw(kit.row(), 50, rng)
     ensure(np.isfinite(kit.scores(kit.row([0]), from_none)), "a draw has no finite score")
 
@@ -325,19 +329,45 @@ def learns(kit: Compiled, rng: Rng) -> None:
         ensure(np.isfinite(compiled.scores(compiled.row())), "a row has no finite score")
 
 
+def columns_agree(kit: Compiled, rng: Rng) -> None:
+    """The columns' log Bayes factors add up to that of the clusters, if columns are independent."""
+    first, second = kit.subset(rng, least=1), kit.subset(rng, least=1)
+    rows = [kit.row(first), kit.row(second), kit.row([*first, *second])]
+    inside, outside, both = (kit.ask("columns", row) for row in rows)
+    factors = log_bayes_factors(inside, outside, both)
+    shape = (kit.model.n_features,)
+    for what, found in (("log_marginals", factors), ("centres", np.asarray(both.centres))):
+        ensure(found.shape == shape, f"{what} has shape {found.shape}, not {shape}")
+        ensure(np.isfinite(found), f"{what} has an entry that is not finite")
+    if kit.family.independent_columns:
+        marginals = [kit.log_marginal(row) for row in rows]
+        wanted = marginals[0] + marginals[1] - marginals[2]
+        agree("the sum of the columns' log Bayes factors", factors.sum(), wanted, 1e-7)
+
+
 def gaps_are_skipped(kit: Compiled, rng: Rng) -> None:
     """The form for gaps gives the same marginals if nothing is missing, and skips empty rows."""
-    if not kit.family.takes_gaps or not kit.family.independent_columns:
+    if not kit.family.independent_columns:
         raise NotDeclared("the family does not skip missing values")
-    X = _dense(kit.X)
-    if np.isnan(X).any():
-        empty = np.full((1, X.shape[1]), np.nan)
+    if has_gaps(kit.X):
+        empty = np.full((1, kit.model.n_features), np.nan)
         agree("the score of an empty row", kit.scores(kit.row([0, 1]), empty), [0.0])
         return
-    gapped = Compiled(kit.family.with_gaps(), X)
+    gapped = Compiled(kit.family.with_gaps(), _dense(kit.X))
     members = kit.subset(rng)
     found = gapped.log_marginal(gapped.row(members)) + gapped.base[members].sum()
     agree("log_marginal", found, kit.log_marginal(kit.row(members)) + kit.base[members].sum())
+
+
+def gaps_are_predicted(kit: Compiled, rng: Rng) -> None:
+    """Rows without gaps have the same predictive; gaps are filled, and nothing else is changed."""
+    X, row = _dense(kit.X), kit.row(kit.subset(rng, least=2))
+    gaps = kit.ask("gaps", [row])
+    agree("log_densities", gaps.log_densities(X), kit.model.log_densities(row, X), 1e-7)
+    holes = np.where(rng.random(X.shape) < 0.3, np.nan, X)
+    filled_in, known = gaps.fill(holes, np.ones((kit.n, 1))), ~np.isnan(holes)
+    ensure(np.isfinite(filled_in), "fill leaves gaps")
+    agree("what was known", filled_in[known], holes[known], 1e-12)
 
 
 def _dense(X: Any) -> Any:
@@ -358,7 +388,9 @@ STATES = [
     bounds_are_above,
     ceiling_is_above,
     rows_are_encoded_alone,
+    columns_agree,
     gaps_are_skipped,
+    gaps_are_predicted,
 ]
 # Run once.
 WHOLE = [
