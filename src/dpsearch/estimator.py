@@ -34,7 +34,7 @@ from dpsearch._validate import (
 from dpsearch.automatic import (
     Choice,
     check_columns,
-    check_family,
+    check_kinds,
     choose,
     choose_weighted,
     completed_table,
@@ -239,7 +239,7 @@ class DPMixture(
             return self._fit_dask(X, gaps)
         if self.kinds is not None or is_mixed(X):
             schema, matrix = Schema.with_matrix(X, self.kinds)
-            check_family(schema, self.family)
+            check_kinds(schema, self.family)
         elif not is_array(X):
             matrix = as_matrix(X, gaps=gaps)
         n_shards = n_shards_for(matrix.shape[0], matrix.shape[1], self.n_shards)
@@ -261,7 +261,7 @@ class DPMixture(
         """Fit what was opened; a single shard as a table in memory."""
         schema, names = opened.schema, opened.names
         if schema is not None:
-            check_family(schema, self.family)
+            check_kinds(schema, self.family)
         self.n_features_in_ = opened.n_columns
         self.__dict__.pop("feature_names_in_", None)
         with located(columns=names):
@@ -369,7 +369,7 @@ class DPMixture(
         with some_client() as (client, stay):
             shards, schema, like = open_collection(X, gaps, self.kinds)
             if schema is not None:
-                check_family(schema, self.family)
+                check_kinds(schema, self.family)
             validate_data(self, like, reset=True, skip_check_array=True)
             names = column_names(like)
             with located(columns=names):

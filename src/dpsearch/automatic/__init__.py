@@ -3,7 +3,7 @@
 from dpsearch.automatic.choice import (
     Choice,
     check_columns,
-    check_family,
+    check_kinds,
     choose,
     choose_weighted,
     completed_table,
@@ -16,7 +16,7 @@ __all__ = [
     "Choice",
     "Learned",
     "check_columns",
-    "check_family",
+    "check_kinds",
     "choose",
     "choose_weighted",
     "completed_table",

@@ -35,7 +35,6 @@ from dpsearch.families import (
     Product,
     ProjectedGaussian,
     by_name,
-    names,
 )
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
@@ -354,7 +353,16 @@ def takes_gaps(family: Any) -> bool:
     """Whether the estimator's `family` may mean one that skips missing values."""
     if isinstance(family, Family):
         return family.takes_gaps
-    return family not in names() or by_name(family).independent_columns
+    kind = _class_of(family)
+    return kind is None or kind.independent_columns
+
+
+def _class_of(name: Any) -> type[Family] | None:
+    """The class that a name stands for; None for 'auto', and for what no family is called."""
+    try:
+        return None if name == "auto" else by_name(name)
+    except ParameterError:
+        return None
 
 
 def check_columns(table: CheckedTable) -> None:
@@ -364,16 +372,13 @@ def check_columns(table: CheckedTable) -> None:
         raise DataError("{place} of X has no value at all: leave it out", column=column)
 
 
-def check_family(schema: Schema, family: Any) -> None:
+def check_kinds(schema: Schema, family: Any) -> None:
     """Raise if a family for numbers is to be used for a column of categories."""
-    if isinstance(family, Family):
-        families: Any = family.by_column(len(schema.columns))
-    elif family in names():
-        families = [by_name(family)] * len(schema.columns)
-    else:
-        return
+    width = len(schema.columns)
+    given = isinstance(family, Family)
+    families: list[Any] = family.by_column(width) if given else [_class_of(family)] * width
     for column, own in zip(schema.columns, families, strict=True):
-        if column.kind == "category" and own.kind not in (None, "category"):
+        if column.kind == "category" and getattr(own, "kind", None) not in (None, "category"):
             raise DataError(
                 f"{{place}} of X holds categories, which the {own.name} family does not take: use"
                 " family='auto', or families.Product with a Categorical part",

@@ -169,9 +169,16 @@ def require(family: Any, name: str, *arguments: Any, needed_by: str) -> Any:
 
 def lacking(family: Any, name: str, to_write: str, needed_by: str) -> CapabilityError:
     """The error for a capability that a family does not have."""
-    members = ", ".join(dict.fromkeys(member.name for member in family.members))
-    which = f"{family.name} family" + (f" (of {members})" if members else "")
+    leaves = ", ".join(dict.fromkeys(_leaves(family))) if family.members else ""
+    which = f"{family.name} family" + (f" (of {leaves})" if leaves else "")
     return CapabilityError(
         f"{needed_by} needs the capability {name!r}, which the {which} does not have:"
         f" write {to_write} as {PAGE} says"
     )
+
+
+def _leaves(family: Any) -> list[str]:
+    """The names of the families that a family is made of in the end."""
+    if not family.members:
+        return [family.name]
+    return [name for member in family.members for name in _leaves(member)]
