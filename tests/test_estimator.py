@@ -407,10 +407,10 @@ def test_the_weight_of_a_new_cluster_with_alpha_integrated_out():
     n, n_clusters = len(X), model.n_clusters_
     # α^K Γ(α)/Γ(α + N + 1) is the weight with one more point, which opens a cluster if times α.
     fresh, old = _moment(n_clusters, n + 1, 1), n * _moment(n_clusters, n + 1, 0)
-    assert np.exp(model._mixture.log_fresh_weight) == pytest.approx(fresh / (fresh + old), rel=1e-6)
+    assert np.exp(model.mixture_.log_fresh_weight) == pytest.approx(fresh / (fresh + old), rel=1e-6)
     sizes = np.bincount(model.labels_)
     want = sizes / n * (1.0 - fresh / (fresh + old))
-    np.testing.assert_allclose(np.exp(model._mixture.log_weights), want, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(model.mixture_.log_weights), want, rtol=1e-6)
 
 
 LINE = {
@@ -528,3 +528,47 @@ def test_it_finds_the_clusters_of_a_draw_from_the_model():
     model = DPMixture(family=families.Gaussian(0.0, 400.0, 1.0)).fit(draw.X)
     truth = log_joint(draw.X, draw.labels, model.family_, AUTO_PRIOR)
     assert model.log_joint_ >= truth - 1e-9
+
+
+def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "b": np.repeat([0.0, 9.0], 20)})
+    model = DPMixture(certify=0.1, random_state=0).fit(frame)
+    before = dict(vars(model))
+
+    def interrupt(event):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(frame[["a"]], callback=interrupt)
+    with pytest.raises(DataError):
+        model.fit(frame.assign(b=np.inf))
+    assert vars(model) == before
+    model.set_params(certify=False).fit(frame[["a"]])
+    assert not hasattr(model, "certificate_")
+    assert model.feature_names_in_.tolist() == ["a"]
+
+
+def test_the_rows_of_the_fit_as_solvers_see_them():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=40), "b": np.repeat(["x", "y"], 20)})
+    model = DPMixture(random_state=0).fit(frame)
+    rows = model.encode(frame)
+    assert model.problem(frame).log_joint(model.labels_) == pytest.approx(model.log_joint_)
+    assert model.problem(rows).log_joint(model.labels_) == pytest.approx(model.log_joint_)
+    np.testing.assert_array_equal(model.fitted_labels(frame), model.labels_)
+    assert model.fitted_labels(frame[:20]) is None
+    np.testing.assert_array_equal(model.predict(rows), model.predict(frame))
+    again = DPMixture.from_state(model.state_)
+    np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
+    assert again.family == model.family_
+
+
+def test_a_better_partition_of_the_same_rows_is_adopted():
+    X = np.repeat([[0.0], [9.0]], 10, axis=0) + np.linspace(0.0, 1.0, 20)[:, None]
+    good = DPMixture(families.Gaussian(prior_variance=25.0), 1.0).fit(X)
+    poor = DPMixture(families.Gaussian(prior_variance=25.0), 1.0, refine=False, order="random")
+    poor.fit(X).adopt(good)
+    assert poor.log_joint_ == good.log_joint_
+    np.testing.assert_array_equal(poor.labels_, good.labels_)
+    np.testing.assert_array_equal(poor.predict(X), good.predict(X))

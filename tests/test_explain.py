@@ -502,7 +502,7 @@ def test_rows_of_the_fit_are_judged_by_the_others(fitted):
     found = model.explain(frame)
     assert isinstance(found, Explanation)
     assert np.array_equal(found.labels, model.labels_)
-    alone = model._mixture.memberships(frame.to_numpy(), model.labels_)
+    alone = model.mixture_.memberships(frame.to_numpy(), model.labels_)
     assert np.array_equal(found.log_density, alone.log_density)
     again = model.explain(frame)
     assert np.array_equal(found.p_value, again.p_value)
@@ -626,7 +626,7 @@ def test_weights_explain_as_repeated_rows(family):
     assert np.allclose(found.log_density.repeat(weights), other.log_density)
     assert np.array_equal(found.sizes, other.sizes)
     model = DPMixture(family, random_state=0).fit(X, sample_weight=weights)
-    place = model._mixture.memberships(X, np.where(weights > 0, model.labels_, -1))
+    place = model.mixture_.memberships(X, np.where(weights > 0, model.labels_, -1))
     assert np.array_equal(model.explain(X).log_density, place.log_density)
 
 

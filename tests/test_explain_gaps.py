@@ -189,7 +189,7 @@ def test_rows_of_the_fit_are_known_by_their_gaps_too():
     model = DPMixture(family, random_state=0).fit(X)
     found = model.explain(X)
     assert np.array_equal(found.labels, model.labels_)
-    place = model._mixture.memberships(X, model.labels_)
+    place = model.mixture_.memberships(X, model.labels_)
     assert np.array_equal(found.log_density, place.log_density)
     # Complete rows in a model of gaps, and gaps in a model of complete rows, are new.
     assert np.allclose(model.explain(complete).log_density, model.score_samples(complete))
@@ -225,7 +225,7 @@ def test_new_rows_are_judged_by_what_was_observed(name):
         new = np.column_stack([new, [3.0, np.nan, 3.0, np.nan, 3.0]])
     model = DPMixture(UNSKIPPED[name], random_state=0).fit(X)
     found = model.explain(new)
-    inside, outside = model._mixture.log_joint_probabilities(new)
+    inside, outside = model.mixture_.log_joint_probabilities(new)
     assert np.allclose(found.log_density, model.score_samples(new))
     assert np.array_equal(found.labels, model.predict(new))
     both = np.column_stack([inside, outside])
@@ -301,9 +301,9 @@ def test_a_completed_fit_is_as_certain_as_what_was_observed(tmp_path):
     model = DPMixture(random_state=0).fit(X)
     assert model.completed_ is not None
     found = model.explain(X, outlier_rate=RATE)
-    scores = np.column_stack(model._mixture.log_joint_probabilities(X))  # the row included
+    scores = np.column_stack(model.mixture_.log_joint_probabilities(X))  # the row included
     sure = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))[range(1000), model.labels_]
-    shared = model._mixture.sizes[model.labels_] > 50
+    shared = model.mixture_.sizes[model.labels_] > 50
     assert shared.mean() > 0.9
     assert np.abs(found.certainty - sure)[shared].mean() < 0.001  # one row of hundreds left out
     assert found.outliers[0] == 7
@@ -324,5 +324,5 @@ def test_streams_fill_gaps_from_one_cluster():
     assert model.n_clusters_ == 2
     assert np.array_equal(model.labels_, best)
     assert np.allclose(
-        sorted(model._mixture.posterior(k)["mean"][1] for k in range(2)), [0, 100], atol=1.0
+        sorted(model.mixture_.posterior(k)["mean"][1] for k in range(2)), [0, 100], atol=1.0
     )

@@ -14,10 +14,9 @@ from dpsearch.refinement.consensus import consensus
 if TYPE_CHECKING:
     from dpsearch.checks import check_family, check_prior
     from dpsearch.comparison import Comparison, compare
-    from dpsearch.estimator import DPMixture
+    from dpsearch.estimator import DPMixture, load
     from dpsearch.exact import Certificate, certify
     from dpsearch.explanation import Explanation
-    from dpsearch.model_file import load
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
     from dpsearch.samplers.gibbs import gibbs
@@ -56,7 +55,7 @@ __all__ = [
 _LAZY = {
     "DPMixture": "dpsearch.estimator",
     "Explanation": "dpsearch.explanation",
-    "load": "dpsearch.model_file",
+    "load": "dpsearch.estimator",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
     **dict.fromkeys(("check_family", "check_prior"), "dpsearch.checks"),

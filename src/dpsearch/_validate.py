@@ -47,20 +47,27 @@ def has_gaps(X: Any) -> bool:
     return not sp.issparse(X) and bool(np.isnan(X.min()))
 
 
-def refuse_unread(X: Any, name: str = "X") -> None:
-    """Raise if X holds a table, but is none that could be read by rows and columns."""
+def is_lazy(X: Any, *, files: bool = False) -> bool:
+    """Whether X is a lazy frame of polars; with `files` one that reads files."""
+    lazy = type(X).__name__ == "LazyFrame" and type(X).__module__.split(".")[0] == "polars"
+    return lazy and (not files or "SCAN" in X.explain(optimized=False))
+
+
+def readable(X: Any, name: str = "X") -> Any:
+    """Return X, a lazy frame collected; raise if it holds a table that cannot be read as one."""
+    if is_lazy(X):
+        return X.collect()
     if isinstance(X, Mapping) and not sp.issparse(X):
         raise DataError(
             f"{name} is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
             " or polars.DataFrame"
         )
     kind = f"{type(X).__module__.split('.')[0]} {type(X).__name__}"
-    if kind == "polars LazyFrame":
-        raise DataError(f"{name} is a {kind}, which is not read yet: call collect() first")
     if kind in ("pyarrow Table", "pyarrow RecordBatch"):
         raise DataError(
             f"{name} is a {kind}: make a frame of it, by to_pandas() or polars.from_arrow"
         )
+    return X
 
 
 def as_matrix(
@@ -71,7 +78,7 @@ def as_matrix(
     With `gaps` a dense X may have missing values (NaN, None, pandas's NA, masked), which become
     NaN.
     """
-    refuse_unread(X, name)
+    X = readable(X, name)
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:

@@ -7,6 +7,7 @@ Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, w
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from dpsearch import families, priors
 from dpsearch._archive import read_archive, write_archive
 from dpsearch.errors import DataError, ModelFileError
+from dpsearch.fitted import FittedState
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
 from dpsearch.tables import Schema
@@ -39,136 +41,126 @@ def _finite(value: float) -> float | None:
 _MANY_FEATURES = 2**20
 
 
-def save(estimator: Any, path: str | Path) -> None:
-    """Write a fitted `DPMixture`."""
-    mixture: Mixture = estimator._mixture
-    parameters = estimator.get_params(deep=False)
-    names = getattr(estimator, "feature_names_in_", None)
+def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, Any]) -> None:
+    """Write what a fit found, and the parameters of the estimator."""
+    mixture, clustering = state.mixture, state.clustering
     about = {
         "format": FORMAT,
         "version": VERSION,
         "family": mixture.model.family.to_dict(),
         "prior": mixture.prior.to_dict(),
         "n_features": mixture.model.n_features,
-        "feature_names": None if names is None else [str(name) for name in names],
-        "index": getattr(estimator, "index_name_", None),  # column that named the rows of a file
-        "schema": None if estimator.schema_ is None else estimator.schema_.to_dict(),
-        "reason": estimator.reason_,
+        "feature_names": None if state.names is None else list(state.names),
+        "index": state.index_name,
+        "schema": None if state.schema is None else state.schema.to_dict(),
+        "reason": state.reason,
         # Objects are not parameters that a file can hold; what they became is stored above.
         "parameters": {k: _plain(v) for k, v in parameters.items() if _is_plain(v)},
-        "log_joint": estimator.log_joint_,
-        "seconds": estimator.clustering_.seconds,
-        "upper_bound": _finite(estimator.clustering_.upper_bound),
-        "optimal": estimator.clustering_.optimal,
-        # After partial_fit labels are those of the last batch, the clusters' sizes of all.
-        "last_batch": hasattr(estimator, "_stream"),
+        "log_joint": clustering.log_joint,
+        "seconds": clustering.seconds,
+        "upper_bound": _finite(clustering.upper_bound),
+        "optimal": clustering.optimal,
+        "last_batch": state.last_batch,
     }
-    if estimator.labels_ is None:
+    if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
-    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": estimator.labels_}
-    if estimator.sample_weight_ is not None:
-        arrays["weights"] = estimator.sample_weight_
+    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": clustering.labels}
+    if state.weights is not None:
+        arrays["weights"] = state.weights
     write_archive(path, about, arrays)
 
 
-def load(path: str | Path) -> Any:
-    """Read a model that `DPMixture.save` wrote.
-
-    Its family and prior are found by name: those of dpsearch, those of installed packages, and
-    your own after `families.register` or `priors.register`.  Nothing else is ever imported.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Returns
-    -------
-    DPMixture
-    """
-    from dpsearch.estimator import DPMixture
-
-    about, arrays = read_archive(Path(path), FORMAT, VERSION, "a dpsearch model")
+def read_model(path: Path) -> tuple[FittedState, dict[str, Any]]:
+    """Read what `write_model` wrote: what the fit found, and the estimator's parameters."""
+    about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch model")
     try:
-        family = families.from_dict(about["family"])
-        prior = priors.from_dict(about["prior"])
-        # Before anything is made that is as large as the file says.
-        n_features = about["n_features"]
-        most = max(_MANY_FEATURES, arrays["pool"].size)
-        if not _is_whole(n_features) or not 1 <= n_features <= most:
-            raise ModelFileError(f"n_features is {n_features!r}", source=path)
-        pool, sizes, labels, weights = _checked(
-            Path(path), arrays, family.width(n_features), bool(about.get("last_batch", False))
-        )
-        model = family.compile_empty(n_features)
-        model.check_rows(pool, sizes)
-        known = DPMixture().get_params(deep=False)
-        given = {k: v for k, v in dict(about["parameters"]).items() if k in known}
-        estimator = DPMixture(**given)
-        if "family" not in given:
-            estimator.set_params(family=family)
-        if "alpha" not in given:
-            estimator.set_params(alpha=prior)
-        estimator._set_mixture(Mixture(model, pool, sizes, prior))
-        estimator.labels_ = labels
-        estimator.sample_weight_ = weights
-        estimator.log_joint_ = float(about["log_joint"])
-        if not math.isfinite(estimator.log_joint_):
-            raise ModelFileError(f"log_joint is {estimator.log_joint_}", source=path)
-        upper = about.get("upper_bound")
-        estimator.clustering_ = Clustering(
-            labels,
-            estimator.log_joint_,
-            upper_bound=math.inf if upper is None else float(upper),
-            optimal=bool(about.get("optimal", False)),
-            seconds=float(about["seconds"]),
-            weights=weights,
-        )
-        estimator.reason_ = str(about.get("reason", "as in the file"))
-        schema = about.get("schema")  # not in the files of earlier versions
-        estimator.completed_ = None
-        estimator.schema_ = None if schema is None else Schema.from_dict(schema)
-        if estimator.schema_ is not None and len(estimator.schema_.columns) != n_features:
-            raise ModelFileError(f"the schema has not {n_features} columns", source=path)
-        index = about.get("index")
-        if index is not None:
-            if not isinstance(index, str):
-                raise ModelFileError(f"index is {index!r}, not a name", source=path)
-            estimator.index_name_ = index
-        names = about["feature_names"]
-        if names is not None:
-            if not isinstance(names, list) or len(names) != n_features:
-                raise ModelFileError(f"feature_names are not {n_features} names", source=path)
-            estimator.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-    except ModelFileError:
+        return _state(about, arrays), dict(about["parameters"])
+    except ModelFileError as error:
+        error.locate(str(path))
         raise
-    except Exception as error:  # whatever else a value out of its range brings about
+    except Exception as error:  # any error that a value out of its range brings about
         raise ModelFileError(f"not a valid model: {error}", source=path) from error
-    return estimator
 
 
-def _checked(path: Path, arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any, ...]:
+def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
+    family = families.from_dict(about["family"])
+    prior = priors.from_dict(about["prior"])
+    # Before anything is made that is as large as the file says.
+    n_features = about["n_features"]
+    most = max(_MANY_FEATURES, arrays["pool"].size)
+    if not _is_whole(n_features) or not 1 <= n_features <= most:
+        raise ModelFileError(f"n_features is {n_features!r}")
+    last_batch = bool(about.get("last_batch", False))
+    pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
+    model = family.compile_empty(n_features)
+    model.check_rows(pool, sizes)
+    return FittedState(
+        Mixture(model, pool, sizes, prior),
+        _clustering(about, labels, weights),
+        str(about.get("reason", "as in the file")),
+        _schema(about.get("schema"), n_features),  # not in the files of earlier versions
+        _names(about["feature_names"], n_features),
+        weights,
+        index_name=_index(about.get("index")),
+        last_batch=last_batch,
+    )
+
+
+def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
+    log_joint, upper = float(about["log_joint"]), about.get("upper_bound")
+    if not math.isfinite(log_joint):
+        raise ModelFileError(f"log_joint is {log_joint}")
+    return Clustering(
+        labels,
+        log_joint,
+        upper_bound=math.inf if upper is None else float(upper),
+        optimal=bool(about.get("optimal", False)),
+        seconds=float(about["seconds"]),
+        weights=weights,
+    )
+
+
+def _schema(spec: Any, n_features: int) -> Schema | None:
+    schema = None if spec is None else Schema.from_dict(spec)
+    if schema is not None and len(schema.columns) != n_features:
+        raise ModelFileError(f"the schema has not {n_features} columns")
+    return schema
+
+
+def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
+    if names is None:
+        return None
+    if not isinstance(names, list) or len(names) != n_features:
+        raise ModelFileError(f"feature_names are not {n_features} names")
+    return tuple(str(name) for name in names)
+
+
+def _index(index: Any) -> str | None:
+    if index is not None and not isinstance(index, str):
+        raise ModelFileError(f"index is {index!r}, not a name")
+    return index
+
+
+def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any, ...]:
     """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
     missing = {"pool", "sizes", "labels"} - set(arrays)
     if missing:
-        raise ModelFileError(f"the entry {min(missing)} is missing", source=path)
+        raise ModelFileError(f"the entry {min(missing)} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
     whole = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
     if not whole or pool.ndim != 1 or pool.dtype != np.float64:
-        raise ModelFileError("pool, sizes or labels have the wrong type", source=path)
+        raise ModelFileError("pool, sizes or labels have the wrong type")
     if len(pool) != len(sizes) * width:
-        raise ModelFileError(
-            f"pool has {len(pool)} numbers, not {len(sizes)} × {width}", source=path
-        )
+        raise ModelFileError(f"pool has {len(pool)} numbers, not {len(sizes)} × {width}")
     if not np.isfinite(pool).all():
-        raise ModelFileError("pool holds numbers that are not finite", source=path)
+        raise ModelFileError("pool holds numbers that are not finite")
     inside = labels.min() >= 0 and labels.max() < len(sizes) and sizes.min() > 0
     weights = (
         check_weights(arrays["weights"], len(labels), "weights") if "weights" in arrays else None
     )
     counts = np.bincount(labels, weights, minlength=len(sizes)) if inside else sizes
     if not inside or not ((counts <= sizes) if last_batch else (counts == sizes)).all():
-        raise ModelFileError("labels do not agree with the clusters' sizes", source=path)
+        raise ModelFileError("labels do not agree with the clusters' sizes")
     return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights
 
 

@@ -200,8 +200,8 @@ def test_products_with_a_covariance_predict_rows_with_gaps():
     product = families.Product([(parts[0], [0, 1]), (parts[1], [2])])
     labels = rng.integers(2, size=40)
     whole = DPMixture(product, refine=False).fit(X)
-    mixture = type(whole._mixture).of(
-        product.compile(X), product.compile(X).items()[0], labels, whole._mixture.prior
+    mixture = type(whole.mixture_).of(
+        product.compile(X), product.compile(X).items()[0], labels, whole.mixture_.prior
     )
     new = X[:5].copy()
     new[0, 0] = new[1, 2] = np.nan

@@ -129,7 +129,7 @@ def test_the_table_of_clusters(run, tmp_path):
     assert 0.9 < clusters["weight"].sum() < 1.0
     model = load("x.clusters/model.npz")
     for k, line in enumerate(clusters.iter_rows(named=True)):
-        height, weight = model._mixture.posterior(k)["mean"] > X.mean(axis=0)
+        height, weight = model.mixture_.posterior(k)["mean"] > X.mean(axis=0)
         said = {
             f"height ({'higher' if height else 'lower'})",
             f"weight ({'higher' if weight else 'lower'})",
@@ -138,7 +138,7 @@ def test_the_table_of_clusters(run, tmp_path):
         typical = line["typical_rows"].split("; ")
         assert len(typical) == 5
         assert set(typical) <= set(labels.filter(pl.col("cluster") == k)["who"])
-        mean = model._mixture.posterior(k)["mean"]
+        mean = model.mixture_.posterior(k)["mean"]
         assert [line["mean of height"], line["mean of weight"]] == pytest.approx(mean)
 
 
@@ -180,7 +180,7 @@ def test_json_and_quiet(run, tmp_path):
     assert (code, err) == (0, "")
     about = json.loads(out)
     assert [cluster["size"] for cluster in about["clusters"]] == [20, 20]
-    posterior = load("x.clusters/model.npz")._mixture.posterior(0)
+    posterior = load("x.clusters/model.npz").mixture_.posterior(0)
     assert about["clusters"][0]["posterior"]["mean"] == posterior["mean"].tolist()
     assert about["clusters"][0]["centre"] == posterior["mean"].tolist()
     assert {one["column"] for one in about["clusters"][0]["indicative"]} == set(about["columns"])
@@ -486,9 +486,7 @@ def test_a_terminal_shows_how_the_fit_goes_on():
     screen = Console(file=io.StringIO(), force_terminal=True, width=100)
     with stages(screen) as stage:
         stage.begin("fitting [red]")
-        model = DPMixture("gaussian", refine=False)
-        model._listener = stage.callback
-        model.fit(table())
+        DPMixture("gaussian", refine=False).fit(table(), callback=stage.callback)
         time.sleep(0.3)  # the line is drawn some ten times a second
     shown = screen.file.getvalue()
     assert "fitting [red]: 2 clusters, log joint -" in shown
@@ -527,8 +525,8 @@ def test_a_model_takes_over_what_a_restart_finds():
     assert model.log_joint_ == view.best.log_joint > before
     assert model.clustering_.labels is model.labels_
     # What it says of itself and of rows is of that partition.
-    assert model._containing(X) is not None
-    assert model._mixture.sizes.tolist() == np.bincount(model.labels_).tolist()
+    assert model.fitted_labels(X) is not None
+    assert model.mixture_.sizes.tolist() == np.bincount(model.labels_).tolist()
     again = restart(model, X, 6, 0, stage, [signal.SIGINT])  # Ctrl-C was pressed before
     assert len(again.clusterings) == 1
 

@@ -229,11 +229,11 @@ def test_imputed_values_are_those_of_draws(name):
     row = X[:1].copy()
     row[0, 1] = np.nan
     model.set_params(random_state=1)
-    inside, outside = model._mixture.log_joint_probabilities(model._new_data(row))
+    inside, outside = model.mixture_.log_joint_probabilities(model._new_data(row))
     weights = softmax(np.append(inside[0], outside))
     rng = np.random.default_rng(0)
     counts = rng.multinomial(40_000, weights)
-    mixture = model._mixture
+    mixture = model.mixture_
     rows = [mixture.row(k) for k in range(model.n_clusters_)] + [mixture.model.empty_row()]
     drawn = np.concatenate(
         [

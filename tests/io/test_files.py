@@ -22,7 +22,7 @@ from dpsearch.io import Reading, read_table
 from dpsearch.io.output import write_parquet, write_pieces
 from dpsearch.scale import opened as opened_module
 from dpsearch.scale import survey as survey_module
-from dpsearch.scale.opened import Wishes, open_shards, rows_within
+from dpsearch.scale.opened import TableOptions, open_table, rows_within
 from dpsearch.scale.source import stacked
 from dpsearch.tables import Schema
 
@@ -179,7 +179,7 @@ def test_columns_are_chosen_as_in_memory(name, form, tmp_path, monkeypatch):
     frame, reading = READINGS[name]
     path = written(tmp_path, frame, form)
     table, schema, matrix = in_memory(path, reading)
-    with open_shards(path, Wishes(4, reading=reading)) as found:
+    with open_table(path, TableOptions(4, reading=reading)) as found:
         np.testing.assert_array_equal(stacked([s.load() for s in found.shards]), matrix)
         assert found.names == table.names
         assert found.schema == schema
@@ -195,11 +195,11 @@ def test_columns_are_chosen_as_in_memory(name, form, tmp_path, monkeypatch):
 def test_a_file_without_names(tmp_path):
     path = tmp_path / "t.csv"
     FRAME.with_columns(pl.Series("a", np.arange(N) * 7)).write_csv(path, include_header=False)
-    with open_shards(path, Wishes(2)) as found:
+    with open_table(path, TableOptions(2)) as found:
         assert (found.names, found.n_columns) == (None, 3)
     (tmp_path / "d.csv").write_text("x;y\n" + "1,5;2\n" * 20 + "2,5;3\n")
     reading = Reading(decimal_comma=True)
-    with open_shards(tmp_path / "d.csv", Wishes(2, reading=reading)) as found:
+    with open_table(tmp_path / "d.csv", TableOptions(2, reading=reading)) as found:
         assert found.shards[1].load()[-1].tolist() == [2.5, 3.0]
 
 
@@ -468,10 +468,10 @@ import sys
 from dpsearch import DPMixture, families
 from studies.peers.workers.run import peak_mb
 from dpsearch.scale import fit
-from dpsearch.scale.opened import Wishes, open_shards
+from dpsearch.scale.opened import TableOptions, open_table
 fit.SAMPLE_ROWS = 2000  # to be quick
 before = peak_mb()
-with open_shards(sys.argv[1], Wishes(memory=600_000_000, n_threads=2)) as opened:
+with open_table(sys.argv[1], TableOptions(memory=600_000_000, n_threads=2)) as opened:
     model = DPMixture(families.Gaussian(0.0, 60.0, 1.0), 1.0, refine=False, n_jobs=2)
     model._fit_opened(opened)
 assert len(model.labels_) == opened.n_rows

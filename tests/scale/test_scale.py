@@ -262,10 +262,9 @@ def test_a_cluster_that_lost_all_its_rows():
 def test_progress_counts_shards():
     told = []
     model = DPMixture(GAUSSIAN, 1.0, n_shards=3, random_state=0)
-    model._listener = told.append
-    model.fit(planted()[0])
-    passes = [point for point in told if hasattr(point, "of_shards")]
-    assert [point.shards for point in passes[:6]] == [1, 2, 3, 1, 2, 3]  # a look, and the first
+    model.fit(planted()[0], callback=told.append)
+    passes = [point for point in told if point.step == "shards"]
+    assert [point.done for point in passes[:6]] == [1, 2, 3, 1, 2, 3]  # a look, and the first
     assert describe(passes[0]) == "1 of 3 shards"
     assert describe(passes[-1]).endswith(", 3 of 3 shards")
     assert "clusters, log joint -" in describe(passes[-1])

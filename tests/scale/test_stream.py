@@ -44,7 +44,7 @@ def test_the_log_joint_is_that_of_all_rows_seen(name, few_kept):
     family, X = TABLES[name]
     model = Problem(X, family, PRIOR).model
     begin = DPMixture(family, 1.0, random_state=0).fit(X[:50])
-    rows = dpsearch.items.Rows(begin._mixture.pool, begin._mixture.sizes)
+    rows = dpsearch.items.Rows(begin.mixture_.pool, begin.mixture_.sizes)
     seen = Stream.of(model, PRIOR, rows, begin.log_joint_, np.random.default_rng(0), 0)
     seen.keep(dpsearch._validate.as_matrix(X[:50], gaps=True), 0, begin.labels_)
     followed, consolidations = Followed(), 0

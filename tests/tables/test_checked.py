@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
+from calls import calls_of
 from dpsearch import DPMixture, Problem, families, priors
 from dpsearch._validate import as_matrix, has_gaps
 from dpsearch.errors import DataError
 from dpsearch.tables import CheckedTable
-from tests.support.calls import calls_of
 
 PRIOR = priors.DirichletProcess(1.0)
 

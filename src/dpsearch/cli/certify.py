@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dpsearch.cli.console import Voice, print_json
-from dpsearch.cli.model import load_model, matrix_of, read_for
+from dpsearch.cli.model import load_model, read_for, rows_of
 from dpsearch.cli.options import (
     Data,
     Force,
@@ -55,7 +55,6 @@ def certify(
     from dpsearch.exact import certify
     from dpsearch.io import labels_table, write_table
     from dpsearch.io.output import check_ending
-    from dpsearch.problem import Problem
     from dpsearch.progress import stages
 
     if labels is not None:
@@ -73,9 +72,7 @@ def certify(
             )
         stage.begin("comparing with the model")
         with errors_name(table):
-            problem = Problem(
-                matrix_of(estimator, table), estimator.family_, estimator._mixture.prior
-            )
+            problem = estimator.problem(rows_of(estimator, table))
         value = problem.log_joint(estimator.labels_)
         if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
             raise DataError(f"not the data that {model} was fitted to", source=data)

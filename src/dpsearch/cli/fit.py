@@ -16,7 +16,7 @@ import typer
 
 from dpsearch._files import atomic_folder, atomic_write, check_folder
 from dpsearch.cli.console import Voice, plain, print_json
-from dpsearch.cli.model import matrix_of
+from dpsearch.cli.model import rows_of
 from dpsearch.cli.options import (
     Alpha,
     Data,
@@ -113,7 +113,7 @@ def fit(
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
     from dpsearch.progress import stages
-    from dpsearch.scale.opened import Wishes
+    from dpsearch.scale.opened import TableOptions
 
     begun, started = time.perf_counter(), time.time()
     seconds = _refinement(refine)
@@ -143,9 +143,9 @@ def fit(
         def tell(n_rows: int) -> None:
             stage.tell(f"{n_rows:,} rows")
 
-        wishes = Wishes(shards, takes_gaps(family), estimator.kinds, reading, memory,
-                        n_threads(jobs), tell=tell)  # fmt: skip
-        opened = large.opened(files, data, wishes)
+        options = TableOptions(shards, takes_gaps(family), estimator.kinds, reading, memory,
+                               n_threads(jobs), progress=tell)  # fmt: skip
+        opened = large.opened(files, data, options)
         if opened is not None and restarts:
             raise ParameterError("--restarts is for tables that are read into memory", source=data)
         if opened is None:
@@ -164,18 +164,16 @@ def fit(
         for note in table.notes:
             voice.say(f"note: {note}")
         stage.begin("fitting")
-        estimator._listener = stage.callback
         view = None
         if opened is not None:
             with large.errors_name(opened):
-                estimator._fit_opened(opened)
+                estimator.fit(opened, callback=stage.callback)
         else:
             with errors_name(table):
-                estimator.fit(table.X)
+                estimator.fit(table.X, callback=stage.callback)
                 if restarts:
-                    rows = matrix_of(estimator, table)
+                    rows = rows_of(estimator, table)
                     view = restart(estimator, rows, restarts, seed, stage, interrupts)
-        del estimator._listener
         if _independent(estimator.family_):
             voice.say(
                 "note: with columns of other kinds, numbers are taken as independent of each other"

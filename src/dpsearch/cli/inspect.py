@@ -24,7 +24,7 @@ _SHOWN_COLUMNS = 6
 def inspect(model: Model, as_json: Json = False) -> None:
     """Show what a model is: family, hyperparameters, and its clusters."""
     estimator = load_model(model)
-    mixture = estimator._mixture
+    mixture = estimator.mixture_
     explanation = estimator.explain()
     about: dict[str, Any] = {
         "family": mixture.model.family.to_dict(),

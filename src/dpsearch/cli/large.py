@@ -19,30 +19,31 @@ from dpsearch.io import Reading, Table, labels_table
 from dpsearch.io.output import write_pieces
 from dpsearch.io.read import digest, digest_all
 from dpsearch.scale.files import comes_in_pieces, estimated_bytes, set_of_files
-from dpsearch.scale.opened import Opened, Wishes, open_shards
+from dpsearch.scale.opened import OpenedTable, TableOptions, open_table
 from dpsearch.scale.source import drawn_rows, sampled_rows, stacked
+from dpsearch.tables import CheckedTable
 
 _COPIES = 4  # of a table that is fitted in memory
 _SHARE = 0.5  # of the machine's memory
 _SHOWN = 20_000  # rows that are explained and shown
 
 
-def opened(files: contextlib.ExitStack, data: Path, wishes: Wishes) -> Opened | None:
+def opened(files: contextlib.ExitStack, data: Path, options: TableOptions) -> OpenedTable | None:
     """Shards of a file for as long as `files` is open; None for one to be read into memory."""
-    assert wishes.reading is not None
-    if not comes_in_pieces(data, wishes.reading):
-        if wishes.memory is not None:
+    assert options.reading is not None
+    if not comes_in_pieces(data, options.reading):
+        if options.memory is not None:
             raise ParameterError(
                 "--memory is for CSV, Parquet, Arrow and NPY files, and sets of them",
                 source=data,
             )
         return None
-    if wishes.memory is None:
-        wishes = replace(wishes, memory=_too_large(data, wishes.reading))
-        if wishes.memory is None and wishes.n_shards is None and set_of_files(data) is None:
+    if options.memory is None:
+        options = replace(options, memory=_too_large(data, options.reading))
+        if options.memory is None and options.n_shards is None and set_of_files(data) is None:
             return None
     with advising_options():
-        return files.enter_context(open_shards(data, wishes))
+        return files.enter_context(open_table(data, options))
 
 
 def _too_large(data: Path, reading: Reading) -> int | None:
@@ -56,7 +57,7 @@ def _too_large(data: Path, reading: Reading) -> int | None:
 
 
 @contextlib.contextmanager
-def errors_name(opened: Opened) -> Iterator[None]:
+def errors_name(opened: OpenedTable) -> Iterator[None]:
     """Errors about the data name the file; those of its pieces do already."""
     with located(opened.source), advising_options():
         yield
@@ -70,7 +71,7 @@ def digest_of(data: Path) -> str | None:
     return digest(data) if data.is_file() else None
 
 
-def sampled(opened: Opened) -> Table:
+def sampled(opened: OpenedTable) -> Table:
     """Some rows, by which clusters are explained and shown."""
     counts = sampled_rows(opened.shards, _SHOWN)
     parts, index, begin = [], [], 0
@@ -103,10 +104,10 @@ def sampled(opened: Opened) -> Table:
 class LargeResults(Results):
     """Results of which the labels are written shard by shard, and the rest is from a sample."""
 
-    opened: Opened | None = None
+    opened: OpenedTable | None = None
 
     @classmethod
-    def of_sample(cls, model: Any, table: Table, opened: Opened) -> LargeResults:
+    def of_sample(cls, model: Any, table: Table, opened: OpenedTable) -> LargeResults:
         found = cls.of(model, table)
         found.opened = opened
         return found
@@ -123,8 +124,8 @@ class LargeResults(Results):
         begin = 0
         for shard in self.opened.shards:
             labels = self.model.labels_[begin : begin + shard.n_rows]
-            matrix = self.model._as_fitted(shard.load())
-            about = self.model._mixture.memberships(matrix, labels)
+            rows = self.model.encode(CheckedTable(shard.load()))
+            about = self.model.mixture_.memberships(rows, labels)
             yield labels_table(
                 row_names(self.opened, shard, begin), shard.n_rows, cluster=labels,
                 certainty=np.round(about.certainty, 6),
@@ -132,7 +133,7 @@ class LargeResults(Results):
             begin += shard.n_rows
 
 
-def row_names(opened: Opened, shard: Any, begin: int) -> pl.Series:
+def row_names(opened: OpenedTable, shard: Any, begin: int) -> pl.Series:
     """What the rows of a shard are called, which are the rows of the file from `begin` on."""
     names = opened.index_of(shard)
     if names is None:

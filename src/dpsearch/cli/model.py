@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def load_model(path: Path) -> Any:
     """Load a model file, or the one in a folder that `dpsearch fit` wrote."""
-    from dpsearch.model_file import load
+    from dpsearch import load
 
     return load(path / "model.npz" if path.is_dir() else path)
 
@@ -69,9 +69,9 @@ def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
         raise DataError(f"no column {missing!r}, which the model needs", source=table.source)
 
 
-def matrix_of(model: Any, table: Table) -> Any:
+def rows_of(model: Any, table: Table) -> Any:
     """The table as the model's solvers see it: categories as codes, gaps as the fit filled them."""
     from dpsearch.cli.results import quiet_about_names
 
     with quiet_about_names():
-        return model._as_fitted(model._new_data(table.X))
+        return model.encode(table.X)

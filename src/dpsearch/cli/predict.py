@@ -55,7 +55,7 @@ def predict(
     from dpsearch.cli.results import quiet_about_names
     from dpsearch.io.output import check_ending, write_pieces
     from dpsearch.progress import stages
-    from dpsearch.scale.opened import Wishes
+    from dpsearch.scale.opened import TableOptions
 
     to_file = str(out) != "-"
     if to_file:
@@ -70,11 +70,11 @@ def predict(
 
         estimator = load_model(model)
         known = replace(reading, model=known_columns(estimator))
-        wishes = Wishes(
+        options = TableOptions(
             gaps=estimator.family_.predicts_gaps, reading=known, memory=memory,
-            schema=estimator.schema_, tell=tell,
+            schema=estimator.schema_, progress=tell,
         )  # fmt: skip
-        opened = large.opened(files, data, wishes)
+        opened = large.opened(files, data, options)
         if opened is None:
             table = read_for(estimator, data, reading, tell=tell)
             for note in table.notes:
@@ -109,13 +109,14 @@ def _piece_by_piece(
     model: Any, opened: Any, proba: bool, tell: Callable[[int], None]
 ) -> Iterator[Any]:
     from dpsearch.cli import large
+    from dpsearch.tables import CheckedTable
 
     begin = 0
     with large.errors_name(opened):
         for shard in opened.shards:
-            matrix, names = shard.load(), large.row_names(opened, shard, begin)
+            rows, names = CheckedTable(shard.load()), large.row_names(opened, shard, begin)
             for at in range(0, shard.n_rows, _ROWS):
-                found = model._probabilities(matrix[at : at + _ROWS])
+                found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
                 yield _about(names[at : at + _ROWS], found, proba)
             begin += shard.n_rows
             tell(begin)

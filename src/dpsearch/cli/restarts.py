@@ -22,16 +22,15 @@ def restart(
             break
         stage.begin(f"restart {i} of {n_restarts}")
         other = clone(model).set_params(
-            family=model.family_, alpha=model._mixture.prior, order="random", certify=False,
+            family=model.family_, alpha=model.mixture_.prior, order="random", certify=False,
             kinds=None,  # the rows are a matrix already
             random_state=(seed + i) % 2**32,
         )  # fmt: skip
-        other._listener = stage.callback
         try:
-            other.fit(rows)
+            other.fit(rows, callback=stage.callback)
         except KeyboardInterrupt:
             break
         found.append(other.clustering_)
         if other.log_joint_ > model.log_joint_:
-            model._take(other)
+            model.adopt(other)
     return Consensus.of(found)

@@ -54,7 +54,7 @@ class Results:
 
     def cluster_table(self) -> pl.DataFrame:
         """A line for each cluster: size, weight, rows, columns, and posterior parameters."""
-        mixture = self.model._mixture
+        mixture = self.model.mixture_
         index = labels_table(self.table.index, self.table.n_rows).to_series(0)
         weights, typical = np.exp(mixture.log_weights), self.explanation.typical
         lines = []
@@ -78,7 +78,7 @@ class Results:
         if width > _WIDE:
             return {}
         names = [self.table.name(j) for j in range(width)]
-        about = flat(self.model._mixture.posterior(k), names)
+        about = flat(self.model.mixture_.posterior(k), names)
         if about:
             return about
         return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
@@ -171,10 +171,10 @@ def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
         "parameters": parameters,
         "seed": parameters["random_state"],
         "family": model.family_.to_dict(),
-        "prior": model._mixture.prior.to_dict(),
+        "prior": model.mixture_.prior.to_dict(),
         "alpha": model.alpha_,
         "clusters": model.n_clusters_,
-        "sizes": model._mixture.sizes,
+        "sizes": model.mixture_.sizes,
         "log_joint": model.log_joint_,
         "upper_bound": clustering.upper_bound,
         "optimal": clustering.optimal,

@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from dpsearch.cli.console import Voice, print_json
-from dpsearch.cli.model import load_model, matrix_of, read_for
+from dpsearch.cli.model import load_model, read_for, rows_of
 from dpsearch.cli.options import (
     Alpha,
     Data,
@@ -209,7 +209,6 @@ def sample(
     A run that was stopped continues with --resume, given the same data and options, and ends with
     the draws that it would have had.
     """
-    from dpsearch.problem import Problem
     from dpsearch.progress import progress, stages
 
     outputs.check()
@@ -227,9 +226,9 @@ def sample(
             source = _fitted(data, reading, family, alpha, chains.start, stage)
         stage.begin("preparing")
         with errors_name(source.table):
-            rows = matrix_of(source.model, source.table)
-            problem = Problem(rows, source.model.family_, source.model._mixture.prior)
-        if outputs.report is not None and source.model._containing(rows) is None:
+            rows = rows_of(source.model, source.table)
+            problem = source.model.problem(rows)
+        if outputs.report is not None and source.model.fitted_labels(rows) is None:
             raise DataError(f"{data}: --report needs the data that {model} was fitted to")
     for note in source.table.notes:
         voice.say(f"note: {note}")
@@ -273,9 +272,8 @@ def _fitted(
     stage.begin("fitting")
     # Not by the seed: a run that is resumed must come to the same family.
     model = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
-    model._listener = stage.callback
     with errors_name(table):
-        model.fit(table.X)
+        model.fit(table.X, callback=stage.callback)
     return Source(table, model, start or "search")
 
 

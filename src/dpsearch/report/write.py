@@ -106,7 +106,7 @@ def write_report(
     columns = _telling_columns(table, explanation, image_shape is not None)
     groups = profiles(
         table, labels, explanation.columns, columns, 0 if image_shape is not None else _PARTS,
-        model._mixture.sizes if sample else None,
+        model.mixture_.sizes if sample else None,
     )  # fmt: skip
     n_rows = sum(group.size for group in groups)
     rng = np.random.default_rng(seed)
@@ -279,7 +279,7 @@ def _about(model: Any) -> list[tuple[str, str]]:
     return [
         ("family", described(model.family_.to_dict())),
         ("chosen because", getattr(model, "reason_", "as given")),
-        ("prior", repr(model._mixture.prior)),
+        ("prior", repr(model.mixture_.prior)),
         ("seconds of search", brief(clustering.seconds)),
         ("seed", repr(model.random_state)),
         ("dpsearch", __version__),

@@ -1,4 +1,4 @@
-"""`open_shards`: paths and batches as shards, for as long as a fit takes."""
+"""`open_table`: arrays, frames, files, batches and Dask's collections as one kind of table."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
+from dpsearch.scale.dask_tables import is_collection, open_collection
 from dpsearch.scale.pieces import Layout, Piece, PieceShard, cut
 from dpsearch.scale.source import SHARD_ROWS, Shard, n_shards_for, shards_of_array
-from dpsearch.tables import Schema, is_mixed
+from dpsearch.scale.workers import Threads, Workers
+from dpsearch.tables import CheckedTable, Schema, is_mixed
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
@@ -28,25 +35,47 @@ _FEWEST = 1000  # rows of a shard
 
 
 @dataclass
-class Opened:
-    """Shards, and what is known about their columns and rows."""
+class OpenedTable:
+    """A table that is open for the time of a fit: its rows in shards, and what is known of them."""
 
     shards: list[Any]
     n_columns: int
-    names: list[str] | None = None
+    names: list[str] | None = None  # by which errors name the columns
     schema: Schema | None = None
     source: str = "X"
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     index: str | int | None = None  # the column that names the rows
     index_name: str = "row"
-    written: bool = False  # whether it is there as it is written, too
+    written: bool = False  # whether the index is there as it is written, too
     numbers: list[int] | None = None  # of the columns in the file, if they are not all of them
     lasting: bool = False  # whether shards are the user's own files, and not temporary ones
+    feature_names: tuple[str, ...] | None = None  # for `feature_names_in_`
+    table: CheckedTable | None = None  # all rows, if they are in memory and checked
+    client: Any = None  # of a Dask cluster that holds the rows
+    client_stays: bool = True  # whether that cluster lives on after the fit
 
     @property
     def n_rows(self) -> int:
         return sum(shard.n_rows for shard in self.shards)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether this is fitted in one piece."""
+        return self.table is not None or (len(self.shards) == 1 and self.client is None)
+
+    def load(self) -> CheckedTable:
+        """All rows."""
+        if self.table is not None:
+            return self.table
+        return CheckedTable(self.shards[0].load(), self.feature_names)
+
+    def workers(self, n_threads: int) -> Workers:
+        """The threads, or the workers of a Dask cluster, that work on the shards."""
+        client = present_client() if self.client is None and self.lasting else self.client
+        if client is None:
+            return Threads(self.shards, n_threads)
+        return DaskWorkers(self.shards, client, stay=self.client_stays)
 
     def index_of(self, shard: PieceShard) -> Any:
         """The names of a shard's rows; None if they have none."""
@@ -60,11 +89,6 @@ class Opened:
         return series.cast(pl.Int64) if series.dtype == pl.Float64 else series
 
 
-def is_source(X: Any) -> bool:
-    """Whether X is a path, an iterator of batches, or a function that returns one."""
-    return isinstance(X, (str, os.PathLike, Iterator)) or (callable(X) and not hasattr(X, "shape"))
-
-
 def rows_within(memory: int, n_columns: int, n_threads: int) -> int:
     """How many rows a shard may have so that all threads' shards stay within so many bytes."""
     if memory < 1.25 * _BASE:
@@ -76,8 +100,8 @@ def rows_within(memory: int, n_columns: int, n_threads: int) -> int:
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How a source is to be divided, and what its columns are."""
+class TableOptions:
+    """How a table is divided, and what is known about its columns."""
 
     n_shards: int | None = None
     gaps: bool = True
@@ -86,7 +110,8 @@ class Wishes:
     memory: int | None = None
     n_threads: int = 1
     schema: Schema | None = None  # of a model, for new rows
-    tell: Callable[[int], None] | None = None
+    progress: Callable[[int], None] | None = None  # called with the number of rows read so far
+    weighted: bool = False  # whether rows have weights: they are then fitted in one piece
 
     def block(self, n_columns: int) -> int:
         """Rows that are read at once."""
@@ -95,87 +120,163 @@ class Wishes:
         return rows_within(self.memory, n_columns, self.n_threads)
 
     def divide(self, n_rows: int, n_columns: int) -> int:
+        """How many shards there are."""
+        if self.weighted:
+            return 1
         if self.n_shards is None and self.memory is not None:
             return -(-n_rows // self.block(n_columns))
         return n_shards_for(n_rows, n_columns, self.n_shards)
 
 
 @contextmanager
-def open_shards(X: Any, wishes: Wishes) -> Iterator[Opened]:
-    """Yield the shards of a path or of batches.  Temporary files are gone when the block ends."""
-    with tempfile.TemporaryDirectory(prefix="dpsearch-") as name:
-        folder = Path(name)
-        if isinstance(X, (str, os.PathLike)):
-            yield from _of_path(Path(X), folder, wishes)
-        elif isinstance(X, Iterator):
-            yield _of_batches(X, folder, wishes)
-        else:
-            yield _of_calls(X, wishes)
+def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
+    """Yield any table that `DPMixture.fit` takes; temporary files are gone when the block ends.
+
+    X is an array, a sparse matrix, a frame, a path, an iterator of batches or a function that
+    returns one, a collection of Dask, a lazy frame, or a table that is open already.
+    """
+    if isinstance(X, OpenedTable):
+        yield X
+    elif is_collection(X):
+        _refuse_weights(options)
+        with some_client() as (client, stays):
+            yield _of_collection(X, options, client, stays)
+    elif isinstance(X, (str, os.PathLike, Iterator)) or _is_function(X) or is_lazy(X, files=True):
+        _refuse_weights(options)
+        with tempfile.TemporaryDirectory(prefix="dpsearch-") as name:
+            folder = Path(name)
+            if isinstance(X, (str, os.PathLike)):
+                yield from _of_path(Path(X), folder, options)
+            elif isinstance(X, Iterator):
+                yield _of_batches(X, folder, options)
+            elif _is_function(X):
+                yield _of_calls(X, options)
+            else:
+                yield _of_lazy(X, folder, options)
+    else:
+        yield _of_memory(X, options)
+
+
+def _is_function(X: Any) -> bool:
+    return callable(X) and not hasattr(X, "shape") and not is_lazy(X)
+
+
+def _refuse_weights(options: TableOptions) -> None:
+    if options.weighted:
+        raise ParameterError("sample_weight is for tables in memory")
+
+
+# -- memory and Dask --------------------------------------------------------------------------
+
+
+def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
+    """An array, a sparse matrix or a frame; arrays that are divided are checked in shards."""
+    X = readable(X)
+    schema, table, names = None, None, _feature_names(X)
+    if isinstance(X, CheckedTable):
+        table, names = X, X.names
+    elif options.kinds is not None or is_mixed(X):
+        schema, matrix = Schema.with_matrix(X, options.kinds)
+        table = CheckedTable(matrix, names)
+    elif not is_array(X):
+        table = CheckedTable.of(X, gaps=options.gaps)
+    rows: Any = X if table is None else table.matrix
+    n_rows, n_columns = rows.shape
+    n_shards = options.divide(n_rows, n_columns)
+    if n_shards > 1:
+        shards, table = shards_of_array(rows, n_shards, options.gaps), None
+    else:
+        table = CheckedTable.of(X, gaps=options.gaps) if table is None else table
+        shards = shards_of_array(table.matrix, 1, options.gaps)
+    return OpenedTable(
+        list(shards), n_columns, column_names(X), schema, feature_names=names, table=table
+    )
+
+
+def _feature_names(X: Any) -> tuple[str, ...] | None:
+    """The names of a frame's columns, by scikit-learn's rules."""
+    if not hasattr(X, "columns"):
+        return None
+    named = BaseEstimator()
+    validate_data(named, X, reset=True, skip_check_array=True)
+    names = getattr(named, "feature_names_in_", None)
+    return None if names is None else tuple(names)
+
+
+def _of_collection(X: Any, options: TableOptions, client: Any, stays: bool) -> OpenedTable:
+    shards, schema, like = open_collection(X, options.gaps, options.kinds)
+    return OpenedTable(
+        list(shards), like.shape[1], column_names(like), schema,
+        feature_names=_feature_names(like), client=client, client_stays=stays,
+    )  # fmt: skip
 
 
 # -- paths ------------------------------------------------------------------------------------
 
 
-def _of_path(path: Path, folder: Path, wishes: Wishes) -> Iterator[Opened]:
+def _of_path(path: Path, folder: Path, options: TableOptions) -> Iterator[OpenedTable]:
     from dpsearch.io import Reading
     from dpsearch.io.read import STANDARD_INPUT, check_options, format_of, local_file
     from dpsearch.scale.files import comes_in_pieces, open_files, set_of_files
 
-    reading = wishes.reading or Reading()
+    reading = options.reading or Reading()
     if not comes_in_pieces(path, reading):
-        yield _in_memory(path, reading, wishes)
+        yield _in_memory(path, reading, options)
         return
     source = STANDARD_INPUT if str(path) == "-" else str(path)
     is_set = set_of_files(path) is not None
     check_options("parquet" if is_set else format_of(path, reading), reading, source)
     if is_set:
-        yield _of_files(open_files(path, source, reading, folder, wishes.tell), wishes)
+        yield _of_files(open_files(path, source, reading, folder, options.progress), options)
         return
     with local_file(path) as local:
-        files = open_files(local, source, reading, folder, wishes.tell)
-        yield _of_files(files, wishes)
+        files = open_files(local, source, reading, folder, options.progress)
+        yield _of_files(files, options)
 
 
-def _of_files(files: Files, wishes: Wishes) -> Opened:
+def _of_files(files: Files, options: TableOptions) -> OpenedTable:
     from dpsearch.io.table import PANDAS_INDEX
 
     pieces, choice = files.pieces, files.choice
-    if wishes.reading is not None and wishes.reading.model is not None:
-        wishes.reading.model.check_width(len(choice.kept), files.source)
+    if options.reading is not None and options.reading.model is not None:
+        options.reading.model.check_width(len(choice.kept), files.source)
     if files.names is None:
-        layout = Layout(None, tuple(choice.kept), wishes.schema, wishes.gaps)
+        layout = Layout(None, tuple(choice.kept), options.schema, options.gaps)
         width = len(choice.kept)
-        shards = cut(pieces, wishes.divide(files.n_rows, width), layout)
-        return Opened(shards, width, source=files.source, index=choice.index,
-                      index_name=f"column {choice.index}",
-                      numbers=files.numbers(choice.kept))  # fmt: skip
-    found = _columns(files, wishes)
+        shards = cut(pieces, options.divide(files.n_rows, width), layout)
+        return OpenedTable(
+            shards, width, source=files.source, index=choice.index,
+            index_name=f"column {choice.index}", numbers=files.numbers(choice.kept),
+        )  # fmt: skip
+    found = _columns(files, options)
     index, index_name = found.index, found.index_name
     if choice.index is not None:
         index = files.names[choice.index]
         index_name = "row" if index == PANDAS_INDEX else index
     names = found.names
-    layout = Layout(tuple(names), schema=found.schema, gaps=wishes.gaps)
-    shards = cut(pieces, wishes.divide(files.n_rows, len(names)), layout)
+    layout = Layout(tuple(names), schema=found.schema, gaps=options.gaps)
+    shards = cut(pieces, options.divide(files.n_rows, len(names)), layout)
     told = None if files.unnamed and found.schema is None else names
     places = {name: j for j, name in enumerate(files.names)}
-    return Opened(shards, len(names), told, found.schema, files.source, found.notes,
-                  found.left_out, index, index_name, files.written and choice.index is None,
-                  files.numbers([places[name] for name in names]), files.lasting)  # fmt: skip
+    return _named(OpenedTable(
+        shards, len(names), told, found.schema, files.source, found.notes, found.left_out, index,
+        index_name, files.written and choice.index is None,
+        files.numbers([places[name] for name in names]), files.lasting,
+    ))  # fmt: skip
 
 
-def _columns(files: Files, wishes: Wishes) -> Columns:
+def _columns(files: Files, options: TableOptions) -> Columns:
     """The columns that a model knows, or those that a look at all rows finds fit to cluster by."""
     from dpsearch.scale.survey import Columns, Survey
 
-    choice, reading = files.choice, wishes.reading
+    choice, reading = files.choice, options.reading
     if reading is not None and reading.model is not None:
         assert files.names is not None
         names = [files.names[j] for j in choice.kept]
-        return Columns(names, None if wishes.schema is None else wishes.schema.renamed(names))
-    survey = Survey(files.types, files.n_rows, categories=files.categories, kinds=wishes.kinds,
+        return Columns(names, None if options.schema is None else options.schema.renamed(names))
+    survey = Survey(files.types, files.n_rows, categories=files.categories, kinds=options.kinds,
                     named=choice.named, unnamed=files.unnamed)  # fmt: skip
-    _surveyed(survey, files.pieces, wishes.block(len(files.types)))
+    _surveyed(survey, files.pieces, options.block(len(files.types)))
     return survey.columns(files.source)
 
 
@@ -189,47 +290,78 @@ def _surveyed(survey: Any, pieces: Iterable[Piece], block: int) -> None:
             survey.add(frame, piece.source, piece.first + begin)
 
 
-def _in_memory(path: Path, reading: Reading, wishes: Wishes) -> Opened:
+def _in_memory(path: Path, reading: Reading, options: TableOptions) -> OpenedTable:
     """Formats that cannot be read in pieces are read at once, and then divided."""
     from dpsearch.io import read_table
 
-    if wishes.memory is not None:
+    if options.memory is not None:
         raise ParameterError("memory is for CSV, Parquet, Arrow and NPY files", source=path)
-    table = read_table(path, reading, tell=wishes.tell)
+    table = read_table(path, reading, tell=options.progress)
     schema, matrix = None, table.X
-    if wishes.kinds is not None or is_mixed(matrix):
-        schema, matrix = Schema.with_matrix(matrix, wishes.kinds)
-    n_shards = wishes.divide(table.n_rows, table.n_columns)
-    shards = shards_of_array(matrix, n_shards, wishes.gaps)
-    return Opened(list(shards), table.n_columns, table.names, schema, table.source, table.notes,
-                  table.left_out)  # fmt: skip
+    if options.kinds is not None or is_mixed(matrix):
+        schema, matrix = Schema.with_matrix(matrix, options.kinds)
+    n_shards = options.divide(table.n_rows, table.n_columns)
+    shards = shards_of_array(matrix, n_shards, options.gaps)
+    return _named(OpenedTable(
+        list(shards), table.n_columns, table.names, schema, table.source, table.notes,
+        table.left_out,
+    ))  # fmt: skip
+
+
+def _named(opened: OpenedTable) -> OpenedTable:
+    """The names that errors use are those of the features, too."""
+    opened.feature_names = None if opened.names is None else tuple(opened.names)
+    return opened
 
 
 # -- batches ----------------------------------------------------------------------------------
 
 
-def _of_batches(batches: Iterator[Any], folder: Path, wishes: Wishes) -> Opened:
+def _of_batches(batches: Iterator[Any], folder: Path, options: TableOptions) -> OpenedTable:
     from dpsearch.scale.batches import Alike, spooled
 
-    alike = Alike(wishes.gaps)
-    pieces = spooled(batches, folder, alike)
+    alike = Alike(options.gaps)
+    return _of_pieces(spooled(batches, folder, alike), alike, options)
+
+
+def _of_lazy(frame: Any, folder: Path, options: TableOptions) -> OpenedTable:
+    """A lazy frame that reads files is streamed into a file of its own."""
+    import polars as pl
+
+    from dpsearch.scale.batches import Alike
+
+    path = folder / "lazy"
+    try:
+        frame.sink_parquet(path)
+        n_rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"X cannot be read: {' '.join(str(error).split())}") from error
+    if not n_rows:
+        raise DataError("X is empty: a lazy frame without rows")
+    piece = Piece(path, "parquet", n_rows, "X")
+    alike = Alike(options.gaps)
+    alike(piece.read(0, 1))
+    return _of_pieces([piece], alike, options)
+
+
+def _of_pieces(pieces: list[Piece], alike: Alike, options: TableOptions) -> OpenedTable:
     n_rows = sum(piece.n_rows for piece in pieces)
     found = None
     if alike.form == "frame":
         types = pieces[0].read(0, 0).schema
         found = _batch_schema(
-            alike, types, n_rows, wishes,
-            lambda survey: _surveyed(survey, pieces, wishes.block(alike.width)),
+            alike, types, n_rows, options,
+            lambda survey: _surveyed(survey, pieces, options.block(alike.width)),
         )  # fmt: skip
-    layout = _layout(alike, found, wishes)
-    shards: list[Shard] = list(cut(pieces, wishes.divide(n_rows, alike.width), layout))
-    return Opened(shards, alike.width, alike.names, found)
+    layout = _layout(alike, found, options)
+    shards: list[Shard] = list(cut(pieces, options.divide(n_rows, alike.width), layout))
+    return _named(OpenedTable(shards, alike.width, alike.names, found))
 
 
-def _of_calls(make: Callable[[], Any], wishes: Wishes) -> Opened:
+def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
     from dpsearch.scale.batches import Alike, Called
 
-    alike = Alike(wishes.gaps)
+    alike = Alike(options.gaps)
     types: Any = None
     sizes = []
     for batch in make():
@@ -238,7 +370,7 @@ def _of_calls(make: Callable[[], Any], wishes: Wishes) -> Opened:
         sizes.append(rows.shape[0])
     if not sizes:
         raise DataError("there are no batches")
-    source = Called(make, sizes, wishes.gaps)
+    source = Called(make, sizes, options.gaps)
 
     def look(survey: Any) -> None:
         for number, rows in enumerate(source.batches()):
@@ -246,19 +378,19 @@ def _of_calls(make: Callable[[], Any], wishes: Wishes) -> Opened:
 
     found = None
     if alike.form == "frame":
-        found = _batch_schema(alike, types, sum(sizes), wishes, look)
-    layout = _layout(alike, found, wishes)
-    n_shards = wishes.divide(sum(sizes), alike.width)
-    return Opened(source.shards(n_shards, layout), alike.width, alike.names, found)
+        found = _batch_schema(alike, types, sum(sizes), options, look)
+    layout = _layout(alike, found, options)
+    n_shards = options.divide(sum(sizes), alike.width)
+    return _named(OpenedTable(source.shards(n_shards, layout), alike.width, alike.names, found))
 
 
 def _batch_schema(
-    alike: Alike, types: Any, n_rows: int, wishes: Wishes, look: Callable[[Any], None]
+    alike: Alike, types: Any, n_rows: int, options: TableOptions, look: Callable[[Any], None]
 ) -> Schema | None:
     """What frames hold that came in batches; None if it is numbers."""
     from dpsearch.scale.survey import Survey
 
-    survey = Survey(types, n_rows, kinds=wishes.kinds, named=True)
+    survey = Survey(types, n_rows, kinds=options.kinds, named=True)
     if not survey.mixed:
         return None
     look(survey)
@@ -266,8 +398,8 @@ def _batch_schema(
     return None if found is None else replace(found, library=alike.library or "polars")
 
 
-def _layout(alike: Alike, schema: Schema | None, wishes: Wishes) -> Layout:
+def _layout(alike: Alike, schema: Schema | None, options: TableOptions) -> Layout:
     names = None if alike.names is None else tuple(alike.names)
-    if wishes.kinds is not None and names is None:
+    if options.kinds is not None and names is None:
         raise DataError("kinds of columns are taken from pandas and polars frames only")
-    return Layout(names, schema=schema, gaps=wishes.gaps)
+    return Layout(names, schema=schema, gaps=options.gaps)

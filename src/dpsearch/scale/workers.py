@@ -42,21 +42,21 @@ class Workers(Protocol):
         """The cluster of each row after the last round, or with `back` the one before it."""
 
 
-class Teller:
-    """Tells a listener of rounds, and within them of shards."""
+class ShardEvents:
+    """Calls a callback after every round, and within rounds after every shard."""
 
-    def __init__(self, listener: Callback, n_shards: int) -> None:
-        self.listener, self.n_shards = listener, n_shards
+    def __init__(self, callback: Callback, n_shards: int) -> None:
+        self.callback, self.n_shards = callback, n_shards
         self._begun = time.perf_counter()
         self._before = (math.nan, 0)  # log joint and clusters after the last round
 
     def round(self, point: Event) -> None:
         self._before = (point.log_joint, point.n_clusters)
-        self.listener(point)
+        self.callback(point)
 
     def shard(self, done: int) -> None:
         elapsed = time.perf_counter() - self._begun
-        self.listener(Event(elapsed, *self._before, "shards", done, self.n_shards))
+        self.callback(Event(elapsed, *self._before, "shards", done, self.n_shards))
 
 
 class Threads:

@@ -10,7 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import ArrayLike
-from dpsearch._validate import as_matrix, column_names, has_gaps, refuse_missing, refuse_sparse
+from dpsearch._validate import (
+    as_matrix,
+    column_names,
+    has_gaps,
+    readable,
+    refuse_missing,
+    refuse_sparse,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +47,7 @@ class CheckedTable:
     ) -> CheckedTable:
         """Check X, unless that was done; say whether it may be sparse and may have gaps."""
         if not isinstance(X, CheckedTable):
+            X = readable(X)
             matrix = as_matrix(X, accept_sparse=accept_sparse, gaps=gaps)
             names = column_names(X)
             return cls(matrix, None if names is None else tuple(names), not gaps)

@@ -24,7 +24,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from dpsearch._types import Matrix, Vector
-from dpsearch._validate import LARGEST, refuse_unread
+from dpsearch._validate import LARGEST, readable
 from dpsearch.errors import DataError, ParameterError, UnclearColumnError
 
 Kind = Literal["real", "count", "binary", "category"]
@@ -124,7 +124,7 @@ class Schema:
 
     @classmethod
     def _inferred(cls, frame: Any, kinds: Mapping[str, str] | None) -> tuple[Schema, list[_Raw]]:
-        refuse_unread(frame)
+        frame = readable(frame)
         library = library_of(frame)
         if library is None:
             raise DataError("kinds of columns are taken from pandas and polars frames only")
@@ -165,7 +165,7 @@ class Schema:
 
     def encode(self, frame: Any) -> Matrix:
         """Return a frame with these columns, in any order, as a matrix; gaps are NaN."""
-        refuse_unread(frame)
+        frame = readable(frame)
         if library_of(frame) is None:
             raise DataError(
                 "X must be a pandas or polars frame with the columns that the model was fitted"

@@ -1,0 +1,88 @@
+"""`FittedState`: what a fit finds, as plain data that a model file can keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Matrix
+from dpsearch.automatic import completed_table
+from dpsearch.mixture import Mixture
+from dpsearch.problem import Clustering
+from dpsearch.tables import CheckedTable, Schema
+
+if TYPE_CHECKING:
+    from dpsearch.exact import Certificate
+
+
+class FittedState(NamedTuple):
+    """All that a fit finds.
+
+    Attributes
+    ----------
+    mixture
+        The clusters, ready for prediction.
+    clustering
+        The partition, its value and how it was found.
+    reason
+        Why the family was chosen.
+    schema
+        What the columns hold, of a frame with other columns than numbers.
+    names
+        The names of the columns, if they have any.
+    weights
+        How many times each row was seen; None if once each.
+    completed
+        The table that was fitted, where gaps were filled before the fit.
+    certificate
+        What proves the upper bound of the clustering.
+    index_name
+        The column that named the rows of a file.
+    last_batch
+        Whether labels are those of the last batch only, and clusters those of all rows.
+    """
+
+    mixture: Mixture
+    clustering: Clustering
+    reason: str
+    schema: Schema | None = None
+    names: tuple[str, ...] | None = None
+    weights: Ints | None = None
+    completed: Matrix | None = None
+    certificate: Certificate | None = None
+    index_name: str | None = None
+    last_batch: bool = False
+
+    def labels_of(self, table: CheckedTable) -> Labels | None:
+        """The clusters that contain the rows, −1 for none; None if they are not those of the fit.
+
+        They are if with the labels of the fit they have the clusters' statistics.
+        """
+        labels, mixture = self.clustering.labels, self.mixture
+        if labels is None or table.shape[0] != len(labels):
+            return None
+        if table.gaps and not (mixture.model.family.skips(table) and mixture.has_gaps):
+            return None
+        seen = np.ones(len(labels), bool) if self.weights is None else self.weights > 0
+        items, _ = mixture.model.items(table.rows(seen))
+        if self.weights is not None:
+            items = items._replace(sizes=self.weights[seen])
+        labels = np.asarray(labels)
+        pool, _ = mixture.model.rows(items, labels[seen], mixture.n_clusters)
+        same = np.allclose(pool, mixture.pool, rtol=1e-9)
+        return np.asarray(np.where(seen, labels, -1)) if same else None
+
+    def completed_again(self, table: CheckedTable) -> Matrix | None:
+        """The table that was fitted, if the fit completed these rows first.
+
+        Completion is the same every time, so that a model from a file can do it once more.
+        """
+        labels = self.clustering.labels
+        if labels is None or self.weights is not None or len(labels) != table.shape[0]:
+            return None
+        if np.isnan(table.matrix).all(axis=0).any():
+            return None
+        found = completed_table(table, self.schema, self.mixture.prior)
+        known = found is not None and self.labels_of(CheckedTable(found)) is not None
+        return found if known else None

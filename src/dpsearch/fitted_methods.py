@@ -1,0 +1,242 @@
+"""What a fitted model says: about new rows, about its clusters, and about the rows of the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
+from dpsearch._validate import as_rng, is_array, readable, whole
+from dpsearch.errors import located
+from dpsearch.explain import explain_mixture
+from dpsearch.explanation import Explanation
+from dpsearch.families.base import Family
+from dpsearch.fitted import FittedState
+from dpsearch.mixture import Mixture
+from dpsearch.problem import Clustering, Problem
+from dpsearch.tables import CheckedTable, Schema, is_frame, replace_columns
+
+_BLOCK = 1 << 22  # cells of tables that are made and thrown away
+
+
+class FittedMethods(BaseEstimator):  # type: ignore[misc]
+    """The methods of `DPMixture` that need a fit and change nothing."""
+
+    family: Any
+    random_state: Any
+    n_clusters_: int
+    mixture_: Mixture
+    clustering_: Clustering
+    labels_: Labels
+    log_joint_: float
+    sample_weight_: Ints | None
+    schema_: Schema | None
+    reason_: str
+    completed_: Matrix | None
+    family_: Family
+    _last_batch: bool
+
+    @property
+    def state_(self) -> FittedState:
+        """What the fit found, as plain data; `from_state` makes a model of it."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        return FittedState(
+            self.mixture_,
+            self.clustering_,
+            self.reason_,
+            self.schema_,
+            None if names is None else tuple(str(name) for name in names),
+            self.sample_weight_,
+            self.completed_,
+            getattr(self, "certificate_", None),
+            getattr(self, "index_name_", None),
+            self._last_batch,
+        )
+
+    # -- rows of data -----------------------------------------------------------------------
+
+    def _checked(self, X: ArrayLike | CheckedTable) -> CheckedTable:
+        """Check X against what the model was fitted to, unless it is a checked table."""
+        check_is_fitted(self)
+        if isinstance(X, CheckedTable):
+            return X
+        if self.schema_ is not None:
+            return CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
+        X = readable(X)
+        table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return table
+
+    def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
+        """Return rows as the model's solvers see them, as a checked table of numbers.
+
+        Categories are codes.  Gaps of the rows of the fit are as the fit filled them, if it did.
+        """
+        table = self._checked(X)
+        if not table.gaps or self.family_.skips(table):
+            return table
+        if self.completed_ is None and isinstance(self.family, str) and self.family == "auto":
+            self.completed_ = self.state_.completed_again(table)
+        filled = self.completed_
+        if filled is not None and filled.shape == table.shape:
+            seen = ~np.isnan(table.matrix)
+            if np.array_equal(filled[seen], table.matrix[seen]):
+                return CheckedTable(filled, table.names)
+        return table
+
+    def problem(self, X: ArrayLike | CheckedTable) -> Problem:
+        """Return rows under the family and prior of the model, for solvers."""
+        return Problem(self.encode(X), self.family_, self.mixture_.prior)
+
+    def fitted_labels(self, X: ArrayLike | CheckedTable) -> Labels | None:
+        """Return the cluster of each row if X are all rows of the fit in their order; else None.
+
+        Rows of weight 0 have the label −1.
+        """
+        return self.state_.labels_of(self.encode(X))
+
+    def _in_blocks(self, X: ArrayLike | CheckedTable) -> Iterator[tuple[Matrix, Vector]]:
+        """Log joint probabilities of blocks of rows, so that memory stays bounded."""
+        check_is_fitted(self)
+        plain = is_array(X) and self.schema_ is None  # which need not be in memory
+        rows: Any = X if plain else self._checked(X)
+        size = max(1, _BLOCK // (self.n_clusters_ + self.n_features_in_))
+        for begin in range(0, max(1, rows.shape[0]), size):
+            block = slice(begin, begin + size)
+            with located(rows=begin):
+                table = self._checked(rows[block]) if plain else rows.rows(block)
+            yield self.mixture_.log_joint_probabilities(table)
+
+    def predict(self, X: ArrayLike | CheckedTable) -> Labels:
+        """Return the most probable cluster of each row, among those found."""
+        parts = [inside.argmax(axis=1) for inside, _ in self._in_blocks(X)]
+        return np.asarray(np.concatenate(parts), dtype=np.int64)
+
+    def predict_proba(self, X: ArrayLike | CheckedTable) -> Matrix:
+        """Return the probability of each cluster for each row, given that it is in one of them."""
+        inside, _ = self.mixture_.log_joint_probabilities(self._checked(X))
+        return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
+
+    def transform(self, X: ArrayLike) -> Matrix:
+        """Return `predict_proba`: the data as coordinates in cluster space."""
+        return self.predict_proba(X)
+
+    def score_samples(self, X: ArrayLike) -> Vector:
+        """Return the log posterior predictive density of each row, new clusters included."""
+        blocks = self._in_blocks(X)
+        return np.concatenate(
+            [np.logaddexp(logsumexp(inside, axis=1), outside) for inside, outside in blocks]
+        )
+
+    def score(self, X: ArrayLike, y: Any = None) -> float:
+        """Return the mean of `score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def impute(self, X: ArrayLike) -> Any:
+        """Return X with missing values filled in from the posterior predictive.
+
+        Each gap gets what the clusters expect there, weighted by their probabilities given the
+        rest of the row: the mean of numbers and counts, the most probable level of categories.
+        The result is what X is: an array, or a pandas or polars frame.
+        """
+        X = readable(X)
+        table = self._checked(X)
+        matrix = table.matrix
+        if not table.gaps:
+            return copy(X) if is_frame(X) or sp.issparse(X) else matrix.copy()
+        filled = self.mixture_.impute(matrix)
+        if not is_frame(X):
+            return filled
+        at = range(matrix.shape[1]) if self.schema_ is None else self.schema_.places(X)
+        gaps = np.isnan(matrix).any(axis=0)
+        new = {place: filled[:, j] for j, place in enumerate(at) if gaps[j]}
+        return replace_columns(X, self.schema_, new)
+
+    def sample(self, n_samples: int = 1) -> tuple[Any, Labels]:
+        """Draw rows from the posterior predictive, and the clusters that they come from.
+
+        A draw from a cluster not seen so far has the label `n_clusters_`.  Rows come as a frame if
+        the model was fitted to one with other columns than numbers.
+        """
+        check_is_fitted(self)
+        count = whole(n_samples, "n_samples", 1)
+        rows, labels = self.mixture_.sample(count, generator(self.random_state))
+        return (rows if self.schema_ is None else self.schema_.decode(rows)), labels
+
+    # -- what it means ----------------------------------------------------------------------
+
+    def explain(
+        self, X: ArrayLike | None = None, *, outlier_rate: float = 0.001, rng: Any = 0
+    ) -> Explanation:
+        """Tell what sets each cluster apart, how sure each row is, and which rows are odd.
+
+        Parameters
+        ----------
+        X
+            The rows that the model was fitted to, all of them in the same order: each is then
+            judged by all the others.  Or new rows, judged by the clusters.  None: clusters only.
+            Rows with gaps are judged by what was observed of them.
+        outlier_rate
+            The share of rows that may be called outliers though they come from the clusters.
+        rng
+            Seed or Generator, for the draws that rows are compared with.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpsearch import DPMixture
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(60, 2)) + np.repeat([[0.0, 0.0], [0.0, 9.0]], 30, axis=0)
+        >>> explanation = DPMixture(random_state=0).fit(X).explain(X)
+        >>> explanation.indicative(0)[0].column
+        'column 1'
+        """
+        return self._explained(X, outlier_rate, rng)
+
+    def _explained(
+        self, X: ArrayLike | None, outlier_rate: float, rng: Any, *, with_columns: bool = True
+    ) -> Explanation:
+        check_is_fitted(self)
+        table = None if X is None else self._checked(X)
+        fitted = None if table is None else self.encode(table)
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
+        found = explain_mixture(
+            self.mixture_,
+            tuple(str(name) for name in names),
+            None if table is None else table.matrix,
+            None if fitted is None else self.state_.labels_of(fitted),
+            fitted=None if fitted is None else fitted.matrix,
+            outlier_rate=outlier_rate,
+            rng=as_rng(rng),
+            with_columns=with_columns,
+        )
+        columns = () if self.schema_ is None else self.schema_.columns
+        levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
+        return replace(found, levels=levels)
+
+    def outliers(self, X: ArrayLike, rate: float = 0.001, *, rng: Any = 0) -> Ints:
+        """Return the rows that are less probable than all but a share `rate` of draws.
+
+        The draws are from the clusters; rows of the fit are judged by all the others.  Least
+        probable first.  See `explain`.
+        """
+        return self._explained(X, rate, rng, with_columns=False).outliers
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """Turn scikit-learn's random_state into a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    legacy = check_random_state(random_state)
+    return np.random.default_rng(legacy.randint(0, 2**31 - 1, size=4))

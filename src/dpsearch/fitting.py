@@ -1,0 +1,231 @@
+"""One fit: choose the family, search, refine and certify; in memory or in shards."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import ArrayLike, Ints, Rng
+from dpsearch._validate import n_threads
+from dpsearch.automatic import Choice, check_columns, choose, choose_weighted
+from dpsearch.errors import ParameterError
+from dpsearch.events import Callback, Event
+from dpsearch.fitted import FittedState
+from dpsearch.mixture import Mixture
+from dpsearch.prefix_search.search import search
+from dpsearch.priors.base import Prior
+from dpsearch.problem import Clustering, Problem
+from dpsearch.refinement import refine
+from dpsearch.scale.fit import fit_shards
+from dpsearch.scale.opened import OpenedTable
+from dpsearch.scale.workers import ShardEvents
+from dpsearch.tables import CheckedTable, Schema
+from dpsearch.weights import check_weights
+
+if TYPE_CHECKING:
+    from dpsearch.exact import Certificate
+
+_CERTIFY_SECONDS = 60.0
+_MOST_ROUNDS = 1000  # over shards, where refinement is to converge
+_FEW_ROWS = 200  # for which refinement is thorough by default
+
+
+class Refinement(NamedTuple):
+    """What to do after search."""
+
+    wanted: bool
+    automatic: bool = False  # thorough for few rows only
+    seconds: float | None = None  # None: until no move improves the partition
+
+    @classmethod
+    def of(cls, value: Any) -> Refinement:
+        """Return what the estimator's `refine` means."""
+        if isinstance(value, str) and value == "auto":
+            return cls(True, automatic=True)
+        wanted, seconds = _flag_or_seconds(value, "refine", "'auto', True")
+        return cls(wanted, seconds=seconds)
+
+    @property
+    def most_rounds(self) -> int | None:
+        """How many rounds over shards are made at most; None: as many as bring something."""
+        if not self.wanted:
+            return 0
+        return None if self.automatic or self.seconds is not None else _MOST_ROUNDS
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """How to fit: the estimator's parameters, checked."""
+
+    family: Any
+    prior: Prior
+    rng: Rng
+    beam_size: int
+    order: Any
+    refinement: Refinement
+    certify_seconds: float | None  # None: no certificate
+    n_jobs: int | None
+    checkpoint: str | Path | None
+    callback: Callback | None
+
+
+def certify_seconds(value: Any) -> float | None:
+    """Return what the estimator's `certify` means: for how long, None for not at all."""
+    wanted, seconds = _flag_or_seconds(value, "certify", "True")
+    return (_CERTIFY_SECONDS if seconds is None else seconds) if wanted else None
+
+
+def _flag_or_seconds(value: Any, name: str, words: str) -> tuple[bool, float | None]:
+    """Return whether a parameter asks for a step, and for how long if it says so."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value), None
+    if not (isinstance(value, numbers.Real) and float(value) >= 0):
+        raise ParameterError(f"{name} must be {words}, False or a number ≥ 0, got {value!r}")
+    return True, float(value)
+
+
+def fit_in_memory(
+    table: CheckedTable,
+    schema: Schema | None,
+    options: FitOptions,
+    sample_weight: ArrayLike | None = None,
+) -> FittedState:
+    """Fit a table in memory."""
+    if options.checkpoint is not None:
+        raise ParameterError("checkpoint is for tables in shards: set n_shards")
+    check_columns(table)
+    weights = None if sample_weight is None else check_weights(sample_weight, table.shape[0])
+    choice, problem = _problem(table, schema, options, weights)
+    if options.certify_seconds is not None:
+        problem.require_points("certify")
+    found = search(
+        problem,
+        beam_size=options.beam_size,
+        order=options.order,
+        rng=options.rng,
+        callback=options.callback,
+    )
+    found = choice.or_carried(problem, found)
+    if options.refinement.wanted and problem.prior.product_form:
+        found = _refined(problem, found, options)
+    certificate = None
+    if options.certify_seconds is not None:
+        certificate, found = _certified(problem, found, options)
+    mixture = Mixture.of(problem.model, problem.items, found.labels, problem.prior)
+    if weights is not None:
+        found = _with_rows_of_no_weight(found, mixture, table, weights)
+    return FittedState(
+        mixture, found, choice.reason, schema,
+        weights=weights, completed=choice.completed, certificate=certificate,
+    )  # fmt: skip
+
+
+def _problem(
+    table: CheckedTable, schema: Schema | None, options: FitOptions, weights: Ints | None
+) -> tuple[Choice, Problem]:
+    """Choose the family; return the choice, and the rows of some weight under it."""
+    if weights is None:
+        choice = choose(table, options.family, options.prior, schema)
+        rows = table if choice.completed is None else CheckedTable(choice.completed)
+        return choice, choice.problem or Problem(rows, choice.family, options.prior)
+    rows, sizes = table.rows(weights > 0), weights[weights > 0]
+    choice = choose_weighted(rows, sizes, options.family, options.prior, schema)
+    problem = Problem(rows, choice.family, options.prior, weights=sizes)
+    rest = np.flatnonzero(weights == 0)
+    if table.gaps and not choice.family.skips(table):
+        rest = rest[~np.isnan(table.matrix[rest]).any(axis=1)]
+    if len(rest):
+        problem.model.items(table.rows(rest))  # finds what is wrong with them before the search
+    return choice, problem
+
+
+def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
+    how = options.refinement
+    result = refine(
+        problem,
+        found.labels,
+        seconds=how.seconds,
+        rng=options.rng,
+        n_jobs=options.n_jobs,
+        thorough=not how.automatic or problem.n_items <= _FEW_ROWS,
+        callback=options.callback,
+    )
+    searched = found.seconds
+    trace = [point._replace(seconds=point.seconds + searched) for point in result.trace]
+    return replace(
+        result,
+        n_dequeued=found.n_dequeued,
+        n_enqueued=found.n_enqueued,
+        seconds=searched + result.seconds,
+        trace=[*found.trace, *trace],
+    )
+
+
+def _certified(
+    problem: Problem, found: Clustering, options: FitOptions
+) -> tuple[Certificate, Clustering]:
+    from dpsearch.exact import certify  # which takes a while to import
+
+    assert options.certify_seconds is not None
+    certificate = certify(
+        problem,
+        found,
+        time_limit=options.certify_seconds,
+        polish=not found.converged,
+        callback=options.callback,
+    )
+    best = certificate.clustering
+    seconds = found.seconds + certificate.seconds
+    return certificate, replace(
+        found,
+        labels=best.labels,
+        log_joint=best.log_joint,
+        upper_bound=best.upper_bound,
+        optimal=best.optimal,
+        seconds=seconds,
+        trace=[*found.trace, Event(seconds, best.log_joint, best.n_clusters, "certify")],
+    )
+
+
+def _with_rows_of_no_weight(
+    found: Clustering, mixture: Mixture, table: CheckedTable, weights: Ints
+) -> Clustering:
+    labels = np.empty(len(weights), np.int64)
+    labels[weights > 0] = found.labels
+    if (weights == 0).any():
+        labels[weights == 0] = mixture.memberships(table.rows(weights == 0)).labels
+    return replace(found, labels=labels, weights=weights)
+
+
+def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
+    """Fit a table in shards."""
+    if options.certify_seconds is not None:
+        raise ParameterError("certify is for tables in memory: set n_shards=1")
+    workers = opened.workers(n_threads(options.n_jobs))
+    events = None
+    if options.callback is not None:
+        events = ShardEvents(options.callback, len(opened.shards))
+        workers.tell = events.shard
+    fitted = fit_shards(
+        opened.shards,
+        workers,
+        options.family,
+        options.prior,
+        schema=opened.schema,
+        beam_size=options.beam_size,
+        order=options.order,
+        seconds=options.refinement.seconds,
+        most_rounds=options.refinement.most_rounds,
+        rng=options.rng,
+        tell=None if events is None else events.round,
+        checkpoint=options.checkpoint,
+    )
+    found = Clustering(
+        fitted.labels, fitted.log_joint, seconds=fitted.seconds, trace=fitted.trace,
+        converged=fitted.converged,
+    )  # fmt: skip
+    return FittedState(fitted.mixture, found, fitted.choice.reason, opened.schema)
