@@ -47,10 +47,9 @@ def has_gaps(X: Any) -> bool:
     return not sp.issparse(X) and bool(np.isnan(X.min()))
 
 
-def is_lazy(X: Any, *, files: bool = False) -> bool:
-    """Whether X is a lazy frame of polars; with `files` one that reads files."""
-    lazy = type(X).__name__ == "LazyFrame" and type(X).__module__.split(".")[0] == "polars"
-    return lazy and (not files or "SCAN" in X.explain(optimized=False))
+def is_lazy(X: Any) -> bool:
+    """Whether X is a lazy frame of polars, which is not imported."""
+    return type(X).__name__ == "LazyFrame" and type(X).__module__.split(".")[0] == "polars"
 
 
 def readable(X: Any, name: str = "X") -> Any:

@@ -141,7 +141,7 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
         _refuse_weights(options)
         with some_client() as (client, stays):
             yield _of_collection(X, options, client, stays)
-    elif isinstance(X, (str, os.PathLike, Iterator)) or _is_function(X) or is_lazy(X, files=True):
+    elif isinstance(X, (str, os.PathLike, Iterator)) or _is_function(X) or _reads_files(X):
         _refuse_weights(options)
         with tempfile.TemporaryDirectory(prefix="dpsearch-") as name:
             folder = Path(name)
@@ -159,6 +159,16 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
 
 def _is_function(X: Any) -> bool:
     return callable(X) and not hasattr(X, "shape") and not is_lazy(X)
+
+
+def _reads_files(X: Any) -> bool:
+    """Whether X is a lazy frame that reads files."""
+    if not is_lazy(X):
+        return False
+    try:
+        return "SCAN" in X.explain(optimized=False)
+    except OSError:  # a file is missing: the error is raised where it is read
+        return True
 
 
 def _refuse_weights(options: TableOptions) -> None:
