@@ -11,10 +11,9 @@ import numpy as np
 
 from dpsearch._types import Labels, Rng, Vector
 from dpsearch.checks.law import agree, ensure
-from dpsearch.estimator import DPMixture
+from dpsearch.estimator import DPMixture, load
 from dpsearch.exact import certify
 from dpsearch.families import FAMILIES, Family
-from dpsearch.model_file import load
 from dpsearch.partition import all_partitions, by_appearance
 from dpsearch.prefix_search import search
 from dpsearch.priors import PRIORS, Prior
