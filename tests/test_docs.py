@@ -180,7 +180,7 @@ def test_what_it_does_not_offer_is_said_by_name(example):
         (lambda: model.outliers(X), "outliers", "draws", "its method draws"),
         (lambda: proved(), "certify", "log_ceiling", "its method log_ceiling"),
         (lambda: searched("trivial"), "'trivial'", "log_ceiling", "its method log_ceiling"),
-        (lambda: searched("admissible"), "'admissible'", "bounds", "'features' and 'bound'"),
+        (lambda: searched("admissible"), "'admissible'", "bounds", "the function 'bound'"),
     ):
         said = f"{needs}.* needs the capability '{name}', which the geometric family does not have:"
         with pytest.raises(CapabilityError, match=f"{said} write .*{write}.* as docs/add_a_family"):

@@ -44,12 +44,7 @@ def _source_stamp() -> str:
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         text = path.read_bytes()
-        if (
-            b"@kernel" in text
-            or b"@inner" in text
-            or b"@pointer" in text
-            or path.name in ("_jit.py", "_linking.py")
-        ):
+        if b"_jit" in text or path.name in ("_jit.py", "_linking.py"):
             digest.update(text)
     return digest.hexdigest()
 

@@ -85,3 +85,11 @@ def log_rising(a: float, n: float) -> float:
             product *= a + i
         return math.log(product)
     return math.lgamma(a + n) - math.lgamma(a)
+
+
+@inner
+def table_rising(log_gammas, a, before, more):  # type: ignore[no-untyped-def]
+    """Return log Γ(a + before + more)/Γ(a + before), by a table of log Γ(a + j) if it is there."""
+    if before + more < log_gammas.shape[0]:
+        return log_gammas[int(before + more)] - log_gammas[int(before)]
+    return log_rising(a + before, more)

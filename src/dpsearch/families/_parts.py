@@ -6,10 +6,10 @@ so every function is the sum of its parts', which are called by address.  A data
 part: then that part's statistics stay as they are, which is the marginal over what was observed.
 `Product` and `WithGaps` are both made of this.
 
-Layout.  params: P, then for each part the entries below, then the parts' own params; parts with
-equal params share them.  row: n, then the parts' rows; each counts the points that have the part.
-Data row: P lengths, −1 where the part is missing, then the parts' data rows.  Features, for bounds:
-for each part the number of points that have it, then its own.
+Layout.  params: P, then an `_Entry` for each part, then the parts' own params; parts with equal
+params share them.  row: n, then the parts' rows; each counts the points that have the part.  Data
+row: where the data of each of the P parts end, below 0 if the part is missing, then these data.
+Features, for bounds: for each part the number of points that have it, then its own.
 """
 
 from __future__ import annotations
@@ -20,121 +20,106 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_MEMBER,
-    SCORE_ROWS,
-    UPDATE,
-    call_bound,
-    call_features,
-    call_init,
-    call_log_marginal,
-    call_merge,
-    call_score_member,
-    call_score_rows,
-    call_update,
-    inline,
-    inner,
-    kernel,
-    pointer,
-)
+from dpsearch import _jit
 from dpsearch._stack import stack_vector
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import located
 from dpsearch.families.base import Family, Functions, pack
 from dpsearch.items import Items
 
-# The entries of one part, from params[1 + _ENTRIES · p].
-_BEGIN, _END, _ROW, _WIDTH, _FEATURE, _N_FEATURES, _SPARSE, _ADDRESSES = range(8)
-_NAMES = (
-    "init",
-    "update",
-    "merge",
-    "score_rows",
-    "log_marginal",
-    "score_member",
-    "features",
-    "bound",
-)
-(
-    _INIT,
-    _UPDATE,
-    _MERGE,
-    _SCORE_ROWS,
-    _LOG_MARGINAL,
-    _SCORE_MEMBER,
-    _FEATURES_OF,
-    _BOUND_OF,
-) = range(_ADDRESSES, _ADDRESSES + len(_NAMES))
-_ENTRIES = _ADDRESSES + len(_NAMES)
-_HEAD = 1
+
+class _Entry(NamedTuple):
+    """What the parameters have of one part."""
+
+    begin: int  # of its own parameters
+    end: int
+    row: int  # where its row begins
+    width: int
+    feature: int  # where its features begin, with whether a point has the part
+    n_features: int  # besides
+    sparse: int  # whether its data have column numbers
+    init: int  # from here on the addresses of its functions
+    update: int
+    merge: int
+    score_rows: int
+    log_marginal: int
+    score_member: int
+    features: int
+    bound: int
+
+
+_AT = _Entry(*range(len(_Entry._fields)))
+_HEAD = 1  # the numbers of a row, and of parameters, before those of parts
 _AT_ONCE = 64  # clusters scored together, the length of `stack_vector`
 _LARGEST_TABLES = 1 << 24
 
 
-@inner
+@_jit.inner
 def _entry(params, p, which):  # type: ignore[no-untyped-def]
-    return int(params[1 + _ENTRIES * p + which])
+    return int(params[_HEAD + len(_AT) * p + which])
 
 
-@inline
+@_jit.inline
 def _own(params, p):  # type: ignore[no-untyped-def]
     """The part's own parameters."""
-    return params[_entry(params, p, _BEGIN) : _entry(params, p, _END)]
+    return params[_entry(params, p, _AT.begin) : _entry(params, p, _AT.end)]
 
 
-@inline
+@_jit.inline
 def _row(params, p, row):  # type: ignore[no-untyped-def]
     """The part's own statistics."""
-    return row[_entry(params, p, _ROW) : _entry(params, p, _ROW) + _entry(params, p, _WIDTH)]
+    begin = _entry(params, p, _AT.row)
+    return row[begin : begin + _entry(params, p, _AT.width)]
 
 
-@inline
-def _ids(params, p, ids, begin, end):  # type: ignore[no-untyped-def]
-    """The column numbers of the part's values, none if its data are dense."""
-    return ids[begin * _entry(params, p, _SPARSE) : end * _entry(params, p, _SPARSE)]
+@_jit.inner
+def _begin(params, p, values):  # type: ignore[no-untyped-def]
+    """Where the part's data begin."""
+    return int(abs(values[p - 1]) if p > 0 else params[0])
 
 
-@pointer(INIT)
+@_jit.inline
+def _values(params, p, values):  # type: ignore[no-untyped-def]
+    """The part's own data."""
+    return values[_begin(params, p, values) : int(values[p])]
+
+
+@_jit.inline
+def _ids(params, p, ids, values):  # type: ignore[no-untyped-def]
+    """The column numbers of the part's data, none if they are dense."""
+    sparse = _entry(params, p, _AT.sparse)
+    return ids[sparse * _begin(params, p, values) : sparse * int(values[p])]
+
+
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[0] = 0.0
     for p in range(int(params[0])):
         own, part = _own(params, p), _row(params, p, row)
-        call_init(_entry(params, p, _INIT), (own, part))
+        _jit.call_init(_entry(params, p, _AT.init), (own, part))
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    n_parts = int(params[0])
     row[0] += weight
-    begin = n_parts
-    for p in range(n_parts):
-        if values[p] < 0.0:
-            continue
-        end = begin + int(values[p])
-        own, part = _own(params, p), _row(params, p, row)
-        call_update(
-            _entry(params, p, _UPDATE),
-            (own, part, _ids(params, p, ids, begin, end), values[begin:end], weight),
-        )
-        begin = end
+    for p in range(int(params[0])):
+        if values[p] >= 0.0:
+            own, part = _own(params, p), _row(params, p, row)
+            own_ids, own_values = _ids(params, p, ids, values), _values(params, p, values)
+            address = _entry(params, p, _AT.update)
+            _jit.call_update(address, (own, part, own_ids, own_values, weight))
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     row[0] += sign * other[0]
     for p in range(int(params[0])):
         own, part, added = _own(params, p), _row(params, p, row), _row(params, p, other)
-        call_merge(_entry(params, p, _MERGE), (own, part, added, sign))
+        _jit.call_merge(_entry(params, p, _AT.merge), (own, part, added, sign))
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_parts = int(params[0])
     scratch = stack_vector()  # type: ignore[call-arg,var-annotated]
     for first in range(0, starts.shape[0], _AT_ONCE):
         n_rows = min(_AT_ONCE, starts.shape[0] - first)
@@ -142,115 +127,79 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         scores = out[first : first + n_rows]
         for k in range(n_rows):
             scores[k] = 0.0
-        begin = n_parts
-        for p in range(n_parts):
+        for p in range(int(params[0])):
             if values[p] < 0.0:
                 continue
-            end = begin + int(values[p])
-            own = _own(params, p)
             # The part's rows begin where the whole rows do, in a pool that begins later.
-            call_score_rows(
-                _entry(params, p, _SCORE_ROWS),
-                (
-                    own,
-                    pool[_entry(params, p, _ROW) :],
-                    rows,
-                    _ids(params, p, ids, begin, end),
-                    values[begin:end],
-                    scratch[:n_rows],
-                ),
+            own, own_pool = _own(params, p), pool[_entry(params, p, _AT.row) :]
+            own_ids, own_values = _ids(params, p, ids, values), _values(params, p, values)
+            _jit.call_score_rows(
+                _entry(params, p, _AT.score_rows),
+                (own, own_pool, rows, own_ids, own_values, scratch[:n_rows]),
             )
             for k in range(n_rows):
                 scores[k] += scratch[k]
-            begin = end
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     out = 0.0
     for p in range(int(params[0])):
         own, part = _own(params, p), _row(params, p, row)
-        out += call_log_marginal(_entry(params, p, _LOG_MARGINAL), (own, part))
+        out += _jit.call_log_marginal(_entry(params, p, _AT.log_marginal), (own, part))
     return out
 
 
-@pointer(SCORE_MEMBER)
+@_jit.pointer(_jit.SCORE_MEMBER)
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
-    n_parts = int(params[0])
     out = 0.0
-    begin = n_parts
-    for p in range(n_parts):
-        if values[p] < 0.0:
-            continue
-        end = begin + int(values[p])
-        own, part = _own(params, p), _row(params, p, row)
-        out += call_score_member(
-            _entry(params, p, _SCORE_MEMBER),
-            (own, part, _ids(params, p, ids, begin, end), values[begin:end]),
-        )
-        begin = end
+    for p in range(int(params[0])):
+        if values[p] >= 0.0:
+            own, part = _own(params, p), _row(params, p, row)
+            own_ids, own_values = _ids(params, p, ids, values), _values(params, p, values)
+            address = _entry(params, p, _AT.score_member)
+            out += _jit.call_score_member(address, (own, part, own_ids, own_values))
     return out
 
 
-@pointer(FEATURES)
+@_jit.pointer(_jit.FEATURES)
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    n_parts = int(params[0])
     for f in range(out.shape[0]):
         out[f] = 0.0
-    begin = n_parts
-    for p in range(n_parts):
-        if values[p] < 0.0:
-            continue
-        end = begin + int(values[p])
-        own = _own(params, p)
-        at = _entry(params, p, _FEATURE)
-        out[at] = 1.0
-        call_features(
-            _entry(params, p, _FEATURES_OF),
-            (
-                own,
-                _ids(params, p, ids, begin, end),
-                values[begin:end],
-                out[at + 1 : at + 1 + _entry(params, p, _N_FEATURES)],
-            ),
-        )
-        begin = end
+    for p in range(int(params[0])):
+        if values[p] >= 0.0:
+            begin = _entry(params, p, _AT.feature)
+            out[begin] = 1.0
+            features = out[begin + 1 : begin + 1 + _entry(params, p, _AT.n_features)]
+            own_ids, own_values = _ids(params, p, ids, values), _values(params, p, values)
+            address = _entry(params, p, _AT.features)
+            _jit.call_features(address, (_own(params, p), own_ids, own_values, features))
 
 
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every part the best over how many of the helpers have it."""
-    n_parts = int(params[0])
     out = 0.0
-    begin = n_parts
-    for p in range(n_parts):
+    for p in range(int(params[0])):
         if values[p] < 0.0:
             continue
-        end = begin + int(values[p])
         own, part = _own(params, p), _row(params, p, row)
-        feature = _entry(params, p, _FEATURE)
-        last = feature + 1 + _entry(params, p, _N_FEATURES)
+        own_ids, own_values = _ids(params, p, ids, values), _values(params, p, values)
+        begin = _entry(params, p, _AT.feature)
+        end = begin + 1 + _entry(params, p, _AT.n_features)
+        least, most = low[begin + 1 : end], high[begin + 1 : end]
         best = -np.inf
-        fewest = max(int(np.ceil(low[feature])), 0)
-        most = min(int(np.floor(high[feature])), helpers)
-        for count in range(fewest, most + 1):
+        for count in range(
+            max(int(np.ceil(low[begin])), 0), min(int(np.floor(high[begin])), helpers) + 1
+        ):
             # Not a number where so few helpers could not have such features.
-            bound = call_bound(
-                _entry(params, p, _BOUND_OF),
-                (
-                    own,
-                    part,
-                    count,
-                    low[feature + 1 : last],
-                    high[feature + 1 : last],
-                    _ids(params, p, ids, begin, end),
-                    values[begin:end],
-                ),
+            bound = _jit.call_bound(
+                _entry(params, p, _AT.bound),
+                (own, part, count, least, most, own_ids, own_values),
             )
             if bound > best:
                 best = bound
         out += best
-        begin = end
     return out
 
 
@@ -277,7 +226,7 @@ def functions_of(parts: Sequence[Part]) -> Functions:
     """The functions of the whole, with the capabilities that all parts have."""
     variants = [part.family.variant() for part in parts]
     member = all(v.score_member is not None for v in variants)
-    bounded = all(v.features is not None and v.bound is not None for v in variants)
+    bounded = all(v.bound is not None for v in variants)
     return Functions(
         _init,
         _update,
@@ -285,8 +234,8 @@ def functions_of(parts: Sequence[Part]) -> Functions:
         _score_rows,
         _log_marginal,
         score_member=_score_member if member else None,
-        features=_features if bounded else None,
         bound=_bound if bounded else None,
+        features=_features,
     )
 
 
@@ -322,24 +271,23 @@ def counts_of(parts: Sequence[Part]) -> Ints:
 
 def parameters_of(parts: Sequence[Part], X: Any) -> Vector:
     """The flat parameters, for data X without gaps; tables are smaller if there are too many."""
-    heads = np.zeros((len(parts), _ENTRIES))
+    heads = np.zeros((len(parts), len(_AT)))
     tables: list[Vector] = []
-    end = 1 + heads.size
+    end = _HEAD + heads.size
     for members in _alike(parts):
         # For the largest of the parts that share it: tables may be sized to the data.
         share = X[: max(2, X.shape[0] * _LARGEST_TABLES // (X.size + 1))]
         part = max((parts[p] for p in members), key=lambda part: share[:, part.columns].sum())
-        own = part.family.parameters(len(part.columns), share[:, part.columns])
-        tables.append(own)
-        heads[members, _BEGIN] = end
-        end += len(own)
-        heads[members, _END] = end
-    features = np.cumsum([0, *(part.n_features for part in parts)])
-    heads[:, _ROW] = starts_of(parts)
-    heads[:, _WIDTH] = [part.width for part in parts]
-    heads[:, _FEATURE] = features[:-1]
-    heads[:, _N_FEATURES] = np.diff(features) - 1
-    heads[:, _SPARSE] = [_is_sparse(part.family.encode(X[:1, part.columns])) for part in parts]
+        tables.append(part.family.parameters(len(part.columns), share[:, part.columns]))
+        heads[members, _AT.begin] = end
+        end += len(tables[-1])
+        heads[members, _AT.end] = end
+    n_features = [part.n_features for part in parts]
+    heads[:, _AT.row] = starts_of(parts)
+    heads[:, _AT.width] = [part.width for part in parts]
+    heads[:, _AT.feature] = np.cumsum(n_features) - n_features
+    heads[:, _AT.n_features] = np.array(n_features) - 1
+    heads[:, _AT.sparse] = [_is_sparse(part.family.encode(X[:1, part.columns])) for part in parts]
     return relocated(parts, np.concatenate([[len(parts)], heads.reshape(-1), *tables]))
 
 
@@ -363,17 +311,17 @@ def relocated(parts: Sequence[Part], params: Vector) -> Vector:
     An address is a whole number below 2⁵³, which a double holds exactly.
     """
     params = params.copy()
-    heads = params[1 : 1 + _ENTRIES * len(parts)].reshape(len(parts), _ENTRIES)
+    heads = params[_HEAD : _HEAD + len(_AT) * len(parts)].reshape(len(parts), len(_AT))
     for head, part in zip(heads, parts, strict=True):
         variant = part.family.variant()
-        pointers = [getattr(variant, name) for name in _NAMES]
-        head[_ADDRESSES:] = [0 if found is None else found.address for found in pointers]
-        begin, end = int(head[_BEGIN]), int(head[_END])
+        pointers = [getattr(variant, name) for name in _Entry._fields[_AT.init :]]
+        head[_AT.init :] = [0 if found is None else found.address for found in pointers]
+        begin, end = int(head[_AT.begin]), int(head[_AT.end])
         params[begin:end] = part.family.relocated(params[begin:end], len(part.columns))
     return params
 
 
-@kernel
+@_jit.kernel
 def _place(own_values, own_ids, indptr, begins, lengths, p, values, ids):  # type: ignore[no-untyped-def]
     """Copy the data rows of part p to where they begin."""
     for i in range(lengths.shape[0]):
@@ -396,9 +344,9 @@ def encoded(parts: Sequence[Part], X: Any, observed: Any) -> Items:
     values = np.empty(indptr[-1])
     sparse = any(len(own.ids) > 0 for own in items)
     ids = np.zeros(indptr[-1] if sparse else 0, np.int32)
-    heads = indptr[:-1, None] + np.arange(n_parts)
-    values[heads] = np.where(observed, lengths, -1.0)
-    begins = indptr[:-1, None] + n_parts + np.cumsum(present, axis=1) - present
+    ends = n_parts + np.cumsum(present, axis=1)
+    values[indptr[:-1, None] + np.arange(n_parts)] = np.where(observed, ends, -ends)
+    begins = indptr[:-1, None] + ends - present
     for p, own in enumerate(items):
         _place(own.values, own.ids, own.indptr, begins, present, p, values, ids)
     return Items(values, ids, indptr.astype(np.int64), np.ones(n_rows, np.int64), False)

@@ -73,6 +73,14 @@ __all__ = [
 ]
 
 
+@pointer(FEATURES)
+def data_features(params, ids, values, out):  # type: ignore[no-untyped-def]
+    """The data row itself, dense or sparse, as a vector."""
+    out[:] = 0.0
+    for i in range(values.shape[0]):
+        out[ids[i] if ids.shape[0] > 0 else i] = values[i]
+
+
 @dataclasses.dataclass(frozen=True)
 class Functions:
     """A family's functions.  The first five are required, the others are capabilities.
@@ -87,8 +95,9 @@ class Functions:
     score_dots, dots_offset
         Scoring needs only the inner product of the point with a linear statistic that starts at
         ``row[dots_offset]``: solvers then take points in blocks.
-    features, bound
-        The exact methods' upper bound on a predictive probability (see `heuristics.py`).
+    bound, features
+        The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
+        numbers of a data row whose sums over helpers it is told: by default the row itself.
     """
 
     init: Pointer
@@ -100,8 +109,8 @@ class Functions:
     score_best: Pointer | None = None
     score_dots: Pointer | None = None
     dots_offset: int = 0
-    features: Pointer | None = None
     bound: Pointer | None = None
+    features: Pointer = data_features
 
 
 class Dots(NamedTuple):
@@ -448,8 +457,8 @@ class Model:
     def bounds(self, solver: str) -> Bounds:
         """The bound capability; `solver` is named in the error when there is none."""
         functions = self._functions
-        if functions.features is None or functions.bound is None:
-            raise lacking(self.family, "bounds", "the functions 'features' and 'bound'", solver)
+        if functions.bound is None:
+            raise lacking(self.family, "bounds", "the function 'bound'", solver)
         return Bounds(
             functions.features.address,
             self.family.bound_width(self.n_features),

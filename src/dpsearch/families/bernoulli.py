@@ -17,103 +17,107 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import betaln
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
+from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
+from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.categorical import LevelsWithGaps, row_with_gaps
+from dpsearch.families.layout import table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 from dpsearch.families.statistics import BetaCounts
 
-if TYPE_CHECKING:
-    from dpsearch.families._level_gaps import LevelsWithGaps
-
-# params: D, size of each table, s[D], f[D], log(s + j), log(f + j), log Γ(s + j), log Γ(f + j).
-# The tables are empty unless s and f are single numbers.
-# row: n, the predictive's constant, c[D], logits[D]
-_PARAMS = 2
-_HEAD = 2
 _LARGEST_TABLE = 1 << 22
 
 
-@inner
+class _Params(NamedTuple):
+    successes: layout.Numbers  # s of each column
+    failures: layout.Numbers  # f
+    log_successes: layout.Numbers  # log(s + j); tables are empty unless s and f are single numbers
+    log_failures: layout.Numbers  # log(f + j)
+    gamma_successes: layout.Numbers  # log Γ(s + j)
+    gamma_failures: layout.Numbers  # log Γ(f + j)
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # of the predictive
+    ones: layout.Counts  # c of each column
+    logits: layout.Numbers
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n and the counts."""
-    n_features, size = int(params[0]), int(params[1])
-    n = row[0]
-    ones = row[_HEAD : _HEAD + n_features]
-    logits = row[_HEAD + n_features : _HEAD + 2 * n_features]
+    successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
+    log_successes = table(params, PARAMS.log_successes)
+    log_failures = table(params, PARAMS.log_failures)
+    n_features, n = successes.shape[0], row[ROW.n]
+    ones, logits = view(row, ROW.ones, n_features), view(row, ROW.logits, n_features)
     constant = 0.0
-    if n < size:
-        begin = _PARAMS + 2 * n_features
-        log_successes = params[begin : begin + size]
-        log_failures = params[begin + size : begin + 2 * size]
+    if n < log_successes.shape[0]:
         for d in range(n_features):
             log_zero = log_failures[int(n - ones[d])]
             logits[d] = log_successes[int(ones[d])] - log_zero
             constant += log_zero
-        constant -= n_features * math.log(params[_PARAMS] + params[_PARAMS + n_features] + n)
+        constant -= n_features * math.log(successes[0] + failures[0] + n)
     else:
         for d in range(n_features):
-            successes = params[_PARAMS + d] + ones[d]
-            failures = params[_PARAMS + n_features + d] + n - ones[d]
-            logits[d] = math.log(successes / failures)
-            constant -= math.log1p(successes / failures)
-    row[1] = constant
+            odds = (successes[d] + ones[d]) / (failures[d] + n - ones[d])
+            logits[d] = math.log(odds)
+            constant -= math.log1p(odds)
+    row[ROW.constant] = constant
 
 
-@pointer(INIT)
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
     _constants(params, row)
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    row[0] += weight
+    ones = view(row, ROW.ones, table(params, PARAMS.successes).shape[0])
+    row[ROW.n] += weight
     if ids.shape[0] > 0:
         for i in range(values.shape[0]):
-            row[_HEAD + ids[i]] += weight * values[i]
+            ones[ids[i]] += weight * values[i]
     else:
         for i in range(values.shape[0]):
-            row[_HEAD + i] += weight * values[i]
+            ones[i] += weight * values[i]
     _constants(params, row)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    row[0] += sign * other[0]
-    for d in range(_HEAD, _HEAD + int(params[0])):
-        row[d] += sign * other[d]
+    n_features = table(params, PARAMS.successes).shape[0]
+    ones, more = view(row, ROW.ones, n_features), view(other, ROW.ones, n_features)
+    row[ROW.n] += sign * other[ROW.n]
+    for d in range(n_features):
+        ones[d] += sign * more[d]
     _constants(params, row)
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features = int(params[0])
+    n_features = table(params, PARAMS.successes).shape[0]
     for k in range(starts.shape[0]):
-        s = starts[k]
-        logits = pool[s + _HEAD + n_features : s + _HEAD + 2 * n_features]
-        score = pool[s + 1]
+        logits = view_at(pool, starts[k], ROW.logits, n_features)
+        score = pool[starts[k] + ROW.constant]
         if ids.shape[0] > 0:
             for i in range(values.shape[0]):
                 score += logits[ids[i]] * values[i]
@@ -123,52 +127,41 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    n_features, size = int(params[0]), int(params[1])
-    n = row[0]
+    successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
+    gamma_successes = table(params, PARAMS.gamma_successes)
+    gamma_failures = table(params, PARAMS.gamma_failures)
+    n_features, n = successes.shape[0], row[ROW.n]
+    ones = view(row, ROW.ones, n_features)
     out = 0.0
-    if n < size:
-        begin = _PARAMS + 2 * n_features + 2 * size
-        successes = params[begin : begin + size]
-        failures = params[begin + size : begin + 2 * size]
+    if n < gamma_successes.shape[0]:
         for d in range(n_features):
-            ones = row[_HEAD + d]
-            out += successes[int(ones)] + failures[int(n - ones)]
-        total = params[_PARAMS] + params[_PARAMS + n_features]
-        return out - n_features * (successes[0] + failures[0] + log_rising(total, n))
+            out += gamma_successes[int(ones[d])] + gamma_failures[int(n - ones[d])]
+        empty = gamma_successes[0] + gamma_failures[0] + log_rising(successes[0] + failures[0], n)
+        return out - n_features * empty
     for d in range(n_features):
-        ones = row[_HEAD + d]
-        a, b = params[_PARAMS + d], params[_PARAMS + n_features + d]
-        out += log_rising(a, ones) + log_rising(b, n - ones) - log_rising(a + b, n)
+        out += log_rising(successes[d], ones[d]) + log_rising(failures[d], n - ones[d])
+        out -= log_rising(successes[d] + failures[d], n)
     return out
 
 
-@pointer(FEATURES)
-def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    out[:] = 0.0
-    for i in range(values.shape[0]):
-        out[ids[i] if ids.shape[0] > 0 else i] = values[i]
-
-
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every column as many helpers that agree with the point as there can be."""
-    n_features = int(params[0])
-    n = row[0] + helpers
+    successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
+    n_features, n = successes.shape[0], row[ROW.n] + helpers
+    ones = view(row, ROW.ones, n_features)
     out = 0.0
     for d in range(n_features):
-        a, b = params[_PARAMS + d], params[_PARAMS + n_features + d]
-        zeros = n - row[_HEAD + d] - max(low[d], 0.0)
-        out += math.log((b + zeros) / (a + b + n))
+        zeros = n - ones[d] - max(low[d], 0.0)
+        out += math.log((failures[d] + zeros) / (successes[d] + failures[d] + n))
     for i in range(values.shape[0]):
         d = ids[i] if ids.shape[0] > 0 else i
         if values[i] != 0.0:
-            zeros = n - row[_HEAD + d] - max(low[d], 0.0)
-            ones = row[_HEAD + d] + min(high[d], float(helpers))
-            out += math.log(
-                (params[_PARAMS + d] + ones) / (params[_PARAMS + n_features + d] + zeros)
-            )
+            zeros = n - ones[d] - max(low[d], 0.0)
+            most = ones[d] + min(high[d], float(helpers))
+            out += math.log((successes[d] + most) / (failures[d] + zeros))
     return out
 
 
@@ -196,7 +189,7 @@ class Bernoulli(Family):
     accepts_sparse: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
+        _init, _update, _merge, _score_rows, _log_marginal, bound=_bound
     )
 
     def _prior(self, n_features: int) -> tuple[Vector, Vector]:
@@ -204,7 +197,7 @@ class Bernoulli(Family):
         return successes, per_column(self.failures, n_features, "failures", above_zero=True)
 
     def width(self, n_features: int) -> int:
-        return _HEAD + 2 * n_features
+        return layout.width(ROW, n_features)
 
     def check(self, X: Any) -> None:
         values = X.data if sp.issparse(X) else X.reshape(-1)
@@ -228,16 +221,14 @@ class Bernoulli(Family):
         even = (successes == successes[0]).all() and (failures == failures[0]).all()
         size = min(X.shape[0] + 2, _LARGEST_TABLE) if even else 0
         counts = np.arange(size)
-        return np.concatenate(
-            [
-                [n_features, size],
-                successes,
-                failures,
-                np.log(successes[0] + counts),
-                np.log(failures[0] + counts),
-                log_gamma_table(successes[0], size),
-                log_gamma_table(failures[0], size),
-            ]
+        return layout.make_params(
+            PARAMS,
+            successes=successes,
+            failures=failures,
+            log_successes=np.log(successes[0] + counts),
+            log_failures=np.log(failures[0] + counts),
+            gamma_successes=log_gamma_table(successes[0], size),
+            gamma_failures=log_gamma_table(failures[0], size),
         )
 
     def encode(self, X: Any) -> Any:
@@ -252,13 +243,13 @@ class Bernoulli(Family):
     def statistic(self, X: Any) -> BetaCounts:
         return BetaCounts(self.encode(X), *self._prior(X.shape[1]))
 
-    def counts_in_row(self, n_features: int) -> slice | None:
-        return slice(_HEAD, _HEAD + n_features)
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         successes, failures = self._prior(n_features)
-        ones = row[_HEAD : _HEAD + n_features]
-        successes, failures = successes + ones, failures + row[0] - ones
+        fields = layout.read(ROW, row, n_features)
+        successes, failures = successes + fields.ones, failures + fields.n - fields.ones
         return {
             "probabilities": successes / (successes + failures),
             "successes": successes,
@@ -273,14 +264,12 @@ class Bernoulli(Family):
         return Columns(after - betaln(*self._prior(n_features)), ones, codes)
 
     def with_gaps(self) -> LevelsWithGaps:
-        from dpsearch.families._level_gaps import LevelsWithGaps
-
         return LevelsWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        ones = row[_HEAD : _HEAD + n_features]
-        counts = np.stack([row[0] - ones, ones], axis=1).reshape(-1)
-        return self.with_gaps().row_of_complete(row[0], counts, n_features)
+        fields = layout.read(ROW, row, n_features)
+        counts = np.stack([fields.n - fields.ones, fields.ones], axis=1).reshape(-1)
+        return row_with_gaps(fields.n, counts, n_features)
 
     def level_counts(self, n_features: int) -> tuple[Ints, Vector]:
         """How many levels each column has, and what the prior counts for at each."""
@@ -288,8 +277,8 @@ class Bernoulli(Family):
         return np.full(n_features, 2), np.stack([failures, successes], axis=1).reshape(-1)
 
     def row_of_levels(self, counts: Vector) -> Vector:
-        """The row of a single column with so many points at each level, without logarithms."""
-        return np.array([counts.sum(), 0.0, counts[1], 0.0])
+        """The row of a single column with these counts of its levels, without logarithms."""
+        return layout.make(ROW, 1, n=counts.sum(), ones=counts[1])
 
     def draws(self, row: Vector, n_features: int) -> Draws:
         ones = self.posterior(row, n_features)["probabilities"]

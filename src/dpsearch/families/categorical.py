@@ -11,157 +11,293 @@ Analysis", 3.4):
 
 Data are encoded as sparse indicators: the levels of all columns side by side, a one at each of
 the point's own.  The row keeps log(a + c_l), so that a point costs one sum over its columns.
+
+With gaps, a missing value of column d is one more level.  Its count m_d leaves n_d = n − m_d values
+in the column, and its logarithm is log(A + n_d), which cancels what the constant has of the column.
+The functions take any prior counts a_l, as `Bernoulli` needs them for data with gaps.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
+from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.with_gaps import WithOwnRows
 
-if TYPE_CHECKING:
-    from dpsearch.families._level_gaps import LevelsWithGaps
-
-# With V = ΣL levels in all:
-# params: D, V, size of tables 1 and 2, size of tables 3 and 4, A[D], a[V], log(a + j),
-# log Γ(a + j), Σ_d log(A + j), Σ_d log Γ(A + j).  Tables 1 and 2 are empty unless a is one number.
-# row: n, the predictive's constant, c[V], log(a + c)[V]
-_PARAMS = 4
-_HEAD = 2
-_LARGEST_TABLE = 1 << 22
+_LARGEST_TABLE = 1 << 20
 _MOST_LEVELS = 1 << 24
 
 
-@inner
-def _log_count(params, level, count):  # type: ignore[no-untyped-def]
+class _Params(NamedTuple):
+    n_levels: layout.Number  # of all columns together
+    n_counts: layout.Number  # the same, and with gaps one more for each column
+    size: layout.Number  # of each table
+    prior: layout.Numbers  # a of each level, then A of each column
+    begins: layout.Numbers  # where the tables of each of these begin
+    logs: layout.Numbers  # for each different a or A: log(a + j)
+    log_gammas: layout.Numbers  # log Γ(a + j)
+    sum_logs: layout.Numbers  # Σ_d log(A + j); with gaps this and the next are empty
+    sum_log_gammas: layout.Numbers  # Σ_d log Γ(A + j)
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # of the predictive
+    counts: layout.Counts  # of each level
+    logs: layout.Numbers  # log(a + c)
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
+def _log(params, c, count):  # type: ignore[no-untyped-def]
     """Return log(a + count)."""
-    n_levels = int(params[1])
-    begin = _PARAMS + int(params[0])
-    if count < params[2]:
-        return params[begin + n_levels + int(count)]
-    return math.log(params[begin + level] + count)
+    if 0.0 <= count < params[PARAMS.size]:
+        return entry(params, PARAMS.logs, entry(params, PARAMS.begins, c) + count)
+    return math.log(entry(params, PARAMS.prior, c) + count)
 
 
-@inner
-def _constant(params, n):  # type: ignore[no-untyped-def]
-    """Return −Σ_d log(A + n)."""
-    n_features, size = int(params[0]), int(params[3])
-    if n < size:
-        return -params[params.shape[0] - 2 * size + int(n)]
-    out = 0.0
-    for d in range(n_features):
-        out -= math.log(params[_PARAMS + d] + n)
-    return out
+@_jit.inner
+def _log_rising(params, c, count):  # type: ignore[no-untyped-def]
+    """Return log Γ(a + count)/Γ(a)."""
+    if 0.0 <= count < params[PARAMS.size]:
+        begin = entry(params, PARAMS.begins, c)
+        log_gamma = entry(params, PARAMS.log_gammas, begin + count)
+        return log_gamma - entry(params, PARAMS.log_gammas, begin)
+    return log_rising(entry(params, PARAMS.prior, c), count)
 
 
-@inner
-def _all_constants(params, row):  # type: ignore[no-untyped-def]
-    n_levels = int(params[1])
-    row[1] = _constant(params, row[0])
-    for level in range(n_levels):
-        row[_HEAD + n_levels + level] = _log_count(params, level, row[_HEAD + level])
+@_jit.inner
+def _set_constant(params, row):  # type: ignore[no-untyped-def]
+    """Set −Σ_d log(A + n_d), and with gaps the logarithms themselves."""
+    n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
+    n = row[ROW.n]
+    if n < length(params, PARAMS.sum_logs):
+        row[ROW.constant] = -entry(params, PARAMS.sum_logs, n)
+        return
+    counts, logs = view(row, ROW.counts, n_counts), view(row, ROW.logs, n_counts)
+    constant = 0.0
+    for c in range(n_levels, length(params, PARAMS.prior)):
+        if c < n_counts:
+            logs[c] = _log(params, c, n - counts[c])
+            constant -= logs[c]
+        else:
+            constant -= _log(params, c, n)
+    row[ROW.constant] = constant
 
 
-@pointer(INIT)
+@_jit.inner
+def _set_all(params, row):  # type: ignore[no-untyped-def]
+    n_counts = int(params[PARAMS.n_counts])
+    counts, logs = view(row, ROW.counts, n_counts), view(row, ROW.logs, n_counts)
+    for c in range(int(params[PARAMS.n_levels])):
+        logs[c] = _log(params, c, counts[c])
+    _set_constant(params, row)
+
+
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
-    _all_constants(params, row)
+    _set_all(params, row)
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    n_levels = int(params[1])
-    row[0] += weight
-    row[1] = _constant(params, row[0])
+    n_counts = int(params[PARAMS.n_counts])
+    counts, logs = view(row, ROW.counts, n_counts), view(row, ROW.logs, n_counts)
+    row[ROW.n] += weight
     for i in range(ids.shape[0]):
-        level = ids[i]
-        row[_HEAD + level] += weight
-        row[_HEAD + n_levels + level] = _log_count(params, level, row[_HEAD + level])
+        c = ids[i]
+        counts[c] += weight
+        logs[c] = _log(params, c, counts[c])
+    _set_constant(params, row)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    row[0] += sign * other[0]
-    for level in range(_HEAD, _HEAD + int(params[1])):
-        row[level] += sign * other[level]
-    _all_constants(params, row)
+    n_counts = int(params[PARAMS.n_counts])
+    counts, more = view(row, ROW.counts, n_counts), view(other, ROW.counts, n_counts)
+    row[ROW.n] += sign * other[ROW.n]
+    for c in range(n_counts):
+        counts[c] += sign * more[c]
+    _set_all(params, row)
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_levels = int(params[1])
+    n_counts = int(params[PARAMS.n_counts])
     for k in range(starts.shape[0]):
-        s = starts[k]
-        logs = pool[s + _HEAD + n_levels : s + _HEAD + 2 * n_levels]
-        score = pool[s + 1]
+        logs = view_at(pool, starts[k], ROW.logs, n_counts)
+        score = pool[starts[k] + ROW.constant]
         for i in range(ids.shape[0]):
             score += logs[ids[i]]
         out[k] = score
 
 
-@pointer(LOG_MARGINAL)
-def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    n_features, n_levels = int(params[0]), int(params[1])
-    size, n_size = int(params[2]), int(params[3])
-    begin = _PARAMS + n_features
-    table = params[begin + n_levels + size : begin + n_levels + 2 * size]
-    n = row[0]
+@_jit.pointer(_jit.SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
+    counts = view(row, ROW.counts, n_counts)
     out = 0.0
-    if n < n_size:
-        totals = params[params.shape[0] - n_size :]
-        out -= totals[int(n)] - totals[0]
-    else:
-        for d in range(n_features):
-            out -= log_rising(params[_PARAMS + d], n)
+    for d in range(ids.shape[0]):
+        level, column = ids[d], n_levels + d
+        if level < n_levels:
+            there = row[ROW.n] - (counts[column] if column < n_counts else 0.0)
+            out += _log(params, level, counts[level] - 1.0)
+            out -= _log(params, column, there - 1.0)
+    return out
+
+
+@_jit.pointer(_jit.LOG_MARGINAL)
+def _log_marginal(params, row):  # type: ignore[no-untyped-def]
+    n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
+    n, counts = row[ROW.n], view(row, ROW.counts, n_counts)
+    out = 0.0
     for level in range(n_levels):
-        count = row[_HEAD + level]
-        if count < size:
-            out += table[int(count)] - table[0]
-        else:
-            out += log_rising(params[begin + level], count)
+        out += _log_rising(params, level, counts[level])
+    shared = table(params, PARAMS.sum_log_gammas)
+    if n < shared.shape[0]:
+        return out - (shared[int(n)] - shared[0])
+    for column in range(n_levels, length(params, PARAMS.prior)):
+        there = n - (counts[column] if column < n_counts else 0.0)
+        out -= _log_rising(params, column, there)
     return out
 
 
-@pointer(FEATURES)
-def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    out[:] = 0.0
-    for i in range(ids.shape[0]):
-        out[ids[i]] = 1.0
-
-
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every column as many helpers at the point's level as there can be."""
-    out = _constant(params, row[0] + helpers)
-    for i in range(ids.shape[0]):
-        level = ids[i]
-        count = row[_HEAD + level] + min(high[level], float(helpers))
-        out += math.log(params[_PARAMS + int(params[0]) + level] + count)
+    """In every column as many helpers at the point's level as there can be, and no others."""
+    n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
+    prior, counts = table(params, PARAMS.prior), view(row, ROW.counts, n_counts)
+    out = 0.0
+    for d in range(ids.shape[0]):
+        level, column = ids[d], n_levels + d
+        if level >= n_levels:
+            continue
+        fewest = most = float(helpers)  # that have a value in the column
+        total = prior[column] + row[ROW.n]
+        if column < n_counts:
+            fewest, most = max(most - high[column], 0.0), min(most - low[column], most)
+            total -= counts[column]
+        if fewest > most:
+            return -np.inf
+        there = min(max(high[level], fewest), most)
+        out += math.log(prior[level] + counts[level] + min(high[level], there))
+        out -= math.log(total + there)
     return out
+
+
+FUNCTIONS = Functions(
+    _init, _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound
+)
+
+
+def level_parameters(levels: Ints, counts: Vector, n_rows: int, *, gaps: bool) -> Vector:
+    """The parameters for columns of so many levels, with a prior count for each level."""
+    totals = np.add.reduceat(counts, np.cumsum(levels) - levels)
+    prior = np.concatenate([counts, totals])
+    kinds, kind = np.unique(prior, return_inverse=True)
+    size = min(n_rows + 2, _LARGEST_TABLE // len(kinds))
+    arguments = np.add.outer(kinds, np.arange(size))
+    total_kinds, columns = np.unique(totals, return_counts=True)
+    sum_size = 0 if gaps else min(n_rows + 2, 4 * _LARGEST_TABLE // len(total_kinds))
+    sum_logs, sum_log_gammas = np.zeros(sum_size), np.zeros(sum_size)
+    for total, times in zip(total_kinds, columns, strict=True):
+        sum_logs += times * np.log(total + np.arange(sum_size))
+        sum_log_gammas += times * log_gamma_table(total, sum_size)
+    n_levels = len(counts)
+    return layout.make_params(
+        PARAMS,
+        n_levels=n_levels,
+        n_counts=n_levels + gaps * len(levels),
+        size=size,
+        prior=prior,
+        begins=kind * size,
+        logs=np.log(arguments).reshape(-1),
+        log_gammas=gammaln(arguments).reshape(-1),
+        sum_logs=sum_logs,
+        sum_log_gammas=sum_log_gammas,
+    )
+
+
+def encode_levels(X: Matrix, levels: Ints) -> Any:
+    """Return indicators of the levels of all columns, and after them of what is missing."""
+    missing = np.isnan(X)
+    n_levels, n_features = int(levels.sum()), len(levels)
+    codes = np.where(missing, 0.0, X).astype(np.int64) + np.cumsum(levels) - levels
+    ids = np.where(missing, n_levels + np.arange(n_features), codes)
+    indptr = np.arange(X.shape[0] + 1) * n_features
+    shape = (X.shape[0], n_levels + n_features)
+    return sp.csr_matrix((np.ones(X.size), ids.reshape(-1), indptr), shape=shape)
+
+
+def row_with_gaps(n: float, counts: Vector, n_features: int) -> Vector:
+    """The row of n points without gaps, in the form for data with gaps, for `merge` to complete."""
+    counts = np.concatenate([counts, np.zeros(n_features)])
+    return layout.make(ROW, len(counts), n=n, counts=counts)
+
+
+class LevelsWithGaps(WithOwnRows):
+    """`WithGaps` of a family of levels, which has the functions of `Categorical`.
+
+    Such a family has `level_counts`, the number of levels of each column and what the prior counts
+    for at each, and `row_of_levels`, its row for one column's counts.
+    """
+
+    functions: ClassVar[Functions] = FUNCTIONS
+
+    def _level_counts(self, n_features: int) -> tuple[Ints, Vector]:
+        family: Any = self.family
+        levels, counts = family.level_counts(n_features)
+        return levels, counts
+
+    def bound_width(self, n_features: int) -> int:
+        return int(self._level_counts(n_features)[0].sum()) + n_features
+
+    def width(self, n_features: int) -> int:
+        return layout.width(ROW, self.bound_width(n_features))
+
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, self.bound_width(n_features))
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        return level_parameters(*self._level_counts(n_features), X.shape[0], gaps=True)
+
+    def encode(self, X: Any) -> Any:
+        return encode_levels(X, self._level_counts(X.shape[1])[0])
+
+    def log_base(self, X: Any) -> Vector:
+        return np.zeros(X.shape[0])
+
+    def log_ceiling(self, X: Any) -> Vector:
+        return np.zeros(X.shape[0])
+
+    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+        family: Any = self.family
+        levels, _ = self._level_counts(n_features)
+        counts = layout.read(ROW, row, self.bound_width(n_features)).counts[: levels.sum()]
+        return [
+            (family.column(d, n_features), family.row_of_levels(own))
+            for d, own in enumerate(np.split(counts, np.cumsum(levels)[:-1]))
+        ]
 
 
 @dataclass(frozen=True)
@@ -189,9 +325,7 @@ class Categorical(Family):
     name: ClassVar[str] = "categorical"
     kind: ClassVar[str] = "category"
     independent_columns: ClassVar[bool] = True
-    functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
-    )
+    functions: ClassVar[Functions] = FUNCTIONS
 
     def _concentration(self, n_features: int) -> Vector:
         return per_column(self.concentration, n_features, "concentration", above_zero=True)
@@ -213,7 +347,7 @@ class Categorical(Family):
         return self.with_parameters(n_levels=tuple(int(code) + 1 for code in X.max(axis=0)))
 
     def width(self, n_features: int) -> int:
-        return _HEAD + 2 * self.bound_width(n_features)
+        return layout.width(ROW, self.bound_width(n_features))
 
     def bound_width(self, n_features: int) -> int:
         return int(np.sum(self._levels(n_features)))
@@ -236,45 +370,21 @@ class Categorical(Family):
         )
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        concentration, levels = self._concentration(n_features), self._levels(n_features)
-        sums = concentration * levels
-        even = (concentration == concentration[0]).all()
-        kinds, columns = np.unique(sums, return_counts=True)
-        n_size = min(X.shape[0] + 2, _LARGEST_TABLE // len(kinds))
-        size = min(X.shape[0] + 2, _LARGEST_TABLE) if even else 0
-        logs, log_gammas = np.zeros(n_size), np.zeros(n_size)
-        for kind, times in zip(kinds, columns, strict=True):
-            logs += times * np.log(kind + np.arange(n_size))
-            log_gammas += times * gammaln(kind + np.arange(n_size))
-        return np.concatenate(
-            [
-                [n_features, levels.sum(), size, n_size],
-                sums,
-                np.repeat(concentration, levels),
-                np.log(concentration[0] + np.arange(size)),
-                log_gamma_table(concentration[0], size),
-                logs,
-                log_gammas,
-            ]
-        )
+        return level_parameters(*self.level_counts(n_features), X.shape[0], gaps=False)
 
     def encode(self, X: Any) -> Any:
-        levels = self._levels(X.shape[1])
-        ids = X.astype(np.int64) + (np.cumsum(levels) - levels)
-        indptr = np.arange(X.shape[0] + 1) * X.shape[1]
-        shape = (X.shape[0], int(levels.sum()))
-        return sp.csr_matrix((np.ones(X.size), ids.reshape(-1), indptr), shape=shape)
+        return encode_levels(X, self._levels(X.shape[1]))
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
-    def counts_in_row(self, n_features: int) -> slice:
-        return slice(_HEAD, _HEAD + int(np.sum(self._levels(n_features))))
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, self.bound_width(n_features))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         levels = self._levels(n_features)
         prior = np.repeat(self._concentration(n_features), levels)
-        counts = row[_HEAD : _HEAD + len(prior)]
+        counts = layout.read(ROW, row, len(prior)).counts
         concentration = np.split(prior + counts, np.cumsum(levels)[:-1])
         return {
             "probabilities": [column / column.sum() for column in concentration],
@@ -294,13 +404,11 @@ class Categorical(Family):
         return Columns(np.array(log_marginals), centres, codes)
 
     def with_gaps(self) -> LevelsWithGaps:
-        from dpsearch.families._level_gaps import LevelsWithGaps
-
         return LevelsWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        counts = row[self.counts_in_row(n_features)]
-        return self.with_gaps().row_of_complete(row[0], counts, n_features)
+        fields = layout.read(ROW, row, self.bound_width(n_features))
+        return row_with_gaps(fields.n, fields.counts, n_features)
 
     def level_counts(self, n_features: int) -> tuple[Ints, Vector]:
         """How many levels each column has, and what the prior counts for at each."""
@@ -308,8 +416,8 @@ class Categorical(Family):
         return levels, np.repeat(self._concentration(n_features), levels)
 
     def row_of_levels(self, counts: Vector) -> Vector:
-        """The row of a single column with so many points at each level, without logarithms."""
-        return np.concatenate([[counts.sum(), 0.0], counts, np.zeros(len(counts))])
+        """The row of a single column with these counts of its levels, without logarithms."""
+        return layout.make(ROW, len(counts), n=counts.sum(), counts=counts)
 
     def draws(self, row: Vector, n_features: int) -> Draws:
         probabilities = self.posterior(row, n_features)["probabilities"]

@@ -11,37 +11,41 @@ points of a cluster, their mean z̄ and their squared deviations M = Σ (z − z
                  q = κ (z − m)²/(2β(κ + 1))                       a Student t with 2a degrees
     marginal     log H = log Γ(a)/Γ(a₀) − a log β − ½ log κ/κ₀ − n/2 log 2π
 
-summed over columns.  What depends on n alone comes from two tables.  When a₀ is one number the
-logarithms of 1 + q over the columns are taken as one logarithm of their product.
+summed over columns.  What depends on n alone comes from two tables.  When a₀ is one number, the
+logarithms of 1 + q over the columns are taken as one logarithm of their product; when it is not,
+and for data with gaps, the functions are those of `_diagonal_columns.py`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
+from dpsearch import _jit
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
-from dpsearch.families._columns import mean_and_variance, normal_inverse_gamma, with_holes
+from dpsearch.families import _diagonal_columns, layout
+from dpsearch.families._columns import (
+    mean_and_variance,
+    normal_inverse_gamma,
+    with_holes,
+)
+from dpsearch.families._diagonal_columns import (
+    PARAMS,
+    DiagonalWithGaps,
+    best_case,
+    column_step,
+    column_total,
+)
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
@@ -52,16 +56,7 @@ from dpsearch.families.learning import (
     pooled_variance,
     sums_of,
 )
-from dpsearch.items import copy_row
 
-if TYPE_CHECKING:
-    from dpsearch.families._diagonal_gaps import DiagonalWithGaps
-
-# params: D, size of each table, whether a₀ is one number, κ₀[D], a₀[D], steps, totals.  Entry n of
-# `steps` is the predictive's constant without β, of `totals` the marginal's.
-# row: n, the predictive's constant, Σ log β, Σ a₀ log β, z̄[D], M[D], m[D], q/(z − m)² [D]
-_PARAMS = 3
-_HEAD = 4
 _LARGEST_TABLE = 1 << 22
 # Products of factors ≥ 1 are turned into a logarithm when above this: the running product and what
 # it is multiplied by are each below, so that nothing overflows.
@@ -69,114 +64,108 @@ _FULL = 1e150
 _SHAPE = 5.0  # a₀ that is suggested: a cluster's variance within a factor of two of the prior's
 
 
-@inner
+class _Row(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # of the predictive
+    log_betas: layout.Number  # Σ log β
+    padding: layout.Number  # to begin vectors at a multiple of 32 bytes
+    means: layout.Numbers  # z̄ of each column
+    squares: layout.Numbers  # M
+    centres: layout.Numbers  # m
+    factors: layout.Numbers  # q/(z − m)²
+
+
+ROW = layout.row(_Row)
+
+
+@_jit.inner
 def _step(params, n):  # type: ignore[no-untyped-def]
-    """Return Σ_d log Γ(a + ½)/Γ(a) − ½ log 2π(κ + 1)/κ for n points."""
-    n_features, size = int(params[0]), int(params[1])
-    if n < size:
-        return params[_PARAMS + 2 * n_features + int(n)]
+    """Return the predictive's constant for n points, without β."""
+    if n < length(params, PARAMS.steps):
+        return entry(params, PARAMS.steps, n)
     out = 0.0
-    for d in range(n_features):
-        shape = params[_PARAMS + n_features + d] + 0.5 * n
-        out += math.lgamma(shape + 0.5) - math.lgamma(shape)
-        out -= 0.5 * (LOG_2PI + math.log1p(1.0 / (params[_PARAMS + d] + n)))
+    for d in range(length(params, PARAMS.shape)):
+        out += column_step(params, d, n)
     return out
 
 
-@inner
-def _total(params, n):  # type: ignore[no-untyped-def]
-    """Return Σ_d log Γ(a)/Γ(a₀) − ½ log κ/κ₀ − n/2 log 2π for n points."""
-    n_features, size = int(params[0]), int(params[1])
-    if n < size:
-        return params[_PARAMS + 2 * n_features + size + int(n)]
-    out = 0.0
-    for d in range(n_features):
-        shape = params[_PARAMS + n_features + d]
-        out += math.lgamma(shape + 0.5 * n) - math.lgamma(shape)
-        out -= 0.5 * (n * LOG_2PI + math.log1p(n / params[_PARAMS + d]))
-    return out
-
-
-@inner
+@_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n, z̄ and M."""
-    n_features = int(params[0])
-    n = row[0]
-    logs, weighted, product = 0.0, 0.0, 1.0
+    strength = table(params, PARAMS.strength)
+    n_features, n = strength.shape[0], row[ROW.n]
+    means, squares = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
+    centres, factors = view(row, ROW.centres, n_features), view(row, ROW.factors, n_features)
+    logs, product = 0.0, 1.0
     for d in range(n_features):
-        kappa = params[_PARAMS + d] + n
-        mean = row[_HEAD + d]
-        beta = 1.0 + 0.5 * (
-            row[_HEAD + n_features + d] + params[_PARAMS + d] * n / kappa * mean * mean
-        )
-        row[_HEAD + 2 * n_features + d] = n * mean / kappa
-        row[_HEAD + 3 * n_features + d] = kappa / (2.0 * beta * (kappa + 1.0))
-        if params[2] == 0.0 or beta > _FULL:
-            log_beta = math.log(beta)
-            logs += log_beta
-            weighted += params[_PARAMS + n_features + d] * log_beta
+        kappa = strength[d] + n
+        beta = 1.0 + 0.5 * (squares[d] + strength[d] * n / kappa * means[d] * means[d])
+        centres[d] = n * means[d] / kappa
+        factors[d] = kappa / (2.0 * beta * (kappa + 1.0))
+        if beta > _FULL:
+            logs += math.log(beta)
         else:
             product *= beta
             if product > _FULL:
                 logs += math.log(product)
                 product = 1.0
     logs += math.log(product)
-    row[1] = _step(params, n) - 0.5 * logs
-    row[2] = logs
-    row[3] = weighted if params[2] == 0.0 else params[_PARAMS + n_features] * logs
+    row[ROW.constant] = _step(params, n) - 0.5 * logs
+    row[ROW.log_betas] = logs
 
 
-@pointer(INIT)
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
     _constants(params, row)
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     """Welford's update, which loses no digits however far the data lie from the prior mean."""
     n_features = values.shape[0]
-    n = row[0]
-    total = n + weight
+    n, total = row[ROW.n], row[ROW.n] + weight
     if total <= 0.0:
         row[:] = 0.0
     else:
+        means, squares = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
         for d in range(n_features):
-            difference = values[d] - row[_HEAD + d]
-            row[_HEAD + d] += weight / total * difference
-            squares = row[_HEAD + n_features + d] + weight * n / total * difference * difference
+            difference = values[d] - means[d]
+            means[d] += weight / total * difference
+            left = squares[d] + weight * n / total * difference * difference
             # A single point has none, and rounding must not leave fewer than none.
-            row[_HEAD + n_features + d] = max(squares, 0.0) if total > 1.0 else 0.0
-        row[0] = total
+            squares[d] = max(left, 0.0) if total > 1.0 else 0.0
+        row[ROW.n] = total
     _constants(params, row)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     """Chan, Golub & LeVeque 1983, eq. 2.1; solved for one part when the sign is −1."""
-    n_features = int(params[0])
-    n, added = row[0], sign * other[0]
+    n_features = length(params, PARAMS.strength)
+    n, added = row[ROW.n], sign * other[ROW.n]
     total = n + added
     if total <= 0.0:
         row[:] = 0.0
     elif added != 0.0:
+        means, squares = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
+        others, more = view(other, ROW.means, n_features), view(other, ROW.squares, n_features)
         for d in range(n_features):
-            at = _HEAD + n_features + d
-            difference = other[_HEAD + d] - row[_HEAD + d]
-            row[_HEAD + d] += added / total * difference
-            squares = row[at] + sign * other[at] + added * n / total * difference * difference
-            row[at] = max(squares, 0.0) if total > 1.0 else 0.0
-        row[0] = total
+            difference = others[d] - means[d]
+            means[d] += added / total * difference
+            left = squares[d] + sign * more[d] + added * n / total * difference * difference
+            squares[d] = max(left, 0.0) if total > 1.0 else 0.0
+        row[ROW.n] = total
     _constants(params, row)
 
 
-@inner
-def _sum_logs(values, mean, factor):  # type: ignore[no-untyped-def]
+@_jit.inner
+def _sum_logs(values, centres, factors):  # type: ignore[no-untyped-def]
     """Return Σ_d log(1 + q_d) where the product of all 1 + q overflows."""
     logs, product = 0.0, 1.0
     for d in range(values.shape[0]):
-        difference = values[d] - mean[d]
-        term = 1.0 + factor[d] * difference * difference
+        difference = values[d] - centres[d]
+        term = 1.0 + factors[d] * difference * difference
         if term > _FULL:
             logs += math.log(term)
         else:
@@ -187,65 +176,43 @@ def _sum_logs(values, mean, factor):  # type: ignore[no-untyped-def]
     return logs + math.log(product)
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features = values.shape[0]
-    shapes = params[_PARAMS + n_features : _PARAMS + 2 * n_features]
-    even = params[2] == 1.0
+    n_features, shape = values.shape[0], entry(params, PARAMS.shape, 0)
     for k in range(starts.shape[0]):
         s = starts[k]
-        mean = pool[s + _HEAD + 2 * n_features : s + _HEAD + 3 * n_features]
-        factor = pool[s + _HEAD + 3 * n_features : s + _HEAD + 4 * n_features]
-        half = 0.5 * (pool[s] + 1.0)
-        if even:
-            product = 1.0
-            for d in range(n_features):
-                difference = values[d] - mean[d]
-                product *= 1.0 + factor[d] * difference * difference
-            logs = math.log(product) if product < np.inf else _sum_logs(values, mean, factor)
-            out[k] = pool[s + 1] - (shapes[0] + half) * logs
-        else:
-            score = pool[s + 1]
-            for d in range(n_features):
-                difference = values[d] - mean[d]
-                score -= (shapes[d] + half) * math.log1p(factor[d] * difference * difference)
-            out[k] = score
+        centres = view_at(pool, s, ROW.centres, n_features)
+        factors = view_at(pool, s, ROW.factors, n_features)
+        product = 1.0
+        for d in range(n_features):
+            difference = values[d] - centres[d]
+            product *= 1.0 + factors[d] * difference * difference
+        logs = math.log(product) if product < np.inf else _sum_logs(values, centres, factors)
+        out[k] = pool[s + ROW.constant] - (shape + 0.5 * (pool[s + ROW.n] + 1.0)) * logs
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    return _total(params, row[0]) - row[3] - 0.5 * row[0] * row[2]
+    n, out = row[ROW.n], 0.0
+    if n < length(params, PARAMS.totals):
+        out = entry(params, PARAMS.totals, n)
+    else:
+        for d in range(length(params, PARAMS.shape)):
+            out += column_total(params, d, n)
+    return out - (entry(params, PARAMS.shape, 0) + 0.5 * n) * row[ROW.log_betas]
 
 
-@pointer(FEATURES)
-def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    copy_row(values, out)
-
-
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """Column by column the nearest mean, and the best β that the helpers could leave.
-
-    With δ² = κ(z − m)²/(2(κ + 1)), β enters as a log β − (a + ½) log(β + δ²), largest at 2aδ².
-    Scales only grow: β is at least the row's, and β + δ², the scale once the point is in too, at
-    least that of the row with the point alone.
-    """
-    n_features = values.shape[0]
-    out = _step(params, row[0] + helpers)
+    n_features, n = values.shape[0], row[ROW.n]
+    centres, factors = view(row, ROW.centres, n_features), view(row, ROW.factors, n_features)
+    out = _step(params, n + helpers)
     for d in range(n_features):
-        prior = params[_PARAMS + d] + row[0]
-        kappa = prior + helpers
-        shape = params[_PARAMS + n_features + d] + 0.5 * (row[0] + helpers)
-        mean = row[_HEAD + 2 * n_features + d]
-        beta = prior / (2.0 * (prior + 1.0) * row[_HEAD + 3 * n_features + d])
-        alone = beta + 0.5 * prior / (prior + 1.0) * (values[d] - mean) ** 2
-        nearest = min(
-            max(values[d], (prior * mean + low[d]) / kappa), (prior * mean + high[d]) / kappa
-        )
-        apart = 0.5 * kappa / (kappa + 1.0) * (values[d] - nearest) ** 2
-        best = beta if helpers == 0 else max(beta, alone - apart, 2.0 * shape * apart)
-        out += shape * math.log(best) - (shape + 0.5) * math.log(best + apart)
+        out += best_case(params, d, n, centres[d], factors[d], values[d], helpers, low[d], high[d])
     return out
+
+
+_SHARED = Functions(_init, _update, _merge, _score_rows, _log_marginal, bound=_bound)
 
 
 @dataclass(frozen=True)
@@ -279,9 +246,7 @@ class DiagonalGaussian(Family):
     kind: ClassVar[str] = "real"
     scale_replicas: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
-    functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
-    )
+    functions: ClassVar[Functions] = _SHARED
 
     def strength_shape(self, n_features: int) -> tuple[Vector, Vector]:
         """The prior's strength and shape in each column."""
@@ -311,18 +276,44 @@ class DiagonalGaussian(Family):
             totals += columns * total
         return steps, totals
 
+    def _has_columns(self) -> bool:
+        """Whether every column has its own shape, so that rows are those of columns."""
+        return len(set(np.ravel(self.shape).tolist())) > 1
+
+    def variant(self) -> Functions:
+        return _diagonal_columns.FUNCTIONS if self._has_columns() else _SHARED
+
+    def _layout(self) -> Any:
+        return _diagonal_columns.ROW if self._has_columns() else ROW
+
     def width(self, n_features: int) -> int:
-        return _HEAD + 4 * n_features
+        return layout.width(self._layout(), n_features)
+
+    def bound_width(self, n_features: int) -> int:
+        return 2 * n_features if self._has_columns() else n_features
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        strength, shape = self.strength_shape(n_features)
         self.location_scale(n_features)
-        even = float((shape == shape[0]).all())
+        strength, shape = self.strength_shape(n_features)
+        if self._has_columns():
+            return self.column_parameters(n_features, X)
         # One pass per column at worst: columns that differ share the budget.
-        kinds = len(np.unique(np.stack([strength, shape]), axis=1).T)
-        size = min(X.shape[0] + 2, _LARGEST_TABLE // kinds)
-        head = [n_features, size, even]
-        return np.concatenate([head, strength, shape, *self._tables(n_features, size)])
+        size = min(X.shape[0] + 2, _LARGEST_TABLE // len(np.unique(strength)))
+        steps, totals = self._tables(n_features, size)
+        return layout.make_params(
+            PARAMS, strength=strength, shape=shape, steps=steps, totals=totals
+        )
+
+    def column_parameters(self, n_features: int, X: Any) -> Vector:
+        """The parameters for functions of columns: tables for one, if they are all alike."""
+        self.location_scale(n_features)
+        strength, shape = self.strength_shape(n_features)
+        alike = np.ptp(strength) == np.ptp(shape) == 0.0
+        size = min(X.shape[0] + 2, _LARGEST_TABLE) if alike else 0
+        steps, totals = self.column(0, n_features)._tables(1, size)
+        return layout.make_params(
+            PARAMS, strength=strength, shape=shape, steps=steps, totals=totals
+        )
 
     def encode(self, X: Any) -> Any:
         mean, scale = self.location_scale(X.shape[1])
@@ -351,13 +342,13 @@ class DiagonalGaussian(Family):
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, scale = self.location_scale(n_features)
         strength, shape = self.strength_shape(n_features)
-        parts = row[_HEAD:].reshape(4, n_features)
-        kappa, shape = strength + row[0], shape + 0.5 * row[0]
-        beta = scale**2 * kappa / (2.0 * parts[3] * (kappa + 1.0))
+        fields = layout.read(self._layout(), row, n_features)
+        kappa, shape = strength + fields.n, shape + 0.5 * fields.n
+        beta = scale**2 * kappa / (2.0 * fields.factors * (kappa + 1.0))
         variance = np.full(n_features, math.inf)  # the mean of an inverse gamma with shape ≤ 1
         np.divide(beta, shape - 1.0, out=variance, where=shape > 1.0)
         return {
-            "mean": mean + scale * parts[2],
+            "mean": mean + scale * fields.centres,
             "variance": variance,
             "strength": kappa,
             "shape": shape,
@@ -374,12 +365,24 @@ class DiagonalGaussian(Family):
         return Columns(log_marginals, posterior["mean"])
 
     def with_gaps(self) -> DiagonalWithGaps:
-        from dpsearch.families._diagonal_gaps import DiagonalWithGaps
-
         return DiagonalWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        return self.with_gaps().row_of_complete(row, n_features)
+        fields = layout.read(self._layout(), row, n_features)
+        return layout.make(
+            _diagonal_columns.ROW,
+            n_features,
+            n=fields.n,
+            counts=fields.n,
+            means=fields.means,
+            squares=fields.squares,
+        )
+
+    def row_of_column(
+        self, n: float, mean: float, squares: float, centre: float, factor: float
+    ) -> Vector:
+        """The row of a single column, without what scoring needs alone."""
+        return layout.make(ROW, 1, n=n, means=mean, squares=squares, centres=centre, factors=factor)
 
     def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)

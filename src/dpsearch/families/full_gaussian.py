@@ -21,28 +21,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_BEST,
-    SCORE_MEMBER,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
+from dpsearch import _jit
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column, positive
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import layout
 from dpsearch.families._cholesky import (
     add_outer,
     change,
@@ -50,11 +39,16 @@ from dpsearch.families._cholesky import (
     invert_above_identity,
     squared_distance,
 )
-from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
+from dpsearch.families._columns import (
+    as_tuple,
+    mean_and_variance,
+    normal_inverse_gamma,
+)
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+from dpsearch.families.layout import at, entry, length, view, view_at
 from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
@@ -67,13 +61,6 @@ from dpsearch.families.learning import (
 )
 from dpsearch.items import copy_row
 
-# params: D, κ₀, ν₀, size of each table, steps, totals.  Entry n of `steps` is the predictive's
-# constant without |Ψ|, of `totals` the marginal's.
-# row: n, the predictive's constant, log|Ψ|, κ/(κ + 1), m[D], W, S, and room for two vectors [2D],
-# zero between calls.  W is the inverse of Ψ's lower Cholesky factor; of it and of S the lower
-# triangle is stored, row after row.
-_PARAMS = 4
-_HEAD = 4
 _LARGEST_TABLE = 1 << 22
 _LOG_PI = math.log(math.pi)
 # Taking a point out multiplies |Ψ| by a fraction; below this one W is built anew from the scatter,
@@ -82,87 +69,109 @@ _SAFE = 1e-3
 _MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
 
 
-@inner
+class _Params(NamedTuple):
+    n_features: layout.Number
+    strength: layout.Number  # κ₀
+    degrees: layout.Number  # ν₀
+    steps: layout.Numbers  # the predictive's constant without |Ψ|, by n
+    totals: layout.Numbers  # the marginal's
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # of the predictive
+    log_det: layout.Number  # log|Ψ|
+    ratio: layout.Number  # κ/(κ + 1)
+    mean: layout.Numbers  # m
+    inverse: layout.Triangle  # W, the inverse of Ψ's lower Cholesky factor
+    scatter: layout.Triangle  # S
+    spare: layout.Numbers  # room for a vector; this and the next are zero between calls
+    scratch: layout.Numbers
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
 def _step(params, n):  # type: ignore[no-untyped-def]
     """Return the predictive's constant for n points, without |Ψ|."""
-    if n < params[3]:
-        return params[_PARAMS + int(n)]
-    half = 0.5 * (params[2] + n + 1.0)
-    out = math.lgamma(half) - math.lgamma(half - 0.5 * params[0])
-    return out - 0.5 * params[0] * (_LOG_PI + math.log1p(1.0 / (params[1] + n)))
+    if n < length(params, PARAMS.steps):
+        return entry(params, PARAMS.steps, n)
+    n_features = params[PARAMS.n_features]
+    half = 0.5 * (params[PARAMS.degrees] + n + 1.0)
+    out = math.lgamma(half) - math.lgamma(half - 0.5 * n_features)
+    ratio = math.log1p(1.0 / (params[PARAMS.strength] + n))
+    return out - 0.5 * n_features * (_LOG_PI + ratio)
 
 
-@inner
+@_jit.inner
 def _total(params, n):  # type: ignore[no-untyped-def]
     """Return the marginal's constant for n points, without |Ψ|."""
-    if n < params[3]:
-        return params[_PARAMS + int(params[3]) + int(n)]
-    out = -0.5 * params[0] * (n * _LOG_PI + math.log1p(n / params[1]))
-    for i in range(int(params[0])):
-        half = 0.5 * (params[2] - i)
+    if n < length(params, PARAMS.totals):
+        return entry(params, PARAMS.totals, n)
+    n_features = params[PARAMS.n_features]
+    out = -0.5 * n_features * (n * _LOG_PI + math.log1p(n / params[PARAMS.strength]))
+    for i in range(int(n_features)):
+        half = 0.5 * (params[PARAMS.degrees] - i)
         out += math.lgamma(half + 0.5 * n) - math.lgamma(half)
     return out
 
 
-@inner
+@_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n and log|Ψ|, and clear the room for vectors."""
-    n_features = int(params[0])
-    kappa = params[1] + row[0]
-    row[1] = _step(params, row[0]) - 0.5 * row[2]
-    row[3] = kappa / (kappa + 1.0)
-    row[row.shape[0] - 2 * n_features :] = 0.0
+    kappa = params[PARAMS.strength] + row[ROW.n]
+    row[ROW.constant] = _step(params, row[ROW.n]) - 0.5 * row[ROW.log_det]
+    row[ROW.ratio] = kappa / (kappa + 1.0)
+    row[at(ROW.spare, int(params[PARAMS.n_features])) :] = 0.0
 
 
-@inner
+@_jit.inner
 def _clear(params, row):  # type: ignore[no-untyped-def]
+    n_features = int(params[PARAMS.n_features])
     row[:] = 0.0
-    at = _HEAD + int(params[0])
-    for i in range(int(params[0])):
-        row[at + i] = 1.0
-        at += i + 1
+    diagonal = at(ROW.inverse, n_features)
+    for i in range(n_features):
+        row[diagonal + i] = 1.0
+        diagonal += i + 1
     _constants(params, row)  # log|Ψ| = 0 is set already
 
 
-@inner
+@_jit.inner
 def _build(params, row):  # type: ignore[no-untyped-def]
     """Compute W and log|Ψ| from n, m and S: first of I + S, then with the mean's share of Ψ."""
-    n_features = int(params[0])
-    size = n_features * (n_features + 1) // 2
-    begin = _HEAD + n_features
-    inverse = row[begin : begin + size]
-    v = row[begin + 2 * size : begin + 2 * size + n_features]
-    copy_row(row[begin + size : begin + 2 * size], inverse)
+    n_features, strength = int(params[PARAMS.n_features]), params[PARAMS.strength]
+    mean, inverse = view(row, ROW.mean, n_features), view(row, ROW.inverse, n_features)
+    v = view(row, ROW.spare, n_features)
+    copy_row(view(row, ROW.scatter, n_features), inverse)
     invert_above_identity(inverse, n_features)
-    share = math.sqrt(params[1] * (params[1] + row[0]) / row[0])
+    share = math.sqrt(strength * (strength + row[ROW.n]) / row[ROW.n])
     for d in range(n_features):
-        v[d] = share * row[_HEAD + d]
-    change(inverse, v, 1.0, row[begin + 2 * size + n_features :])
-    at = 0
-    row[2] = 0.0
+        v[d] = share * mean[d]
+    change(inverse, v, 1.0, view(row, ROW.scratch, n_features))
+    diagonal = 0
+    row[ROW.log_det] = 0.0
     for i in range(n_features):
-        row[2] -= 2.0 * math.log(inverse[at + i])
-        at += i + 1
+        row[ROW.log_det] -= 2.0 * math.log(inverse[diagonal + i])
+        diagonal += i + 1
 
 
-@pointer(INIT)
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     _clear(params, row)
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
-    size = n_features * (n_features + 1) // 2
-    n, kappa = row[0], params[1] + row[0]
+    n, kappa = row[ROW.n], params[PARAMS.strength] + row[ROW.n]
     total = n + weight
     if total <= 0.0:
         _clear(params, row)
         return
-    begin = _HEAD + n_features
-    mean, inverse = row[_HEAD:begin], row[begin : begin + size]
-    scatter = row[begin + size : begin + 2 * size]
-    v = row[begin + 2 * size : begin + 2 * size + n_features]
+    mean, inverse = view(row, ROW.mean, n_features), view(row, ROW.inverse, n_features)
+    scatter, v = view(row, ROW.scatter, n_features), view(row, ROW.spare, n_features)
     if n > 0.0:
         for d in range(n_features):
             v[d] = values[d] - mean[d] * kappa / n
@@ -176,70 +185,72 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     for d in range(n_features):
         v[d] = math.sqrt(share) * (values[d] - mean[d])
         mean[d] += weight / (kappa + weight) * (values[d] - mean[d])
-    row[0] = total
+    row[ROW.n] = total
     if removable:
         sign = 1.0 if weight > 0.0 else -1.0
-        row[2] += math.log(change(inverse, v, sign, row[begin + 2 * size + n_features :]))
+        factor = change(inverse, v, sign, view(row, ROW.scratch, n_features))
+        row[ROW.log_det] += math.log(factor)
     else:
         _build(params, row)
     _constants(params, row)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    n_features = int(params[0])
-    size = n_features * (n_features + 1) // 2
-    begin = _HEAD + n_features + size
-    n, added = row[0], sign * other[0]
+    n_features, strength = int(params[PARAMS.n_features]), params[PARAMS.strength]
+    n, more = row[ROW.n], other[ROW.n]
+    added = sign * more
     total = n + added
     if total <= 0.0:
         _clear(params, row)
         return
     if added == 0.0:
         return
-    scatter = row[begin : begin + size]
-    v = row[begin + size : begin + size + n_features]
+    centre, others = view(row, ROW.mean, n_features), view(other, ROW.mean, n_features)
+    scatter, v = view(row, ROW.scatter, n_features), view(row, ROW.spare, n_features)
     for d in range(n_features):
-        mean = row[_HEAD + d] * (params[1] + n) / n if n > 0.0 else 0.0
-        v[d] = other[_HEAD + d] * (params[1] + other[0]) / other[0] - mean
-        row[_HEAD + d] = (mean + added / total * v[d]) * total / (params[1] + total)
-    for i in range(size):
-        scatter[i] += sign * other[begin + i]
+        mean = centre[d] * (strength + n) / n if n > 0.0 else 0.0
+        v[d] = others[d] * (strength + more) / more - mean
+        centre[d] = (mean + added / total * v[d]) * total / (strength + total)
+    others = view(other, ROW.scatter, n_features)
+    for i in range(scatter.shape[0]):
+        scatter[i] += sign * others[i]
     add_outer(scatter, v, added * n / total)
     if total <= 1.0:
         scatter[:] = 0.0
-    row[0] = total
+    row[ROW.n] = total
     _build(params, row)
     _constants(params, row)
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     for k in range(starts.shape[0]):
         s = starts[k]
-        begin = s + _HEAD + n_features
-        distance = squared_distance(pool[begin:], values, pool[s + _HEAD : begin])
-        exponent = 0.5 * (params[2] + pool[s] + 1.0)
-        out[k] = pool[s + 1] - exponent * math.log1p(pool[s + 3] * distance)
+        mean = view_at(pool, s, ROW.mean, n_features)
+        distance = squared_distance(view_at(pool, s, ROW.inverse, n_features), values, mean)
+        exponent = 0.5 * (params[PARAMS.degrees] + pool[s + ROW.n] + 1.0)
+        logs = math.log1p(pool[s + ROW.ratio] * distance)
+        out[k] = pool[s + ROW.constant] - exponent * logs
 
 
-@pointer(SCORE_MEMBER)
+@_jit.pointer(_jit.SCORE_MEMBER)
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     """With Ψ⁻ without the point, |Ψ⁻| = |Ψ|(1 − h) and 1 + κ⁻/κ (z − m⁻)ᵀΨ⁻⁻¹(z − m⁻) = 1/(1 − h).
 
     Here h = κ/(κ − 1) (z − m)ᵀΨ⁻¹(z − m), by the rank-one formulas of Sherman and Morrison.
     """
-    begin = _HEAD + values.shape[0]
-    kappa = params[1] + row[0]
-    share = squared_distance(row[begin:], values, row[_HEAD:begin]) * kappa / (kappa - 1.0)
+    mean, inverse = view(row, ROW.mean, values.shape[0]), view(row, ROW.inverse, values.shape[0])
+    kappa = params[PARAMS.strength] + row[ROW.n]
+    share = squared_distance(inverse, values, mean) * kappa / (kappa - 1.0)
     if share > 1.0 - _SAFE:
         return math.nan  # too near to 1 for its distance from 1 to be exact
-    out = _step(params, row[0] - 1.0) - 0.5 * row[2]
-    return out + 0.5 * (params[2] + row[0] - 1.0) * math.log1p(-share)
+    out = _step(params, row[ROW.n] - 1.0) - 0.5 * row[ROW.log_det]
+    return out + 0.5 * (params[PARAMS.degrees] + row[ROW.n] - 1.0) * math.log1p(-share)
 
 
-@pointer(SCORE_BEST)
+@_jit.pointer(_jit.SCORE_BEST)
 def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     best = -np.inf
@@ -247,43 +258,41 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
         if k == skipped:
             continue
         s = starts[k]
-        begin = s + _HEAD + n_features
-        exponent = 0.5 * (params[2] + pool[s] + 1.0)
-        nearest = pool[s + 1] + offsets[k]  # the score at distance 0
+        exponent = 0.5 * (params[PARAMS.degrees] + pool[s + ROW.n] + 1.0)
+        nearest = pool[s + ROW.constant] + offsets[k]  # the score at distance 0
         # Beyond this distance it is below the best by more than rounding.
         above = max(0.0, nearest - best + _MARGIN) / exponent
         # e^t − 1, or for t < 1 what is a little more and costs little.
-        limit = (above * (1.0 + above) if above < 1.0 else math.expm1(above)) / pool[s + 3]
-        distance = distance_up_to(pool[begin:], values, pool[s + _HEAD : begin], limit)
+        limit = above * (1.0 + above) if above < 1.0 else math.expm1(above)
+        limit /= pool[s + ROW.ratio]
+        mean = view_at(pool, s, ROW.mean, n_features)
+        inverse = view_at(pool, s, ROW.inverse, n_features)
+        distance = distance_up_to(inverse, values, mean, limit)
         if nearest < best - _MARGIN or distance > limit:
             out[k] = -np.inf
         else:
-            out[k] = nearest - exponent * math.log1p(pool[s + 3] * distance)
+            out[k] = nearest - exponent * math.log1p(pool[s + ROW.ratio] * distance)
             best = max(best, out[k])
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    return _total(params, row[0]) - 0.5 * (params[2] + row[0]) * row[2]
+    half = 0.5 * (params[PARAMS.degrees] + row[ROW.n])
+    return _total(params, row[ROW.n]) - half * row[ROW.log_det]
 
 
-@pointer(FEATURES)
-def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    copy_row(values, out)
-
-
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """With helpers, let |Ψ| be as small as it can be and the point at their mean.
 
     With Ψ⁺ for Ψ once the point is in too, the predictive is, but for constants,
     ν/2 log|Ψ| − (ν + 1)/2 log|Ψ⁺| ≤ −½ log|Ψ⁺|, and |Ψ⁺| is least without helpers.
     """
-    begin = _HEAD + values.shape[0]
-    distance = squared_distance(row[begin:], values, row[_HEAD:begin])
-    exponent = 0.5 * (params[2] + row[0] + 1.0) if helpers == 0 else 0.5
-    after = math.log1p(row[3] * distance)
-    return _step(params, row[0] + helpers) - 0.5 * row[2] - exponent * after
+    mean, inverse = view(row, ROW.mean, values.shape[0]), view(row, ROW.inverse, values.shape[0])
+    distance = squared_distance(inverse, values, mean)
+    exponent = 0.5 * (params[PARAMS.degrees] + row[ROW.n] + 1.0) if helpers == 0 else 0.5
+    after = math.log1p(row[ROW.ratio] * distance)
+    return _step(params, row[ROW.n] + helpers) - 0.5 * row[ROW.log_det] - exponent * after
 
 
 @dataclass(frozen=True)
@@ -326,7 +335,6 @@ class FullGaussian(Family):
         _log_marginal,
         score_member=_score_member,
         score_best=_score_best,
-        features=_features,
         bound=_bound,
     )
 
@@ -366,7 +374,7 @@ class FullGaussian(Family):
         return self.with_parameters(degrees=self._degrees(X.shape[1]))
 
     def width(self, n_features: int) -> int:
-        return _HEAD + 3 * n_features + n_features * (n_features + 1)
+        return layout.width(ROW, n_features)
 
     def _steps(self, n_features: int, size: int) -> Vector:
         """The predictive's constant without |Ψ|, for n = 0 … size − 1."""
@@ -385,8 +393,14 @@ class FullGaussian(Family):
         totals = -0.5 * n_features * (n * _LOG_PI + np.log1p(n / strength))
         for i in range(n_features):
             totals += gammaln(0.5 * (degrees - i + n)) - gammaln(0.5 * (degrees - i))
-        head = [n_features, strength, degrees, size]
-        return np.concatenate([head, self._steps(n_features, size), totals])
+        return layout.make_params(
+            PARAMS,
+            n_features=n_features,
+            strength=strength,
+            degrees=degrees,
+            steps=self._steps(n_features, size),
+            totals=totals,
+        )
 
     def encode(self, X: Any) -> Any:
         mean, factor = self._location_factor(X.shape[1])
@@ -416,18 +430,17 @@ class FullGaussian(Family):
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, prior_factor = self._location_factor(n_features)
-        begin = _HEAD + n_features
+        fields = layout.read(ROW, row, n_features)
         inverse = np.zeros((n_features, n_features))
-        stored = row[begin : begin + n_features * (n_features + 1) // 2]
-        inverse[np.tril_indices(n_features)] = stored
+        inverse[np.tril_indices(n_features)] = fields.inverse
         factor = prior_factor @ np.linalg.inv(inverse)
         scale = factor @ factor.T
-        degrees = self._degrees(n_features) + row[0]
+        degrees = self._degrees(n_features) + fields.n
         spare = degrees - n_features - 1.0
         return {
-            "mean": mean + prior_factor @ row[_HEAD : _HEAD + n_features],
+            "mean": mean + prior_factor @ fields.mean,
             "covariance": scale / spare if spare > 0.0 else np.full_like(scale, math.nan),
-            "strength": self.prior_strength + row[0],
+            "strength": self.prior_strength + fields.n,
             "degrees": degrees,
             "scale": scale,
         }

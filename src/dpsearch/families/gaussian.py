@@ -20,98 +20,118 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_DOTS,
-    SCORE_MEMBER,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
+from dpsearch import _jit
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import layout
 from dpsearch.families._columns import mean_and_variance, varies, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 from dpsearch.families.statistics import NormalMeans
-from dpsearch.items import copy_row
 
-# params: D, then τ for each column.
-# row, isotropic: n, c₀, c₁, c₂, |S|², Σ|z|², unused, unused, S[D].
-# row, columns: n, c₀, unused, unused, unused, Σ|z − z̄|², unused, unused, the mean z̄[D], posterior
-# means [D], half precisions of the predictive [D].
-_HEAD = 8
 # Inner products lose about z² · 1e-16 nats to rounding: beyond this, use differences.
 _FAR = 1e3
 
 
-@pointer(INIT)
+class _Params(NamedTuple):
+    tau: layout.Numbers  # τ of each column
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # c₀
+    slope: layout.Number  # c₁
+    curvature: layout.Number  # c₂
+    squared_sum: layout.Number  # |S|²
+    squares: layout.Number  # Σ|z|²
+    padding: layout.Number  # to begin vectors at a multiple of 64 bytes
+    more_padding: layout.Number
+    sums: layout.Numbers  # S
+
+
+class _ColumnsRow(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # of the predictive
+    scatter: layout.Number  # Σ|z − z̄|²
+    means: layout.Numbers  # z̄ of each column
+    centres: layout.Numbers  # posterior means
+    precisions: layout.Numbers  # half precisions of the predictive
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+COLUMNS = layout.row(_ColumnsRow)
+
+
+@_jit.inner
+def _isotropic_constants(params, row):  # type: ignore[no-untyped-def]
+    n_features = length(params, PARAMS.tau)
+    precision = row[ROW.n] + entry(params, PARAMS.tau, 0)
+    variance = 1.0 + 1.0 / precision
+    row[ROW.constant] = -0.5 * (
+        n_features * math.log(2.0 * math.pi * variance)
+        + row[ROW.squared_sum] / (precision * precision * variance)
+    )
+    row[ROW.slope] = 1.0 / (precision * variance)
+    row[ROW.curvature] = -0.5 / variance
+
+
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
     _isotropic_constants(params, row)
 
 
-@inner
-def _isotropic_constants(params, row):  # type: ignore[no-untyped-def]
-    n_features = params[0]
-    precision = row[0] + params[1]
-    variance = 1.0 + 1.0 / precision
-    row[1] = -0.5 * (
-        n_features * math.log(2.0 * math.pi * variance)
-        + row[4] / (precision * precision * variance)
-    )
-    row[2] = 1.0 / (precision * variance)
-    row[3] = -0.5 / variance
-
-
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    n_features = values.shape[0]
-    row[0] += weight
-    if row[0] <= 0.0:
+    row[ROW.n] += weight
+    if row[ROW.n] <= 0.0:
         row[:] = 0.0
     else:
-        total = row[_HEAD : _HEAD + n_features]
+        sums = view(row, ROW.sums, values.shape[0])
         squared_sum = 0.0
-        sum_of_squares = 0.0
-        for d in range(n_features):
-            value = values[d]
-            total[d] += weight * value
-            squared_sum += total[d] * total[d]
-            sum_of_squares += value * value
-        row[4] = squared_sum
-        row[5] += weight * sum_of_squares
+        squares = 0.0
+        for d in range(values.shape[0]):
+            sums[d] += weight * values[d]
+            squared_sum += sums[d] * sums[d]
+            squares += values[d] * values[d]
+        row[ROW.squared_sum] = squared_sum
+        row[ROW.squares] += weight * squares
     _isotropic_constants(params, row)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    row[0] += sign * other[0]
-    if row[0] <= 0.0:
+    n_features = length(params, PARAMS.tau)
+    row[ROW.n] += sign * other[ROW.n]
+    if row[ROW.n] <= 0.0:
         row[:] = 0.0
     else:
-        row[5] += sign * other[5]
+        sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
         squared_sum = 0.0
-        for d in range(int(params[0])):
-            row[_HEAD + d] += sign * other[_HEAD + d]
-            squared_sum += row[_HEAD + d] * row[_HEAD + d]
-        row[4] = squared_sum
+        for d in range(n_features):
+            sums[d] += sign * more[d]
+            squared_sum += sums[d] * sums[d]
+        row[ROW.squared_sum] = squared_sum
+        row[ROW.squares] += sign * other[ROW.squares]
     _isotropic_constants(params, row)
 
 
-@pointer(SCORE_ROWS)
+@_jit.inline
+def _score(pool, s, dot, square):  # type: ignore[no-untyped-def]
+    """Return the score of a point under the row at s, by their inner product."""
+    return pool[s + ROW.constant] + pool[s + ROW.slope] * dot + pool[s + ROW.curvature] * square
+
+
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     square = 0.0
@@ -121,11 +141,10 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
     k = 0
     # Four clusters at a time, so that each value loaded serves four products.
     while k + 4 <= n_rows:
-        s0, s1, s2, s3 = starts[k], starts[k + 1], starts[k + 2], starts[k + 3]
-        r0 = pool[s0 + _HEAD : s0 + _HEAD + n_features]
-        r1 = pool[s1 + _HEAD : s1 + _HEAD + n_features]
-        r2 = pool[s2 + _HEAD : s2 + _HEAD + n_features]
-        r3 = pool[s3 + _HEAD : s3 + _HEAD + n_features]
+        r0 = view_at(pool, starts[k], ROW.sums, n_features)
+        r1 = view_at(pool, starts[k + 1], ROW.sums, n_features)
+        r2 = view_at(pool, starts[k + 2], ROW.sums, n_features)
+        r3 = view_at(pool, starts[k + 3], ROW.sums, n_features)
         dot0 = dot1 = dot2 = dot3 = 0.0
         for d in range(n_features):
             value = values[d]
@@ -133,149 +152,141 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
             dot1 += r1[d] * value
             dot2 += r2[d] * value
             dot3 += r3[d] * value
-        out[k] = pool[s0 + 1] + pool[s0 + 2] * dot0 + pool[s0 + 3] * square
-        out[k + 1] = pool[s1 + 1] + pool[s1 + 2] * dot1 + pool[s1 + 3] * square
-        out[k + 2] = pool[s2 + 1] + pool[s2 + 2] * dot2 + pool[s2 + 3] * square
-        out[k + 3] = pool[s3 + 1] + pool[s3 + 2] * dot3 + pool[s3 + 3] * square
+        out[k] = _score(pool, starts[k], dot0, square)
+        out[k + 1] = _score(pool, starts[k + 1], dot1, square)
+        out[k + 2] = _score(pool, starts[k + 2], dot2, square)
+        out[k + 3] = _score(pool, starts[k + 3], dot3, square)
         k += 4
     while k < n_rows:
-        s0 = starts[k]
-        r0 = pool[s0 + _HEAD : s0 + _HEAD + n_features]
+        r0 = view_at(pool, starts[k], ROW.sums, n_features)
         dot0 = 0.0
         for d in range(n_features):
             dot0 += r0[d] * values[d]
-        out[k] = pool[s0 + 1] + pool[s0 + 2] * dot0 + pool[s0 + 3] * square
+        out[k] = _score(pool, starts[k], dot0, square)
         k += 1
 
 
-@pointer(SCORE_MEMBER)
+@_jit.pointer(_jit.SCORE_MEMBER)
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
-    total = row[_HEAD : _HEAD + n_features]
+    sums = view(row, ROW.sums, n_features)
     square = 0.0
     dot = 0.0
     for d in range(n_features):
         square += values[d] * values[d]
-        dot += values[d] * total[d]
+        dot += values[d] * sums[d]
     # The sum without the point: its product with the point, and its square.
-    rest_square = row[4] - 2.0 * dot + square
+    rest_square = row[ROW.squared_sum] - 2.0 * dot + square
     dot -= square
-    precision = row[0] - 1.0 + params[1]
+    precision = row[ROW.n] - 1.0 + entry(params, PARAMS.tau, 0)
     variance = 1.0 + 1.0 / precision
     distance = square - 2.0 * dot / precision + rest_square / (precision * precision)
     return -0.5 * (n_features * math.log(2.0 * math.pi * variance) + distance / variance)
 
 
-@pointer(SCORE_DOTS)
+@_jit.pointer(_jit.SCORE_DOTS)
 def _score_dots(params, pool, starts, dots, square, out):  # type: ignore[no-untyped-def]
     for k in range(starts.shape[0]):
-        s = starts[k]
-        out[k] = pool[s + 1] + pool[s + 2] * dots[k] + pool[s + 3] * square
+        out[k] = _score(pool, starts[k], dots[k], square)
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    n_features = params[0]
-    n = row[0]
-    tau = params[1]
-    out = n * n_features * LOG_2PI + row[5] - row[4] / (n + tau) + n_features * math.log1p(n / tau)
-    return -0.5 * out
+    n_features, tau = length(params, PARAMS.tau), entry(params, PARAMS.tau, 0)
+    n = row[ROW.n]
+    out = n * n_features * LOG_2PI + row[ROW.squares] - row[ROW.squared_sum] / (n + tau)
+    return -0.5 * (out + n_features * math.log1p(n / tau))
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _columns_log_marginal(params, row):  # type: ignore[no-untyped-def]
-    n_features = int(params[0])
-    n = row[0]
-    out = n * n_features * LOG_2PI + row[5]
-    for d in range(n_features):
-        tau = params[1 + d]
-        mean = row[_HEAD + d]
-        out += n * tau / (n + tau) * mean * mean + math.log1p(n / tau)
+    tau = table(params, PARAMS.tau)
+    n, means = row[COLUMNS.n], view(row, COLUMNS.means, tau.shape[0])
+    out = n * tau.shape[0] * LOG_2PI + row[COLUMNS.scatter]
+    for d in range(tau.shape[0]):
+        out += n * tau[d] / (n + tau[d]) * means[d] * means[d] + math.log1p(n / tau[d])
     return -0.5 * out
 
 
-@inner
+@_jit.inner
 def _columns_constants(params, row):  # type: ignore[no-untyped-def]
-    n_features = int(params[0])
-    n = row[0]
+    tau = table(params, PARAMS.tau)
+    n_features, n = tau.shape[0], row[COLUMNS.n]
+    means, centres = view(row, COLUMNS.means, n_features), view(row, COLUMNS.centres, n_features)
+    precisions = view(row, COLUMNS.precisions, n_features)
     log_scale = 0.0
     for d in range(n_features):
-        precision = n + params[1 + d]
+        precision = n + tau[d]
         variance = 1.0 + 1.0 / precision
         log_scale += LOG_2PI + math.log(variance)
-        row[_HEAD + n_features + d] = row[_HEAD + d] * n / precision
-        row[_HEAD + 2 * n_features + d] = 0.5 / variance
-    row[1] = -0.5 * log_scale
+        centres[d] = means[d] * n / precision
+        precisions[d] = 0.5 / variance
+    row[COLUMNS.constant] = -0.5 * log_scale
 
 
-@pointer(INIT)
+@_jit.pointer(_jit.INIT)
 def _columns_init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
     _columns_constants(params, row)
 
 
-@pointer(UPDATE)
+@_jit.inner
+def _move_means(row, added, sign, means):  # type: ignore[no-untyped-def]
+    """Add points of these means, without their scatter; the update of Welford and of Chan."""
+    n, total = row[COLUMNS.n], row[COLUMNS.n] + sign * added
+    row[COLUMNS.n] = total
+    if total <= 0.0:
+        row[:] = 0.0
+        return
+    own = view(row, COLUMNS.means, means.shape[0])
+    scatter = 0.0
+    for d in range(means.shape[0]):
+        difference = means[d] - own[d]
+        own[d] += sign * added * difference / total
+        scatter += difference * difference
+    left = row[COLUMNS.scatter] + sign * added * n / total * scatter
+    row[COLUMNS.scatter] = max(left, 0.0)
+
+
+@_jit.pointer(_jit.UPDATE)
 def _columns_update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    before = row[0]
-    row[0] += weight
-    if row[0] <= 0.0:
-        row[:] = 0.0
-    else:
-        # Welford's update of the mean and of the scatter about it.
-        for d in range(values.shape[0]):
-            difference = values[d] - row[_HEAD + d]
-            row[_HEAD + d] += weight * difference / row[0]
-            row[5] += weight * before / row[0] * difference * difference
-        row[5] = max(row[5], 0.0)
+    _move_means(row, weight, 1.0, values)
     _columns_constants(params, row)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _columns_merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    before = row[0]
-    row[0] += sign * other[0]
-    if row[0] <= 0.0:
-        row[:] = 0.0
-    else:
-        row[5] += sign * other[5]
-        for d in range(int(params[0])):
-            difference = other[_HEAD + d] - row[_HEAD + d]
-            row[_HEAD + d] += sign * other[0] * difference / row[0]
-            row[5] += sign * other[0] * before / row[0] * difference * difference
-        row[5] = max(row[5], 0.0)
+    row[COLUMNS.scatter] += sign * other[COLUMNS.scatter]
+    means = view(other, COLUMNS.means, length(params, PARAMS.tau))
+    _move_means(row, other[COLUMNS.n], sign, means)
     _columns_constants(params, row)
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _columns_score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     for k in range(starts.shape[0]):
-        s = starts[k]
-        mean = pool[s + _HEAD + n_features : s + _HEAD + 2 * n_features]
-        half_precision = pool[s + _HEAD + 2 * n_features : s + _HEAD + 3 * n_features]
+        centres = view_at(pool, starts[k], COLUMNS.centres, n_features)
+        precisions = view_at(pool, starts[k], COLUMNS.precisions, n_features)
         distance = 0.0
         for d in range(n_features):
-            difference = values[d] - mean[d]
-            distance += difference * difference * half_precision[d]
-        out[k] = pool[s + 1] - distance
+            difference = values[d] - centres[d]
+            distance += difference * difference * precisions[d]
+        out[k] = pool[starts[k] + COLUMNS.constant] - distance
 
 
-@pointer(FEATURES)
-def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    copy_row(values, out)
-
-
-@inner
-def _best_case(params, row, scale, helpers, low, high, values):  # type: ignore[no-untyped-def]
+@_jit.inner
+def _best_case(params, n, sums, scale, helpers, low, high, values):  # type: ignore[no-untyped-def]
     """The helpers can bring the posterior mean, column by column, at best to the point itself.
 
-    The cluster's sum is `scale` times what the row holds: a sum, or a mean.
+    The cluster's sum is `scale` times `sums`, which may be means.
     """
+    tau = table(params, PARAMS.tau)
     out = 0.0
     for d in range(values.shape[0]):
-        precision = row[0] + helpers + params[1 + d]
+        precision = n + helpers + tau[d]
         variance = 1.0 + 1.0 / precision
-        total = scale * row[_HEAD + d]
+        total = scale * sums[d]
         nearest = max(values[d], (total + low[d]) / precision)
         nearest = min(nearest, (total + high[d]) / precision)
         difference = values[d] - nearest
@@ -283,14 +294,16 @@ def _best_case(params, row, scale, helpers, low, high, values):  # type: ignore[
     return out
 
 
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    return _best_case(params, row, 1.0, helpers, low, high, values)
+    sums = view(row, ROW.sums, values.shape[0])
+    return _best_case(params, row[ROW.n], sums, 1.0, helpers, low, high, values)
 
 
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _columns_bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    return _best_case(params, row, row[0], helpers, low, high, values)
+    n, means = row[COLUMNS.n], view(row, COLUMNS.means, values.shape[0])
+    return _best_case(params, n, means, n, helpers, low, high, values)
 
 
 _ISOTROPIC = Functions(
@@ -301,8 +314,7 @@ _ISOTROPIC = Functions(
     _log_marginal,
     score_member=_score_member,
     score_dots=_score_dots,
-    dots_offset=_HEAD,
-    features=_features,
+    dots_offset=layout.width(ROW, 0),
     bound=_bound,
 )
 _COLUMNS = Functions(
@@ -311,7 +323,6 @@ _COLUMNS = Functions(
     _columns_merge,
     _columns_score_rows,
     _columns_log_marginal,
-    features=_features,
     bound=_columns_bound,
 )
 
@@ -378,10 +389,10 @@ class Gaussian(Family):
         return _COLUMNS if self.form == "columns" else _ISOTROPIC
 
     def width(self, n_features: int) -> int:
-        return _HEAD + (3 if self.form == "columns" else 1) * n_features
+        return layout.width(COLUMNS if self.form == "columns" else ROW, n_features)
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        return np.concatenate([[n_features], self._tau(n_features)])
+        return layout.make_params(PARAMS, tau=self._tau(n_features))
 
     def encode(self, X: Any) -> Any:
         mean, scale = self._location_scale(X.shape[1])
@@ -409,10 +420,18 @@ class Gaussian(Family):
     def statistic(self, X: Any) -> NormalMeans:
         return NormalMeans(self.encode(X), self._tau(X.shape[1]))
 
+    def _count_and_sums(self, row: Vector, n_features: int) -> tuple[float, Vector]:
+        """How many points a cluster has, and the sums of its encoded columns."""
+        if self.form == "columns":
+            columns = layout.read(COLUMNS, row, n_features)
+            return columns.n, columns.n * columns.means
+        fields = layout.read(ROW, row, n_features)
+        return fields.n, fields.sums
+
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, scale = self._location_scale(n_features)
-        precision = row[0] + self._tau(n_features)
-        total = row[_HEAD : _HEAD + n_features] * (row[0] if self.form == "columns" else 1.0)
+        n, total = self._count_and_sums(row, n_features)
+        precision = n + self._tau(n_features)
         return {
             "mean": mean + scale * total / precision,
             "mean_variance": scale**2 / precision,
@@ -421,19 +440,24 @@ class Gaussian(Family):
 
     def columns(self, row: Vector, n_features: int) -> Columns:
         """−½ [ log (n + τ)/τ + τn/(n + τ) z̄² ], without the scatter, which `moments` is for."""
-        n, tau = row[0], self._tau(n_features)
-        own = row[_HEAD : _HEAD + n_features]
-        mean = own if self.form == "columns" else own / max(n, 1.0)
-        rows = np.zeros((n_features, self.width(1)))
-        rows[:, 0] = n
-        rows[:, 5] = row[5] / n_features  # only their sum is known, nor does the predictive need it
-        rows[:, _HEAD] = own
+        n, sums = self._count_and_sums(row, n_features)
+        tau, mean = self._tau(n_features), sums / max(n, 1.0)
         return Columns(
             -0.5 * (np.log1p(n / tau) + tau * n / (n + tau) * mean**2),
             self.posterior(row, n_features)["mean"],
             moments=np.stack([np.full(n_features, n), mean]),
-            rows=list(rows),
+            rows=self._column_rows(row, n_features),
         )
+
+    def _column_rows(self, row: Vector, n_features: int) -> list[Vector]:
+        # Of the squares only the sum is known, which the predictive does not need.
+        if self.form == "columns":
+            fields = layout.read(COLUMNS, row, n_features)
+            shared = {"n": fields.n, "scatter": fields.scatter / n_features}
+            return [layout.make(COLUMNS, 1, means=mean, **shared) for mean in fields.means]
+        fields = layout.read(ROW, row, n_features)
+        shared = {"n": fields.n, "squares": fields.squares / n_features}
+        return [layout.make(ROW, 1, sums=total, **shared) for total in fields.sums]
 
     def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)

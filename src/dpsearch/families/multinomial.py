@@ -17,123 +17,111 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import betaln, gammaln, xlogy
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_MEMBER,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
-from dpsearch._special import log_gamma_table, log_rising
+from dpsearch import _jit
+from dpsearch._special import log_gamma_table, log_rising, table_rising
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
+from dpsearch.families import layout
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 from dpsearch.families.statistics import DirichletCounts
 
-# params: V, A, size of table 1, size of table 2, a[V], log Γ(a + j), log Γ(A + j).  Table 1 is
-# empty unless a is one number.
-# row: n, S, s[V]
-_PARAMS = 4
-_HEAD = 2
 _LARGEST_TABLE = 1 << 22
 
 
-@inner
+class _Params(NamedTuple):
+    total: layout.Number  # A
+    concentration: layout.Numbers  # a of each word
+    log_gammas: layout.Numbers  # log Γ(a + j), empty unless a is one number
+    total_log_gammas: layout.Numbers  # log Γ(A + j)
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    total: layout.Count  # S
+    counts: layout.Counts  # s of each word
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
 def _log_rising_total(params, total, n):  # type: ignore[no-untyped-def]
     """Return log Γ(A + total + n)/Γ(A + total)."""
-    size = int(params[3])
-    if total + n < size:
-        table = params[params.shape[0] - size :]
-        return table[int(total + n)] - table[int(total)]
-    return log_rising(params[1] + total, n)
+    return table_rising(table(params, PARAMS.total_log_gammas), params[PARAMS.total], total, n)
 
 
-@pointer(INIT)
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    row[0] += weight
+    counts = view(row, ROW.counts, length(params, PARAMS.concentration))
+    row[ROW.n] += weight
     for i in range(values.shape[0]):
-        row[1] += weight * values[i]
-        row[_HEAD + ids[i]] += weight * values[i]
+        row[ROW.total] += weight * values[i]
+        counts[ids[i]] += weight * values[i]
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     for i in range(row.shape[0]):
         row[i] += sign * other[i]
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_words = int(params[0])
-    size = int(params[2])
-    table = params[_PARAMS + n_words : _PARAMS + n_words + size]
-    length = 0.0
+    concentration = table(params, PARAMS.concentration)
+    log_gammas = table(params, PARAMS.log_gammas)
+    n_words = 0.0
     for i in range(values.shape[0]):
-        length += values[i]
+        n_words += values[i]
     for k in range(starts.shape[0]):
-        s = starts[k]
-        counts = pool[s + _HEAD : s + _HEAD + n_words]
-        score = -_log_rising_total(params, pool[s + 1], length)
+        counts = view_at(pool, starts[k], ROW.counts, concentration.shape[0])
+        score = -_log_rising_total(params, pool[starts[k] + ROW.total], n_words)
         for i in range(values.shape[0]):
-            count = counts[ids[i]]
-            if count + values[i] < size:
-                score += table[int(count + values[i])] - table[int(count)]
-            else:
-                score += log_rising(params[_PARAMS + ids[i]] + count, values[i])
+            w = ids[i]
+            score += table_rising(log_gammas, concentration[w], counts[w], values[i])
         out[k] = score
 
 
-@pointer(SCORE_MEMBER)
+@_jit.pointer(_jit.SCORE_MEMBER)
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
-    n_words = int(params[0])
-    size = int(params[2])
-    table = params[_PARAMS + n_words : _PARAMS + n_words + size]
-    length = 0.0
+    concentration = table(params, PARAMS.concentration)
+    log_gammas = table(params, PARAMS.log_gammas)
+    counts = view(row, ROW.counts, concentration.shape[0])
+    n_words = 0.0
     score = 0.0
     for i in range(values.shape[0]):
-        count = row[_HEAD + ids[i]]
-        length += values[i]
-        if count < size:
-            score += table[int(count)] - table[int(count - values[i])]
-        else:
-            score += log_rising(params[_PARAMS + ids[i]] + count - values[i], values[i])
-    return score - _log_rising_total(params, row[1] - length, length)
+        w = ids[i]
+        n_words += values[i]
+        score += table_rising(log_gammas, concentration[w], counts[w] - values[i], values[i])
+    return score - _log_rising_total(params, row[ROW.total] - n_words, n_words)
 
 
-@pointer(LOG_MARGINAL)
+@_jit.pointer(_jit.LOG_MARGINAL)
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    n_words = int(params[0])
-    size = int(params[2])
-    table = params[_PARAMS + n_words : _PARAMS + n_words + size]
-    out = -_log_rising_total(params, 0.0, row[1])
-    for w in range(n_words):
-        count = row[_HEAD + w]
-        if count < size:
-            out += table[int(count)] - table[0]
-        else:
-            out += log_rising(params[_PARAMS + w], count)
+    concentration = table(params, PARAMS.concentration)
+    log_gammas = table(params, PARAMS.log_gammas)
+    counts = view(row, ROW.counts, concentration.shape[0])
+    out = -_log_rising_total(params, 0.0, row[ROW.total])
+    for w in range(concentration.shape[0]):
+        out += table_rising(log_gammas, concentration[w], 0.0, counts[w])
     return out
 
 
-@pointer(FEATURES)
+@_jit.pointer(_jit.FEATURES)
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
     out[:] = 0.0
     for i in range(values.shape[0]):
@@ -141,17 +129,19 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
         out[out.shape[0] - 1] += values[i]
 
 
-@pointer(BOUND)
+@_jit.pointer(_jit.BOUND)
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """Every word of the point as frequent in the helpers, and the helpers as short, as can be."""
-    length = 0.0
+    counts = view(row, ROW.counts, length(params, PARAMS.concentration))
+    n_words = 0.0
     out = 0.0
     for i in range(values.shape[0]):
-        word = ids[i]
-        length += values[i]
-        out += log_rising(params[_PARAMS + word] + row[_HEAD + word] + high[word], values[i])
+        w = ids[i]
+        n_words += values[i]
+        out += log_rising(entry(params, PARAMS.concentration, w) + counts[w] + high[w], values[i])
     shortest = low[low.shape[0] - 1]
-    return min(0.0, out - log_rising(params[1] + row[1] + shortest, length))
+    total = params[PARAMS.total] + row[ROW.total] + shortest
+    return min(0.0, out - log_rising(total, n_words))
 
 
 @dataclass(frozen=True)
@@ -182,15 +172,15 @@ class Multinomial(Family):
         _score_rows,
         _log_marginal,
         score_member=_score_member,
-        features=_features,
         bound=_bound,
+        features=_features,
     )
 
     def _concentration(self, n_features: int) -> Vector:
         return per_column(self.concentration, n_features, "concentration", above_zero=True)
 
     def width(self, n_features: int) -> int:
-        return _HEAD + n_features
+        return layout.width(ROW, n_features)
 
     def bound_width(self, n_features: int) -> int:
         return n_features + 1  # and the length of the document
@@ -205,9 +195,13 @@ class Multinomial(Family):
         size = int(min(columns.max() + 2, _LARGEST_TABLE))
         total_size = int(min(columns.sum() + 2, _LARGEST_TABLE))
         even = (concentration == concentration[0]).all()
-        table = log_gamma_table(concentration[0], size) if even else np.empty(0)
-        head = [n_features, total, len(table), total_size]
-        return np.concatenate([head, concentration, table, log_gamma_table(total, total_size)])
+        return layout.make_params(
+            PARAMS,
+            total=total,
+            concentration=concentration,
+            log_gammas=log_gamma_table(concentration[0], size) if even else [],
+            total_log_gammas=log_gamma_table(total, total_size),
+        )
 
     def encode(self, X: Any) -> Any:
         return without_zeros(X)
@@ -227,15 +221,16 @@ class Multinomial(Family):
     def statistic(self, X: Any) -> DirichletCounts:
         return DirichletCounts(self.encode(X), self._concentration(X.shape[1]))
 
-    def counts_in_row(self, n_features: int) -> slice | None:
-        return slice(1, _HEAD + n_features)
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        concentration = self._concentration(n_features) + row[_HEAD:]
+        fields = layout.read(ROW, row, n_features)
+        concentration = self._concentration(n_features) + fields.counts
         return {
             "probabilities": concentration / concentration.sum(),
             "concentration": concentration,
-            "mean_length": row[1] / row[0] if row[0] > 0 else math.nan,
+            "mean_length": fields.total / fields.n if fields.n > 0 else math.nan,
         }
 
     def columns(self, row: Vector, n_features: int) -> Columns:
@@ -244,7 +239,7 @@ class Multinomial(Family):
         Those put together, the Dirichlet is a Beta(a_w, A − a_w) and counts are binomial.
         """
         before = self._concentration(n_features)
-        after = before + row[_HEAD:]
+        after = self.posterior(row, n_features)["concentration"]
         centres = self.posterior(row, n_features)["probabilities"]
         if n_features == 1:
             return Columns(np.zeros(1), centres)
@@ -256,8 +251,9 @@ class Multinomial(Family):
 
     def draws(self, row: Vector, n_features: int) -> Draws:
         """Documents as long as the cluster's mean, or as given: lengths are not modelled."""
-        length = round(row[1] / row[0]) if row[0] > 0 else 1
-        concentration = self._concentration(n_features) + row[_HEAD:]
+        posterior = self.posterior(row, n_features)
+        concentration, mean = posterior["concentration"], posterior["mean_length"]
+        length = 1 if math.isnan(mean) else round(mean)
 
         def of_lengths(lengths: Matrix, rng: Rng) -> Any:
             probabilities = rng.dirichlet(concentration, size=len(lengths))

@@ -12,165 +12,299 @@ With n points of a cluster and their sums s (Gelman et al. 2013, "Bayesian Data 
 without Σ log x!, which no clustering changes.  Columns where x = 0 add nothing to the predictive
 but the middle term, which the row holds summed: data are taken as sparse.  Log-gammas come from a
 table when a is one number.
+
+With gaps, n is n_d = n − m_d in column d, of which m_d points lack a value, and a data row lists
+what it lacks after its counts: a one in column D + d.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_ROWS,
-    UPDATE,
-    inner,
-    pointer,
-)
-from dpsearch._special import log_gamma_table, log_rising
+from dpsearch import _jit
+from dpsearch._special import log_gamma_table, log_rising, table_rising
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, per_column
+from dpsearch.families import layout
 from dpsearch.families._columns import means, with_holes
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.layout import at, entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 from dpsearch.families.statistics import GammaCounts
+from dpsearch.families.with_gaps import WithGaps, WithOwnRows
 
-if TYPE_CHECKING:
-    from dpsearch.families._poisson_gaps import PoissonWithGaps
-
-# params: D, whether b is one number, size of the table, Σa, a[D], b[D], log Γ(a + j).  The table
-# is empty unless a is one number.
-# row: n, the predictive's constant, Σs, log(b + n + 1), s[D], and unless b is one number
-# log(b + n + 1) for each column [D]
-_PARAMS = 4
-_HEAD = 4
 _LARGEST_TABLE = 1 << 22
 
 
-@inner
+class _Params(NamedTuple):
+    even: layout.Number  # whether b is one number, and there are no gaps
+    gaps: layout.Number  # whether there are gaps
+    total_shape: layout.Number  # Σa
+    shape: layout.Numbers  # a of each column
+    rate: layout.Numbers  # b
+    log_gammas: layout.Numbers  # log Γ(a + j), empty unless a is one number
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    constant: layout.Number  # of the predictive
+    total: layout.Number  # Σs
+    log_rate: layout.Number  # log(b + n + 1)
+    sums: layout.Counts  # s of each column
+    log_rates: layout.Numbers  # log(b + n_d + 1), unless b is one number
+    missing: layout.Counts  # m_d, if there are gaps
+    shares: layout.Numbers  # what of the constant is each column's, if there are gaps
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
+def _n_observed(params, ids):  # type: ignore[no-untyped-def]
+    """Return how many entries of a data row are counts; the rest are missing values."""
+    n_features = length(params, PARAMS.shape)
+    end = ids.shape[0]
+    while end > 0 and ids[end - 1] >= n_features:
+        end -= 1
+    return end
+
+
+@_jit.inner
+def _rate(params, row, d):  # type: ignore[no-untyped-def]
+    """Return b + n_d."""
+    n = row[ROW.n]
+    if params[PARAMS.gaps] == 1.0:
+        n -= row[at(ROW.missing, length(params, PARAMS.shape)) + d]
+    return entry(params, PARAMS.rate, d) + n
+
+
+@_jit.inner
+def _set_column(params, row, d):  # type: ignore[no-untyped-def]
+    """Derive what scoring needs of column d; return its share of the constant."""
+    n_features, rate = length(params, PARAMS.shape), _rate(params, row, d)
+    shape = entry(params, PARAMS.shape, d) + row[at(ROW.sums, n_features) + d]
+    share = shape * math.log1p(1.0 / rate)
+    row[at(ROW.log_rates, n_features) + d] = math.log(rate + 1.0)
+    if params[PARAMS.gaps] == 1.0:
+        row[at(ROW.shares, n_features) + d] = share
+    return share
+
+
+@_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n and the sums."""
-    n_features = int(params[0])
-    n = row[0]
-    if params[1] == 1.0:
-        rate = params[_PARAMS + n_features] + n
-        row[1] = -(params[3] + row[2]) * math.log1p(1.0 / rate)
-        row[3] = math.log(rate + 1.0)
+    """Derive everything that scoring needs from n, the sums and what is missing."""
+    if params[PARAMS.even] == 1.0:
+        rate = _rate(params, row, 0)
+        row[ROW.constant] = -(params[PARAMS.total_shape] + row[ROW.total]) * math.log1p(1.0 / rate)
+        row[ROW.log_rate] = math.log(rate + 1.0)
         return
-    row[1] = 0.0
-    for d in range(n_features):
-        rate = params[_PARAMS + n_features + d] + n
-        row[1] -= (params[_PARAMS + d] + row[_HEAD + d]) * math.log1p(1.0 / rate)
-        row[_HEAD + n_features + d] = math.log(rate + 1.0)
+    constant = 0.0
+    for d in range(length(params, PARAMS.rate)):
+        constant -= _set_column(params, row, d)
+    row[ROW.constant] = constant
 
 
-@pointer(INIT)
+@_jit.pointer(_jit.INIT)
 def _init(params, row):  # type: ignore[no-untyped-def]
     row[:] = 0.0
     _constants(params, row)
 
 
-@pointer(UPDATE)
+@_jit.pointer(_jit.UPDATE)
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    row[0] += weight
-    for i in range(values.shape[0]):
-        row[2] += weight * values[i]
-        row[_HEAD + ids[i]] += weight * values[i]
-    _constants(params, row)
+    n_features, lacking = length(params, PARAMS.shape), _n_observed(params, ids)
+    sums = view(row, ROW.sums, n_features)
+    row[ROW.n] += weight
+    for i in range(lacking):
+        row[ROW.total] += weight * values[i]
+        sums[ids[i]] += weight * values[i]
+    if params[PARAMS.gaps] == 0.0:
+        _constants(params, row)
+        return
+    missing, shares = view(row, ROW.missing, n_features), view(row, ROW.shares, n_features)
+    row[ROW.constant] = 0.0
+    for d in range(n_features):
+        if lacking < ids.shape[0] and ids[lacking] == n_features + d:
+            missing[d] += weight
+            row[ROW.constant] -= shares[d]
+            lacking += 1
+        else:
+            row[ROW.constant] -= _set_column(params, row, d)
 
 
-@pointer(MERGE)
+@_jit.pointer(_jit.MERGE)
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    row[0] += sign * other[0]
-    row[2] += sign * other[2]
-    for d in range(_HEAD, _HEAD + int(params[0])):
-        row[d] += sign * other[d]
+    n_features = length(params, PARAMS.shape)
+    sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
+    row[ROW.n] += sign * other[ROW.n]
+    row[ROW.total] += sign * other[ROW.total]
+    for d in range(n_features):
+        sums[d] += sign * more[d]
+    if params[PARAMS.gaps] == 1.0:
+        missing, lacked = view(row, ROW.missing, n_features), view(other, ROW.missing, n_features)
+        for d in range(n_features):
+            missing[d] += sign * lacked[d]
     _constants(params, row)
 
 
-@pointer(SCORE_ROWS)
+@_jit.pointer(_jit.SCORE_ROWS)
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features, size = int(params[0]), int(params[2])
-    table = params[_PARAMS + 2 * n_features : _PARAMS + 2 * n_features + size]
+    shape, log_gammas = table(params, PARAMS.shape), table(params, PARAMS.log_gammas)
+    n_features, n_observed = shape.shape[0], _n_observed(params, ids)
     total = 0.0
-    for i in range(values.shape[0]):
+    for i in range(n_observed):
         total += values[i]
     for k in range(starts.shape[0]):
         s = starts[k]
-        sums = pool[s + _HEAD : s + _HEAD + n_features]
-        score = pool[s + 1]
-        for i in range(values.shape[0]):
-            before = sums[ids[i]]
-            after = before + values[i]
-            if after < size:
-                score += table[int(after)] - table[int(before)]
-            else:
-                score += log_rising(params[_PARAMS + ids[i]] + before, values[i])
-        if params[1] == 1.0:
-            score -= total * pool[s + 3]
+        sums = view_at(pool, s, ROW.sums, n_features)
+        score = pool[s + ROW.constant]
+        for i in range(n_observed):
+            score += table_rising(log_gammas, shape[ids[i]], sums[ids[i]], values[i])
+        if params[PARAMS.even] == 1.0:
+            score -= total * pool[s + ROW.log_rate]
         else:
-            for i in range(values.shape[0]):
-                score -= values[i] * pool[s + _HEAD + n_features + ids[i]]
+            log_rates = view_at(pool, s, ROW.log_rates, n_features)
+            shares = view_at(pool, s, ROW.shares, n_features)
+            for i in range(n_observed):
+                score -= values[i] * log_rates[ids[i]]
+            for i in range(n_observed, ids.shape[0]):
+                score += shares[ids[i] - n_features]
         out[k] = score
 
 
-@pointer(LOG_MARGINAL)
-def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    n_features, size = int(params[0]), int(params[2])
-    table = params[_PARAMS + 2 * n_features : _PARAMS + 2 * n_features + size]
-    n = row[0]
+@_jit.pointer(_jit.SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    shape, rates = table(params, PARAMS.shape), table(params, PARAMS.rate)
+    log_gammas = table(params, PARAMS.log_gammas)
+    n_features = shape.shape[0]
+    sums = view(row, ROW.sums, n_features)
+    n_observed = lacking = _n_observed(params, ids)
     out = 0.0
-    if params[1] == 1.0:
-        rate = params[_PARAMS + n_features]
-        out -= params[3] * math.log1p(n / rate) + row[2] * math.log(rate + n)
-    for d in range(n_features):
-        shape, rate = params[_PARAMS + d], params[_PARAMS + n_features + d]
-        total = row[_HEAD + d]
-        if total < size:
-            out += table[int(total)] - table[0]
-        else:
-            out += log_rising(shape, total)
-        if params[1] == 0.0:
-            out -= shape * math.log1p(n / rate) + total * math.log(rate + n)
+    if params[PARAMS.even] == 1.0:
+        before = rates[0] + row[ROW.n] - 1.0
+        out -= (params[PARAMS.total_shape] + row[ROW.total]) * math.log1p(1.0 / before)
+    else:
+        for d in range(n_features):
+            if lacking < ids.shape[0] and ids[lacking] == n_features + d:
+                lacking += 1
+            else:
+                before = _rate(params, row, d) - 1.0
+                out -= (shape[d] + sums[d]) * math.log1p(1.0 / before)
+    for i in range(n_observed):
+        d = ids[i]
+        out += table_rising(log_gammas, shape[d], sums[d] - values[i], values[i])
+        out -= values[i] * math.log(_rate(params, row, d) - 1.0)
     return out
 
 
-@pointer(FEATURES)
-def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    out[:] = 0.0
-    for i in range(values.shape[0]):
-        out[ids[i]] = values[i]
+@_jit.pointer(_jit.LOG_MARGINAL)
+def _log_marginal(params, row):  # type: ignore[no-untyped-def]
+    shape, rates = table(params, PARAMS.shape), table(params, PARAMS.rate)
+    log_gammas = table(params, PARAMS.log_gammas)
+    sums = view(row, ROW.sums, shape.shape[0])
+    even = params[PARAMS.even] == 1.0
+    out = 0.0
+    if even:
+        out -= params[PARAMS.total_shape] * math.log1p(row[ROW.n] / rates[0])
+        out -= row[ROW.total] * math.log(rates[0] + row[ROW.n])
+    for d in range(shape.shape[0]):
+        out += table_rising(log_gammas, shape[d], 0.0, sums[d])
+        if not even:
+            rate = _rate(params, row, d)
+            out -= shape[d] * math.log(rate / rates[d]) + sums[d] * math.log(rate)
+    return out
 
 
-@pointer(BOUND)
-def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """In every column the sum of the helpers that suits the point best.
+@_jit.inner
+def _best_case(params, row, d, x, helpers, low, high):  # type: ignore[no-untyped-def]
+    """Return the largest predictive of x in column d: over the helpers' sum, and how many have it.
 
     With α = a + s and β = b + n, helpers included, one more in the sum changes the predictive by
     log (α + x)/α − log (β + 1)/β: an increase while α ≤ xβ.
     """
-    n_features = int(params[0])
+    n_features = length(params, PARAMS.shape)
+    shape = entry(params, PARAMS.shape, d) + row[at(ROW.sums, n_features) + d]
+    fewest = most = helpers
+    if params[PARAMS.gaps] == 1.0:
+        fewest = max(helpers - int(np.floor(high[n_features + d])), 0)
+        most = min(helpers - int(np.ceil(low[n_features + d])), helpers)
+    best_case = -np.inf
+    for count in range(fewest, most + 1):
+        rate = _rate(params, row, d) + count
+        best = min(max(math.floor(x * rate - shape) + 1.0, low[d]), high[d])
+        value = log_rising(shape + best, x) - x * math.log(rate + 1.0)
+        best_case = max(best_case, value - (shape + best) * math.log1p(1.0 / rate))
+    return best_case
+
+
+@_jit.pointer(_jit.BOUND)
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    """In every column the helpers that suit the point best."""
     out = 0.0
-    for d in range(n_features):
-        rate = params[_PARAMS + n_features + d] + row[0] + helpers
-        out -= (params[_PARAMS + d] + row[_HEAD + d] + low[d]) * math.log1p(1.0 / rate)
-    for i in range(values.shape[0]):
-        d = ids[i]
-        rate = params[_PARAMS + n_features + d] + row[0] + helpers
-        shape = params[_PARAMS + d] + row[_HEAD + d]
-        best = min(max(math.floor(values[i] * rate - shape) + 1.0, low[d]), high[d])
-        out += log_rising(shape + best, values[i]) - values[i] * math.log(rate + 1.0)
-        out -= (best - low[d]) * math.log1p(1.0 / rate)
+    for d in range(length(params, PARAMS.shape)):
+        out += _best_case(params, row, d, 0.0, helpers, low, high)
+    n_observed = _n_observed(params, ids)
+    for i in range(ids.shape[0]):
+        d = ids[i] if i < n_observed else ids[i] - length(params, PARAMS.shape)
+        out -= _best_case(params, row, d, 0.0, helpers, low, high)
+        if i < n_observed:
+            out += _best_case(params, row, d, values[i], helpers, low, high)
     return out
+
+
+_FUNCTIONS = Functions(
+    _init, _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound
+)
+
+
+class PoissonWithGaps(WithOwnRows):
+    """`WithGaps` of a `Poisson`, which has the same functions."""
+
+    functions: ClassVar[Functions] = _FUNCTIONS
+
+    log_ceiling = WithGaps.log_ceiling  # of each column on its own
+
+    def width(self, n_features: int) -> int:
+        return layout.width(ROW, n_features)
+
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, n_features)
+
+    def bound_width(self, n_features: int) -> int:
+        return 2 * n_features
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        params = self.family.parameters(n_features, np.nan_to_num(X))
+        params[[PARAMS.even, PARAMS.gaps]] = 0.0, 1.0
+        return params
+
+    def encode(self, X: Any) -> Any:
+        missing = np.isnan(X)
+        counts = self.family.encode(np.where(missing, 0.0, X))
+        return sp.hstack([counts, sp.csr_matrix(missing, dtype=np.float64)], format="csr")
+
+    def _sum_observed(self, X: Any, of_column: str) -> Vector:
+        # A zero adds nothing, no more than a gap does.
+        value: Vector = getattr(self.family, of_column)(np.nan_to_num(X))
+        return value
+
+    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+        fields = layout.read(ROW, row, n_features)
+        return [
+            (
+                self.family.column(d, n_features),
+                layout.make(ROW, 1, 1, n=fields.n - lacking, total=total, sums=total),
+            )
+            for d, (lacking, total) in enumerate(zip(fields.missing, fields.sums, strict=True))
+        ]
 
 
 @dataclass(frozen=True)
@@ -196,9 +330,7 @@ class Poisson(Family):
     kind: ClassVar[str] = "count"
     accepts_sparse: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
-    functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, features=_features, bound=_bound
-    )
+    functions: ClassVar[Functions] = _FUNCTIONS
 
     def prior(self, n_features: int) -> tuple[Vector, Vector]:
         """Shape and rate of each column."""
@@ -210,7 +342,7 @@ class Poisson(Family):
         return bool((rate == rate[0]).all())
 
     def width(self, n_features: int) -> int:
-        return _HEAD + (1 if self._even_rate(n_features) else 2) * n_features
+        return layout.width(ROW, n_features, 1 if self._even_rate(n_features) else 2)
 
     def check(self, X: Any) -> None:
         check_counts(X, self.name)
@@ -218,9 +350,17 @@ class Poisson(Family):
     def parameters(self, n_features: int, X: Any) -> Vector:
         shape, rate = self.prior(n_features)
         size = int(min(np.asarray(X.sum(axis=0)).max() + 2, _LARGEST_TABLE))
-        table = log_gamma_table(shape[0], size) if (shape == shape[0]).all() else np.empty(0)
-        head = [n_features, self._even_rate(n_features), len(table), shape.sum()]
-        return np.concatenate([head, shape, rate, table])
+        even = (shape == shape[0]).all()
+        log_gammas = log_gamma_table(shape[0], size) if even else np.empty(0)
+        return layout.make_params(
+            PARAMS,
+            even=self._even_rate(n_features),
+            gaps=0.0,
+            total_shape=shape.sum(),
+            shape=shape,
+            rate=rate,
+            log_gammas=log_gammas,
+        )
 
     def encode(self, X: Any) -> Any:
         return without_zeros(X)
@@ -239,12 +379,13 @@ class Poisson(Family):
     def statistic(self, X: Any) -> GammaCounts:
         return GammaCounts(self.encode(X), *self.prior(X.shape[1]))
 
-    def counts_in_row(self, n_features: int) -> slice | None:
-        return slice(_HEAD, _HEAD + n_features)
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, n_features, 1)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         shape, rate = self.prior(n_features)
-        shape, rate = shape + row[_HEAD : _HEAD + n_features], rate + row[0]
+        fields = layout.read(ROW, row, n_features)
+        shape, rate = shape + fields.sums, rate + fields.n
         return {"mean": shape / rate, "shape": shape, "rate": rate}
 
     def columns(self, row: Vector, n_features: int) -> Columns:
@@ -254,12 +395,11 @@ class Poisson(Family):
         return Columns(out, posterior["mean"])
 
     def with_gaps(self) -> PoissonWithGaps:
-        from dpsearch.families._poisson_gaps import PoissonWithGaps
-
         return PoissonWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        return self.with_gaps().row_of_complete(row[0], row[_HEAD : _HEAD + n_features])
+        fields = layout.read(ROW, row, n_features)
+        return layout.make(ROW, n_features, n=fields.n, total=fields.total, sums=fields.sums)
 
     def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)

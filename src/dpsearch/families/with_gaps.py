@@ -5,7 +5,7 @@ values that the column has: each column is a part with its own count (`_parts.py
 
 Families take this form by themselves when data have gaps.  It is slower than the plain one, which
 shares a count and its logarithms among columns; a family may have a faster form of its own and give
-it by `with_gaps` (`_diagonal_gaps.py`, `_poisson_gaps.py`, `_level_gaps.py`).
+it by `with_gaps` (as `DiagonalGaussian` does).
 """
 
 from __future__ import annotations

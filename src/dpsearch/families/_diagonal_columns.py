@@ -1,0 +1,301 @@
+"""The diagonal Gaussian with a count for each column: for gaps, and for shapes that differ.
+
+The formulas are those of `diagonal_gaussian.py` with n_d values in column d.  Over the columns that
+a point has,
+
+    predictive   Σ_d c_d − (a_d + ½) log(1 + q_d),    a_d = a₀ + n_d/2
+
+where c_d is what the column's Student t has besides q, kept in the row.  Exponents differ between
+columns, so each needs its logarithm, by a routine that compilers can vectorise.  A missing value is
+NaN, also when encoded.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from dpsearch import _jit
+from dpsearch._special import LOG_2PI, vector_log
+from dpsearch._types import Ints, Vector
+from dpsearch.families import layout
+from dpsearch.families.base import Family, Functions
+from dpsearch.families.layout import at, entry, length, view_at
+from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
+
+
+class _Params(NamedTuple):
+    """Of both forms.  Tables are for all columns together, or here for one."""
+
+    strength: layout.Numbers  # κ₀ of each column
+    shape: layout.Numbers  # a₀
+    steps: layout.Numbers  # the predictive's constant without β, by n; here empty if columns differ
+    totals: layout.Numbers  # the marginal's
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    counts: layout.Counts  # n_d of each column
+    means: layout.Numbers  # z̄
+    squares: layout.Numbers  # M
+    centres: layout.Numbers  # m
+    factors: layout.Numbers  # q/(z − m)²
+    constants: layout.Numbers  # c
+    powers: layout.Numbers  # a + ½
+    marginals: layout.Numbers  # log H of the column
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
+def column_step(params, d, n):  # type: ignore[no-untyped-def]
+    """Return log Γ(a + ½)/Γ(a) − ½ log 2π(κ + 1)/κ for n values of column d."""
+    shape = entry(params, PARAMS.shape, d) + 0.5 * n
+    out = math.lgamma(shape + 0.5) - math.lgamma(shape)
+    return out - 0.5 * (LOG_2PI + math.log1p(1.0 / (entry(params, PARAMS.strength, d) + n)))
+
+
+@_jit.inner
+def column_total(params, d, n):  # type: ignore[no-untyped-def]
+    """Return log Γ(a)/Γ(a₀) − ½ log κ/κ₀ − n/2 log 2π for n values of column d."""
+    shape = entry(params, PARAMS.shape, d)
+    out = math.lgamma(shape + 0.5 * n) - math.lgamma(shape)
+    return out - 0.5 * (n * LOG_2PI + math.log1p(n / entry(params, PARAMS.strength, d)))
+
+
+@_jit.inner
+def best_case(params, d, n, centre, factor, x, helpers, low, high):  # type: ignore[no-untyped-def]
+    """Return an upper bound on the predictive of column d, without what `column_step` has.
+
+    The mean is the nearest, and β the best, that the helpers could leave.  With
+    δ² = κ(z − m)²/(2(κ + 1)), β enters as a log β − (a + ½) log(β + δ²), largest at 2aδ².  Scales
+    only grow: β is at least the row's, and β + δ², the scale once the point is in too, at least
+    that of the row with the point alone.
+    """
+    prior = entry(params, PARAMS.strength, d) + n
+    kappa = prior + helpers
+    shape = entry(params, PARAMS.shape, d) + 0.5 * (n + helpers)
+    beta = prior / (2.0 * (prior + 1.0) * factor)
+    alone = beta + 0.5 * prior / (prior + 1.0) * (x - centre) ** 2
+    nearest = min(max(x, (prior * centre + low) / kappa), (prior * centre + high) / kappa)
+    apart = 0.5 * kappa / (kappa + 1.0) * (x - nearest) ** 2
+    best = beta if helpers == 0 else max(beta, alone - apart, 2.0 * shape * apart)
+    return shape * math.log(best) - (shape + 0.5) * math.log(best + apart)
+
+
+@_jit.inner
+def _step(params, d, n):  # type: ignore[no-untyped-def]
+    if n < length(params, PARAMS.steps):
+        return entry(params, PARAMS.steps, n)
+    return column_step(params, d, n)
+
+
+@_jit.inner
+def _log_marginal_of(params, d, n, log_beta):  # type: ignore[no-untyped-def]
+    """Return log H of n values of column d."""
+    shape = entry(params, PARAMS.shape, d) + 0.5 * n
+    if n < length(params, PARAMS.totals):
+        return entry(params, PARAMS.totals, n) - shape * log_beta
+    return column_total(params, d, n) - shape * log_beta
+
+
+@_jit.inner
+def _beta(params, d, n, mean, squares):  # type: ignore[no-untyped-def]
+    """Return β of n values of column d."""
+    strength = entry(params, PARAMS.strength, d)
+    return 1.0 + 0.5 * (squares + strength * n / (strength + n) * mean * mean)
+
+
+@_jit.inner
+def _set_column(params, row, d):  # type: ignore[no-untyped-def]
+    """Derive what scoring needs of column d from n_d, z̄ and M."""
+    n_features = length(params, PARAMS.shape)
+    n, mean = row[at(ROW.counts, n_features) + d], row[at(ROW.means, n_features) + d]
+    kappa = entry(params, PARAMS.strength, d) + n
+    beta = _beta(params, d, n, mean, row[at(ROW.squares, n_features) + d])
+    log_beta = math.log(beta)
+    row[at(ROW.centres, n_features) + d] = n * mean / kappa
+    row[at(ROW.factors, n_features) + d] = kappa / (2.0 * beta * (kappa + 1.0))
+    row[at(ROW.constants, n_features) + d] = _step(params, d, n) - 0.5 * log_beta
+    row[at(ROW.powers, n_features) + d] = entry(params, PARAMS.shape, d) + 0.5 * n + 0.5
+    row[at(ROW.marginals, n_features) + d] = _log_marginal_of(params, d, n, log_beta)
+
+
+@_jit.pointer(_jit.INIT)
+def _init(params, row):  # type: ignore[no-untyped-def]
+    row[:] = 0.0
+    for d in range(length(params, PARAMS.shape)):
+        _set_column(params, row, d)
+
+
+@_jit.inner
+def _change(params, row, d, weight, value, more):  # type: ignore[no-untyped-def]
+    """Add values of column d (or take them, if `weight` is below 0): their mean and squares."""
+    n_features = length(params, PARAMS.shape)
+    count, mean = at(ROW.counts, n_features) + d, at(ROW.means, n_features) + d
+    squares = at(ROW.squares, n_features) + d
+    n, total = row[count], row[count] + weight
+    if total <= 0.0:
+        row[count] = row[mean] = row[squares] = 0.0
+    else:
+        difference = value - row[mean]
+        row[count] = total
+        row[mean] += weight / total * difference
+        left = row[squares] + more + weight * n / total * difference * difference
+        # A single point has none, and rounding must not leave fewer than none.
+        row[squares] = max(left, 0.0) if total > 1.0 else 0.0
+    _set_column(params, row, d)
+
+
+@_jit.pointer(_jit.UPDATE)
+def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
+    row[ROW.n] += weight
+    for d in range(values.shape[0]):
+        if not math.isnan(values[d]):
+            _change(params, row, d, weight, values[d], 0.0)
+
+
+@_jit.pointer(_jit.MERGE)
+def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
+    n_features = length(params, PARAMS.shape)
+    row[ROW.n] += sign * other[ROW.n]
+    for d in range(n_features):
+        added = other[at(ROW.counts, n_features) + d]
+        if added != 0.0:
+            mean = other[at(ROW.means, n_features) + d]
+            squares = other[at(ROW.squares, n_features) + d]
+            _change(params, row, d, sign * added, mean, sign * squares)
+
+
+@_jit.pointer(_jit.SCORE_ROWS)
+def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
+    n_features = values.shape[0]
+    for k in range(starts.shape[0]):
+        s = starts[k]
+        centres = view_at(pool, s, ROW.centres, n_features)
+        factors = view_at(pool, s, ROW.factors, n_features)
+        constants = view_at(pool, s, ROW.constants, n_features)
+        powers = view_at(pool, s, ROW.powers, n_features)
+        score = 0.0
+        for d in range(n_features):
+            difference = values[d] - centres[d]
+            log = vector_log(1.0 + factors[d] * difference * difference)
+            column = constants[d] - powers[d] * log
+            score += 0.0 if math.isnan(values[d]) else column
+        out[k] = score
+
+
+@_jit.pointer(_jit.LOG_MARGINAL)
+def _log_marginal(params, row):  # type: ignore[no-untyped-def]
+    n_features = length(params, PARAMS.shape)
+    out = 0.0
+    for d in range(n_features):
+        out += row[at(ROW.marginals, n_features) + d]
+    return out
+
+
+@_jit.pointer(_jit.SCORE_MEMBER)
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    """What each column's log marginal would lose with the point."""
+    n_features = values.shape[0]
+    out = 0.0
+    for d in range(n_features):
+        if math.isnan(values[d]):
+            continue
+        n, mean = row[at(ROW.counts, n_features) + d], row[at(ROW.means, n_features) + d]
+        out += row[at(ROW.marginals, n_features) + d]
+        rest = n - 1.0
+        if rest > 0.0:
+            difference = values[d] - mean
+            squares = row[at(ROW.squares, n_features) + d] - n / rest * difference * difference
+            squares = max(squares, 0.0) if rest > 1.0 else 0.0
+            beta = _beta(params, d, rest, mean - difference / rest, squares)
+            out -= _log_marginal_of(params, d, rest, math.log(beta))
+    return out
+
+
+@_jit.pointer(_jit.FEATURES)
+def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
+    """Write the values, 0 where they are missing, and after them whether they are there."""
+    n_features = values.shape[0]
+    for d in range(n_features):
+        there = not math.isnan(values[d])
+        out[d] = values[d] if there else 0.0
+        out[n_features + d] = 1.0 if there else 0.0
+
+
+@_jit.pointer(_jit.BOUND)
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    """In every column the best over how many of the helpers have it."""
+    n_features = values.shape[0]
+    out = 0.0
+    for d in range(n_features):
+        if math.isnan(values[d]):
+            continue
+        n, centre = row[at(ROW.counts, n_features) + d], row[at(ROW.centres, n_features) + d]
+        factor = row[at(ROW.factors, n_features) + d]
+        fewest = max(int(np.ceil(low[n_features + d])), 0)
+        most = min(int(np.floor(high[n_features + d])), helpers)
+        best = -np.inf
+        for count in range(fewest, most + 1):
+            value = best_case(params, d, n, centre, factor, values[d], count, low[d], high[d])
+            best = max(best, value + _step(params, d, n + count))
+        out += best
+    return out
+
+
+FUNCTIONS = Functions(
+    _init,
+    _update,
+    _merge,
+    _score_rows,
+    _log_marginal,
+    score_member=_score_member,
+    bound=_bound,
+    features=_features,
+)
+
+
+class DiagonalWithGaps(WithOwnRows):
+    """`WithGaps` of a `DiagonalGaussian`."""
+
+    functions: ClassVar[Functions] = FUNCTIONS
+
+    log_ceiling = WithGaps.log_ceiling  # of each column on its own
+
+    def width(self, n_features: int) -> int:
+        return layout.width(ROW, n_features)
+
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(ROW, n_features)
+
+    def bound_width(self, n_features: int) -> int:
+        return 2 * n_features
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        family: Any = self.family
+        params: Vector = family.column_parameters(n_features, X)
+        return params
+
+    def encode(self, X: Any) -> Any:
+        return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
+
+    def log_base(self, X: Any) -> Vector:
+        family: Any = self.family
+        _, scale = family.location_scale(X.shape[1])
+        return np.asarray(-(~np.isnan(X) @ np.log(scale)))
+
+    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+        family: Any = self.family
+        fields = layout.read(ROW, row, n_features)
+        columns = zip(
+            fields.counts, fields.means, fields.squares, fields.centres, fields.factors, strict=True
+        )
+        return [
+            (family.column(d, n_features), family.row_of_column(*column))
+            for d, column in enumerate(columns)
+        ]
