@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy import stats
 
 import naive
-from dpsearch import DPMixture, Explanation, explain, families, load, priors
+from dpsearch import DPMixture, Explanation, explain, explanation, families, load, priors
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Draws
@@ -578,7 +578,7 @@ def test_categories_are_different_and_numbers_have_the_digits_that_differ():
     ],
 )
 def test_numbers_as_they_are_shown(numbers, texts):
-    assert explain._shown(*numbers) == texts
+    assert explanation._shown(*numbers) == texts
 
 
 def test_a_level_that_is_likeliest_everywhere_is_said_to_differ_in_probability():

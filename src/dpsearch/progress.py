@@ -1,4 +1,4 @@
-"""Progress for people to see; quiet off a terminal."""
+"""Progress on a terminal; nothing is shown where there is none."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dpsearch._jit import Compiling, on_compile
 from dpsearch.events import Callback, Event
+
+_BAR = 24  # characters
 
 
 @contextlib.contextmanager
 def progress(console: Console, what: str) -> Iterator[Callback | None]:
     """Yield a callback for a solver that shows the log joint and the number of clusters.
 
-    None when nobody would see the bar.
+    It is None if the bar would not be seen.
     """
     if not console.is_terminal or console.quiet:
         yield None
@@ -34,9 +37,19 @@ def progress(console: Console, what: str) -> Iterator[Callback | None]:
         task = bar.add_task(what, total=1, about="")
 
         def callback(report: Event) -> None:
-            bar.update(task, completed=report.done, total=report.total, about=describe(report))
+            bar.update(
+                task, description=what, completed=report.done, total=report.total,
+                about=describe(report),
+            )  # fmt: skip
 
-        yield callback
+        def compiling(report: Compiling) -> None:
+            bar.update(
+                task, description="compiling kernels", completed=report.number,
+                total=report.expected,
+            )  # fmt: skip
+
+        with on_compile(compiling):
+            yield callback
 
 
 class Stages:
@@ -48,31 +61,43 @@ class Stages:
 
     def begin(self, stage: str) -> None:
         self._stage = stage
-        self.tell("")
+        self.show("")
 
-    def tell(self, about: str) -> None:
+    def count_rows(self, n_rows: int) -> None:
+        """Show how many rows have been read."""
+        self.show(f"{n_rows:,} rows")
+
+    def compiling(self, report: Compiling) -> None:
+        """Show that kernels are being compiled, which happens on the first run only."""
+        done = _BAR * report.number // report.expected
+        bar = "━" * done + "╌" * (_BAR - done)
+        self.show(f"compiling kernels {bar} {report.number} of about {report.expected}")
+
+    def show(self, about: str) -> None:
         """Show how far the stage is."""
         if self._status is not None:
             self._status.update(escape(f"{self._stage}: {about}" if about else self._stage))
 
     @property
     def callback(self) -> Callable[[Any], None] | None:
-        """For a solver; None when nobody would see it."""
-        return None if self._status is None else lambda report: self.tell(describe(report))
+        """A callback for a solver; None if it would not be seen."""
+        return None if self._status is None else lambda report: self.show(describe(report))
 
 
 @contextlib.contextmanager
 def stages(console: Console) -> Iterator[Stages]:
-    """Show stages with a spinner; nothing off a terminal."""
+    """Show stages with a spinner on a terminal."""
     if not console.is_terminal or console.quiet:
         yield Stages(None)
         return
     with console.status("") as status:
-        yield Stages(status)
+        shown = Stages(status)
+        with on_compile(shown.compiling):
+            yield shown
 
 
 def describe(event: Event) -> str:
-    """One line for what a solver reports."""
+    """Return one line for what a solver reports."""
     if math.isnan(event.log_joint):
         return f"{event.done} of {event.total} {event.step}"
     about = f"{event.n_clusters} clusters, log joint {event.log_joint:.6g}"

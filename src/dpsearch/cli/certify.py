@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsearch.cli.console import Voice, print_json
+from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of
 from dpsearch.cli.options import (
     Data,
@@ -23,6 +23,11 @@ from dpsearch.cli.options import (
 )
 from dpsearch.errors import DataError
 
+if TYPE_CHECKING:
+    from dpsearch.exact.certificate import Certificate
+    from dpsearch.io import Table
+    from dpsearch.problem import Problem
+
 
 @reads_data
 def certify(
@@ -32,14 +37,14 @@ def certify(
     time_limit: Annotated[
         float,
         typer.Option(
-            parser=parse_duration, metavar="DURATION", help="How long, compilation included."
+            parser=parse_duration, metavar="DURATION", help="Time limit, with compilation."
         ),
     ] = 60.0,
     tolerance: Annotated[
         float, typer.Option(min=0, help="A gap up to this, in nats, counts as closed.")
     ] = 1e-6,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Prove the bound once more from its prices alone.")
+        bool, typer.Option("--verify", help="Prove the bound again from its prices alone.")
     ] = False,
     labels: Annotated[
         Path | None, typer.Option(help="Where to write the best partition known (CSV).")
@@ -50,7 +55,7 @@ def certify(
 ) -> None:
     """Bound how much better any clustering of the data could be than a model's.
 
-    Exit code 0 whether or not the gap could be closed; the output says which.
+    The exit code is 0 whether or not the gap is closed; the output says which.
     """
     from dpsearch.exact import certify
     from dpsearch.io import labels_table, write_table
@@ -60,22 +65,13 @@ def certify(
     if labels is not None:
         check_ending(labels)
         check_writable(labels, force)
-    voice = Voice(quiet)
-    with stages(voice.console) as stage:
+    messages = Messages(quiet)
+    with stages(messages.console) as stage:
         stage.begin(f"reading {data}")
         estimator = load_model(model)
-        table = read_for(estimator, data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
-        if table.n_rows != len(estimator.labels_):
-            raise DataError(
-                f"{table.n_rows} rows, but {model} was fitted to {len(estimator.labels_)}",
-                source=data,
-            )
+        table = read_for(estimator, data, reading, tell=stage.count_rows)
         stage.begin("comparing with the model")
-        with errors_name(table):
-            problem = estimator.problem(rows_of(estimator, table))
-        value = problem.log_joint(estimator.labels_)
-        if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
-            raise DataError(f"not the data that {model} was fitted to", source=data)
+        problem, value = _same_problem(estimator, table, model, data)
         stage.begin("certify")
         found = certify(
             problem,
@@ -90,20 +86,40 @@ def certify(
         best = labels_table(table.index, table.n_rows, cluster=found.clustering.labels)
         write_table(labels, best, force=force)
     if as_json:
-        print_json(
-            {
-                "log_joint": found.lower_bound,
-                "upper_bound": found.upper_bound,
-                "gap": found.gap,
-                "optimal": found.optimal,
-                "improvement": found.lower_bound - value,
-                "clusters": found.clustering.n_clusters,
-                "method": found.method,
-                "seconds": found.seconds,
-                "verified": verified,
-            }
-        )
-        return
+        print_json(_about(found, value, verified))
+    else:
+        for line in _lines(found, value, verified):
+            messages.print(line)
+
+
+def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tuple[Problem, float]:
+    """Return the model's problem and its log joint, or raise if the data are not the model's."""
+    n_rows = len(estimator.labels_)
+    if table.n_rows != n_rows:
+        raise DataError(f"{table.n_rows} rows, but {model} was fitted to {n_rows}", source=data)
+    with errors_name(table):
+        problem = estimator.problem(rows_of(estimator, table))
+    value = problem.log_joint(estimator.labels_)
+    if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
+        raise DataError(f"not the data that {model} was fitted to", source=data)
+    return problem, value
+
+
+def _about(found: Certificate, value: float, verified: bool | None) -> dict[str, Any]:
+    return {
+        "log_joint": found.lower_bound,
+        "upper_bound": found.upper_bound,
+        "gap": found.gap,
+        "optimal": found.optimal,
+        "improvement": found.lower_bound - value,
+        "clusters": found.clustering.n_clusters,
+        "method": found.method,
+        "seconds": found.seconds,
+        "verified": verified,
+    }
+
+
+def _lines(found: Certificate, value: float, verified: bool | None) -> list[str]:
     verdict = "optimal" if found.optimal else f"within {found.gap:.3g} nats of the optimum"
     lines = [
         f"{verdict}: log joint {found.lower_bound:.6f}, no partition above {found.upper_bound:.6f}"
@@ -116,10 +132,9 @@ def certify(
         )
     if found.method == "ceiling" and not found.optimal:
         lines.append(
-            "(nothing but a ceiling on densities: proofs are for the families gaussian, bernoulli,"
-            " poisson and multinomial, and take time)"
+            "(the bound is only a ceiling on densities: proofs are for the families gaussian,"
+            " bernoulli, poisson and multinomial, and take time)"
         )
     if verified is not None:
         lines.append("verified" if verified else "NOT verified: the stored prices prove less")
-    for line in lines:
-        voice.say(line)
+    return lines

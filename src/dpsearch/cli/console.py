@@ -1,4 +1,4 @@
-"""What a command says: to people on standard error, to machines on standard output."""
+"""What a command prints: messages on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from rich.console import Console
 
 
-class Voice:
-    """Lines for people, which `--quiet` silences."""
+class Messages:
+    """Lines on standard error, which `--quiet` silences."""
 
     def __init__(self, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet)
 
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         # As it is: names of files may look like markup.
         self.console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def print_json(content: Any) -> None:
-    """One object on one line.  JSON knows no infinity: null."""
+    """Print one object on one line.  JSON has no infinity, which becomes null."""
     print(json.dumps(plain(content), ensure_ascii=False, default=str))  # dates, as they print
 
 

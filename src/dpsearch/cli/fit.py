@@ -8,14 +8,15 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpsearch._files import atomic_folder, atomic_write, check_folder
-from dpsearch.cli.console import Voice, plain, print_json
+from dpsearch.cli.console import Messages, plain, print_json
 from dpsearch.cli.model import rows_of
 from dpsearch.cli.options import (
     Alpha,
@@ -34,7 +35,13 @@ from dpsearch.cli.options import (
     reads_data,
 )
 from dpsearch.cli.page import write_page
+from dpsearch.cli.signature import with_options
 from dpsearch.errors import ParameterError
+
+if TYPE_CHECKING:
+    from dpsearch.cli.results import Results
+    from dpsearch.io import Table
+    from dpsearch.progress import Stages
 
 FORMATS = ("csv", "parquet")
 WRITTEN = frozenset(
@@ -43,183 +50,272 @@ WRITTEN = frozenset(
 )  # fmt: skip
 
 
-@reads_data
-def fit(
-    data: Data,
-    reading: Reading,
-    family: FamilyName = "auto",
-    alpha: Alpha = "auto",
+@dataclass(frozen=True)
+class Fitting:
+    """The options about the model and the search for its clusters."""
+
+    family: FamilyName = "auto"
+    alpha: Alpha = "auto"
     kinds: Annotated[
         str | None,
         typer.Option(
             metavar="NAME=KIND,…",
-            help="What columns hold, where it is not what it looks like: real, count, binary or"
+            help="What columns hold, where their values do not show it: real, count, binary or"
             " category.",
         ),
-    ] = None,
+    ] = None
     refine: Annotated[
         str,
-        typer.Option(help="Improve what search finds: auto, converge, no, or for how long (30s)."),
-    ] = "auto",
+        typer.Option(help="Improve what search finds: auto, converge, no, or a duration (30s)."),
+    ] = "auto"
     certify: Annotated[
         float | None,
         typer.Option(
-            parser=parse_duration, metavar="DURATION", help="Try to prove it best, for so long."
+            parser=parse_duration,
+            metavar="DURATION",
+            help="Try to prove that the clustering is the best, for at most this long.",
         ),
-    ] = None,
-    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1,
+    ] = None
+    beam_size: Annotated[int, typer.Option(min=1, help="Hypotheses that search keeps.")] = 1
     restarts: Annotated[
         int,
         typer.Option(
-            min=0, help="Fit so many times more, from other orders; keep the best and compare."
+            min=0,
+            help="Number of further fits from other orders of the rows; the best is kept, and all"
+            " are compared.",
         ),
-    ] = 0,
+    ] = 0
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")] = 0
+    jobs: Jobs = -1
+    memory: Memory = None
+    shards: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of blocks of rows that are searched separately."),
+    ] = None
+
+    def estimator(self) -> Any:
+        from dpsearch.estimator import DPMixture
+
+        return DPMixture(
+            family=self.family,
+            alpha=parse_alpha(self.alpha),
+            beam_size=self.beam_size,
+            refine=_refinement(self.refine),
+            certify=False if self.certify is None else self.certify,
+            kinds=None if self.kinds is None else parse_kinds(self.kinds),
+            n_shards=self.shards,
+            n_jobs=self.jobs,
+            random_state=self.seed,
+        )
+
+
+@dataclass(frozen=True)
+class Output:
+    """The options about what is written."""
+
     out: Annotated[
         str | None,
         typer.Option(
             help="Folder for the results; - for the labels on standard output. Default: the data's"
             " name with .clusters; - for standard input."
         ),
-    ] = None,
-    format: Annotated[str, typer.Option(help="Of the tables: csv or parquet.")] = "csv",
-    report: Annotated[bool, typer.Option("--report", help="Write report.html too.")] = False,
+    ] = None
+    format: Annotated[str, typer.Option(help="Format of the tables: csv or parquet.")] = "csv"
+    report: Annotated[bool, typer.Option("--report", help="Also write report.html.")] = False
     image_shape: Annotated[
-        str | None, typer.Option(help="Rows are images of so many pixels, as in 28x28.")
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")
-    ] = 0,
-    jobs: Jobs = -1,
-    memory: Memory = None,
-    shards: Annotated[
-        int | None, typer.Option(min=1, help="Blocks of rows that are searched on their own.")
-    ] = None,
-    force: Force = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+        str | None, typer.Option(help="Height and width if each row is an image, as in 28x28.")
+    ] = None
+    force: Force = False
+    as_json: Json = False
+
+    def folder(self, data: Path) -> Path | None:
+        """Return the folder to write, checked before any work is done; None: standard output."""
+        if self.format not in FORMATS:
+            raise ParameterError(f"unknown format {self.format!r}: known are {', '.join(FORMATS)}")
+        out = self.out
+        if out is None:
+            out = "-" if str(data) == "-" else f"{_stem(data)}.clusters"
+        if out == "-":
+            if self.as_json:
+                raise ParameterError(
+                    "--json and the labels would both go to standard output: name a folder with"
+                    " --out"
+                )
+            if self.report:
+                raise ParameterError("--report needs a folder: say --out")
+            return None
+        folder = Path(out)
+        if folder.suffix.lower() in (".csv", ".parquet", ".npz", ".tsv"):
+            raise ParameterError(f"--out names a folder, and {out} looks like a file")
+        check_folder(folder, WRITTEN, force=self.force)
+        return folder
+
+    def shape(self) -> tuple[int, int] | None:
+        """Return the height and width of images; None if rows are none."""
+        if self.image_shape is None:
+            return None
+        height, _, width = self.image_shape.lower().replace("×", "x").partition("x")
+        if not (height.isdecimal() and width.isdecimal()):
+            raise typer.BadParameter(
+                f"--image-shape is height x width, as in 28x28, got {self.image_shape!r}"
+            )
+        if not self.report:
+            raise ParameterError("--image-shape is for the report: say --report too")
+        return int(height), int(width)
+
+    def check_pixels(self, n_columns: int) -> None:
+        """Raise unless images have as many pixels as there are columns."""
+        shape = self.shape()
+        if shape is not None and shape[0] * shape[1] != n_columns:
+            raise ParameterError(
+                f"--image-shape {self.image_shape} is {shape[0] * shape[1]} pixels, but there are"
+                f" {n_columns} columns"
+            )
+
+
+def fit(data: Data, reading: Reading, fitting: Any, output: Any, quiet: Quiet = False) -> None:
     """Cluster the rows of a table.
 
     Writes a folder with labels.csv (the cluster of each row and how certain it is), clusters.csv
     (sizes, typical rows, the columns that set a cluster apart), model.npz (for predict, inspect,
-    certify and sample), run.json (how to repeat it) and report.html if asked for.  It is written
-    as a whole or not at all.  Ctrl-C during refinement keeps the best so far, writes it, and
-    ends with exit code 130.
+    certify and sample), run.json (how to repeat the run) and, if asked for, report.html.  Either
+    the whole folder is written or nothing.  Ctrl-C during refinement keeps the best clustering so
+    far, writes it, and ends with exit code 130.
     """
-    from dpsearch._validate import n_threads
-    from dpsearch.automatic import takes_gaps
-    from dpsearch.cli import large, results
-    from dpsearch.cli.restarts import restart
-    from dpsearch.estimator import DPMixture
-    from dpsearch.io import read_table
     from dpsearch.progress import stages
-    from dpsearch.scale.opened import TableOptions
 
-    begun, started = time.perf_counter(), time.time()
-    seconds = _refinement(refine)
-    place = _output(data, out, format, force, as_json)
-    shape = _image_shape(image_shape, report)
-    if report and place is None:
-        raise ParameterError("--report needs a folder: say --out")
-    voice = Voice(quiet)
-    estimator = DPMixture(
-        family=family,
-        alpha=parse_alpha(alpha),
-        beam_size=beam_size,
-        refine=seconds,
-        certify=False if certify is None else certify,
-        kinds=None if kinds is None else parse_kinds(kinds),
-        n_shards=shards,
-        n_jobs=jobs,
-        random_state=seed,
-    )
+    job = _Job(data, reading, fitting, output)
+    messages = Messages(quiet)
     with (
-        stages(voice.console) as stage,
+        stages(messages.console) as stage,
         _noticing_interrupts() as interrupts,
         contextlib.ExitStack() as files,
     ):
-        stage.begin(f"reading {data}")
-
-        def tell(n_rows: int) -> None:
-            stage.tell(f"{n_rows:,} rows")
-
-        options = TableOptions(shards, takes_gaps(family), estimator.kinds, reading, memory,
-                               n_threads(jobs), progress=tell)  # fmt: skip
-        opened = large.opened(files, data, options)
-        if opened is not None and restarts:
-            raise ParameterError("--restarts is for tables that are read into memory", source=data)
-        if opened is None:
-            table = read_table(data, reading, tell=tell)
-        else:
-            table = large.sampled(opened)
-            table.sha256 = large.digest_of(data)
-        if kinds is not None:
-            table.X = table.frame()
-        if shape is not None and shape[0] * shape[1] != table.n_columns:
-            raise ParameterError(
-                f"--image-shape {image_shape} is {shape[0] * shape[1]} pixels, but there are"
-                f" {table.n_columns} columns"
-            )
-        read = time.perf_counter() - begun
-        for note in table.notes:
-            voice.say(f"note: {note}")
-        stage.begin("fitting")
-        view = None
-        if opened is not None:
-            with large.errors_name(opened):
-                estimator.fit(opened, callback=stage.callback)
-        else:
-            with errors_name(table):
-                estimator.fit(table.X, callback=stage.callback)
-                if restarts:
-                    rows = rows_of(estimator, table)
-                    view = restart(estimator, rows, restarts, seed, stage, interrupts)
-        if _independent(estimator.family_):
-            voice.say(
+        job.read(stage, files)
+        for note in job.table.notes:
+            messages.print(f"note: {note}")
+        job.cluster(stage, interrupts)
+        if _independent(job.estimator.family_):
+            messages.print(
                 "note: with columns of other kinds, numbers are taken as independent of each other"
                 " within a cluster; tilted clusters become several (--columns takes numbers alone)"
             )
-        fitted = time.perf_counter() - begun
-        stage.begin("explaining")
-        found = (results.Results.of(estimator, table) if opened is None
-                 else large.LargeResults.of_sample(estimator, table, opened))  # fmt: skip
-        stage.begin("writing")
-        record = results.run_record(estimator, table, reading)
-        record["input"]["rows"] = found.n_rows
-        record["started"] = started
-        record["seconds"] = {
-            "reading": read,
-            "fitting": fitted - read,
-            "total": time.perf_counter() - begun,
-        }
-        if view is not None:
-            record["restarts"] = [one.log_joint for one in view.clusterings]
-        if place is None:
-            found.write_labels("-")
-        else:
-            with atomic_folder(place, WRITTEN, force=force) as folder:
-                _write(folder, found, record, format)
-                if report:
-                    stage.begin("report")
-                    write_page(
-                        folder / "report.html",
-                        estimator,
-                        table,
-                        image_shape=shape,
-                        consensus=view,
-                        sample=opened is not None,
-                    )
-    if as_json:
-        print_json({**record, "out": None if place is None else str(place)})
-    where = "" if place is None else f"; written to {place}"
-    voice.say(f"{found.summary()}{where}")
-    if view is not None:
-        from dpsearch.report.summary import agreement
-
-        voice.say(agreement(view))
+        job.write(stage)
+    job.announce(messages)
     if interrupts:
-        voice.say("interrupted: this is the best that was found until then")
+        messages.print("interrupted: this is the best clustering that was found until then")
         raise typer.Exit(130)
+
+
+fit = reads_data(with_options(with_options(fit, Fitting, "fitting"), Output, "output"))
+
+
+class _Job:
+    """One run of the command, step by step."""
+
+    table: Table
+    results: Results
+    record: dict[str, Any]
+
+    def __init__(self, data: Path, reading: Any, fitting: Fitting, output: Output) -> None:
+        self.begun, self.started = time.perf_counter(), time.time()
+        self.data, self.reading, self.fitting, self.output = data, reading, fitting, output
+        self.folder = output.folder(data)
+        self.shape = output.shape()
+        self.estimator = fitting.estimator()
+        self.opened: Any = None  # the table, if it is not read into memory
+        self.restarts: Any = None  # what further fits found
+        self.seconds: dict[str, float] = {}
+
+    def read(self, stage: Stages, files: contextlib.ExitStack) -> None:
+        from dpsearch._validate import n_threads
+        from dpsearch.automatic import takes_gaps
+        from dpsearch.cli import large
+        from dpsearch.io import read_table
+        from dpsearch.scale.opened import TableOptions
+
+        stage.begin(f"reading {self.data}")
+        fitting = self.fitting
+        options = TableOptions(
+            fitting.shards, takes_gaps(fitting.family), self.estimator.kinds, self.reading,
+            fitting.memory, n_threads(fitting.jobs), progress=stage.count_rows,
+        )  # fmt: skip
+        self.opened = large.opened(files, self.data, options)
+        if self.opened is None:
+            self.table = read_table(self.data, self.reading, tell=stage.count_rows)
+        elif fitting.restarts:
+            raise ParameterError("--restarts is for tables that are read into memory",
+                                 source=self.data)  # fmt: skip
+        else:
+            self.table = large.sampled(self.opened)
+            self.table.sha256 = large.digest_of(self.data)
+        if fitting.kinds is not None:
+            self.table.X = self.table.frame()
+        self.output.check_pixels(self.table.n_columns)
+        self.seconds["reading"] = time.perf_counter() - self.begun
+
+    def cluster(self, stage: Stages, interrupts: list[int]) -> None:
+        from dpsearch.cli import large, results
+        from dpsearch.cli.restarts import restart
+
+        stage.begin("fitting")
+        model, table, n_restarts = self.estimator, self.table, self.fitting.restarts
+        if self.opened is not None:
+            with large.errors_name(self.opened):
+                model.fit(self.opened, callback=stage.callback)
+        else:
+            with errors_name(table):
+                model.fit(table.X, callback=stage.callback)
+                if n_restarts:
+                    rows = rows_of(model, table)
+                    self.restarts = restart(
+                        model, rows, n_restarts, self.fitting.seed, stage, interrupts
+                    )
+        self.seconds["fitting"] = time.perf_counter() - self.begun - self.seconds["reading"]
+        stage.begin("explaining")
+        if self.opened is None:
+            self.results = results.Results.of(model, table)
+        else:
+            self.results = large.LargeResults.of_sample(model, table, self.opened)
+
+    def write(self, stage: Stages) -> None:
+        from dpsearch.cli.results import run_record
+
+        stage.begin("writing")
+        self.record = run_record(self.estimator, self.table, self.reading)
+        self.record["input"]["rows"] = self.results.n_rows
+        self.record["started"] = self.started
+        self.seconds["total"] = time.perf_counter() - self.begun
+        self.record["seconds"] = self.seconds
+        if self.restarts is not None:
+            self.record["restarts"] = [one.log_joint for one in self.restarts.clusterings]
+        if self.folder is None:
+            self.results.write_labels("-")
+            return
+        with atomic_folder(self.folder, WRITTEN, force=self.output.force) as folder:
+            _write(folder, self.results, self.record, self.output.format)
+            if self.output.report:
+                stage.begin("report")
+                write_page(
+                    folder / "report.html",
+                    self.estimator,
+                    self.table,
+                    explanation=self.results.explanation,
+                    image_shape=self.shape,
+                    consensus=self.restarts,
+                    sample=self.opened is not None,
+                )
+
+    def announce(self, messages: Messages) -> None:
+        """Say what was found and where it was written."""
+        if self.output.as_json:
+            print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
+        where = "" if self.folder is None else f"; written to {self.folder}"
+        messages.print(f"{self.results.summary()}{where}")
+        if self.restarts is not None:
+            from dpsearch.report.summary import agreement
+
+            messages.print(agreement(self.restarts))
 
 
 def _independent(family: Any) -> bool:
@@ -241,40 +337,10 @@ def _refinement(text: str) -> str | bool | float:
         ) from error
 
 
-def _output(data: Path, out: str | None, format: str, force: bool, as_json: bool) -> Path | None:
-    """The folder to write, checked before any work is done; None for standard output."""
-    if format not in FORMATS:
-        raise ParameterError(f"unknown format {format!r}: known are {', '.join(FORMATS)}")
-    if out is None:
-        out = "-" if str(data) == "-" else f"{_stem(data)}.clusters"
-    if out == "-":
-        if as_json:
-            raise ParameterError(
-                "--json and the labels would both go to standard output: name a folder with --out"
-            )
-        return None
-    place = Path(out)
-    if place.suffix.lower() in (".csv", ".parquet", ".npz", ".tsv"):
-        raise ParameterError(f"--out names a folder, and {out} looks like a file")
-    check_folder(place, WRITTEN, force=force)
-    return place
-
-
 def _stem(data: Path) -> str:
     name = data.resolve().name if data.name in ("", "..") else data.name
     name = name.removesuffix(".gz")
     return name.rsplit(".", 1)[0] or name if not data.is_dir() else name
-
-
-def _image_shape(text: str | None, report: bool) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    height, _, width = text.lower().replace("×", "x").partition("x")
-    if not (height.isdecimal() and width.isdecimal()):
-        raise typer.BadParameter(f"--image-shape is height x width, as in 28x28, got {text!r}")
-    if not report:
-        raise ParameterError("--image-shape is for the report: say --report too")
-    return int(height), int(width)
 
 
 def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> None:
@@ -290,7 +356,7 @@ def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> Non
 
 @contextlib.contextmanager
 def _noticing_interrupts() -> Iterator[list[int]]:
-    """Remember Ctrl-C: refinement ends with the best so far, and does not say why."""
+    """Remember Ctrl-C: refinement ends with the best clustering so far and does not say why."""
     noticed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noticed

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpsearch.cli.console import Voice, print_json
+from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import known_columns, load_model, read_for
 from dpsearch.cli.options import (
     Data,
@@ -61,31 +61,27 @@ def predict(
     if to_file:
         check_ending(out)
         check_writable(out, force)
-    voice = Voice(quiet)
-    with stages(voice.console) as stage, contextlib.ExitStack() as files:
+    messages = Messages(quiet)
+    with stages(messages.console) as stage, contextlib.ExitStack() as files:
         stage.begin(f"reading {data}")
-
-        def tell(n_rows: int) -> None:
-            stage.tell(f"{n_rows:,} rows")
-
         estimator = load_model(model)
         known = replace(reading, model=known_columns(estimator))
         options = TableOptions(
             gaps=estimator.family_.predicts_gaps, reading=known, memory=memory,
-            schema=estimator.schema_, progress=tell,
+            schema=estimator.schema_, progress=stage.count_rows,
         )  # fmt: skip
         opened = large.opened(files, data, options)
         if opened is None:
-            table = read_for(estimator, data, reading, tell=tell)
+            table = read_for(estimator, data, reading, tell=stage.count_rows)
             for note in table.notes:
-                voice.say(f"note: {note}")
+                messages.print(f"note: {note}")
             stage.begin("predicting")
             with errors_name(table), quiet_about_names():
                 found = estimator.predict_proba(table.X)
             pieces = iter([_about(table.index, found, proba)])
         else:
             stage.begin("predicting")
-            pieces = _piece_by_piece(estimator, opened, proba, tell)
+            pieces = _piece_by_piece(estimator, opened, proba, stage.count_rows)
         n_rows, clusters = 0, set()
 
         def counted() -> Iterator[Any]:
@@ -102,11 +98,11 @@ def predict(
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})
-        voice.say(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
+        messages.print(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
 
 
 def _piece_by_piece(
-    model: Any, opened: Any, proba: bool, tell: Callable[[int], None]
+    model: Any, opened: Any, proba: bool, count_rows: Callable[[int], None]
 ) -> Iterator[Any]:
     from dpsearch.cli import large
     from dpsearch.tables import CheckedTable
@@ -119,7 +115,7 @@ def _piece_by_piece(
                 found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
                 yield _about(names[at : at + _ROWS], found, proba)
             begin += shard.n_rows
-            tell(begin)
+            count_rows(begin)
 
 
 def _about(index: Any, probabilities: Any, proba: bool) -> Any:

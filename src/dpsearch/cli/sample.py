@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from dpsearch.cli.console import Voice, print_json
+from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of
 from dpsearch.cli.options import (
     Alpha,
@@ -217,8 +217,8 @@ def sample(
     if model is None and outputs.report is not None:
         raise ParameterError("--report shows the clusters of a model: say --model")
     saved = chains.saved_at(outputs)
-    voice = Voice(quiet)
-    with stages(voice.console) as stage:
+    messages = Messages(quiet)
+    with stages(messages.console) as stage:
         stage.begin(f"reading {data}")
         if model is not None:
             source = _of_model(model, data, reading, chains.start, stage)
@@ -231,11 +231,11 @@ def sample(
         if outputs.report is not None and source.model.fitted_labels(rows) is None:
             raise DataError(f"{data}: --report needs the data that {model} was fitted to")
     for note in source.table.notes:
-        voice.say(f"note: {note}")
-    with _saving(voice, saved), progress(voice.console, "sample") as callback:
+        messages.print(f"note: {note}")
+    with _saving(messages, saved), progress(messages.console, "sample") as callback:
         draws = chains.run(problem, source.start, saved, callback)
     outputs.check_writable()  # once more: it may have taken hours
-    with stages(voice.console) as stage:
+    with stages(messages.console) as stage:
         stage.begin("writing")
         outputs.write(draws, source)
     if chains.checkpoint is None:
@@ -243,14 +243,14 @@ def sample(
     if as_json:
         print_json(_about(draws, source.model.family_.name, outputs.out))
         return
-    _show(voice, draws, source.model.family_.name)
-    voice.say(f"draws: {outputs.out}")
+    _show(messages, draws, source.model.family_.name)
+    messages.print(f"draws: {outputs.out}")
 
 
 def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage: Any) -> Source:
     """Read the table for a model that was fitted before."""
     model = load_model(path)
-    table = read_for(model, data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
+    table = read_for(model, data, reading, tell=stage.count_rows)
     if start is not None:
         return Source(table, model, start)
     if table.n_rows != len(model.labels_):
@@ -268,7 +268,7 @@ def _fitted(
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
 
-    table = read_table(data, reading, tell=lambda n: stage.tell(f"{n:,} rows"))
+    table = read_table(data, reading, tell=stage.count_rows)
     stage.begin("fitting")
     # Not by the seed: a run that is resumed must come to the same family.
     model = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
@@ -278,13 +278,13 @@ def _fitted(
 
 
 @contextlib.contextmanager
-def _saving(voice: Voice, path: Path) -> Iterator[None]:
+def _saving(messages: Messages, path: Path) -> Iterator[None]:
     """Say on Ctrl-C where the chains are and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
         if path.exists():
-            voice.say(f"interrupted; the chains are saved in {path}: continue with --resume")
+            messages.print(f"interrupted; the chains are saved in {path}: continue with --resume")
         raise
 
 
@@ -302,9 +302,9 @@ def _about(draws: Any, family: str, out: Path) -> dict[str, Any]:
     }
 
 
-def _show(voice: Voice, draws: Any, family: str) -> None:
+def _show(messages: Messages, draws: Any, family: str) -> None:
     n = draws.labels.shape[1]
-    voice.say(
+    messages.print(
         f"{len(draws):,} partitions of {n:,} rows from {draws.n_chains} chains of"
         f" {draws.sampler}; family {family}; best log joint {draws.log_joint.max():.6g};"
         f" {draws.seconds:.1f} s"
@@ -312,7 +312,7 @@ def _show(voice: Voice, draws: Any, family: str) -> None:
     posterior = draws.k_posterior()
     likely = np.argsort(-posterior, kind="stable")[:6]
     shown = ", ".join(f"{k}: {posterior[k]:.0%}" for k in np.sort(likely) if posterior[k] >= 0.005)
-    voice.say(f"clusters: {shown}")
+    messages.print(f"clusters: {shown}")
     table = Table()
     for heading in ("", "mean", "R-hat", "effective draws"):
         table.add_column(heading, justify="right" if heading else "left")
@@ -321,4 +321,4 @@ def _show(voice: Voice, draws: Any, family: str) -> None:
         rhat = f"{numbers['rhat']:.3f}" if np.isfinite(numbers["rhat"]) else "–"
         ess = f"{numbers['ess']:.0f}" if np.isfinite(numbers["ess"]) else "–"
         table.add_row(name, mean, rhat, ess)
-    voice.console.print(table)
+    messages.console.print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from dpsearch import __version__
 from dpsearch._files import atomic_write
 from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
-from dpsearch.errors import DataError, ParameterError
+from dpsearch._validate import whole
+from dpsearch.errors import DataError
 from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
 from dpsearch.plots import COLOURS
@@ -40,6 +40,7 @@ def write_report(
     names: Sequence[str] | None = None,
     index: ArrayLike = None,
     title: str | None = None,
+    explanation: Explanation | None = None,
     image_shape: tuple[int, int] | None = None,
     certificate: Any = None,
     consensus: Any = None,
@@ -49,24 +50,26 @@ def write_report(
     seed: int = 0,
     sample: bool = False,
 ) -> None:
-    """Write one HTML file that shows what was found; it is readable offline and asks for nothing.
+    """Write one HTML file that shows what was found; it can be read offline.
 
     Parameters
     ----------
     path
-        Where to write it.  A reader never sees half of it.
+        Where to write it.  The file appears when it is complete.
     model
         A fitted `DPMixture`.
     X
         The data that it was fitted to: array, pandas or polars frame, sparse counts.
     names
-        Of the columns, or the words; default: those of the frame.
+        Names of the columns, or the words; default: those of the frame.
     index
         A name for each row; default: the index of the frame, or the row's number.
     title
-        Of the page.
+        Title of the page.
+    explanation
+        From `model.explain(X)`, if it has been computed already.
     image_shape
-        Height and width, if each row of X is an image of so many grey values.
+        Height and width, if each row of X is an image.
     certificate
         From `certify`, if there is one; default: the model's own.
     consensus
@@ -78,10 +81,10 @@ def write_report(
     umap
         Whether to draw UMAP's map too, if umap-learn is installed: it may take a minute.
     seed
-        For the sample and the maps.
+        Seed of the sample and the maps.
     sample
-        Whether X is a sample of the rows that the model was fitted to: clusters then have the
-        sizes that they have among all, and the rest is what the sample says.
+        Whether X is a sample of the rows that the model was fitted to: the sizes of the clusters
+        are then those among all rows, and everything else comes from the sample.
 
     Examples
     --------
@@ -92,66 +95,80 @@ def write_report(
     >>> model = DPMixture(random_state=0).fit(X)
     >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
     """
-    if isinstance(max_points, bool) or not isinstance(max_points, numbers.Integral):
-        raise ParameterError(f"max_points must be a whole number, got {max_points!r}")
-    if max_points < 1:
-        raise ParameterError(f"max_points must be at least 1, got {max_points!r}")
-    table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
-    explanation = model.explain(X) if sample else _explained(model, X, table)
+    n_points = whole(max_points, "max_points", 1)
+    pixels = image_shape is not None
+    table = Table.of(X, model.family_, names, index, pixels=pixels)
+    if explanation is None:
+        explanation = model.explain(X)
+    if not sample:
+        _check_rows(model, table, explanation)
     labels = explanation.labels
     if consensus is not None and len(consensus.disagreement) != len(labels):
         raise DataError(
             f"consensus is of {len(consensus.disagreement)} rows, but X has {len(labels)}"
         )
-    columns = _telling_columns(table, explanation, image_shape is not None)
-    groups = profiles(
-        table, labels, explanation.columns, columns, 0 if image_shape is not None else _PARTS,
-        model.mixture_.sizes if sample else None,
-    )  # fmt: skip
-    n_rows = sum(group.size for group in groups)
+    columns = _telling_columns(table, explanation, pixels)
+    sizes = model.mixture_.sizes if sample else None
+    groups = profiles(table, labels, explanation.columns, columns, 0 if pixels else _PARTS, sizes)
     rng = np.random.default_rng(seed)
     chosen = _Chosen(explanation, len(groups), consensus)
-    rows = rows_to_show(labels, chosen.all(), int(max_points), rng)
+    rows = rows_to_show(labels, chosen.all(), n_points, rng)
     images = Images.of(table, labels, image_shape, [*chosen.all(), *rng.permutation(rows)])
-    certificate = getattr(model, "certificate_", None) if certificate is None else certificate
     maps = projections(table, rows, seed, umap=umap)
+    if certificate is None:
+        certificate = getattr(model, "certificate_", None)
     text = render(
         "report.html",
         title=title or "Clusters found by dpsearch",
-        found=summary.found(table, groups),
         sure=summary.how_sure(model.clustering_, explanation, certificate, consensus, draws),
-        figures=_figures(model, table, groups, explanation, n_rows),
-        groups=groups,
-        cards=[_card(table, group, chosen.typical[group.k]) for group in groups[:_CARDS]],
-        overview=_overview(groups, columns, table) if images is None else None,
-        borderline=_listing(table, chosen.borderline, _most_telling(explanation, columns)),
-        outliers=_listing(table, chosen.outliers, _most_telling(explanation, columns)),
-        moved=_listing(table, chosen.moved, _most_telling(explanation, columns)),
         consensus=consensus,
         explanation=explanation,
-        table=table,
         images=images,
-        n_rows=n_rows,
         n_shown=len(rows),
         n_columns_shown=len(columns),
         posterior=None if draws is None else _posterior(draws),
         has_trace=len(model.clustering_.trace) > 1,
         about=_about(model),
         payload=_payload(model, table, explanation, rows, columns, images, maps),
+        **_sections(model, table, groups, explanation, chosen, columns, images is None),
     )
     with atomic_write(path) as stream:
         stream.write(text.encode("utf-8", "replace"))  # half a character may be in the data
 
 
-def _explained(model: Any, X: ArrayLike, table: Table) -> Explanation:
-    explanation: Explanation = model.explain(X)
+def _sections(
+    model: Any,
+    table: Table,
+    groups: list[Profile],
+    explanation: Explanation,
+    chosen: _Chosen,
+    columns: list[int],
+    with_overview: bool,
+) -> dict[str, Any]:
+    """Return what the page says of clusters and of single rows."""
+    n_rows = sum(group.size for group in groups)
+    few = _most_telling(explanation, columns)
+    return {
+        "table": table,
+        "n_rows": n_rows,
+        "groups": groups,
+        "found": summary.found(table, groups),
+        "figures": _figures(model, table, groups, explanation, n_rows),
+        "cards": [_card(table, group, chosen.typical[group.k]) for group in groups[:_CARDS]],
+        "overview": _overview(groups, columns, table) if with_overview else None,
+        "borderline": _listing(table, chosen.borderline, few),
+        "outliers": _listing(table, chosen.outliers, few),
+        "moved": _listing(table, chosen.moved, few),
+    }
+
+
+def _check_rows(model: Any, table: Table, explanation: Explanation) -> None:
     known = model.labels_
     if len(known) != table.n_rows or (explanation.labels != known).any():
         raise DataError(
             f"X with {table.n_rows} rows is not the data that the model was fitted to: a report"
             f" shows those ({len(known)} rows)"
         )
-    return explanation
 
 
 class _Chosen:
