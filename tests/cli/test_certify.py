@@ -119,7 +119,7 @@ def test_the_estimator_certifies(tmp_path):
     assert model.clustering_.optimal
     assert model.clustering_.upper_bound == model.certificate_.upper_bound
     assert model.certificate_.verify()
-    assert model.clustering_.trace[-1].move == "certify"
+    assert model.clustering_.trace[-1].step == "certify"
     again = certify(table(), model.labels_, GAUSSIAN, priors.DirichletProcess(1.0))
     assert again.lower_bound == pytest.approx(model.log_joint_)
     model.save(tmp_path / "m.npz")

@@ -195,7 +195,7 @@ def fit(data: Data, reading: Reading, fitting: Any, output: Any, quiet: Quiet = 
         for note in job.table.notes:
             messages.print(f"note: {note}")
         job.cluster(stage, interrupts)
-        if _independent(job.estimator.family_):
+        if _independent(job.estimator.family_, job.table.n_columns):
             messages.print(
                 "note: with columns of other kinds, numbers are taken as independent of each other"
                 " within a cluster; tilted clusters become several (--columns takes numbers alone)"
@@ -318,10 +318,14 @@ class _Job:
             messages.print(agreement(self.restarts))
 
 
-def _independent(family: Any) -> bool:
-    """Whether the family is for mixed columns, several of them of numbers."""
-    parts = getattr(family, "parts", ())
-    return any(part.name == "diagonal_gaussian" and len(columns) > 1 for part, columns in parts)
+def _independent(family: Any, n_features: int) -> bool:
+    """Whether the family is for mixed columns, several of them of numbers taken one by one."""
+    numbers = [
+        one
+        for one in family.by_column(n_features)
+        if one.kind == "real" and one.independent_columns
+    ]
+    return len(family.members) > 1 and len(numbers) > 1
 
 
 def _refinement(text: str) -> str | bool | float:

@@ -218,7 +218,7 @@ class Product(Family):
 
     def by_column(self, n_features: int) -> list[Family]:
         self._check_width(n_features)
-        families = [family for family, columns in self.parts for _ in columns]
+        families = [one for part, at in self.parts for one in part.by_column(len(at))]
         return [families[j] for j in self._order()]
 
     @property
