@@ -132,8 +132,8 @@ def _lines(found: Certificate, value: float, verified: bool | None) -> list[str]
         )
     if found.method == "ceiling" and not found.optimal:
         lines.append(
-            "(the bound is only a ceiling on densities: proofs are for the families gaussian,"
-            " bernoulli, poisson and multinomial, and take time)"
+            "(the bound is only a ceiling on densities: a proof takes time, and a family that"
+            " declares a statistic: gaussian, bernoulli, poisson or multinomial)"
         )
     if verified is not None:
         lines.append("verified" if verified else "NOT verified: the stored prices prove less")
