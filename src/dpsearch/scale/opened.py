@@ -198,9 +198,11 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     else:
         table = CheckedTable.of(X, gaps=options.gaps) if table is None else table
         shards = shards_of_array(table.matrix, 1, options.gaps)
+    known = names if isinstance(X, CheckedTable) else column_names(X)
     return OpenedTable(
-        list(shards), n_columns, column_names(X), schema, feature_names=names, table=table
-    )
+        list(shards), n_columns, None if known is None else list(known), schema,
+        feature_names=names, table=table,
+    )  # fmt: skip
 
 
 def _feature_names(X: Any) -> tuple[str, ...] | None:
