@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dpsearch._types import ArrayLike, Ints, Matrix, Rng, Vector
+from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch.errors import DataError, ParameterError, located
-from dpsearch.families import _parts
 from dpsearch.families._parts import Part
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.bernoulli import Bernoulli
-from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler, all_or_none
+from dpsearch.families.capabilities import Gaps, Simpler
 from dpsearch.families.categorical import Categorical
+from dpsearch.families.composite import Composite
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
@@ -31,7 +31,7 @@ from dpsearch.tables.checked import CheckedTable
 
 
 @dataclass(frozen=True)
-class Product(Family):
+class Product(Composite):
     """A family for each group of columns.
 
     Parameters
@@ -53,7 +53,12 @@ class Product(Family):
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", _checked(self.parts))
 
-    def _parts(self) -> list[Part]:
+    def _parts(self, n_features: int) -> list[Part]:
+        wanted = sum(len(columns) for _, columns in self.parts)
+        if n_features != wanted:
+            raise DataError(
+                f"X has {n_features} columns, but the parts of the product have {wanted}"
+            )
         return [Part(family, np.array(columns)) for family, columns in self.parts]
 
     def _with(self, members: Sequence[Family]) -> Product:
@@ -61,24 +66,22 @@ class Product(Family):
         columns = [columns for _, columns in self.parts]
         return Product(tuple(zip(members, columns, strict=True)))
 
-    def _check_width(self, n_features: int) -> None:
-        wanted = sum(len(columns) for _, columns in self.parts)
-        if n_features != wanted:
-            raise DataError(
-                f"X has {n_features} columns, but the parts of the product have {wanted}"
-            )
-
     @property
     def takes_gaps(self) -> bool:
         return True  # or `resolve` names the part that does not
 
     def skips(self, table: CheckedTable) -> bool:
         return all(
-            part.family.takes_gaps or not table.columns(part.columns).gaps for part in self._parts()
+            part.family.takes_gaps or not table.columns(part.columns).gaps
+            for part in self._parts(table.shape[1])
         )
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
-        parts = self._with_rows(rows)
+        shares = zip(*(self._pairs(row, n_features) for row in rows), strict=True)
+        parts = [
+            (part, [own for _, own in share])
+            for part, share in zip(self._parts(n_features), shares, strict=True)
+        ]
 
         def log_densities(X: Any) -> Matrix:
             out = np.zeros((X.shape[0], len(rows)))
@@ -102,36 +105,28 @@ class Product(Family):
 
         return Gaps(log_densities, fill)
 
-    def _with_rows(self, rows: list[Vector]) -> list[tuple[Part, list[Vector]]]:
-        """Each part, and its share of each of these rows."""
-        parts = self._parts()
-        of_parts = zip(*(_parts.rows_of(parts, row) for row in rows), strict=True)
-        return [(part, list(own)) for part, own in zip(parts, of_parts, strict=True)]
-
     def with_gaps(self) -> Product:
         members = [family.with_gaps() if family.takes_gaps else family for family, _ in self.parts]
         same = all(new is old for new, (old, _) in zip(members, self.parts, strict=True))
         return self if same else self._with(members)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        pairs = zip(self._parts(), _parts.rows_of(self._parts(), row), strict=True)
         rows = [
-            part.family.row_with_gaps(own, len(part.columns)) if part.family.takes_gaps else own
-            for part, own in pairs
+            family.row_with_gaps(own, width) if family.takes_gaps else own
+            for family, own, width in self._triples(row, n_features)
         ]
         return np.concatenate([row[:1], *rows])
 
     def table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         table = super().table(X)
-        self._check_width(table.shape[1])
-        for family, columns in self._parts():
+        for family, columns in self._parts(table.shape[1]):
             if not family.takes_gaps:
                 _refuse_gaps(family, columns, table.columns(columns))
         return table
 
     def suited(self, table: CheckedTable) -> Product:
         members = []
-        for family, columns in self._parts():
+        for family, columns in self._parts(table.shape[1]):
             with located(columns=columns.tolist()):
                 members.append(family.suited(table.columns(columns)))
         return self._with(members)
@@ -140,86 +135,13 @@ class Product(Family):
         return self.suited(self.table(CheckedTable(X)))
 
     def check(self, X: Any) -> None:
-        for family, columns in self._parts():
+        for family, columns in self._parts(X.shape[1]):
             with located(columns=columns.tolist()):
                 family.check(X[:, columns])
 
-    def variant(self) -> Functions:
-        return _parts.functions_of(self._parts())
-
-    def width(self, n_features: int) -> int:
-        self._check_width(n_features)
-        return _parts.width_of(self._parts())
-
-    def bound_width(self, n_features: int) -> int:
-        return _parts.features_of(self._parts())
-
-    def parameters(self, n_features: int, X: Any) -> Vector:
-        return _parts.parameters_of(self._parts(), X)
-
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return _parts.relocated(self._parts(), params)
-
-    def encode(self, X: Any) -> Any:
-        return _parts.encoded(self._parts(), X, np.ones((X.shape[0], len(self.parts)), bool))
-
-    def log_base(self, X: Any) -> Vector:
-        parts = self._parts()
-        return np.sum([part.family.log_base(X[:, part.columns]) for part in parts], axis=0)  # type: ignore[no-any-return]
-
-    def log_ceiling(self, X: Any) -> Vector | None:
-        found = all_or_none(part.family.log_ceiling(X[:, part.columns]) for part in self._parts())
-        return None if found is None else np.asarray(np.sum(found, axis=0))
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return _parts.counts_of(self._parts())
-
-    def _triples(self, row: Vector) -> list[tuple[Family, Vector, int]]:
-        """Each part's family, row and number of columns."""
-        parts = self._parts()
-        rows = _parts.rows_of(parts, row)
-        return [
-            (part.family, own, len(part.columns)) for part, own in zip(parts, rows, strict=True)
-        ]
-
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        return {
-            "parts": [family.posterior(own, width) for family, own, width in self._triples(row)]
-        }
-
-    def columns(self, row: Vector, n_features: int) -> Columns | None:
-        parts = all_or_none(family.columns(own, width) for family, own, width in self._triples(row))
-        return None if parts is None else Columns.joined(parts, self._order())
-
-    def draws(self, row: Vector, n_features: int) -> Draws | None:
-        triples = self._triples(row)
-        parts = all_or_none(family.draws(own, width) for family, own, width in triples)
-        if parts is None:
-            return None
-        given = [family.lengths(np.zeros((1, width))).shape[1] for family, _, width in triples]
-
-        def side_by_side(of_parts: list[Matrix]) -> Matrix:
-            return np.hstack(of_parts)[:, self._order()]
-
-        def of_lengths(lengths: Matrix, rng: Rng) -> Matrix:
-            own = np.split(lengths, np.cumsum(given)[:-1], axis=1)
-            return side_by_side([d.like(part, rng) for d, part in zip(parts, own, strict=True)])
-
-        return Draws(
-            lambda size, rng: side_by_side([d.sample(size, rng) for d in parts]), of_lengths
-        )
-
-    def lengths(self, X: Any) -> Matrix:
-        return np.hstack([part.family.lengths(X[:, part.columns]) for part in self._parts()])
-
-    def _order(self) -> Ints:
-        """What sorts the parts' columns, taken one part after the other, into the table's order."""
-        return np.argsort([column for _, columns in self.parts for column in columns])
-
-    def by_column(self, n_features: int) -> list[Family]:
-        self._check_width(n_features)
-        families = [one for part, at in self.parts for one in part.by_column(len(at))]
-        return [families[j] for j in self._order()]
+        triples = self._triples(row, n_features)
+        return {"parts": [family.posterior(own, width) for family, own, width in triples]}
 
     @property
     def members(self) -> tuple[Family, ...]:
@@ -235,11 +157,12 @@ class Product(Family):
 
     def simpler(self, X: Any) -> Simpler | None:
         """Of the parts that have something simpler, that; their tables side by side."""
-        found = [family.simpler(X[:, columns]) for family, columns in self._parts()]
+        members = self._parts(X.shape[1])
+        found = [family.simpler(X[:, columns]) for family, columns in members]
         if not any(found):
             return None
         tables, parts, begin = [], [], 0
-        for (family, columns), simpler in zip(self._parts(), found, strict=True):
+        for (family, columns), simpler in zip(members, found, strict=True):
             table, own, _ = simpler or Simpler(X[:, columns], family)
             tables.append(table)
             parts.append((own, range(begin, begin + table.shape[1])))

@@ -18,15 +18,14 @@ import numpy as np
 
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import ParameterError
-from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws, all_or_none
+from dpsearch.families.composite import Composite
 from dpsearch.tables.checked import CheckedTable
 
 
 @dataclass(frozen=True)
-class WithGaps(Family):
+class WithGaps(Composite):
     """A family for data with missing values.
 
     Parameters
@@ -73,71 +72,25 @@ class WithGaps(Family):
     def check(self, X: Any) -> None:
         self.family.check(filled(X))
 
-    def variant(self) -> Functions:
-        return _parts.functions_of([Part(self.family, np.zeros(1, np.int64))])
-
-    def width(self, n_features: int) -> int:
-        return _parts.width_of(self._parts(n_features))
-
-    def bound_width(self, n_features: int) -> int:
-        return _parts.features_of(self._parts(n_features))
-
     def parameters(self, n_features: int, X: Any) -> Vector:
         self.family.parameters(n_features, np.zeros((1, n_features)))  # for its checks
-        return _parts.parameters_of(self._parts(n_features), filled(X))
+        return super().parameters(n_features, X)
 
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return _parts.relocated(self._parts(n_features), params)
+    log_ceiling = Composite.log_ceiling  # which the parameters do not change
 
-    def encode(self, X: Any) -> Any:
-        return _parts.encoded(self._parts(X.shape[1]), filled(X), ~np.isnan(X))
+    def _complete(self, X: Any) -> Any:
+        return filled(X)
 
-    def _sum_observed(self, X: Any, of_column: str) -> Vector | None:
-        """Add up a method's values for each column, where they were observed."""
-        whole = filled(X)
-        out = np.zeros(X.shape[0])
-        for part in self._parts(X.shape[1]):
-            value = getattr(part.family, of_column)(whole[:, part.columns])
-            if value is None:
-                return None
-            out += np.where(np.isnan(X[:, part.columns[0]]), 0.0, value)
-        return out
-
-    def log_base(self, X: Any) -> Vector:
-        return np.asarray(self._sum_observed(X, "log_base"))
-
-    def log_ceiling(self, X: Any) -> Vector | None:
-        return self._sum_observed(X, "log_ceiling")
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return _parts.counts_of(self._parts(n_features))
-
-    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
-        """Each column's family and row."""
-        parts = self._parts(n_features)
-        rows = _parts.rows_of(parts, row)
-        return [(part.family, own) for part, own in zip(parts, rows, strict=True)]
+    def _observed(self, X: Any) -> Any:
+        return ~np.isnan(X)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         columns = [family.posterior(own, 1) for family, own in self._pairs(row, n_features)]
         return {key: _joined([column[key] for column in columns]) for key in columns[0]}
 
-    def by_column(self, n_features: int) -> list[Family]:
-        return self.family.by_column(n_features)
-
     @property
     def members(self) -> tuple[Family, ...]:
         return (self.family,)
-
-    def columns(self, row: Vector, n_features: int) -> Columns | None:
-        found = all_or_none(family.columns(own, 1) for family, own in self._pairs(row, n_features))
-        return None if found is None else Columns.joined(found)
-
-    def draws(self, row: Vector, n_features: int) -> Draws | None:
-        found = all_or_none(family.draws(own, 1) for family, own in self._pairs(row, n_features))
-        if found is None:
-            return None
-        return Draws(lambda size, rng: np.hstack([column.sample(size, rng) for column in found]))
 
     def hyperparameters(self) -> dict[str, Any]:
         return self.family.hyperparameters()
