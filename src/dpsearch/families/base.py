@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -44,9 +43,9 @@ from dpsearch.families.capabilities import (
     require,
 )
 from dpsearch.families.packing import pack, without_zeros, writable
+from dpsearch.families.parameters import Parametrised
 from dpsearch.families.statistics import Statistic
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
-from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
 
 # All that a family's file needs: these, the signatures of its functions, and `pointer`.
@@ -137,7 +136,7 @@ class Example:
     X: Any
 
 
-class Family(Described):
+class Family(Parametrised):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
     # What the columns hold: "real", "count", "binary" or "category" values, "words" of documents
@@ -201,13 +200,23 @@ class Family(Described):
         """Log of each row's factor that no cluster changes: multinomial coefficients, Jacobians."""
         return np.zeros(X.shape[0])
 
+    def variant(self) -> Functions:
+        """The functions to use with these hyperparameters."""
+        return self.functions
+
     def bound_width(self, n_features: int) -> int:
         """Number of features that `features` writes."""
         return n_features
 
+    def counts_in_row(self, n_features: int) -> slice | Ints | None:
+        """Which numbers of a row are integers not below zero: kernels may index by them."""
+        return None
+
+    # -- learning: hyperparameters when the user gives none -----------------------------------
+
     @classmethod
     def suggest(cls, X: Any) -> Self:
-        """Hyperparameters to start from when the user gives none.  Units must not matter."""
+        """Hyperparameters to start from.  Units must not matter."""
         return cls()
 
     def learned(self, X: Any, labels: Ints) -> Self:
@@ -217,13 +226,9 @@ class Family(Described):
         """
         return self
 
-    def counts_in_row(self, n_features: int) -> slice | Ints | None:
-        """Which numbers of a row are whole and not below zero: kernels may index by them."""
+    def simpler(self, X: Any) -> Simpler | None:
+        """A family with fewer numbers a cluster, to find clusters to begin with."""
         return None
-
-    def variant(self) -> Functions:
-        """The functions to use with these hyperparameters."""
-        return self.functions
 
     # -- capabilities: None where a family has them not; see `families.capabilities` ----------
 
@@ -292,13 +297,6 @@ class Family(Described):
         """Return the family completed by a table, in the form that its gaps need."""
         return (self.with_gaps() if table.gaps else self).resolve(table.matrix)
 
-    def column(self, d: int, n_features: int) -> Self:
-        """The family of one column on its own, where columns are independent."""
-        values = {name: getattr(self, name) for name in _names(self)}
-        return self.with_parameters(
-            **{name: _at(value, d) for name, value in values.items() if np.ndim(value) == 1}
-        )
-
     def table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         """Return X as a checked table; raise if it is sparse or has gaps that are not taken."""
         return CheckedTable.of(X, accept_sparse=self.accepts_sparse, gaps=self.takes_gaps)
@@ -313,24 +311,6 @@ class Family(Described):
     def compile_empty(self, n_features: int) -> Model:
         """Compile a family that `resolve` has completed, for data of this width to come."""
         return Model(self, CheckedTable(np.zeros((1, n_features)), None, True)).without_data()
-
-    def with_parameters(self, **changes: Any) -> Self:
-        """Return a copy with some hyperparameters changed."""
-        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
-
-    def rescaled(self, factors: Mapping[str, float]) -> Self:
-        """Return a copy with some hyperparameters multiplied, vectors and matrices as a whole."""
-        return self.with_parameters(
-            **{name: _times(getattr(self, name), factor) for name, factor in factors.items()}
-        )
-
-    def simpler(self, X: Any) -> Simpler | None:
-        """A family with fewer numbers a cluster, to find clusters to begin with."""
-        return None
-
-    def hyperparameters(self) -> dict[str, Any]:
-        """Every hyperparameter by the name that `rescaled` knows it by."""
-        return {name: getattr(self, name) for name in _names(self)}
 
     def relocated(self, params: Vector, n_features: int) -> Vector:
         """Return parameters from another process with whatever of them this one must renew."""
@@ -502,18 +482,3 @@ def skipped(family: Family, rows: list[Vector], n_features: int) -> Gaps:
         return fill_by_columns(clusters, X, weights)
 
     return Gaps(log_densities, fill)
-
-
-def _names(family: Family) -> list[str]:
-    return [field.name for field in dataclasses.fields(family)]  # type: ignore[arg-type]
-
-
-def _at(values: Any, d: int) -> Any:
-    """Element d of a vector of hyperparameters, as a plain number."""
-    return np.asarray(values)[d if len(values) > 1 else 0].item()
-
-
-def _times(value: Any, factor: float) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_times(part, factor) for part in value)
-    return np.asarray(value, dtype=np.float64) * factor if np.ndim(value) else value * factor

@@ -34,7 +34,7 @@ from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.categorical import LevelsWithGaps, row_with_gaps
 from dpsearch.families.layout import table, view, view_at
-from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.statistics import BetaCounts
 
 _LARGEST_TABLE = 1 << 22
@@ -286,12 +286,7 @@ class Bernoulli(Family):
 
     def learned(self, X: Any, labels: Ints) -> Bernoulli:
         counts, ones = sums_of(X, labels)
-
-        def log_likelihood(count: float) -> float:
-            both = betaln(ones + count, counts - ones + count) - betaln(count, count)
-            return float(both.sum())
-
-        count = most_likely(log_likelihood, CONCENTRATIONS)
+        count = pseudo_count(np.stack([counts - ones, ones], axis=2).reshape(-1, 2))
         return type(self)(count, count)
 
     @classmethod

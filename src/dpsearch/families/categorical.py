@@ -29,7 +29,7 @@ from scipy.special import gammaln
 
 from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Ints, Matrix, Rng, Vector
+from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
@@ -37,7 +37,7 @@ from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.layout import entry, length, table, view, view_at
-from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.with_gaps import WithOwnRows
 
 _LARGEST_TABLE = 1 << 20
@@ -432,16 +432,8 @@ class Categorical(Family):
         # Each column its own: one that tells clusters apart says nothing about one of noise.
         learned = []
         for d, size in enumerate(self._levels(X.shape[1])):
-            own = sums_of((X[:, [d]] == np.arange(size)).astype(np.float64), labels).sums
-            totals = own.sum(axis=1)
-
-            def log_likelihood(
-                count: float, own: Matrix = own, totals: Vector = totals, size: int = size
-            ) -> float:
-                out = float((gammaln(own + count) - gammaln(count)).sum())
-                return out - float((gammaln(totals + size * count) - gammaln(size * count)).sum())
-
-            learned.append(most_likely(log_likelihood, CONCENTRATIONS))
+            indicators = (X[:, [d]] == np.arange(size)).astype(np.float64)
+            learned.append(pseudo_count(sums_of(indicators, labels).sums))
         return type(self)(tuple(learned), self.n_levels)
 
     @classmethod

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import gammaln
 
 from dpsearch._jit import kernel
 from dpsearch._types import Labels, Matrix, Vector
@@ -47,6 +48,19 @@ def most_likely(log_likelihood: Callable[[float], float], bounds: tuple[float, f
         options={"xatol": 0.02},
     )
     return math.exp(best.x)
+
+
+def pseudo_count(counts: Matrix) -> float:
+    """Return the Dirichlet parameter of each level under which [clusters, levels] are likeliest."""
+    totals, n_levels = counts.sum(axis=1), counts.shape[1]
+
+    def log_likelihood(count: float) -> float:
+        """Σ log H, without the multinomial coefficients."""
+        levels = (gammaln(counts + count) - gammaln(count)).sum()
+        both = gammaln(totals + n_levels * count) - gammaln(n_levels * count)
+        return float(levels - both.sum())
+
+    return most_likely(log_likelihood, CONCENTRATIONS)
 
 
 class Sums(NamedTuple):

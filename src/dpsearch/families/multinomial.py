@@ -31,7 +31,7 @@ from dpsearch.families import layout
 from dpsearch.families.base import Example, Family, Functions, without_zeros
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.layout import entry, length, table, view, view_at
-from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.statistics import DirichletCounts
 
 _LARGEST_TABLE = 1 << 22
@@ -263,15 +263,7 @@ class Multinomial(Family):
         return Draws(lambda size, rng: of_lengths(np.full((size, 1), length), rng), of_lengths)
 
     def learned(self, X: Any, labels: Ints) -> Multinomial:
-        sums = sums_of(X, labels).sums
-        totals, width = sums.sum(axis=1), X.shape[1]
-
-        def log_likelihood(count: float) -> float:
-            """Σ log H, without the multinomial coefficients."""
-            words = (gammaln(sums + count) - gammaln(count)).sum()
-            return float(words - (gammaln(totals + width * count) - gammaln(width * count)).sum())
-
-        return type(self)(most_likely(log_likelihood, CONCENTRATIONS))
+        return type(self)(pseudo_count(sums_of(X, labels).sums))
 
     @classmethod
     def examples(cls) -> list[Example]:
