@@ -29,7 +29,7 @@ from scipy.special import gammaln
 
 from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
