@@ -210,6 +210,11 @@ class Problem:
                 f"{what} takes single points, not rows with weights or blocks of points"
             )
 
+    @property
+    def log_v(self) -> Vector:
+        """Log V of every number of clusters that the prior does not exclude."""
+        return self.tables.log_v[: self.tables.most_clusters + 1]
+
     def size_weights(self) -> Vector:
         """Log W of every size that a cluster can have, 0 … N; `tables` may have fewer."""
         return self.prior.log_w(np.arange(self.n_points + 1))

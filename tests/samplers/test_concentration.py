@@ -14,7 +14,7 @@ from scipy.stats import kstest, multivariate_normal
 import posterior_harness as harness
 from dpsearch import families, gibbs, priors
 from dpsearch.problem import Problem
-from dpsearch.samplers.concentration import draw_alpha
+from dpsearch.samplers.chain import draw_alpha
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from enumeration import log_joints
 from models import PRODUCT_PRIORS

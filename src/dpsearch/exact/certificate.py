@@ -97,7 +97,7 @@ class Certificate:
             # A rounding error in one pair counts once for each cluster, and log H is rounded in
             # either run.
             return upper <= self.upper_bound + 4 * problem.n_items * _line_rounding(problem, upper)
-        covered = np.zeros(problem.n_items + 1, bool)
+        covered = np.zeros(len(problem.log_v), bool)
         covered[0] = True
         for entry in self.prices:
             if not _proves(problem, statistic, entry, self.upper_bound):
@@ -209,7 +209,7 @@ class _Closing:
             return
         if self.problem.model.n_features > _FEW_COLUMNS:
             self._quick()
-        start, log_v = self.work[0], self.problem.tables.log_v
+        start, log_v = self.work[0], self.problem.log_v
         n_clusters = int(self.labels.max()) + 1
         self.work = [start._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
         sets = Sets()
@@ -221,7 +221,7 @@ class _Closing:
     def certificate(self) -> Certificate:
         entries = tuple(self.done + self.later + self.work)
         covered = {k for entry in entries for k in range(entry.low, entry.high + 1)}
-        if len(covered) < self.problem.n_items:  # interrupted while ranges changed hands
+        if len(covered) < len(self.problem.log_v) - 1:  # interrupted while ranges changed hands
             entries = (*entries, self.everything)
         clustering = self.problem.clustering(self.labels)
         lower = clustering.log_joint
@@ -249,8 +249,8 @@ class _Closing:
 
     def _loose(self) -> Bounded:
         """Bound everything without any work."""
-        problem, n = self.problem, self.problem.n_items
-        lam = slope(problem.tables.log_v, 1, n)
+        problem, n = self.problem, len(self.problem.log_v) - 1
+        lam = slope(problem.log_v, 1, n)
         y = loose_prices(problem, lam)
         upper = upper_bound(problem, 1, n, lam, y, 0.0)
         return Bounded(1, n, lam, y, 0.0, "ceiling", upper)
@@ -309,7 +309,7 @@ class _Closing:
 
     def _next(self, sets: Sets) -> None:
         """Work on one range; it ends bounded, split, or with a better partition to start from."""
-        log_v = self.problem.tables.log_v
+        log_v = self.problem.log_v
         start = self.work[-1]
         low, high = start.low, start.high
         until = self._share(1.0 / len(self.work))

@@ -90,11 +90,11 @@ def interval_optimum(
     if statistic is None or values is None or not problem.prior.product_form:
         return None
     order = np.argsort(values, kind="stable")
-    log_v, log_w, n = problem.tables.log_v, problem.size_weights(), problem.n_items
+    log_v, log_w, n = problem.log_v, problem.size_weights(), problem.n_items
     line = line_of(statistic, values[order], log_w)
     best = -math.inf
     labels = np.zeros(n, np.int64)
-    todo: list[tuple[int, int, _Proof | None]] = [(1, n, None)]
+    todo: list[tuple[int, int, _Proof | None]] = [(1, len(log_v) - 1, None)]
     proofs: list[_Proof] = []
     while todo:
         low, high, wider = todo.pop()
@@ -112,7 +112,8 @@ def interval_optimum(
         candidate = _labels(order, starts)
         n_clusters = int(candidate.max()) + 1
         bound = height + float(potentials[n])
-        value = bound + float(log_v[n_clusters] - height - lam * n_clusters)
+        # There may be more clusters than the prior allows, for which log V is very low.
+        value = bound + float(problem.tables.log_v[n_clusters] - height - lam * n_clusters)
         if value > best:
             best, labels = value, candidate
         proof = _Proof(low, high, bound, potentials)
@@ -150,14 +151,14 @@ def verify_potentials(
     ordered = points[order]
     if (np.diff(ordered) < 0.0).any():
         return math.inf
-    covered = np.zeros(n + 1, bool)
+    covered = np.zeros(len(problem.log_v), bool)
     line = line_of(statistic, ordered, problem.size_weights())
     out = -math.inf
     for (low, high), values in zip(np.asarray(ranges), np.asarray(potentials), strict=True):
         if not (1 <= low <= high <= n and values.shape == (n + 1,) and np.isfinite(values).all()):
             return math.inf
-        lam = slope(problem.tables.log_v, low, high)
-        height = intercept(problem.tables.log_v, lam, low, high)
+        lam = slope(problem.log_v, low, high)
+        height = intercept(problem.log_v, lam, low, high)
         lacks = np.zeros(n + 1)
         for begin, end in chunks(line):
             moved, gain = seen_from(line, begin)

@@ -59,7 +59,7 @@ def upper_bound(
     problem: Problem, low: int, high: int, lam: float, y: Vector, slack: float
 ) -> float:
     """Return v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`."""
-    lift = intercept(problem.tables.log_v, lam, low, high)
+    lift = intercept(problem.log_v, lam, low, high)
     magnitude = float(np.abs(y).sum()) + abs(lift) + abs(lam) * high + abs(problem.log_base)
     total = problem.log_base + lift + math.fsum(y) + problem.n_items * max(slack, 0.0)
     return total + 64.0 * EPSILON * magnitude
@@ -85,7 +85,7 @@ def best_of_sets(
     problem = pricer.problem
     weights = np.array([pricer.log_weight(members) for members in columns]) - pricer.lam
     labels, bound = best_partition(
-        columns, weights, problem.n_items, log_v=problem.tables.log_v, low=low, high=high,
+        columns, weights, problem.n_items, log_v=problem.log_v, low=low, high=high,
         seconds=seconds,
     )  # fmt: skip
     return labels, bound + problem.log_base
@@ -155,7 +155,7 @@ class Proof:
         self.report = report
         self.best = start
         self.n = problem.n_items
-        lift = intercept(problem.tables.log_v, self.lam, self.low, self.high)
+        lift = intercept(problem.log_v, self.lam, self.low, self.high)
         self.base = problem.log_base + lift
         self.better = goal + _BETTER + 1e-3 * _BETTER * abs(goal)
         self.threshold = tolerance / (4.0 * self.n)

@@ -29,7 +29,7 @@ from dpsearch.registry import Described
 
 _HALF_LOG_2PI = 0.5 * LOG_2PI
 _MOST_SIZES = 2**20  # in a table of W
-_EXCLUDED = 1e9  # nats by which a cluster too many lowers log V where V is 0
+_EXCLUDED = 1e12  # nats by which a cluster too many lowers log V where V is 0
 
 
 class Tables(NamedTuple):
@@ -41,6 +41,7 @@ class Tables(NamedTuple):
     log_w_base: float  # log Γ(1 − σ)
     open_cost: float  # log prior factor of one more cluster of one point, next to a single one
     multiplicity: bool  # p(c) has a further factor Π_i 1/m_i!, m_i = number of clusters of size i
+    most_clusters: int  # the largest number of clusters that the prior does not exclude
 
 
 class Prior(Described):
@@ -86,6 +87,7 @@ class Prior(Described):
         discount = self.size_discount()
         most_sizes = n_points if discount is None else min(n_points, _MOST_SIZES)
         log_v, log_w = self.log_v(n_points, most_clusters), self.log_w(np.arange(most_sizes + 1))
+        most_possible = int(np.flatnonzero(np.isfinite(log_v))[-1])
         log_v = _with_finite_penalties(log_v)
         if not (np.isfinite(log_v).all() and np.isfinite(log_w).all()):
             raise ParameterError(f"{self!r} is out of the range of double precision")
@@ -93,7 +95,7 @@ class Prior(Described):
         discount = discount or 0.0
         return Tables(
             log_v, log_w, discount, math.lgamma(1.0 - discount), float(ratio + log_w[1]),
-            not self.product_form,
+            not self.product_form, most_possible,
         )  # fmt: skip
 
     def log_probability(self, sizes: Sequence[int] | Ints) -> float:

@@ -21,7 +21,6 @@ from dpsearch._types import Labels, Rng, Vector
 from dpsearch.dots import gather_size
 from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
-from dpsearch.samplers.concentration import draw_alpha
 from dpsearch.samplers.moves import RANDOM_ITEMS, SHUFFLED, Move, plan_of
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move
 from dpsearch.state import State
@@ -152,6 +151,20 @@ def _run(  # type: ignore[no-untyped-def]
             _canonical(clusters.labels, np.full(clusters.sizes.shape[0], -1), labels[draw])
             draw += 1
     return clusters, n_live
+
+
+@kernel
+def draw_alpha(alpha, shape, rate, n_clusters, n_points, rng):  # type: ignore[no-untyped-def]
+    """Return the next α of Escobar & West's chain.
+
+    With η ~ Beta(α + 1, N), α is a mixture of Gamma(shape + K, rate − log η) and
+    Gamma(shape + K − 1, rate − log η) with odds (shape + K − 1) : N (rate − log η).
+    """
+    eta = rng.beta(alpha + 1.0, float(n_points))
+    faster = rate - math.log(max(eta, 1e-300))
+    odds = (shape + n_clusters - 1.0) / (n_points * faster)
+    more = rng.random() * (1.0 + odds) < odds
+    return max(rng.standard_gamma(shape + n_clusters - (0.0 if more else 1.0)) / faster, 1e-300)
 
 
 @inner

@@ -1,23 +1,13 @@
-"""The concentration α: its step in a chain, its profile for a partition, its choice from a grid.
-
-Given a partition of N points into K clusters, under a Gamma(shape, rate) prior,
-
-    p(α | K, N) ∝ α^(K + shape − 1) e^(−rate·α) Γ(α)/Γ(α + N).
-
-`draw_alpha` is the step of Escobar & West (1995) that leaves it invariant; chains from which α is
-integrated out draw from it directly (`dpsearch.priors.concentration`).
-"""
+"""The concentration α of a Dirichlet process: its profile, and its choice."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dpsearch._jit import kernel
 from dpsearch._types import ArrayLike, Vector
 from dpsearch._validate import as_rng, positive, whole
 from dpsearch.errors import ParameterError
@@ -27,20 +17,6 @@ from dpsearch.priors import DirichletProcess, Gamma
 from dpsearch.priors.concentration import log_gamma_ratio
 from dpsearch.problem import Clustering, Problem, labels_of
 from dpsearch.refinement import refine
-
-
-@kernel
-def draw_alpha(alpha, shape, rate, n_clusters, n_points, rng):  # type: ignore[no-untyped-def]
-    """Return the next α of Escobar & West's chain.
-
-    With η ~ Beta(α + 1, N), α is a mixture of Gamma(shape + K, rate − log η) and
-    Gamma(shape + K − 1, rate − log η) with odds (shape + K − 1) : N (rate − log η).
-    """
-    eta = rng.beta(alpha + 1.0, float(n_points))
-    faster = rate - math.log(max(eta, 1e-300))
-    odds = (shape + n_clusters - 1.0) / (n_points * faster)
-    more = rng.random() * (1.0 + odds) < odds
-    return max(rng.standard_gamma(shape + n_clusters - (0.0 if more else 1.0)) / faster, 1e-300)
 
 
 @dataclass(frozen=True)
@@ -145,25 +121,22 @@ def select_alpha(
     runs = whole(runs, "runs", 1)
     generator = as_rng(rng)
     compiled = Problem(X, family, DirichletProcess(1.0))
-    log_joints = np.empty((len(grid), runs))
-    n_clusters = np.empty((len(grid), runs), np.int64)
-    best: tuple[float, float, Clustering] | None = None
-    for a, alpha in enumerate(grid):
+    found = []
+    for alpha in grid:
         problem = compiled.with_prior(DirichletProcess(float(alpha)))
-        log_prior = 0.0
-        if prior is not None:
-            log_prior = (float(prior.shape) - 1.0) * math.log(alpha) - float(prior.rate) * alpha
         for run in range(runs):
             order = "ascending" if run == 0 else "random"
-            found = search(problem, beam_size=1, order=order, rng=generator)
+            one = search(problem, beam_size=1, order=order, rng=generator)
             if refine_seconds != 0:
-                found = refine(problem, found.labels, seconds=refine_seconds, rng=generator)
-            log_joints[a, run] = found.log_joint
-            n_clusters[a, run] = found.n_clusters
-            if best is None or found.log_joint + log_prior > best[0]:
-                best = found.log_joint + log_prior, float(alpha), found
-    assert best is not None
-    return AlphaChoice(best[1], best[2], grid, log_joints, n_clusters)
+                one = refine(problem, one.labels, seconds=refine_seconds, rng=generator)
+            found.append(one)
+    log_joints = np.reshape([one.log_joint for one in found], (len(grid), runs))
+    n_clusters = np.reshape([one.n_clusters for one in found], (len(grid), runs))
+    log_prior = np.zeros(len(grid))
+    if prior is not None:
+        log_prior = (float(prior.shape) - 1.0) * np.log(grid) - float(prior.rate) * grid
+    best = int(np.argmax(log_joints + log_prior[:, None]))
+    return AlphaChoice(float(grid[best // runs]), found[best], grid, log_joints, n_clusters)
 
 
 def _grid(alphas: Sequence[float] | Vector) -> Vector:

@@ -160,17 +160,13 @@ class Draws:
         for d in chosen:
             source = problem
             if self._sampled is not None:
-                factors = [self._factor(name, d) for name in self._sampled.names]
-                source = problem.with_family(self._sampled.family_with(np.log(factors)))
+                sampled = np.array([self.hyperparameters[k][d] for k in self._sampled.names])
+                source = self._sampled.problem_with(np.log(sampled / self._sampled.units))
             labels = self.labels[d].astype(np.int64)
             mixture = Mixture.of(source.model, source.items, labels, source.prior)
             inside, outside = mixture.log_joint_probabilities(X)
             values.append(np.logaddexp(logsumexp(inside, axis=1), outside))
         return np.asarray(logsumexp(values, axis=0) - np.log(len(values)))
-
-    def _factor(self, name: str, draw: int) -> float:
-        assert self._sampled is not None
-        return float(self.hyperparameters[name][draw]) / self._sampled.unit(name)
 
     # -- convergence ------------------------------------------------------------------------
 
@@ -192,15 +188,13 @@ class Draws:
         """
         from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
-        names = ["log_joint", "n_clusters", *self.hyperparameters]
-        if self.alpha is not None and np.ptp(self.alpha) > 0.0:
-            names.insert(2, "alpha")
+        alpha = [] if self.alpha is None or np.ptp(self.alpha) == 0.0 else ["alpha"]
+        names = ["log_joint", "n_clusters", *alpha, *self.hyperparameters]
         out = {}
         for name in names:
             values = self.by_chain(name).astype(np.float64)
             if name == "log_joint":
-                # One partition met twice has the same but for rounding, and ranks would tell
-                # the two apart.
+                # One partition met twice has the same but for rounding, which ranks would show.
                 values = values.round(5)
             known = values.shape[1] >= 4 and np.ptp(values) > 0.0
             rhat = ess = np.nan
@@ -219,9 +213,8 @@ class Draws:
         """
         import arviz
 
-        names = ["log_joint", "n_clusters", *self.hyperparameters]
-        if self.alpha is not None:
-            names.append("alpha")
+        alpha = [] if self.alpha is None else ["alpha"]
+        names = ["log_joint", "n_clusters", *alpha, *self.hyperparameters]
         posterior = {name: self.by_chain(name) for name in names}
         n_points = self.labels.shape[1]
         posterior["labels"] = self.labels.reshape(self.n_chains, -1, n_points)
@@ -243,52 +236,45 @@ class Draws:
 
     def save(self, path: str | Path) -> None:
         """Write the draws to a file that `Draws.load` reads; it holds no code, nor the data."""
-        about = {
-            "format": FORMAT,
-            "version": VERSION,
-            "sampler": self.sampler,
-            "burn_in": self.burn_in,
-            "thin": self.thin,
-            "seconds": self.seconds,
-            "hyperparameters": list(self.hyperparameters),
-        }
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        arrays |= {f"trace_{name}": getattr(self.trace, name) for name in _TRACES}
-        arrays = {name: values for name, values in arrays.items() if values is not None}
-        arrays |= {f"hyper_{name}": value for name, value in self.hyperparameters.items()}
+        about = {name: getattr(self, name) for name in _ABOUT}
+        about |= {"format": FORMAT, "version": VERSION, "hyperparameters": [*self.hyperparameters]}
+        arrays = self._arrays() | {f"hyper_{k}": v for k, v in self.hyperparameters.items()}
         write_archive(path, about, arrays)
 
     @classmethod
     def load(cls, path: str | Path) -> Draws:
-        """Read draws; what needs the data (`log_predictive`) is then not to be had."""
+        """Read draws; they are without their data, which `log_predictive` needs."""
         about, arrays = read_archive(Path(path), FORMAT, VERSION, "a file of dpsearch draws")
+        if "alpha" not in arrays:  # of a prior without a concentration
+            arrays |= {"alpha": None, "trace_alpha": None}
         try:
-            if "alpha" not in arrays:  # of a prior without a concentration
-                arrays |= {"alpha": None, "trace_alpha": None}
             draws = cls(
                 **{name: arrays[name] for name in _ARRAYS},
+                **{name: kind(about[name]) for name, kind in _ABOUT.items()},
                 trace=Trace(**{name: arrays[f"trace_{name}"] for name in _TRACES}),
                 hyperparameters={
                     str(name): arrays[f"hyper_{name}"] for name in about["hyperparameters"]
                 },
-                sampler=str(about["sampler"]),
-                burn_in=int(about["burn_in"]),
-                thin=int(about["thin"]),
-                seconds=float(about["seconds"]),
             )
-            if not draws._fits_together():
-                raise ModelFileError(f"{path}: the arrays do not fit together")
+            fits = draws._fits_together()
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{path}: not a valid file of draws: {error}") from error
+        if not fits:
+            raise ModelFileError(f"{path}: the arrays do not fit together")
         return draws
 
+    def _arrays(self) -> dict[str, Any]:
+        """Return the arrays by their names in files, without those that are None."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays |= {f"trace_{name}": getattr(self.trace, name) for name in _TRACES}
+        return {name: values for name, values in arrays.items() if values is not None}
+
     def _fits_together(self) -> bool:
-        arrays = [getattr(self, name) for name in _ARRAYS]
-        traces = [getattr(self.trace, name) for name in _TRACES]
-        n_draws = {len(values) for values in arrays if values is not None}
-        shapes = {values.shape for values in traces if values is not None}
+        shapes = {name: values.shape for name, values in self._arrays().items()}
+        of_trace = {shape for name, shape in shapes.items() if name.startswith("trace")}
+        n_draws = {shape[0] for name, shape in shapes.items() if not name.startswith("trace")}
         as_labels = self.labels.ndim == 2 and self.labels.dtype.kind == "u"
-        return len(n_draws) == len(shapes) == 1 and self.trace.log_joint.ndim == 2 and as_labels
+        return len(of_trace) == len(n_draws) == 1 and self.trace.log_joint.ndim == 2 and as_labels
 
     def _need_problem(self) -> Problem:
         if self._problem is None:
@@ -296,6 +282,7 @@ class Draws:
         return self._problem
 
 
+_ABOUT = {"sampler": str, "burn_in": int, "thin": int, "seconds": float}
 _ARRAYS = ("labels", "log_joint", "n_clusters", "alpha", "chain")
 _TRACES = ("log_joint", "n_clusters", "alpha", "accepted")
 
@@ -339,8 +326,6 @@ def _indices(chosen: ArrayLike, n: int, name: str) -> Ints:
     if chosen is None:
         return np.arange(n)
     out = np.atleast_1d(np.asarray(chosen))
-    if out.dtype.kind not in "iu" or out.ndim != 1 or (out.size and not -n <= out.min()):
-        raise ParameterError(f"{name} must be row numbers between 0 and {n - 1}")
-    if out.size and out.max() >= n:
-        raise ParameterError(f"{name} must be row numbers between 0 and {n - 1}, got {out.max()}")
+    if out.dtype.kind not in "iu" or out.ndim != 1 or not ((-n <= out) & (out < n)).all():
+        raise ParameterError(f"{name} must be row numbers between 0 and {n - 1}, got {chosen!r}")
     return np.asarray(out % n, dtype=np.int64)

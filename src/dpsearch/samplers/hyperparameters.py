@@ -21,7 +21,6 @@ import numpy as np
 from dpsearch._types import Labels, Rng, Vector
 from dpsearch._validate import positive
 from dpsearch.errors import DPSearchError, ParameterError
-from dpsearch.families.base import Family
 from dpsearch.problem import Problem
 from dpsearch.samplers.moves import Move
 
@@ -54,24 +53,24 @@ class HyperparameterUpdate(Move):
         problem.require_points("sampling of hyperparameters")
         family = problem.model.family
         known = family.hyperparameters()
-        for name in self.spreads:
+        one = np.zeros(problem.n_items, np.int64)
+        for name, spread in self.spreads.items():
             if name not in known:
                 raise ParameterError(
                     f"the {family.name} family has no hyperparameter {name!r}: it has"
                     f" {', '.join(known)}"
                 )
+            reason = ""
             if not _is_positive(known[name]):
-                raise ParameterError(
-                    f"{name} of the {family.name} family cannot be sampled: it is not a number"
-                    " above 0, nor numbers above 0"
+                reason = "it is not a number above 0, nor numbers above 0"
+            else:  # a number of levels, for example, can take no other value
+                density = Hyperparameters(problem, {name: spread}).log_density(
+                    np.array([0.01]), one
                 )
-        one = np.zeros(problem.n_items, np.int64)
-        for name, spread in self.spreads.items():  # say a count of levels, which has no other size
-            alone = Hyperparameters(problem, {name: spread})
-            if alone.log_density(np.array([0.01]), one) == -math.inf:
+                reason = "it cannot take other values" if density == -math.inf else ""
+            if reason:
                 raise ParameterError(
-                    f"{name} of the {family.name} family cannot be sampled: it cannot take other"
-                    " values"
+                    f"{name} of the {family.name} family cannot be sampled: {reason}"
                 )
 
     def begin(self, problem: Problem) -> Hyperparameters:
@@ -88,31 +87,30 @@ class Hyperparameters:
         self.spreads = np.array(list(spreads.values()))
         self.state: Vector = np.zeros(len(self.names))
 
+        given = (self.family.hyperparameters()[name] for name in self.names)
+        # Of vectors and matrices the factor on them is recorded.
+        self.units = np.array([1.0 if np.ndim(value) else float(value) for value in given])
+
     @property
     def values(self) -> Vector:
         """The present values; where the given one is a vector or matrix, the factor on it."""
-        units = np.array([self.unit(name) for name in self.names])
-        return np.asarray(np.exp(self.state) * units)
+        return np.asarray(np.exp(self.state) * self.units)
 
-    def unit(self, name: str) -> float:
-        """The given value of a hyperparameter that is a number; 1 for vectors and matrices."""
-        value = self.family.hyperparameters()[name]
-        return 1.0 if np.ndim(value) else float(value)
-
-    def family_with(self, log_factors: Vector) -> Family:
+    def problem_with(self, log_factors: Vector) -> Problem:
+        """Return the problem with the given hyperparameters times e^log_factors."""
         factors = zip(self.names, np.exp(log_factors).tolist(), strict=True)
-        return self.family.rescaled(dict(factors))
+        return self.problem.with_family(self.family.rescaled(dict(factors)))
 
     def step(self, problem: Problem, labels: Labels, rng: Rng) -> tuple[Problem, Labels]:
         """Draw each in turn given the partition; return the problem under the new values."""
         for at in range(len(self.names)):
             self._slice(at, labels, rng)
-        return self.problem.with_family(self.family_with(self.state)), labels
+        return self.problem_with(self.state), labels
 
     def log_density(self, log_factors: Vector, labels: Labels) -> float:
         """Return log p(s) + log p(x | c, θ) up to a constant."""
         try:
-            value = self.problem.with_family(self.family_with(log_factors)).log_joint(labels)
+            value = self.problem_with(log_factors).log_joint(labels)
         except DPSearchError:  # a value at which the density cannot be computed
             return -math.inf
         return value - 0.5 * float(((log_factors / self.spreads) ** 2).sum())

@@ -107,6 +107,16 @@ class RunOptions:
 
 def starting_labels(problem: Problem, start: Any, chain: int, rng: Rng) -> Labels:
     """Return the first partition of a chain; see `RunOptions` for the starts."""
+    labels = _labels_of_start(problem, start, chain, rng)
+    n_clusters, most = int(labels.max()) + 1, problem.tables.most_clusters
+    if n_clusters > most:
+        raise ParameterError(
+            f"a chain cannot start from {n_clusters} clusters: the prior allows at most {most}"
+        )
+    return labels
+
+
+def _labels_of_start(problem: Problem, start: Any, chain: int, rng: Rng) -> Labels:
     n = problem.n_items
     if not isinstance(start, str):
         return labels_of(start, problem)
