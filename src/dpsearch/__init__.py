@@ -6,6 +6,7 @@ dpsearch finds the maximum a posteriori partition of a Dirichlet process mixture
 from typing import TYPE_CHECKING, Any
 
 from dpsearch import datasets, families, priors
+from dpsearch._version import __version__
 from dpsearch.prefix_search import search
 from dpsearch.problem import Clustering, Problem, log_joint
 from dpsearch.refinement import refine
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from dpsearch.samplers.draws import Draws
     from dpsearch.samplers.gibbs import gibbs
     from dpsearch.samplers.split_merge import split_merge
-
-__version__ = "0.1.0"
 
 __all__ = [
     "Certificate",

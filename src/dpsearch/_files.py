@@ -165,3 +165,15 @@ def _move_in(temporary: Path, place: Path, known: frozenset[str]) -> None:
         aside.rmdir()
         raise
     shutil.rmtree(aside, ignore_errors=True)
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def visible_files(folder: Path) -> list[Path]:
+    """Return the files below a folder in order, without hidden ones."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
+    )

@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsearch import families, priors
 from dpsearch._archive import read_archive, write_archive
+from dpsearch._types import Ints, Labels
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.fitted import FittedState
 from dpsearch.mixture import Mixture
@@ -154,14 +155,20 @@ def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any,
         raise ModelFileError(f"pool has {len(pool)} numbers, not {len(sizes)} × {width}")
     if not np.isfinite(pool).all():
         raise ModelFileError("pool holds numbers that are not finite")
-    inside = labels.min() >= 0 and labels.max() < len(sizes) and sizes.min() > 0
-    weights = (
-        check_weights(arrays["weights"], len(labels), "weights") if "weights" in arrays else None
-    )
-    counts = np.bincount(labels, weights, minlength=len(sizes)) if inside else sizes
-    if not inside or not ((counts <= sizes) if last_batch else (counts == sizes)).all():
+    weights = None
+    if "weights" in arrays:
+        weights = check_weights(arrays["weights"], len(labels), "weights")
+    if not _agree(labels, weights, sizes, last_batch):
         raise ModelFileError("labels do not agree with the clusters' sizes")
     return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights
+
+
+def _agree(labels: Labels, weights: Ints | None, sizes: Ints, last_batch: bool) -> bool:
+    """Whether clusters have the sizes that labels give them; of a last batch, at least these."""
+    if labels.min() < 0 or labels.max() >= len(sizes) or sizes.min() <= 0:
+        return False
+    counts = np.bincount(labels, weights, minlength=len(sizes))
+    return bool(((counts <= sizes) if last_batch else (counts == sizes)).all())
 
 
 def _is_whole(value: Any) -> bool:

@@ -84,7 +84,7 @@ for command in (fit, predict, inspect_model, certify, sample, demo):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from dpsearch import __version__
+        from dpsearch._version import __version__
 
         print(f"dpsearch {__version__}")
         raise typer.Exit

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def load_model(path: Path) -> Any:
     """Load a model file, or the one in a folder that `dpsearch fit` wrote."""
-    from dpsearch import load
+    from dpsearch.estimator import load
 
     return load(path / "model.npz" if path.is_dir() else path)
 

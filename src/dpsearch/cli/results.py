@@ -150,7 +150,7 @@ def quiet_about_names() -> Iterator[None]:
 
 def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
     """Enough to repeat the run, and to see whether the data are the same."""
-    from dpsearch import __version__
+    from dpsearch._version import __version__
 
     clustering = model.clustering_
     parameters = model.get_params(deep=False)

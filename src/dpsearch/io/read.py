@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from dpsearch._files import naming
+from dpsearch._files import naming, visible_files
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.blocks import check_encoding
 from dpsearch.io.table import Reading, Table
@@ -103,15 +103,6 @@ def digest(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     return digest_all(visible_files(path), path)
-
-
-def visible_files(folder: Path) -> list[Path]:
-    """The files below a folder, in order, but for hidden ones."""
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(folder).parts)
-    )
 
 
 def digest_all(files: Iterable[Path], folder: Path) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._files import visible_files
 from dpsearch.errors import DataError
 from dpsearch.io.blocks import not_in_encoding
-from dpsearch.io.read import visible_files
 from dpsearch.io.table import Reading, Table
 
 _FEW_DOCUMENTS = 20

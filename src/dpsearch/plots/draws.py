@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,8 @@ from dpsearch._types import ArrayLike
 from dpsearch.errors import ParameterError
 from dpsearch.plots._axes import COLOURS, groups, new_axes
 
-if TYPE_CHECKING:
-    from dpsearch.refinement.consensus import Consensus
-    from dpsearch.samplers.draws import Draws
 
-
-def sampler_trace(draws: Draws, axes: Any = None) -> Any:
+def sampler_trace(draws: Any, axes: Any = None) -> Any:
     """Plot the log joint and the number of clusters by sweep, a line for each chain.
 
     Burn-in is grey.  The axis of the log joint leaves out the climb at the beginning when that
@@ -61,7 +57,7 @@ def sampler_trace(draws: Draws, axes: Any = None) -> Any:
 
 
 def coclustering(
-    source: Draws | Consensus, axis: Any = None, *, labels: ArrayLike = None, shown: int = 500
+    source: Any, axis: Any = None, *, labels: ArrayLike = None, shown: int = 500
 ) -> Any:
     """Draw how often pairs of points share a cluster, points of one cluster side by side.
 
@@ -83,12 +79,11 @@ def coclustering(
     if shown < 2:
         raise ParameterError(f"shown must be at least 2, got {shown!r}")
     from_draws = hasattr(source, "coclustering")
-    either: Any = source
-    best = either.best() if from_draws else either.best
+    best = source.best() if from_draws else source.best
     clusters, known = groups(best.labels if labels is None else labels, len(best.labels))
     order = np.argsort(known, kind="stable")
     rows = order[np.linspace(0, len(order) - 1, min(shown, len(order))).round().astype(int)]
-    shares = either.coclustering(rows, rows) if from_draws else either.together(rows)
+    shares = source.coclustering(rows, rows) if from_draws else source.together(rows)
     if axis is None:
         axis = new_axes(1, 1, (5.8, 4.8))[0, 0]
     picture = axis.imshow(shares, cmap="cividis", vmin=0.0, vmax=1.0, interpolation="nearest")
@@ -117,7 +112,7 @@ def _name_blocks(axis: Any, edges: Any, known: list[str]) -> None:
     axis.spines[:].set_visible(False)
 
 
-def k_posterior(draws: Draws, axis: Any = None) -> Any:
+def k_posterior(draws: Any, axis: Any = None) -> Any:
     """Draw the posterior probability of each number of clusters.
 
     Parameters

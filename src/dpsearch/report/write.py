@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch import __version__
 from dpsearch._files import atomic_write
 from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
 from dpsearch._validate import whole
+from dpsearch._version import __version__
 from dpsearch.errors import DataError
 from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
@@ -95,32 +95,59 @@ def write_report(
     >>> model = DPMixture(random_state=0).fit(X)
     >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
     """
-    n_points = whole(max_points, "max_points", 1)
-    pixels = image_shape is not None
-    table = Table.of(X, model.family_, names, index, pixels=pixels)
+    table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
     if explanation is None:
         explanation = model.explain(X)
     if not sample:
         _check_rows(model, table, explanation)
-    labels = explanation.labels
+    if certificate is None:
+        certificate = getattr(model, "certificate_", None)
+    options = _Options(
+        title or "Clusters found by dpsearch", image_shape, certificate, consensus, draws,
+        whole(max_points, "max_points", 1), umap, seed, sample,
+    )  # fmt: skip
+    text = _composed(model, table, explanation, options)
+    with atomic_write(path) as stream:
+        stream.write(text.encode("utf-8", "replace"))  # half a character may be in the data
+
+
+class _Options(NamedTuple):
+    """Those of `write_report`."""
+
+    title: str
+    image_shape: tuple[int, int] | None
+    certificate: Any
+    consensus: Any
+    draws: Any
+    max_points: int
+    umap: bool
+    seed: int
+    sample: bool
+
+
+def _composed(model: Any, table: Table, explanation: Explanation, options: _Options) -> str:
+    """Return the page."""
+    labels, consensus, draws = explanation.labels, options.consensus, options.draws
     if consensus is not None and len(consensus.disagreement) != len(labels):
         raise DataError(
             f"consensus is of {len(consensus.disagreement)} rows, but X has {len(labels)}"
         )
+    pixels = options.image_shape is not None
     columns = _telling_columns(table, explanation, pixels)
-    sizes = model.mixture_.sizes if sample else None
+    sizes = model.mixture_.sizes if options.sample else None
     groups = profiles(table, labels, explanation.columns, columns, 0 if pixels else _PARTS, sizes)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(options.seed)
     chosen = _Chosen(explanation, len(groups), consensus)
-    rows = rows_to_show(labels, chosen.all(), n_points, rng)
-    images = Images.of(table, labels, image_shape, [*chosen.all(), *rng.permutation(rows)])
-    maps = projections(table, rows, seed, umap=umap)
-    if certificate is None:
-        certificate = getattr(model, "certificate_", None)
-    text = render(
+    rows = rows_to_show(labels, chosen.all(), options.max_points, rng)
+    shown = [*chosen.all(), *rng.permutation(rows)]
+    images = Images.of(table, labels, options.image_shape, shown)
+    maps = projections(table, rows, options.seed, umap=options.umap)
+    return render(
         "report.html",
-        title=title or "Clusters found by dpsearch",
-        sure=summary.how_sure(model.clustering_, explanation, certificate, consensus, draws),
+        title=options.title,
+        sure=summary.how_sure(
+            model.clustering_, explanation, options.certificate, consensus, draws
+        ),
         consensus=consensus,
         explanation=explanation,
         images=images,
@@ -132,8 +159,6 @@ def write_report(
         payload=_payload(model, table, explanation, rows, columns, images, maps),
         **_sections(model, table, groups, explanation, chosen, columns, images is None),
     )
-    with atomic_write(path) as stream:
-        stream.write(text.encode("utf-8", "replace"))  # half a character may be in the data
 
 
 def _sections(

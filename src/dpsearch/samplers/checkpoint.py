@@ -40,7 +40,7 @@ class Checkpoint:
     def __init__(
         self, path: Path, problem: Problem, sampler: str, moves: Sequence[Move], how: RunOptions
     ) -> None:
-        from dpsearch import __version__
+        from dpsearch._version import __version__
 
         if path.is_dir():
             raise ModelFileError(f"{path}: is a folder, not a file for the checkpoint")

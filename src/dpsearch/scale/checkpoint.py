@@ -49,7 +49,7 @@ class Checkpoint:
         prior: Prior,
         schema: Schema | None,
     ) -> None:
-        from dpsearch import __version__
+        from dpsearch._version import __version__
 
         self.path = Path(path)
         if self.path.is_dir():

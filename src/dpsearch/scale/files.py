@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dpsearch._files import visible_files
 from dpsearch._validate import is_array
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.arrays import not_numbers
@@ -18,7 +19,7 @@ from dpsearch.io.choice import Choice, choose
 from dpsearch.io.delimited import WRITTEN, filled_columns
 from dpsearch.io.frames import check_names, table_of_frame
 from dpsearch.io.output import write_parquet
-from dpsearch.io.read import FORMATS, format_of, visible_files
+from dpsearch.io.read import FORMATS, format_of
 from dpsearch.io.table import PANDAS_INDEX, Reading, source_error
 from dpsearch.scale.pieces import Piece, scan
 
