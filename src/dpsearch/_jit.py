@@ -22,6 +22,7 @@ from numba.core import cgutils, event
 from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, typeof_impl
+from numba.np.arrayobj import populate_array
 
 from dpsearch._linking import LINKED, LinkedCompiler
 
@@ -100,7 +101,7 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
+    compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS, **options)(function)
     _stamp_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
@@ -209,6 +210,31 @@ def pointer(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..
         return Pointer(function, signature, allocates)
 
     return mark
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
+    """Return ``values[start : start + length]`` of a vector, for kernels.
+
+    It compiles to two instructions, where a slice takes a hundred: nothing is checked, and no
+    reference is counted.  What it is a view of must outlive it, as an argument of the kernel does.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector, first, n = arguments
+        source = context.make_array(signature.args[0])(context, builder, vector)
+        out = context.make_array(signature.return_type)(context, builder)
+        populate_array(
+            out,
+            data=builder.gep(source.data, [first]),
+            shape=[n],
+            strides=[source.itemsize],
+            itemsize=source.itemsize,
+            meminfo=None,
+        )
+        return out._getvalue()
+
+    return values(values, types.intp, types.intp), codegen
 
 
 def _caller(signature: Any) -> Any:

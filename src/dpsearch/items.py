@@ -23,6 +23,7 @@ from dpsearch._jit import (
     inline,
     inner,
     kernel,
+    view,
 )
 from dpsearch._types import Ints, Vector
 
@@ -75,15 +76,13 @@ NO_ROWS = Rows(np.empty(0), np.empty(0, np.int64))
 
 @inline
 def item_ids(items: Items, i: int) -> Any:
-    # `ids` of dense data has length 0, to which both ends are cut.
-    return items.ids[
-        min(items.indptr[i], items.ids.shape[0]) : min(items.indptr[i + 1], items.ids.shape[0])
-    ]
+    start = items.indptr[i]
+    return view(items.ids, start, items.indptr[i + 1] - start if items.ids.shape[0] > 0 else 0)
 
 
 @inline
 def item_values(items: Items, i: int) -> Any:
-    return items.values[items.indptr[i] : items.indptr[i + 1]]
+    return view(items.values, items.indptr[i], items.indptr[i + 1] - items.indptr[i])
 
 
 @inner
@@ -123,7 +122,7 @@ def score_item(
         )
         return
     for k in range(starts.shape[0]):
-        row = pool[starts[k] : starts[k] + core.width]
+        row = view(pool, starts[k], core.width)
         copy_row(row, scratch)
         add_item(core, items, i, scratch, 1.0)
         out[k] = log_marginal(core, scratch) - log_marginal(core, row)
@@ -187,7 +186,7 @@ def log_alone(core: Core, items: Items) -> Any:
     clear_row(core, empty)
     start = np.zeros(1, np.int64)
     for i in range(n):
-        score_item(core, items, i, empty, start, out[i : i + 1], scratch)
+        score_item(core, items, i, empty, start, view(out, i, 1), scratch)
     return out
 
 
@@ -210,11 +209,11 @@ def rows_of_labels(core: Core, items: Items, labels: Any, n_clusters: int) -> An
     pool = np.empty(n_clusters * width)
     sizes = np.zeros(n_clusters, np.int64)
     for k in range(n_clusters):
-        clear_row(core, pool[k * width : (k + 1) * width])
+        clear_row(core, view(pool, k * width, width))
     for i in range(labels.shape[0]):
         k = labels[i]
         sizes[k] += items.sizes[i]
-        add_item(core, items, i, pool[k * width : (k + 1) * width], 1.0)
+        add_item(core, items, i, view(pool, k * width, width), 1.0)
     return pool, sizes
 
 
@@ -223,5 +222,5 @@ def log_marginals(core: Core, pool: Any, n_rows: int) -> Any:
     """Return log H of each of the first rows of a pool."""
     out = np.empty(n_rows)
     for k in range(n_rows):
-        out[k] = log_marginal(core, pool[k * core.width : (k + 1) * core.width])
+        out[k] = log_marginal(core, view(pool, k * core.width, core.width))
     return out

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner, kernel
+from dpsearch._jit import inner, kernel, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, copy_row, score_item
@@ -297,7 +297,7 @@ def _score_live(core, items, i, tables, rows, counts, room):  # type: ignore[no-
     n_live = counts.live
     for j in range(n_live):
         room.starts[j] = rows.live[j] * core.width
-    score_item(core, items, i, rows.pool, room.starts[:n_live], room.out, room.row)
+    score_item(core, items, i, rows.pool, view(room.starts, 0, n_live), room.out, room.row)
     for j in range(n_live):
         row = rows.live[j]
         rows.gains[row] = room.out[j]
@@ -499,8 +499,8 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             free_rows -= 1
             row = rows.free[free_rows]
             copy_row(
-                rows.pool[old * width : (old + 1) * width],
-                rows.pool[row * width : (row + 1) * width],
+                view(rows.pool, old * width, width),
+                view(rows.pool, row * width, width),
             )
             rows.sizes[row] = rows.sizes[old]
             rows.users[row] = 0
@@ -517,7 +517,7 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
     if n_fresh > 0:
         free_rows -= 1
         fresh = rows.free[free_rows]
-        clear_row(core, rows.pool[fresh * width : (fresh + 1) * width])
+        clear_row(core, view(rows.pool, fresh * width, width))
         rows.sizes[fresh] = 0
         free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
         rows.users[fresh] = n_fresh
@@ -549,7 +549,7 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
 @inner
 def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
     """Add item i to a row and to its list of members; return the number of free nodes."""
-    add_item(core, items, i, rows.pool[row * core.width : (row + 1) * core.width], 1.0)
+    add_item(core, items, i, view(rows.pool, row * core.width, core.width), 1.0)
     n = rows.sizes[row] + items.sizes[i]
     rows.sizes[row] = n
     if not tables.multiplicity:

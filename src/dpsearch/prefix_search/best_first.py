@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner
+from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, copy_row, score_item
@@ -299,13 +299,13 @@ def _write_down(core, items, order, states, store, state, row, first):  # type: 
     choice = states.choice[state]
     i = order[states.level[state] - 1]
     width = core.width
-    new = store.pool[row * width : (row + 1) * width]
+    new = view(store.pool, row * width, width)
     begin = states.first[parent]
     for k in range(states.count[parent]):
         store.lists[first + k] = store.lists[begin + k]
     if choice < states.count[parent]:
         old = store.lists[begin + choice]
-        copy_row(store.pool[old * width : (old + 1) * width], new)
+        copy_row(view(store.pool, old * width, width), new)
         store.sizes[row] = store.sizes[old] + items.sizes[i]
         store.before[row] = old
     else:
@@ -332,7 +332,7 @@ def _expand(  # type: ignore[no-untyped-def]
     for k in range(n_clusters):
         room.starts[k] = store.lists[begin + k] * core.width
         room.sizes[k] = store.sizes[store.lists[begin + k]]
-    score_item(core, items, i, store.pool, room.starts[:n_clusters], room.out, room.scratch)
+    score_item(core, items, i, store.pool, view(room.starts, 0, n_clusters), room.out, room.scratch)
     for k in range(n_clusters + 1):
         gain = alone[i] if k == n_clusters else room.out[k]
         if not tables.multiplicity:
@@ -410,7 +410,7 @@ def _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n
     for k in range(n_clusters):
         start = store.lists[begin + k] * core.width
         rest_of_row(
-            heuristic, core, items, tables, order, store.pool[start : start + core.width],
+            heuristic, core, items, tables, order, view(store.pool, start, core.width),
             room.sizes[k], level + 1, room.rest, room.scratch, room.start, room.score,
         )  # fmt: skip
         for m in range(left):
@@ -432,7 +432,7 @@ def _rest_of_child(  # type: ignore[no-untyped-def]
         return 0.0
     if room.sizes[k] > items.sizes[order[level]]:
         start = store.lists[begin + k] * core.width
-        copy_row(store.pool[start : start + core.width], room.row)
+        copy_row(view(store.pool, start, core.width), room.row)
     else:
         clear_row(core, room.row)
     add_item(core, items, order[level], room.row, 1.0)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import call_score_dots, call_update, inner
+from dpsearch._jit import call_score_dots, call_update, inner, view
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
 from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, score_best, score_item
-from dpsearch.priors.base import size_step, size_weight
+from dpsearch.priors.base import size_step, size_steps, size_weight
 from dpsearch.problem import Problem
 
 _CHUNK = 8192  # items between two looks at the clock, the callback and Ctrl-C
@@ -71,9 +71,8 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
     state = _grown(None, core.width, capacity, n)
     room = _new_room(problem, capacity)
     state.pool[: len(problem.background.pool)] = problem.background.pool
-    for k, size in enumerate(problem.background.sizes):
-        state.sizes[k] = size
-        state.steps[k] = size_step(problem.tables, size)
+    state.sizes[:n_clusters] = problem.background.sizes
+    state.steps[:n_clusters] = size_steps(problem.tables, problem.background.sizes)
     placed, log_joint = 0, 0.0
     while placed < n:
         stop = min(n, placed + _CHUNK)
@@ -163,12 +162,12 @@ def _advance(core, items, alone, tables, state, order, begin, end, n_clusters, l
         if n_clusters == capacity:
             return t, n_clusters, log_joint
         i = order[t]
-        starts = state.starts[:n_clusters]
+        starts = view(state.starts, 0, n_clusters)
         weighted = score_best(core, items, i, state.pool, starts, state.steps, -1, room.out)
         if not weighted:
             score_item(core, items, i, state.pool, starts, room.out, room.row)
         k, gain = _choose(tables, state, n_clusters, items.sizes[i], alone[t], room.out, weighted)
-        row = state.pool[k * core.width : (k + 1) * core.width]
+        row = view(state.pool, k * core.width, core.width)
         if k == n_clusters:
             clear_row(core, row)
             n_clusters += 1
@@ -193,22 +192,16 @@ def _advance_blocks(  # type: ignore[no-untyped-def]
             if n_clusters + BLOCK > capacity:
                 return t, n_clusters, log_joint
             block = points[t - at : t - at + BLOCK]
-            starts = state.starts[:n_clusters]
+            starts = view(state.starts, 0, n_clusters)
             block_products(dots, block, state.pool, starts, products, gram)
             for b in range(min(BLOCK, stop - t)):
                 call_score_dots(
                     dots.score_dots,
-                    (
-                        core.params,
-                        state.pool,
-                        state.starts[:n_clusters],
-                        products[b],
-                        gram[b, b],
-                        out,
-                    ),
-                )
+                    (core.params, state.pool, view(state.starts, 0, n_clusters), products[b],
+                     gram[b, b], out),
+                )  # fmt: skip
                 k, gain = _choose(tables, state, n_clusters, 1, alone[t + b], out, False)
-                row = state.pool[k * core.width : (k + 1) * core.width]
+                row = view(state.pool, k * core.width, core.width)
                 if k == n_clusters:
                     clear_row(core, row)
                     n_clusters += 1

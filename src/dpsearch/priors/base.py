@@ -196,17 +196,21 @@ def size_step(tables, n):  # type: ignore[no-untyped-def]
     return math.log(n - tables.discount)
 
 
-@inner
-def _size_weights(tables, sizes):  # type: ignore[no-untyped-def]
-    total = 0.0
-    for k in range(sizes.shape[0]):
-        total += size_weight(tables, sizes[k])
-    return total
+def size_weights(tables: Tables, sizes: Ints) -> Vector:
+    """Return log W(n) for each of these sizes."""
+    if (sizes < len(tables.log_w)).all():
+        return tables.log_w[sizes]
+    return np.array([size_weight.py_func(tables, n) for n in sizes])
+
+
+def size_steps(tables: Tables, sizes: Ints) -> Vector:
+    """Return log W(n + 1) − log W(n) for each of these sizes."""
+    return np.array([size_step.py_func(tables, n) for n in sizes])
 
 
 def log_prior(tables: Tables, sizes: Ints) -> float:
     """Return log p(c) of a partition by its cluster sizes."""
-    out = float(tables.log_v[len(sizes)] + _size_weights(tables, sizes))
+    out = float(tables.log_v[len(sizes)] + size_weights(tables, sizes).sum())
     if tables.multiplicity:
         _, counts = np.unique(sizes, return_counts=True)
         out -= float(gammaln(counts + 1.0).sum())

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner
+from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import add_item, clear_row, copy_row, log_marginal, score_item, score_member
 from dpsearch.priors.base import size_weight
@@ -120,11 +120,11 @@ def _repartition(  # type: ignore[no-untyped-def]
         _divide(core, items, chosen, labels, seeds, seed_labels, room)
     for k in range(n_clusters):
         room.sizes[k] = 0
-        clear_row(core, room.pool[k * width : (k + 1) * width])
+        clear_row(core, view(room.pool, k * width, width))
     for p in range(chosen.shape[0]):
         k = labels[p]
         if k >= 0:
-            add_item(core, items, chosen[p], room.pool[k * width : (k + 1) * width], 1.0)
+            add_item(core, items, chosen[p], view(room.pool, k * width, width), 1.0)
             room.sizes[k] += items.sizes[chosen[p]]
     for k in range(n_clusters - 1, -1, -1):  # a seed may have got nothing
         if room.sizes[k] == 0:
@@ -154,7 +154,7 @@ def _repartition(  # type: ignore[no-untyped-def]
     value = 0.0
     for k in range(n_clusters):
         value += size_weight(tables, room.sizes[k])
-        value += log_marginal(core, room.pool[k * width : (k + 1) * width])
+        value += log_marginal(core, view(room.pool, k * width, width))
     return n_clusters, value
 
 
@@ -164,13 +164,15 @@ def _divide(core, items, chosen, labels, seeds, seed_labels, room):  # type: ign
     width = core.width
     n_seeds = seeds.shape[0]
     for k in range(n_seeds):
-        row = room.pool[k * width : (k + 1) * width]
+        row = view(room.pool, k * width, width)
         clear_row(core, row)
         add_item(core, items, chosen[seeds[k]], row, 1.0)
     for p in range(chosen.shape[0]):
         if labels[p] != TO_DIVIDE:
             continue
-        score_item(core, items, chosen[p], room.pool, room.starts[:n_seeds], room.out, room.scratch)
+        score_item(
+            core, items, chosen[p], room.pool, view(room.starts, 0, n_seeds), room.out, room.scratch
+        )
         best = 0
         for k in range(1, n_seeds):
             if room.out[k] > room.out[best]:
@@ -188,7 +190,7 @@ def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # 
     """
     width = core.width
     size = items.sizes[i]
-    score_item(core, items, i, room.pool, room.starts[:n_clusters], room.out, room.scratch)
+    score_item(core, items, i, room.pool, view(room.starts, 0, n_clusters), room.out, room.scratch)
     total = n_others + n_clusters
     fresh = alone[i] + size_weight(tables, size)
     if old >= 0 and room.sizes[old] == size:
@@ -200,7 +202,7 @@ def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # 
         stay = -np.inf
         if old >= 0:
             n = room.sizes[old]
-            row = room.pool[old * width : (old + 1) * width]
+            row = view(room.pool, old * width, width)
             stay = score_member(core, items, i, row, room.scratch)
             stay += size_weight(tables, n) - size_weight(tables, n - size)
     best = old
@@ -218,13 +220,13 @@ def _settle(core, items, alone, tables, room, i, old, n_clusters, n_others):  # 
     if best == old:
         return n_clusters, old
     if best == n_clusters:
-        clear_row(core, room.pool[best * width : (best + 1) * width])
+        clear_row(core, view(room.pool, best * width, width))
         room.sizes[best] = 0
         n_clusters += 1
-    add_item(core, items, i, room.pool[best * width : (best + 1) * width], 1.0)
+    add_item(core, items, i, view(room.pool, best * width, width), 1.0)
     room.sizes[best] += size
     if old >= 0:
-        add_item(core, items, i, room.pool[old * width : (old + 1) * width], -1.0)
+        add_item(core, items, i, view(room.pool, old * width, width), -1.0)
         room.sizes[old] -= size
     return n_clusters, best
 
@@ -236,8 +238,8 @@ def _move_cluster(core, room, labels, source, target):  # type: ignore[no-untype
         return
     width = core.width
     copy_row(
-        room.pool[source * width : (source + 1) * width],
-        room.pool[target * width : (target + 1) * width],
+        view(room.pool, source * width, width),
+        view(room.pool, target * width, width),
     )
     room.sizes[target] = room.sizes[source]
     for p in range(labels.shape[0]):

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner, kernel
+from dpsearch._jit import inner, kernel, view
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal
+from dpsearch.items import Core, clear_row, log_marginal
 from dpsearch.priors.base import size_step, size_weight
 
 
@@ -21,13 +21,13 @@ class Clusters(NamedTuple):
     live: Ints
     starts: Ints  # [position in live]: where the slot's row begins
     place: Ints  # [slot]: position in live
-    changed: Any  # bool [slot]: since somebody last looked
+    changed: Any  # bool [slot]: since this was last set to False
     labels: Labels
 
 
 @kernel
 def empty_clusters(width: int, labels: Labels, capacity: int) -> Clusters:
-    """Return slots in use by nobody."""
+    """Return slots of which none is in use."""
     slots = np.arange(capacity)
     return Clusters(
         np.empty(capacity * width),
@@ -57,33 +57,9 @@ def grown(core: Core, old: Clusters) -> Clusters:
 
 
 @inner
-def rebuild(core, items, tables, background, clusters, n_live):  # type: ignore[no-untyped-def]
-    """Recompute the statistics of the slots in use from the data.
-
-    The first slots are those of the background.
-    """
-    width = core.width
-    for at in range(n_live):
-        slot = clusters.live[at]
-        row = clusters.pool[slot * width : (slot + 1) * width]
-        if slot < background.sizes.shape[0]:
-            clusters.sizes[slot] = background.sizes[slot]
-            copy_row(background.pool[slot * width : (slot + 1) * width], row)
-        else:
-            clusters.sizes[slot] = 0
-            clear_row(core, row)
-    for i in range(clusters.labels.shape[0]):
-        slot = clusters.labels[i]
-        add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
-        clusters.sizes[slot] += items.sizes[i]
-    for at in range(n_live):
-        set_size(tables, clusters, at, clusters.sizes[clusters.live[at]])
-
-
-@inner
 def cluster_value(core, tables, clusters, slot):  # type: ignore[no-untyped-def]
     """Return log W(n) + log H of a cluster."""
-    row = clusters.pool[slot * core.width : (slot + 1) * core.width]
+    row = view(clusters.pool, slot * core.width, core.width)
     return size_weight(tables, clusters.sizes[slot]) + log_marginal(core, row)
 
 
@@ -91,7 +67,7 @@ def cluster_value(core, tables, clusters, slot):  # type: ignore[no-untyped-def]
 def open_slot(core, clusters, n_live):  # type: ignore[no-untyped-def]
     """Make the first free slot an empty cluster, the last of live; return it."""
     slot = clusters.live[n_live]  # free slots follow the ones in use
-    clear_row(core, clusters.pool[slot * core.width : (slot + 1) * core.width])
+    clear_row(core, view(clusters.pool, slot * core.width, core.width))
     clusters.sizes[slot] = 0
     clusters.starts[n_live] = slot * core.width
     clusters.place[slot] = n_live

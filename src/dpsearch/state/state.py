@@ -6,20 +6,18 @@ import itertools
 
 import numpy as np
 
-from dpsearch._jit import inner
+from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import add_item, copy_row, log_marginal, merge_rows, score_item
+from dpsearch.items import add_item, copy_row, log_marginal, log_marginals, merge_rows, score_item
 from dpsearch.partition import by_appearance
-from dpsearch.priors.base import size_weight
+from dpsearch.priors.base import size_steps, size_weight, size_weights
 from dpsearch.problem import Problem
 from dpsearch.state.clusters import (
     Clusters,
-    cluster_value,
     drop,
     empty_clusters,
     grown,
     open_slot,
-    rebuild,
     set_size,
 )
 from dpsearch.state.sweep import sweep
@@ -45,22 +43,24 @@ class State:
 
     def refresh(self) -> None:
         """Recompute the statistics from the data, so that rounding does not add up."""
-        rebuild(
-            self._core,
-            self.problem.items,
-            self.problem.tables,
-            self.problem.background,
-            self.clusters,
-            self.n_live,
-        )
+        pool, sizes = self.problem.rows(self.clusters.labels)
+        self.clusters.pool[: len(pool)] = pool
+        self.clusters.sizes[: len(sizes)] = sizes
+        steps = size_steps(self.problem.tables, self.clusters.sizes[self.live])
+        self.clusters.steps[: self.n_live] = steps
         self._values_of_all()
         self._members: list[Ints] | None = None
         self._moves = 0
 
     def _values_of_all(self) -> None:
-        """Set values[slot] = log W(n) + log H of each cluster."""
         self.values = np.zeros(len(self.clusters.sizes))
-        _values(self._core, self.problem.tables, self.clusters, self.n_live, self.values)
+        self._set_values(self.live)
+
+    def _set_values(self, slots: Ints) -> None:
+        """Set values[slot] = log W(n) + log H of some clusters."""
+        rows = self.clusters.pool.reshape(-1, self._core.width)[slots].reshape(-1)
+        weights = size_weights(self.problem.tables, self.clusters.sizes[slots])
+        self.values[slots] = weights + log_marginals(self._core, rows, len(slots))
 
     @property
     def live(self) -> Ints:
@@ -105,19 +105,17 @@ class State:
 
     def merge_gains(self, slot: int, others: Ints) -> Vector:
         """Change of the log joint when a cluster is merged with each of some others."""
-        out = np.empty(len(others))
-        _merge_gains(
-            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slot, others,
-            np.empty(self._core.width), out,
-        )  # fmt: skip
-        return out
+        return self._merge_gains(slot, others, False)
 
     def gather_gains(self, slots: Ints) -> Vector:
         """Change of the log joint when the first two of some clusters are merged, three, …"""
-        out = np.empty(len(slots) - 1)
-        _gather_gains(
-            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slots,
-            np.empty(self._core.width), out,
+        return self._merge_gains(int(slots[0]), slots[1:], True)
+
+    def _merge_gains(self, slot: int, others: Ints, together: bool) -> Vector:
+        out = np.empty(len(others))
+        _merge_gains(
+            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slot, others,
+            together, np.empty(self._core.width), out,
         )  # fmt: skip
         return out
 
@@ -144,9 +142,10 @@ class State:
         kept = self.n_live - len(slots)
         self.n_live = _replace(
             self._core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
-            self.values, slots, chosen, labels, n_clusters,
+            slots, chosen, labels, n_clusters,
         )  # fmt: skip
         used: Ints = self.clusters.live[kept : self.n_live].copy()
+        self._set_values(used)
         assert self._members is not None
         for slot in slots:
             self._members[int(slot)] = np.empty(0, np.int64)
@@ -166,61 +165,41 @@ class State:
 
 
 @inner
-def _values(core, tables, clusters, n_live, values):  # type: ignore[no-untyped-def]
-    for at in range(n_live):
-        slot = clusters.live[at]
-        values[slot] = cluster_value(core, tables, clusters, slot)
-
-
-@inner
-def _merge_gains(core, tables, clusters, n_live, values, slot, others, scratch, out):  # type: ignore[no-untyped-def]
+def _merge_gains(core, tables, clusters, n_live, values, slot, others, together, scratch, out):  # type: ignore[no-untyped-def]
+    """Set out[j]: the gain of merging a cluster with others[j], or with all up to that one."""
     width = core.width
-    row = clusters.pool[slot * width : (slot + 1) * width]
+    size, apart, merged = 0, 0.0, 0
     for j in range(others.shape[0]):
+        if j == 0 or not together:
+            copy_row(view(clusters.pool, slot * width, width), scratch)
+            size, apart, merged = clusters.sizes[slot], values[slot], 0
         other = others[j]
-        copy_row(row, scratch)
-        another = clusters.pool[other * width : (other + 1) * width]
-        merge_rows(core, scratch, another, 1.0)
-        joined = size_weight(tables, clusters.sizes[slot] + clusters.sizes[other])
-        joined += log_marginal(core, scratch)
-        out[j] = joined - values[slot] - values[other]
-        out[j] += tables.log_v[n_live - 1] - tables.log_v[n_live]
+        merge_rows(core, scratch, view(clusters.pool, other * width, width), 1.0)
+        size += clusters.sizes[other]
+        apart += values[other]
+        merged += 1
+        out[j] = size_weight(tables, size) + log_marginal(core, scratch) - apart
+        out[j] += tables.log_v[n_live - merged] - tables.log_v[n_live]
 
 
 @inner
-def _gather_gains(core, tables, clusters, n_live, values, slots, scratch, out):  # type: ignore[no-untyped-def]
-    width = core.width
-    first = slots[0]
-    copy_row(clusters.pool[first * width : (first + 1) * width], scratch)
-    size, apart = clusters.sizes[first], values[first]
-    for j in range(1, slots.shape[0]):
-        slot = slots[j]
-        merge_rows(core, scratch, clusters.pool[slot * width : (slot + 1) * width], 1.0)
-        size += clusters.sizes[slot]
-        apart += values[slot]
-        out[j - 1] = size_weight(tables, size) + log_marginal(core, scratch) - apart
-        out[j - 1] += tables.log_v[n_live - j] - tables.log_v[n_live]
-
-
-@inner
-def _replace(core, items, tables, clusters, n_live, values, slots, chosen, labels, n_clusters):  # type: ignore[no-untyped-def]
+def _replace(core, items, tables, clusters, n_live, slots, chosen, labels, n_clusters):  # type: ignore[no-untyped-def]
     """Rewrite the clusters in `slots`; the new ones are the last live.  Return how many live."""
     width = core.width
     for j in range(slots.shape[0]):
         n_live -= 1
         clusters.sizes[slots[j]] = 0
         drop(clusters, n_live, clusters.place[slots[j]])
-    used = clusters.live[n_live : n_live + n_clusters]
+    used = view(clusters.live, n_live, n_clusters)
     for k in range(n_clusters):
         open_slot(core, clusters, n_live + k)
     for p in range(chosen.shape[0]):
         slot = used[labels[p]]
         i = chosen[p]
-        add_item(core, items, i, clusters.pool[slot * width : (slot + 1) * width], 1.0)
+        add_item(core, items, i, view(clusters.pool, slot * width, width), 1.0)
         clusters.sizes[slot] += items.sizes[i]
         clusters.labels[i] = slot
     for k in range(n_clusters):
         set_size(tables, clusters, n_live + k, clusters.sizes[used[k]])
-        values[used[k]] = cluster_value(core, tables, clusters, used[k])
         clusters.changed[used[k]] = True
     return n_live + n_clusters

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import call_score_dots, call_update, inner, kernel
+from dpsearch._jit import call_score_dots, call_update, inner, kernel, view
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
 from dpsearch.items import Core, add_item, score_best, score_item, score_member
@@ -86,11 +86,16 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
             block = room.points[t - at : t - at + BLOCK]
             if dots is not None:
                 block_products(
-                    dots, block, clusters.pool, clusters.starts[:n_live], room.products, room.gram
+                    dots,
+                    block,
+                    clusters.pool,
+                    view(clusters.starts, 0, n_live),
+                    room.products,
+                    room.gram,
                 )
             for b in range(min(BLOCK, stop - t)):
                 i = order[t + b]
-                starts = clusters.starts[:n_live]
+                starts = view(clusters.starts, 0, n_live)
                 if dots is not None:
                     call_score_dots(
                         dots.score_dots,
@@ -142,7 +147,7 @@ def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, wei
                 room.out[k] += size_weight(tables, other + size) - size_weight(tables, other)
     fresh = alone + size_weight(tables, size)
     if n > size:
-        row = clusters.pool[slot * core.width : (slot + 1) * core.width]
+        row = view(clusters.pool, slot * core.width, core.width)
         stay = score_member(core, items, i, row, room.scratch)
         room.out[old] = stay + size_weight(tables, n) - size_weight(tables, n - size)
         return fresh + tables.log_v[n_live + 1] - tables.log_v[n_live]
@@ -184,7 +189,7 @@ def _drawn_place(core, items, i, alone, tables, clusters, n_live, old, room, rng
         left -= room.out[k]
         if left < 0.0:
             return k
-    # What remains is the new cluster's; by rounding it may be nobody's.
+    # What remains is the new cluster's; by rounding there may be none.
     return n_live if fresh > -np.inf else old
 
 
@@ -202,17 +207,8 @@ def _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room):
     source = clusters.labels[i]
     target = clusters.live[best]
     old = clusters.place[source]
-    _add(core, items, i, clusters.pool[target * width : (target + 1) * width], dots, block, b, 1.0)
-    _add(
-        core,
-        items,
-        i,
-        clusters.pool[source * width : (source + 1) * width],
-        dots,
-        block,
-        b,
-        -1.0,
-    )
+    _add(core, items, i, view(clusters.pool, target * width, width), dots, block, b, 1.0)
+    _add(core, items, i, view(clusters.pool, source * width, width), dots, block, b, -1.0)
     if dots is not None:
         for later in range(b + 1, BLOCK):
             room.products[later, best] += room.gram[b, later]
