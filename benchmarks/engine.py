@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dpsearch import datasets, families, priors
+from dpsearch import datasets, families, priors, search
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
@@ -49,10 +49,22 @@ def greedy_against_product(n: int, width: int, n_clusters: int, wanted: str) -> 
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     found = int(greedy(problem, order).max()) + 1
     centres = np.random.default_rng(1).normal(size=(found, width))
-    search = fastest(lambda: greedy(problem, order), 15)
+    seconds = fastest(lambda: greedy(problem, order), 15)
     product = fastest(lambda: X @ centres.T, 15)
     what = f"greedy pass, {n:,}×{width}, {found} clusters, in matrix products"
-    return what, f"{search / product:.2f}× ({1e3 * search:.1f} ms)", wanted
+    return what, f"{seconds / product:.2f}× ({1e3 * seconds:.1f} ms)", wanted
+
+
+def search_against_product(n: int, width: int, n_clusters: int, wanted: str) -> Row:
+    """The public call, with every check of the data and the final value."""
+    X, _ = datasets.planted_clusters(n, width, n_clusters, rng=0)
+    family = families.Gaussian(0.0, 9.0, 1.0)
+    found = search(X, family, DP, beam_size=1, order="given").n_clusters
+    centres = np.random.default_rng(1).normal(size=(found, width))
+    seconds = fastest(lambda: search(X, family, DP, beam_size=1, order="given"), 15)
+    product = fastest(lambda: X @ centres.T, 15)
+    what = f"search(X, family, prior) of a beam of 1, {n:,}×{width}, {found} clusters, the same"
+    return what, f"{seconds / product:.2f}× ({1e3 * seconds:.1f} ms)", wanted
 
 
 def beam_against_greedy(X: Any) -> Row:
@@ -90,14 +102,16 @@ def nips(counts: Any) -> list[Row]:
     ]
 
 
-def process_seconds(code: str, cache: str) -> float:
-    """Wall time of a new Python process with its own cache of compiled kernels."""
+def process_seconds(code: str, cache: str) -> tuple[float, float]:
+    """Wall and processor time of a new Python process with its own cache of compiled kernels."""
     environment = os.environ | {"NUMBA_CACHE_DIR": cache}
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), os.times()
     subprocess.run(
         [sys.executable, "-c", code], env=environment, check=True, stdout=subprocess.DEVNULL
     )
-    return time.perf_counter() - begun
+    after = os.times()
+    processor = after.children_user + after.children_system
+    return time.perf_counter() - begun, processor - used.children_user - used.children_system
 
 
 def cold_and_warm() -> list[Row]:
@@ -111,11 +125,13 @@ def cold_and_warm() -> list[Row]:
         "run_demo(Path(tempfile.mkdtemp()), Console(quiet=True))"
     )
     with tempfile.TemporaryDirectory() as cache:
-        cold = process_seconds(fit, cache)
+        _, first = process_seconds(fit, cache)
+        _, second = process_seconds(fit, cache)
         process_seconds(demo, cache)
-        warm = min(process_seconds(demo, cache) for _ in range(3))
+        warm = min(process_seconds(demo, cache)[0] for _ in range(3))
+    what = "first fit of all, empty kernel cache, processor time beyond that of the second"
     return [
-        ("first fit of all, empty kernel cache", f"{cold:.1f} s", "≤ 20 s"),
+        (what, f"{first - second:.1f} s", "≤ 8 s"),
         ("demo in a warm process, import to picture", f"{warm:.1f} s", "≤ 4 s"),
     ]
 
@@ -128,6 +144,7 @@ def main() -> None:
     rows: list[Row] = []
     with threadpool_limits(1):
         rows.append(greedy_against_product(60_000, 50, 27, "≤ 3"))
+        rows.append(search_against_product(60_000, 50, 27, "≤ 3"))
         rows.append(greedy_against_product(20_000, 400, 60, "≤ 1.5"))
         rows.append(greedy_against_product(60_000, 8, 26, ""))
         rows.append(growth())

@@ -16,6 +16,7 @@ from dpsearch.errors import DataError, DataTypeError, ParameterError
 
 # Squares of larger values, summed over a data set, leave the range of double precision.
 LARGEST = 1e150
+_BLOCK = 2**15  # numbers that the second-level cache holds
 # Log-gammas of larger counts are rounded to more than a hundredth: clusterings differ by less.
 MOST_COUNTED = 2.0**40
 _INDEPENDENT = "gaussian, diagonal_gaussian, bernoulli, poisson, categorical"
@@ -77,12 +78,17 @@ def as_matrix(
     With `gaps` a dense X may have missing values (NaN, None, pandas's NA, masked), which become
     NaN.
     """
+    return read_matrix(X, accept_sparse, gaps, name)[0]
+
+
+def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool, name: str = "X") -> tuple[Any, bool]:
+    """Return what `as_matrix` does, and whether it has no missing values."""
     X = readable(X, name)
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:
             refuse_sparse(name)
-        return _as_sparse(X, names, name)
+        return _as_sparse(X, names, name), True
     array = _as_array(X, name)
     if np.ma.is_masked(X):
         masked = np.ma.getmaskarray(X)
@@ -99,13 +105,13 @@ def as_matrix(
     except (TypeError, ValueError, OverflowError) as error:
         raise _not_a_number(array, names, name) from error
     width = dense.shape[1]
-    _check_finite(
+    complete = _check_finite(
         dense.reshape(-1),
         lambda at: {"row": at // width, "column": name_column(names, at % width)},
         name,
         gaps=gaps,
     )
-    return dense
+    return dense, complete
 
 
 def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
@@ -218,17 +224,29 @@ def _sparse_place(matrix: Any, at: int, names: list[str] | None) -> dict[str, An
     return {"row": row, "column": name_column(names, int(matrix.indices[at]))}
 
 
-def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> None:
-    # One pass without a temporary array: a sum is finite only if every term is, and overflow
-    # is caught by the range check.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if values.size == 0 or max(abs(values.max()), abs(values.min())) <= LARGEST:
-            return
+def largest_magnitude(values: Any) -> float:
+    """Return the largest |x| of an array, 0 if it is empty, NaN if a value is missing.
+
+    It reads memory once: a block is still in the cache when its minimum follows its maximum.
+    """
+    flat = values.reshape(-1)
+    extremes = [0.0]
+    with np.errstate(invalid="ignore"):
+        for at in range(0, flat.size, _BLOCK):
+            block = flat[at : at + _BLOCK]
+            extremes += [block.max(), -block.min()]
+    return float(np.max(extremes))
+
+
+def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> bool:
+    """Raise for what is not finite; return whether there are no gaps, where these may be."""
+    if largest_magnitude(values) <= LARGEST:
+        return True
     bad = ~(np.abs(values) <= LARGEST)
     if gaps:
         bad &= ~np.isnan(values)
         if not bad.any():
-            return
+            return False
     at = int(np.flatnonzero(bad)[0])
     value = values[at]
     if np.isnan(value):

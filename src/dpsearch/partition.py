@@ -32,10 +32,17 @@ def by_appearance(labels: ArrayLike) -> Labels:
     >>> by_appearance([5, 2, 5, 9])
     array([0, 1, 0, 2])
     """
-    _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
+    labels = np.asarray(labels)
+    n = len(labels)
+    if labels.dtype.kind in "iu" and n > 0 and labels.min() >= 0 and labels.max() < 2 * n:
+        # Small numbers need no sorting.  Of several entries for a label, the last one stays.
+        first = np.full(int(labels.max()) + 1, n)
+        first[labels[::-1]] = np.arange(n - 1, -1, -1)
+    else:
+        _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    out: Labels = rank[inverse.reshape(-1)]
+    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
+    out: Labels = rank[labels.reshape(-1)]
     return out
 
 

@@ -236,17 +236,23 @@ class Problem:
         pool, sizes = self.rows(labels)
         return self._value(sizes, log_marginals(self.model.core, pool, len(sizes)))
 
-    def clustering(self, labels: Labels, **about: Any) -> Clustering:
+    def clustering(self, labels: Labels, rows: Rows | None = None, **about: Any) -> Clustering:
         """Wrap labels (in item order) with their value.
 
         Of clusters of one size the more probable comes first, so that numbers do not depend on
-        the order of the rows.
+        the order of the rows.  `rows` are the clusters' statistics, for labels that have no gaps;
+        by default they are computed.
         """
         weights = None if self.items.single else self.items.sizes
-        labels = by_appearance(labels)
-        pool, sizes = self.rows(labels)
-        marginals = log_marginals(self.model.core, pool, len(sizes))
-        order = np.lexsort((-marginals, -sizes))
+        dense = by_appearance(labels)
+        if rows is None:
+            labels = dense
+            rows = Rows(*self.rows(labels))
+        sizes = rows.sizes
+        marginals = log_marginals(self.model.core, rows.pool, len(sizes))
+        first = np.full(len(sizes), len(sizes))  # the order in which clusters appear
+        first[labels] = dense
+        order = np.lexsort((first, -marginals, -sizes))
         value = self._value(sizes[order], marginals[order])
         return Clustering(np.argsort(order)[labels], value, weights=weights, **about)
 

@@ -18,7 +18,7 @@ from dpsearch._jit import call_score_dots, call_update, inner, view
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather, gather_size
 from dpsearch.events import Callback, Event
-from dpsearch.items import add_item, clear_row, score_best, score_item
+from dpsearch.items import Rows, add_item, clear_row, score_best, score_item
 from dpsearch.priors.base import size_step, size_steps, size_weight
 from dpsearch.problem import Problem
 
@@ -61,6 +61,13 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
 
     It begins with the clusters of the background, whose labels come first.
     """
+    return greedy_with_rows(problem, order, callback)[0]
+
+
+def greedy_with_rows(
+    problem: Problem, order: Ints, callback: Callback | None = None
+) -> tuple[Labels, Rows]:
+    """Return these labels, and the clusters' statistics."""
     begun = time.perf_counter()
     core = problem.model.core
     dots = problem.dots()
@@ -94,7 +101,7 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
             callback(Event(seconds, log_joint, n_clusters, "search", placed, n))
     labels = np.empty(n, np.int64)
     labels[order] = state.labels
-    return labels
+    return labels, Rows(state.pool[: n_clusters * core.width], state.sizes[:n_clusters])
 
 
 def _grown(state: _State | None, width: int, capacity: int, n: int) -> _State:

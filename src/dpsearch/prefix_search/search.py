@@ -19,7 +19,7 @@ from dpsearch.exact.dual import dual
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first
-from dpsearch.prefix_search.greedy import greedy
+from dpsearch.prefix_search.greedy import greedy_with_rows
 from dpsearch.prefix_search.heuristics import (
     admissible,
     inadmissible,
@@ -106,7 +106,7 @@ def search(
     if method == "auto":
         simple = heuristic == "inadmissible" and beam_size is not None and max_states is None
         method = "beam" if simple else "best-first"
-    bound, optimal = math.inf, False
+    bound, optimal, rows = math.inf, False, None
     if method == "beam":
         if heuristic != "inadmissible" or beam_size is None or max_states is not None:
             raise ParameterError(
@@ -114,7 +114,9 @@ def search(
                 " max_states; use method 'best-first'"
             )
         if beam_size == 1 and not problem.tables.multiplicity:
-            labels = greedy(problem, placing, callback)
+            labels, found = greedy_with_rows(problem, placing, callback)
+            # The last digits depend on the order; `log_joint` adds the items in the given one.
+            rows = found if (placing[1:] > placing[:-1]).all() else None
             # Each item was tried in every cluster open before it and in a new one.
             opened = np.maximum.accumulate(labels[placing]) + 1
             dequeued, enqueued = problem.n_items, problem.n_items + int(opened[:-1].sum())
@@ -137,6 +139,7 @@ def search(
     seconds = time.perf_counter() - begun
     result = problem.clustering(
         labels,
+        rows,
         optimal=optimal,
         n_dequeued=dequeued,
         n_enqueued=enqueued,

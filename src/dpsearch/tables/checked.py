@@ -11,9 +11,9 @@ import scipy.sparse as sp
 
 from dpsearch._types import ArrayLike
 from dpsearch._validate import (
-    as_matrix,
     column_names,
     has_gaps,
+    read_matrix,
     readable,
     refuse_missing,
     refuse_sparse,
@@ -48,9 +48,9 @@ class CheckedTable:
         """Check X, unless that was done; say whether it may be sparse and may have gaps."""
         if not isinstance(X, CheckedTable):
             X = readable(X)
-            matrix = as_matrix(X, accept_sparse=accept_sparse, gaps=gaps)
+            matrix, complete = read_matrix(X, accept_sparse, gaps)
             names = column_names(X)
-            return cls(matrix, None if names is None else tuple(names), not gaps)
+            return cls(matrix, None if names is None else tuple(names), complete)
         if X.sparse and not accept_sparse:
             refuse_sparse()
         if not gaps:
