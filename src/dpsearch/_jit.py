@@ -31,7 +31,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Reassociation and fused multiply-add let LLVM vectorise sums.  NaN and infinity keep their
 # meaning: -inf is a legitimate log density.
 FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
-_OPTIONS: dict[str, Any] = {"nogil": True, "fastmath": FASTMATH, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": FASTMATH,
+    "error_model": "numpy",
+    "no_cfunc_wrapper": True,
+}
 # Functions that the first fit of a numeric table compiles.
 _USUAL_COUNT = 70
 
@@ -101,7 +106,7 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS, **options)(function)
+    compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
     _stamp_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
@@ -212,8 +217,7 @@ def pointer(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..
     return mark
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
+def _view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
     """Return ``values[start : start + length]`` of a vector, for kernels.
 
     It compiles to two instructions, where a slice takes a hundred: nothing is checked, and no
@@ -235,6 +239,9 @@ def view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
         return out._getvalue()
 
     return values(values, types.intp, types.intp), codegen
+
+
+view: Any = intrinsic(_view)
 
 
 def _caller(signature: Any) -> Any:

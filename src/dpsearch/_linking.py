@@ -16,11 +16,7 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend
 
 # Options of `numba.njit` that belong to this pipeline.
-LINKED: dict[str, Any] = {
-    "forceinline": True,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-}
+LINKED: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 
 
 class _IntermediateCode(JITCodeLibrary):  # type: ignore[misc]

@@ -200,12 +200,12 @@ def size_weights(tables: Tables, sizes: Ints) -> Vector:
     """Return log W(n) for each of these sizes."""
     if (sizes < len(tables.log_w)).all():
         return tables.log_w[sizes]
-    return np.array([size_weight.py_func(tables, n) for n in sizes])
+    return np.array([size_weight.py_func(tables, n) for n in sizes])  # type: ignore[attr-defined]
 
 
 def size_steps(tables: Tables, sizes: Ints) -> Vector:
     """Return log W(n + 1) − log W(n) for each of these sizes."""
-    return np.array([size_step.py_func(tables, n) for n in sizes])
+    return np.array([size_step.py_func(tables, n) for n in sizes])  # type: ignore[attr-defined]
 
 
 def log_prior(tables: Tables, sizes: Ints) -> float:
