@@ -52,7 +52,7 @@ def values(pricer, y):
 def check_price(pricer, y):
     every = values(pricer, y)
     largest = max(every.values())
-    priced = pricer.price(y, threshold=-1e9, max_columns=5, deadline=None)
+    priced = pricer.price(y, threshold=-1e9, max_columns=5)
     assert priced.complete
     assert largest - 1e-10 <= priced.bound <= largest + 1e-8
     assert every[tuple(priced.columns[0])] == pytest.approx(largest, abs=1e-8)
@@ -76,7 +76,7 @@ def test_sets_above_a_threshold_are_found_and_nothing_is_above_the_bound(seed):
     every = values(pricer, y)
     largest = max(every.values())
     threshold = largest + rng.normal()
-    priced = pricer.price(y, threshold=threshold, max_columns=100, deadline=None)
+    priced = pricer.price(y, threshold=threshold, max_columns=100)
     assert priced.bound >= largest - 1e-10
     assert priced.bound <= max(threshold, largest) + 1e-8
     assert bool(priced.columns) == (largest > threshold)
@@ -87,7 +87,7 @@ def test_sets_above_a_threshold_are_found_and_nothing_is_above_the_bound(seed):
 @pytest.mark.parametrize("seed", range(90, 130))
 def test_raised_prices_pay_for_every_subset(seed):
     _, pricer, y = draw(seed)
-    raised = pricer.raise_prices(y, threshold=1e-7, max_columns=10**6, deadline=None)
+    raised = pricer.raise_prices(y, threshold=1e-7, max_columns=10**6)
     assert raised.complete
     assert (raised.y >= y).all()
     assert max(values(pricer, raised.y).values()) <= raised.bound
@@ -100,11 +100,11 @@ def test_all_sets_within_a_slack(seed):
     rng, pricer, y = draw(seed)
     every = values(pricer, y)
     slack = max(2.0 * rng.exponential() - max(every.values()), 0.1)
-    found = pricer.columns_within(y, slack, limit=10**5, deadline=None)
+    found = pricer.columns_within(y, slack, limit=10**5)
     assert found is not None
     assert sorted(map(tuple, found)) == sorted(s for s, v in every.items() if v >= -slack)
     if len(found) > 1:
-        assert pricer.columns_within(y, slack, limit=len(found) - 1, deadline=None) is None
+        assert pricer.columns_within(y, slack, limit=len(found) - 1) is None
 
 
 def test_a_bound_made_too_small_is_caught(monkeypatch):
@@ -126,7 +126,7 @@ def test_far_from_the_prior_mean():
     pricer = pricer_of(problem, 0.0)
     y = problem.alone + 3.0
     largest = max(values(pricer, y).values())
-    priced = pricer.price(y, threshold=-1e9, max_columns=1, deadline=None)
+    priced = pricer.price(y, threshold=-1e9, max_columns=1)
     assert priced.bound == pytest.approx(largest, abs=1e-6)
 
 
@@ -145,7 +145,7 @@ def test_out_of_time_it_still_has_a_bound():
 @pytest.mark.parametrize("seed", range(200, 230))
 def test_prices_by_nearest_neighbours_pay_for_every_subset(seed):
     _, pricer, _ = draw(seed)
-    y = neighbour_prices(pricer.space.x, pricer.space.g, None)
+    y = neighbour_prices(pricer.space.x, pricer.space.g, math.inf)
     assert max(values(pricer, y).values()) <= 1e-10
     late = neighbour_prices(pricer.space.x, pricer.space.g, time.perf_counter() - 1.0)
     assert (late >= y).all()
@@ -170,5 +170,5 @@ def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
         for k in range(labels.max() + 1):
             members = np.flatnonzero(labels == k)
             y[members] += (pricer.log_weight(members) - y[members].sum()) / len(members)
-        raised = pricer.raise_prices(y, threshold=1e-8, max_columns=10**6, deadline=None)
+        raised = pricer.raise_prices(y, threshold=1e-8, max_columns=10**6)
         assert max(values(pricer, raised.y).values()) <= raised.bound + 1e-9

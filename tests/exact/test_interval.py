@@ -23,7 +23,7 @@ def closed_form(problem):
     return statistic_of(problem, np.arange(problem.n_items))
 
 
-def interval_optimum(problem, deadline=None):
+def interval_optimum(problem, deadline=np.inf):
     return interval.interval_optimum(problem, closed_form(problem), deadline)
 
 
@@ -148,8 +148,8 @@ def test_passing_over_blocks_of_starts_changes_nothing(alpha, monkeypatch):
             ordered = np.sort(line.values_on_line(statistic))
             points = line.line_of(statistic, ordered, problem.size_weights())
             lam = slope(problem.tables.log_v, 1, n)
-            fast, starts = interval._solve(points, lam, True, None)
-            slow, _ = interval._solve(points, lam, False, None)
+            fast, starts = interval._solve(points, lam, True, np.inf)
+            slow, _ = interval._solve(points, lam, False, np.inf)
             np.testing.assert_allclose(fast, slow, rtol=1e-12, atol=1e-9, err_msg=name)
             assert (starts[1:] < np.arange(1, n + 1)).all()
 

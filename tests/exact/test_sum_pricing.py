@@ -80,7 +80,7 @@ def test_pricing_agrees_with_all_subsets(name, prior):
             y = subsets.prices(rng, kind)
             excess = subsets.excess(y)
             threshold = rng.choice([1e-9, 1.0, -1.0])
-            priced = pricer.price(y, threshold=threshold, max_columns=40, deadline=None)
+            priced = pricer.price(y, threshold=threshold, max_columns=40)
             assert priced.complete
             assert excess.max() <= priced.bound <= max(threshold, excess.max()) + 1e-9
             values = [pricer.log_weight(c) - y[c].sum() for c in priced.columns]
@@ -91,15 +91,15 @@ def test_pricing_agrees_with_all_subsets(name, prior):
                 assert min(values) > threshold - 1e-9
 
             slack = rng.uniform(0.0, 4.0)
-            columns = pricer.columns_within(y, slack, limit=2000, deadline=None)
+            columns = pricer.columns_within(y, slack, limit=2000)
             listed = [tuple(c) for c in columns]
             assert len(set(listed)) == len(listed)
             wanted = {s for s, v in zip(subsets.sets, excess, strict=True) if v >= -slack}
             assert set(listed) == wanted
             if len(wanted) > 1:
-                assert pricer.columns_within(y, slack, limit=len(wanted) - 1, deadline=None) is None
+                assert pricer.columns_within(y, slack, limit=len(wanted) - 1) is None
 
-            raised = pricer.raise_prices(y, threshold=1e-9, max_columns=10_000, deadline=None)
+            raised = pricer.raise_prices(y, threshold=1e-9, max_columns=10_000)
             assert raised.complete
             assert (raised.y >= y).all()
             assert subsets.excess(raised.y).max() <= raised.bound <= 1e-6
@@ -125,7 +125,7 @@ def test_out_of_time_the_bound_is_still_valid(name, monkeypatch):
         assert pricer.columns_within(y, 1.0, limit=2000, deadline=late) is None
         # Stopped at the first set: prices must pay for what was not looked at.
         short = subsets.alone + 0.01
-        raised = pricer.raise_prices(short, threshold=1e-9, max_columns=0, deadline=None)
+        raised = pricer.raise_prices(short, threshold=1e-9, max_columns=0)
         shared += not raised.complete
         assert subsets.excess(raised.y).max() <= raised.bound <= 1e-6
     assert stopped == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from dpsearch._types import Labels, Vector
 from dpsearch.bounds import EPSILON
 from dpsearch.exact._centre_boxes import Found, Nodes, Room, Space, explore
 from dpsearch.exact.neighbours import neighbour_prices
-from dpsearch.exact.pricing import RAISE, Explored, Pricer, Raised, Run, is_late
+from dpsearch.exact.pricing import RAISE, Explored, Pricer, Raised, Run
 from dpsearch.exact.slopes import is_convex
 from dpsearch.families.statistics import NormalMeans
 from dpsearch.problem import Problem
@@ -50,14 +51,14 @@ class CentrePricer(Pricer):
         out: Vector = -0.5 * (off * off).sum(axis=1)
         return out
 
-    def quick(self, *, deadline: float | None) -> Vector | None:
+    def quick(self, *, deadline: float = math.inf) -> Vector | None:
         return neighbour_prices(self.space.x, self.space.g, deadline)
 
     def rounding(self, y: Vector) -> float:
         return 2.0 * EPSILON * (self._magnitude + float(np.abs(y).sum()))
 
     def raise_prices(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
+        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Raised:
         threshold = max(threshold, 6.0 * self.rounding(y))
         columns = [np.array([i]) for i in np.flatnonzero(self.alone > y)]
@@ -95,9 +96,8 @@ class CentrePricer(Pricer):
                 members = found.members[found.indptr[k] : found.indptr[k + 1]]
                 sets.append((float(found.values[k]), np.sort(members)))
             found.count[1] = 0
-            if len(sets) > run.limit or is_late(run.deadline):
+            if len(sets) > run.limit or time.perf_counter() > run.deadline:
                 break
-        self.visits += int(found.count[2])
         # What was given up, and what is still on the stack.
         left = np.append(nodes.bound[: found.count[0]], found.level[1])
         return Explored(sets, left, -math.inf)

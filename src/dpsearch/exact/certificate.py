@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +17,7 @@ from dpsearch.exact.interval import interval_optimum, verify_potentials
 from dpsearch.exact.loose import loose_prices
 from dpsearch.exact.pricers import pricer_for
 from dpsearch.exact.proof import (
+    FOREVER,
     SOLVER_ERROR,
     Bounded,
     Proof,
@@ -189,7 +191,7 @@ class _Closing:
         self.labels = labels
         self.lower = problem.log_joint(labels)
         self.begun = begun
-        self.deadline = None if time_limit is None else begun + time_limit
+        self.deadline = math.inf if time_limit is None else begun + time_limit
         self.tolerance = tolerance
         self.callback = callback
         self.done: list[Bounded] = []
@@ -213,7 +215,7 @@ class _Closing:
         n_clusters = int(self.labels.max()) + 1
         self.work = [start._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
         sets = Sets()
-        while self.work and not self._late():
+        while self.work and time.perf_counter() <= self.deadline:
             self._next(sets)
             if not self.work:  # those that had no more time than their share
                 self.work, self.later = self.later, []
@@ -227,10 +229,13 @@ class _Closing:
         lower = clustering.log_joint
         if not all(np.isfinite(entry.upper) for entry in entries):
             entries = (self.everything,)
-        last = max(entries, key=lambda entry: entry.upper)
-        spent = float(np.abs(last.y).sum())
-        rounding = rounding_of(self.problem, self.statistic, lower, last.upper, spent)
-        upper = at_least(lower, last.upper, rounding)
+        loosest = max(entries, key=lambda entry: entry.upper)
+        upper = loosest.upper
+        for entry in entries:
+            if entry.low <= clustering.n_clusters <= entry.high:  # it bounds this partition too
+                spent = float(np.abs(entry.y).sum())
+                rounding = rounding_of(self.problem, self.statistic, lower, entry.upper, spent)
+                upper = max(upper, at_least(lower, entry.upper, rounding))
         optimal = upper - lower <= self.tolerance
         seconds = time.perf_counter() - self.begun
         return Certificate(
@@ -240,7 +245,7 @@ class _Closing:
             optimal=optimal,
             clustering=replace(clustering, upper_bound=upper, optimal=optimal, seconds=seconds),
             tolerance=self.tolerance,
-            method=last.kind,
+            method=loosest.kind,
             seconds=seconds,
             prices=entries,
             order=self.order,
@@ -258,10 +263,9 @@ class _Closing:
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
         for _ in range(2):
-            seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
-            if self.deadline is not None:
-                seconds = min(seconds, max(0.2 * (self.deadline - time.perf_counter()), 0.0))
             begun = time.perf_counter()
+            seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
+            seconds = min(seconds, max(0.2 * (self.deadline - begun), 0.0))
             refined = refine(self.problem, self.labels, seconds=seconds, rng=0)
             self._take(refined.labels)
             # In a new process the first call spends its time on compiling.
@@ -294,10 +298,8 @@ class _Closing:
             self.work[0] = start._replace(y=y, kind="quick", upper=upper)
             self._report(upper)
 
-    def _share(self, share: float) -> float | None:
-        """Return when this share of the time left will be over; None if time is not limited."""
-        if self.deadline is None:
-            return None
+    def _share(self, share: float) -> float:
+        """Return when this share of the time left will be over."""
         now = time.perf_counter()
         return now + share * max(self.deadline - now, 0.0)
 
@@ -332,7 +334,7 @@ class _Closing:
             middle = (low + high) // 2
             self.work.append(outcome.bounded._replace(low=low, high=middle))
             self.work.append(outcome.bounded._replace(low=middle + 1, high=high))
-        elif until is not None and time.perf_counter() > until:
+        elif time.perf_counter() > until:
             self.later.append(outcome.bounded)
         else:
             self.done.append(outcome.bounded)
@@ -342,9 +344,6 @@ class _Closing:
             elapsed, n_clusters = time.perf_counter() - self.begun, int(self.labels.max()) + 1
             upper = max(upper, self.lower)
             self.callback(Event(elapsed, self.lower, n_clusters, "certify", upper_bound=upper))
-
-    def _late(self) -> bool:
-        return self.deadline is not None and time.perf_counter() > self.deadline
 
 
 def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
@@ -393,19 +392,17 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wante
     if pricer is None:
         return False
     if entry.kind == "quick":
-        return _pays(problem, entry, pricer.quick(deadline=None), wanted, rounding)
-    priced = pricer.price(
-        entry.y, threshold=without_room(entry.slack), max_columns=1, deadline=None
-    )
+        return _pays(problem, entry, pricer.quick(), wanted, rounding)
+    priced = pricer.price(entry.y, threshold=without_room(entry.slack), max_columns=1)
     upper = _range_upper(problem, entry, priced.bound)
     if upper <= wanted + rounding:
         return True
     if entry.kind == "prices":
         return False
-    columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000, deadline=None)
+    columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000)
     if not columns:
         return columns is not None
-    _, bound = best_of_sets(pricer, columns, entry.low, entry.high, 1e9)
+    _, bound = best_of_sets(pricer, columns, entry.low, entry.high, FOREVER)
     return bound + SOLVER_ERROR / 2.0 <= wanted
 
 

@@ -49,11 +49,11 @@ def dual(problem: Problem, order: Ints) -> Heuristic:
     y, value = _prices(problem, pricer)
     ceiling = intercept(log_v, lam, 1, n) + float(y.sum())
     slack = max(ceiling + problem.log_base - value, 0.0) * 1.1 + _ALLOWANCE
-    columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
+    columns = pricer.columns_within(y, slack, limit=_MOST_SETS)
     while columns is None:  # too many: any smaller slack is valid, and less tight
         slack = 0.5 * slack if slack > _TOLERANCE else 0.0
         if slack > 0.0:
-            columns = pricer.columns_within(y, slack, limit=_MOST_SETS, deadline=None)
+            columns = pricer.columns_within(y, slack, limit=_MOST_SETS)
         else:
             columns = []
     worth = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])

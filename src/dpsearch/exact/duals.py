@@ -33,69 +33,57 @@ class Repair:
 
     def __init__(self, first: Vector, equal: list[Ints], weights: Vector) -> None:
         n = len(first)
-        # Overlaps of sets are whole numbers, exact in single precision.
+        # Overlaps of sets are integers, exact in single precision.
         self._equal = _rows(equal, n)
         inverse = np.linalg.pinv((self._equal @ self._equal.T).astype(np.float64))
         self._inverse: Matrix = np.asarray(inverse, dtype=np.float64)
         lack = weights - self._equal @ first
         self.first: Vector = first + (self._inverse @ lack) @ self._equal
-        self._rows = np.zeros((16, n), np.float32)
-        self._parts = np.zeros((16, len(equal)), np.float32)  # overlaps with the equal sets
-        self._gram: Matrix = np.zeros((16, 16))
-        self._excess: Vector = np.zeros(16)  # log w(S) − y⁰(S)
-        self._hard: Vector = np.zeros(16)
-        self._soft: Vector = np.zeros(16)
-        self.n_cuts = 0
+        self._rows = np.zeros((0, n), np.float32)
+        self._parts = np.zeros((0, len(equal)), np.float32)  # overlaps with the equal sets
+        self._gram: Matrix = np.zeros((0, 0))
+        self._excess: Vector = np.zeros(0)  # log w(S) − y⁰(S)
+        self._hard: Vector = np.zeros(0)
+        self._soft: Vector = np.zeros(0)
 
     def add(self, columns: list[Ints], weights: Vector) -> None:
         """Take more cuts."""
-        old, total = self.n_cuts, self.n_cuts + len(columns)
-        while total > len(self._excess):
-            self._grow()
         rows = _rows(columns, self._rows.shape[1])
         parts = rows @ self._equal.T
-        self._rows[old:total] = rows
-        self._parts[old:total] = parts
-        self._excess[old:total] = weights - rows @ self.first
-        overlap = (self._rows[:total] @ rows.T).astype(np.float64)
-        overlap -= self._parts[:total] @ (self._inverse @ parts.T)
-        self._gram[:total, old:total] = overlap
-        self._gram[old:total, :total] = overlap.T
-        self.n_cuts = total
+        self._rows = np.concatenate([self._rows, rows])
+        self._parts = np.concatenate([self._parts, parts])
+        self._excess = np.concatenate([self._excess, weights - rows @ self.first])
+        self._hard = np.concatenate([self._hard, np.zeros(len(columns))])
+        self._soft = np.concatenate([self._soft, np.zeros(len(columns))])
+        overlap = (self._rows @ rows.T).astype(np.float64)
+        overlap -= self._parts @ (self._inverse @ parts.T)
+        old = len(self._gram)
+        gram = np.empty((len(self._rows), len(self._rows)))
+        gram[:old, :old] = self._gram
+        gram[:, old:] = overlap
+        gram[old:] = overlap.T
+        self._gram = gram
 
     def solve(
-        self, margin: float, *, sweeps: int, tolerance: float, deadline: float | None
+        self, margin: float, *, sweeps: int, tolerance: float, deadline: float
     ) -> tuple[Vector, float]:
         """Return prices, and by how much they fail to pay for the worst cut."""
-        used = self.n_cuts
-        hard, soft = self._hard[:used], self._soft[:used]
-        excess = self._excess[:used]
-        at_a_time = max(1, _WORK // (used * used + 1))
+        hard, soft = self._hard, self._soft
+        at_a_time = max(1, _WORK // (len(hard) ** 2 + 1))
         short = np.inf
         while sweeps > 0 and short > tolerance:
             short = _hildreth(
-                self._gram, excess, hard, soft, margin, _STIFFNESS, min(sweeps, at_a_time),
+                self._gram, self._excess, hard, soft, margin, _STIFFNESS, min(sweeps, at_a_time),
                 tolerance,
             )  # fmt: skip
             sweeps -= at_a_time
-            if deadline is not None and time.perf_counter() > deadline:
+            if time.perf_counter() > deadline:
                 break
         pull = hard + soft
         active = np.flatnonzero(pull)
         moved = pull[active] @ self._rows[active]
         moved -= (self._inverse @ (self._equal @ moved)) @ self._equal
         return self.first + moved, float(short)
-
-    def _grow(self) -> None:
-        size = len(self._excess)
-        self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-        self._parts = np.concatenate([self._parts, np.zeros_like(self._parts)])
-        gram = np.zeros((2 * size, 2 * size))
-        gram[:size, :size] = self._gram
-        self._gram = gram
-        self._excess, self._hard, self._soft = (
-            np.concatenate([old, np.zeros(size)]) for old in (self._excess, self._hard, self._soft)
-        )
 
 
 def _rows(columns: list[Ints], n: int) -> Any:

@@ -78,7 +78,7 @@ class _Proof(NamedTuple):
 
 
 def interval_optimum(
-    problem: Problem, statistic: Statistic | None, deadline: float | None = None
+    problem: Problem, statistic: Statistic | None, deadline: float = math.inf
 ) -> IntervalOptimum | None:
     """Return a best partition of points with a one-dimensional statistic.
 
@@ -177,16 +177,14 @@ class _Blocks(NamedTuple):
     gap: Matrix
 
 
-def _solve(
-    line: Line, lam: float, prune: bool, deadline: float | None
-) -> tuple[Vector, Ints] | None:
+def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector, Ints] | None:
     """Return (F, best start of each end); None if out of time."""
     n = len(line.points)
     values, starts = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     shape = (_LEVELS, (n >> _BITS) + 1)
     blocks = _Blocks(np.zeros(shape), np.zeros(shape), np.zeros(shape))
     for begin, end in chunks(line):
-        if deadline is not None and time.perf_counter() > deadline:
+        if time.perf_counter() > deadline:
             return None
         moved, gain = seen_from(line, begin)
         seen = values + gain

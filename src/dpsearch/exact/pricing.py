@@ -12,7 +12,7 @@ max over C of log w(C) − y(C), exactly or from above, and the sets that break 
 
 from __future__ import annotations
 
-import time
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -71,9 +71,9 @@ class Run(NamedTuple):
     mode: int  # in mode RAISE, prices change
     floor: float
     level: float
-    deadline: float | None
+    deadline: float
     margin: float = 0.0
-    limit: float = np.inf
+    limit: float = math.inf
 
 
 class Explored(NamedTuple):
@@ -91,7 +91,7 @@ class Explored(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        return bool((self.left == -np.inf).all())
+        return bool((self.left == -math.inf).all())
 
 
 class Pricer(ABC):
@@ -111,7 +111,6 @@ class Pricer(ABC):
         self.n = problem.n_items
         self.log_w: Vector = problem.size_weights()
         self.alone = alone
-        self.visits = 0
 
     @abstractmethod
     def fit(self, labels: Labels) -> Vector:
@@ -123,7 +122,7 @@ class Pricer(ABC):
 
     @abstractmethod
     def raise_prices(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
+        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Raised:
         """Raise prices until no set exceeds `threshold`, stopping at `max_columns` sets."""
 
@@ -131,7 +130,7 @@ class Pricer(ABC):
     def explore(self, y: Vector, run: Run) -> Explored:
         """Look for sets by branch and bound."""
 
-    def quick(self, *, deadline: float | None) -> Vector | None:
+    def quick(self, *, deadline: float = math.inf) -> Vector | None:
         """Return prices that pay for every set, found without branch and bound, if it can."""
         return None
 
@@ -144,7 +143,7 @@ class Pricer(ABC):
         return self.lam + float(self.log_w[sizes[0]]) + marginal
 
     def price(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
+        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Priced:
         """Bound log w(C) − y(C) over all C; collect sets above `threshold`.
 
@@ -166,7 +165,7 @@ class Pricer(ABC):
         return Priced(bound + self.rounding(y), columns, explored.complete)
 
     def columns_within(
-        self, y: Vector, slack: float, *, limit: int, deadline: float | None
+        self, y: Vector, slack: float, *, limit: int, deadline: float = math.inf
     ) -> list[Ints] | None:
         """Return ALL sets with log w(C) − y(C) ≥ −slack, or None: more than `limit`, or no time."""
         rounding = self.rounding(y)
@@ -182,8 +181,3 @@ class Pricer(ABC):
         for i in np.flatnonzero(self.alone - y >= floor):
             columns[np.array([i]).tobytes()] = np.array([i])
         return list(columns.values()) if explored.complete and len(columns) <= limit else None
-
-
-def is_late(deadline: float | None) -> bool:
-    """Whether a time of `time.perf_counter` has passed; None never does."""
-    return deadline is not None and time.perf_counter() > deadline

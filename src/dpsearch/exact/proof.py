@@ -34,6 +34,7 @@ SOLVER_ERROR = 4e-7  # nats: feasibility tolerances of the integer programme
 _IN_USE = 1e-6  # of a set in the LP's solution
 _BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
 _MOST_SETS = 20_000  # for the integer programme
+FOREVER = 1e9  # seconds
 
 
 class Bounded(NamedTuple):
@@ -139,7 +140,7 @@ class Proof:
         goal: float,
         *,
         tolerance: float,
-        deadline: float | None = None,
+        deadline: float = math.inf,
         report: Callable[[float], None] = lambda upper: None,
     ) -> None:
         problem = pricer.problem
@@ -277,7 +278,7 @@ class Proof:
         return Outcome("proved" if proved else "stuck", self.best)
 
     def _late(self) -> bool:
-        return self.deadline is not None and time.perf_counter() > self.deadline
+        return time.perf_counter() > self.deadline
 
     def _left(self) -> float:
-        return 1e9 if self.deadline is None else self.deadline - time.perf_counter()
+        return min(self.deadline - time.perf_counter(), FOREVER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 from scipy.special import digamma
@@ -12,7 +13,7 @@ from dpsearch._types import Ints, Labels, Vector
 from dpsearch.bounds import EPSILON
 from dpsearch.exact._sum_boxes import Found, Nodes, bound_nodes, explore
 from dpsearch.exact._sum_limits import BINARY, COUNTS, Room, Space
-from dpsearch.exact.pricing import RAISE, Explored, Pricer, Raised, Run, is_late
+from dpsearch.exact.pricing import RAISE, Explored, Pricer, Raised, Run
 from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts
 from dpsearch.problem import Problem
 
@@ -71,7 +72,7 @@ class SumPricer(Pricer):
         return 16.0 * EPSILON * magnitude
 
     def raise_prices(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float | None
+        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Raised:
         rounding = self.rounding(y)
         threshold = max(threshold, 4.0 * rounding)
@@ -110,9 +111,8 @@ class SumPricer(Pricer):
             found.tally[1] = 0
             if found.tally[0] + 2 > len(nodes.bound):
                 nodes = _grown(nodes)
-            enough = len(sets) > run.limit or is_late(run.deadline)
+            enough = len(sets) > run.limit or time.perf_counter() > run.deadline
         self._nodes = nodes
-        self.visits += int(found.tally[2])
         left = np.full(n + 1, -math.inf)
         opened = slice(0, found.tally[0])
         np.maximum.at(left, nodes.size[opened], nodes.bound[opened])
@@ -129,7 +129,7 @@ class SumPricer(Pricer):
         nodes.status[:count] = 0
         nodes.bound[:count] = math.inf
         for begin in range(0, count, work):
-            if is_late(run.deadline):
+            if time.perf_counter() > run.deadline:
                 break
             end = min(begin + work, count)
             bound_nodes(self.space, y, nodes, room, run.level, run.margin, begin, end)
