@@ -9,7 +9,7 @@ import pytest
 
 from dpsearch import DPMixture, families, load, priors
 from dpsearch.errors import ModelFileError, ParameterError
-from outside import installed, registered
+from outside import installed
 
 BOTH = """
 [dpsearch.families]
@@ -53,7 +53,7 @@ def test_every_family_and_prior_has_its_name():
 
 
 def test_a_registered_class_is_found_until_it_is_taken_back():
-    with registered(families.FAMILIES, Mine):
+    with families.FAMILIES.knowing(Mine):
         assert families.by_name("mine") is Mine
         assert families.from_dict({"name": "mine", "rate": 2.0}) == Mine(rate=2.0)
         families.register(Mine)  # again, as a cell of a notebook does

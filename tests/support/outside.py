@@ -9,7 +9,6 @@ from pathlib import Path
 
 from dpsearch.families import FAMILIES
 from dpsearch.priors import PRIORS
-from dpsearch.registry import Registry
 
 MODULE = '''
 from dataclasses import dataclass
@@ -51,13 +50,15 @@ class FiniteMixture(Prior):
 
 
 @contextlib.contextmanager
-def registered(registry: Registry, cls: type) -> Iterator[None]:
-    """Register a class for a while."""
-    registry.register(cls)
+def as_registered_before() -> Iterator[None]:
+    """Take back at the end what was registered meanwhile."""
+    before = {registry: set(registry.classes) for registry in (FAMILIES, PRIORS)}
     try:
         yield
     finally:
-        registry.unregister(cls.name)
+        for registry, names in before.items():
+            for name in set(registry.classes) - names:
+                registry.unregister(name)
 
 
 @contextlib.contextmanager
@@ -69,13 +70,10 @@ def installed(folder: Path, module: str, entry_points: str, code: str = MODULE) 
     about = f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n"
     (info / "METADATA").write_text(about, encoding="utf-8")
     (info / "entry_points.txt").write_text(entry_points, encoding="utf-8")
-    before = {registry: set(registry.classes) for registry in (FAMILIES, PRIORS)}
     sys.path.insert(0, str(folder))
     try:
-        yield
+        with as_registered_before():
+            yield
     finally:
         sys.path.remove(str(folder))
         sys.modules.pop(module, None)
-        for registry, names in before.items():
-            for name in set(registry.classes) - names:
-                registry.unregister(name)

@@ -23,6 +23,7 @@ from dpsearch.families.base import (
     UPDATE,
 )
 from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.statistics import GammaCounts
 from models import FiniteMixture
 
 # Whole numbers x ≥ 0, geometric with a Beta(a, b) prior: a row is n and the sum of each column.
@@ -294,6 +295,13 @@ class BoundTooLow(Right):
 class CeilingTooLow(Right):
     def log_ceiling(self, X):
         return np.full(len(X), -1.0)
+
+
+@caught_by("statistic_agrees")
+class WrongClosedForm(Right):
+    def statistic(self, X):
+        ones = np.ones(X.shape[1])
+        return GammaCounts(X, self.a * ones, self.b * ones)
 
 
 @caught_by("rows_are_encoded_alone")

@@ -37,12 +37,8 @@ def check_family(
     -------
     list of Outcome
         One for each law and example: "passed", "skipped" if the law is about something that the
-        family does not declare, or "failed".
-
-    Raises
-    ------
-    LawError
-        Names the law, the family and the values that disagree.
+        family does not declare, or "failed".  By default a failure raises `LawError` instead, which
+        names the law, the family and the values that disagree.
 
     Examples
     --------
@@ -67,23 +63,7 @@ def check_family(
 def check_prior(prior: Prior | type[Prior], *, raise_on_fail: bool = True) -> list[Outcome]:
     """Check that a prior obeys every law and runs in every solver.
 
-    Parameters
-    ----------
-    prior
-        An object, or a class, which is then checked with its default hyperparameters.
-    raise_on_fail
-        Whether to stop at the first law that is broken.
-
-    Returns
-    -------
-    list of Outcome
-        One for each law: "passed", "skipped" if the law is about something that the prior does
-        not declare, or "failed".
-
-    Raises
-    ------
-    LawError
-        Names the law, the prior and the values that disagree.
+    A class is checked with its default hyperparameters.  The rest is as for `check_family`.
 
     Examples
     --------
