@@ -323,7 +323,7 @@ def test_verbose_says_what_was_found(capsys):
 # -- what comes out ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", families.BY_NAME)
+@pytest.mark.parametrize("name", families.names())
 def test_every_family_by_its_name(name):
     _, X = DRAWS[name](np.random.default_rng(2), 50)
     model = DPMixture(family=name).fit(X)

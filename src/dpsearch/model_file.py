@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch import families, priors
 from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Ints, Labels
 from dpsearch.errors import DataError, ModelFileError
+from dpsearch.families import FAMILIES
 from dpsearch.fitted import FittedState
 from dpsearch.mixture import Mixture
+from dpsearch.priors import PRIORS
 from dpsearch.problem import Clustering
 from dpsearch.tables import Schema
 from dpsearch.weights import check_weights
@@ -84,8 +85,8 @@ def read_model(path: Path) -> tuple[FittedState, dict[str, Any]]:
 
 
 def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
-    family = families.from_dict(about["family"])
-    prior = priors.from_dict(about["prior"])
+    family = FAMILIES.from_dict(about["family"])
+    prior = PRIORS.from_dict(about["prior"])
     # Before anything is made that is as large as the file says.
     n_features = about["n_features"]
     most = max(_MANY_FEATURES, arrays["pool"].size)

@@ -65,12 +65,12 @@ class EvenSizes(priors.Prior):
 
     def log_v(self, n_points, most_clusters=None):
         most = n_points if most_clusters is None else most_clusters
-        total = [1.0]  # Σ over partitions of n points of Π W, by the cluster of the last point
+        total = [0.0]  # log Σ over partitions of n points of Π W, by the cluster of the last point
         for n in range(n_points):
             j = np.arange(n + 1)
             choices = gammaln(n + 1.0) - gammaln(j + 1.0) - gammaln(n - j + 1.0)
-            total.append(float(np.exp(choices - gammaln(j + 2.0)) @ np.array(total)[n - j]))
-        return np.append(0.0, np.full(most, -np.log(total[n_points])))
+            total.append(float(logsumexp(choices - gammaln(j + 2.0) + np.array(total)[n - j])))
+        return np.append(0.0, np.full(most, -total[n_points]))
 
     def log_w(self, sizes):
         return -gammaln(np.asarray(sizes) + 1.0)

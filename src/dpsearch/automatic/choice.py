@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch import priors
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import FEW_ROWS, learn
@@ -39,7 +38,7 @@ from dpsearch.families import (
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
-from dpsearch.priors import DirichletProcess, Gamma, Prior
+from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Kind, Schema
 from dpsearch.weights import copies_of, with_what_they_lack
@@ -83,13 +82,13 @@ def resolve_prior(alpha: Any) -> Prior:
     if isinstance(alpha, str):
         if alpha == "auto":
             return DirichletProcess(Gamma(1.0, 1.0))
-        if alpha not in priors.names():
-            known = ", ".join(priors.names())
+        if alpha not in PRIORS.names():
+            known = ", ".join(PRIORS.names())
             raise ParameterError(
                 "alpha must be 'auto', a number above 0, a prior or the name of one"
                 f" ({known}), got {alpha!r}"
             )
-        return priors.by_name(alpha)()
+        return PRIORS.by_name(alpha)()
     return DirichletProcess(alpha)
 
 

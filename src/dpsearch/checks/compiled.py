@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch import items as of_items
 from dpsearch._jit import call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
-from dpsearch.items import item_ids, item_values
+from dpsearch.items import (
+    add_item,
+    item_ids,
+    item_values,
+    log_marginal,
+    log_predictive,
+    merge_rows,
+    score_best,
+    score_item,
+    score_member,
+)
 
 _FIRST = np.zeros(1, np.int64)
 
@@ -65,13 +74,13 @@ class Compiled:
     def add(self, row: Vector, i: int, weight: int = 1) -> None:
         """Add copies of a point, or take them out if the weight is below zero."""
         items = self.items._replace(sizes=np.full(self.n, abs(weight)))
-        of_items.add_item(self.core, items, i, row, 1.0 if weight > 0 else -1.0)
+        add_item(self.core, items, i, row, 1.0 if weight > 0 else -1.0)
 
     def merge(self, row: Vector, other: Vector, sign: float = 1.0) -> None:
-        of_items.merge_rows(self.core, row, other, sign)
+        merge_rows(self.core, row, other, sign)
 
     def log_marginal(self, row: Vector) -> float:
-        return float(of_items.log_marginal(self.core, row))
+        return float(log_marginal(self.core, row))
 
     def score(self, row: Vector, i: int) -> float:
         """Return log H(x_i | cluster), without `log_base`."""
@@ -79,20 +88,20 @@ class Compiled:
 
     def score_rows(self, pool: Vector, starts: Ints, i: int) -> Vector:
         out = np.empty(len(starts))
-        of_items.score_item(self.core, self.items, i, pool, starts, out, self._scratch)
+        score_item(self.core, self.items, i, pool, starts, out, self._scratch)
         return out
 
     def scores(self, row: Vector, X: Any = None) -> Vector:
         """Return the score of every point, or of every row of X."""
         items = self.items if X is None else self.model.items(X)[0]
-        return np.asarray(of_items.log_predictive(self.core, items, row)[:, 0])
+        return np.asarray(log_predictive(self.core, items, row)[:, 0])
 
     def score_member(self, row: Vector, i: int) -> float:
-        return float(of_items.score_member(self.core, self.items, i, row, self._scratch))
+        return float(score_member(self.core, self.items, i, row, self._scratch))
 
     def score_best(self, pool: Vector, starts: Ints, offsets: Vector, i: int) -> Vector:
         out = np.full(len(starts), -np.inf)
-        of_items.score_best(self.core, self.items, i, pool, starts, offsets, -1, out)
+        score_best(self.core, self.items, i, pool, starts, offsets, -1, out)
         return out
 
     def score_dots(self, pool: Vector, starts: Ints, i: int) -> Vector | None:

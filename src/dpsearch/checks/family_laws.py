@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from dpsearch._types import Rng, Vector
 from dpsearch._validate import has_gaps
 from dpsearch.checks.compiled import Compiled
-from dpsearch.checks.law import NotDeclared, agree, ensure
+from dpsearch.checks.law import agree, ensure
+from dpsearch.errors import CapabilityError
 from dpsearch.families import FAMILIES
 from dpsearch.families.capabilities import log_bayes_factors, require
 from dpsearch.families.with_gaps import filled
@@ -207,7 +208,7 @@ def rows_are_encoded_alone(kit: Compiled, rng: Rng) -> None:
 def sparse_is_dense(kit: Compiled, rng: Rng) -> None:
     """Sparse data give the same rows and scores as dense data."""
     if not kit.family.accepts_sparse:
-        raise NotDeclared("the family does not accept sparse data")
+        raise CapabilityError("the family does not accept sparse data")
     X = _dense(kit.X)
     with_zeros = sp.csr_matrix(np.ones_like(X))
     with_zeros.data[:] = X.reshape(-1)
@@ -262,7 +263,7 @@ def predictive_is_normalised(kit: Compiled, rng: Rng) -> None:
     discrete = (first == np.round(first)).all(axis=0)
     real = first[:, ~discrete]
     if real.shape[1] and np.linalg.matrix_rank(real - real.mean(axis=0)) < real.shape[1]:
-        raise NotDeclared("draws lie in a subspace, where the predictive is no density")
+        raise CapabilityError("draws lie in a subspace, where the predictive is no density")
     tail = 0.5 - 0.5 * 0.5 ** (1.0 / max(1, real.shape[1]))
     low, high = np.quantile(real, [tail, 1.0 - tail], axis=0)
 
@@ -275,7 +276,7 @@ def predictive_is_normalised(kit: Compiled, rng: Rng) -> None:
     same = np.array([kind.tobytes() in known for kind in np.ascontiguousarray(second[:, discrete])])
     share = (in_box(second) & same).mean()
     if share < 0.02:
-        raise NotDeclared("draws are too varied to add up their probabilities")
+        raise CapabilityError("draws are too varied to add up their probabilities")
     each = _DRAWS // len(kinds) if real.shape[1] else 1
     points = np.repeat(np.empty((len(kinds), kit.model.n_features)), each, axis=0)
     points[:, discrete] = np.repeat(kinds, each, axis=0)
@@ -318,7 +319,7 @@ def learns(kit: Compiled, rng: Rng) -> None:
     """`suggest` and `learned` return families of the same class that fit the data."""
     cls = type(kit.given)
     if cls.name not in FAMILIES.classes and "suggest" not in vars(cls):
-        raise NotDeclared("the family has no method suggest")
+        raise CapabilityError("the family has no method suggest")
     start = cls.suggest(kit.X).resolve(filled(kit.X) if has_gaps(kit.X) else kit.X)
     for family in (start, start.learned(kit.X, rng.permutation(np.arange(kit.n) % 2))):
         ensure(type(family) is cls, f"a {type(family).__name__} was returned")
@@ -345,7 +346,7 @@ def columns_agree(kit: Compiled, rng: Rng) -> None:
 def gaps_are_skipped(kit: Compiled, rng: Rng) -> None:
     """The form for gaps gives the same marginals if nothing is missing, and skips empty rows."""
     if not kit.family.independent_columns:
-        raise NotDeclared("the family does not skip missing values")
+        raise CapabilityError("the family does not skip missing values")
     if has_gaps(kit.X):
         empty = np.full((1, kit.model.n_features), np.nan)
         agree("the score of an empty row", kit.scores(kit.row([0, 1]), empty), [0.0])

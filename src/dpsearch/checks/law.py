@@ -37,10 +37,6 @@ class LawError(AssertionError):
         self.reason = reason
 
 
-class NotDeclared(Exception):
-    """The law is about something that the class does not declare."""
-
-
 class Outcome(NamedTuple):
     """What became of one law."""
 
@@ -51,13 +47,14 @@ class Outcome(NamedTuple):
 
 
 def obey(law: Law, subject: str, tested: Any, rng: Rng) -> None:
-    """Run a law; raise `LawError` if it is broken, `NotDeclared` if it does not apply."""
+    """Run a law; raise `LawError` if it is broken.
+
+    A `CapabilityError` says that the law is about something which is not declared.
+    """
     try:
         law(tested, rng)
-    except (LawError, NotDeclared):
+    except CapabilityError:
         raise
-    except CapabilityError as error:
-        raise NotDeclared(str(error)) from error
     except Exception as error:
         reason = str(error) if type(error) is AssertionError else f"{type(error).__name__}: {error}"
         about = (law.__doc__ or "").strip().partition("\n")[0]
@@ -74,7 +71,7 @@ def run_laws(
         try:
             for seed in range(repeats):
                 obey(law, subject, tested, np.random.default_rng(seed))
-        except NotDeclared as absent:
+        except CapabilityError as absent:
             outcome = outcome._replace(status="skipped", reason=str(absent))
         except LawError as error:
             if raise_on_fail:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from dpsearch._types import Rng
-from dpsearch.checks.law import NotDeclared, agree, ensure
+from dpsearch.checks.law import agree, ensure
 from dpsearch.checks.solver_laws import partitions
+from dpsearch.errors import CapabilityError
 from dpsearch.priors import PRIORS, Prior
 from dpsearch.priors.base import size_step, size_weight
 
@@ -42,7 +43,7 @@ def tables_are_finite(prior: Prior, rng: Rng) -> None:
 def sums_to_one(prior: Prior, rng: Rng) -> None:
     """The probabilities of all partitions of n points add up to 1."""
     if not prior.product_form:
-        raise NotDeclared("the prior is not of product form")
+        raise CapabilityError("the prior is not of product form")
     for n in range(1, _MOST_POINTS + 1):
         total = sum(
             times * math.exp(prior.log_probability(sizes)) for sizes, times in _shapes(n).items()
@@ -53,7 +54,7 @@ def sums_to_one(prior: Prior, rng: Rng) -> None:
 def probability_is_the_product(prior: Prior, rng: Rng) -> None:
     """`log_probability` is log V of the number of clusters and log W of their sizes added up."""
     if not prior.product_form:
-        raise NotDeclared("the prior is not of product form")
+        raise CapabilityError("the prior is not of product form")
     for sizes in _shapes(6):
         value = prior.log_v(6)[len(sizes)] + prior.log_w(np.array(sizes)).sum()
         agree(f"log_probability of {sizes}", prior.log_probability(sizes), value, 1e-9)
@@ -63,7 +64,7 @@ def probability_is_the_product(prior: Prior, rng: Rng) -> None:
 def one_point_more(prior: Prior, rng: Rng) -> None:
     """The probability of a partition is that of all its extensions by one more point."""
     if not prior.consistent:
-        raise NotDeclared("the prior does not declare that it is consistent")
+        raise CapabilityError("the prior does not declare that it is consistent")
     for n in range(1, _MOST_POINTS):
         for sizes in _shapes(n):
             grown = sum(math.exp(prior.log_probability(s)) for s in _extensions(sizes))
@@ -88,7 +89,7 @@ def _completions(sizes: tuple[int, ...], remaining: int) -> set[tuple[int, ...]]
 def completion_is_the_best(prior: Prior, rng: Rng) -> None:
     """`best_completion` is the largest log probability over all ways to place further points."""
     if not prior.product_form:
-        raise NotDeclared("the prior is not of product form")
+        raise CapabilityError("the prior is not of product form")
     for sizes, remaining in itertools.product(_BEGUN, range(5)):
         if not sizes and remaining == 0:
             continue
@@ -102,7 +103,7 @@ def sizes_beyond_the_table(prior: Prior, rng: Rng) -> None:
     """Sizes beyond the table of W, by `size_discount`, agree with `log_w`."""
     discount = prior.size_discount()
     if discount is None:
-        raise NotDeclared("the prior has no size_discount")
+        raise CapabilityError("the prior has no size_discount")
     tables = prior.tables(3 * 10**9, 3)
     edge = len(tables.log_w)
     sizes = np.array([1, 2, edge - 2, edge - 1, edge, edge + 1, 10**7, 10**9])

@@ -21,7 +21,6 @@ from dpsearch.families.with_gaps import WithGaps
 from dpsearch.registry import Registry
 
 __all__ = [
-    "BY_NAME",
     "FAMILIES",
     "Bernoulli",
     "Categorical",
@@ -52,7 +51,6 @@ __all__ = [
 FAMILIES: Registry[Family] = Registry("family", Family, "dpsearch.families")  # type: ignore[type-abstract]
 register, by_name, from_dict = FAMILIES.register, FAMILIES.by_name, FAMILIES.from_dict
 names = FAMILIES.names
-BY_NAME = FAMILIES.classes
 
 for _family in (
     Gaussian,

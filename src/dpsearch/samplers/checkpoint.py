@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._archive import read_archive, write_archive
+from dpsearch._version import __version__
 from dpsearch.errors import ModelFileError
 from dpsearch.problem import Problem
 from dpsearch.samplers.chain import Chain, Records
@@ -40,8 +41,6 @@ class Checkpoint:
     def __init__(
         self, path: Path, problem: Problem, sampler: str, moves: Sequence[Move], how: RunOptions
     ) -> None:
-        from dpsearch._version import __version__
-
         if path.is_dir():
             raise ModelFileError(f"{path}: is a folder, not a file for the checkpoint")
         if not path.parent.is_dir():

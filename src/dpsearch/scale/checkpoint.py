@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch import families
 from dpsearch._archive import read_archive, write_archive
+from dpsearch._version import __version__
 from dpsearch.errors import ModelFileError
+from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family, Model
 from dpsearch.items import Rows
 from dpsearch.priors.base import Prior
@@ -49,8 +50,6 @@ class Checkpoint:
         prior: Prior,
         schema: Schema | None,
     ) -> None:
-        from dpsearch._version import __version__
-
         self.path = Path(path)
         if self.path.is_dir():
             raise ModelFileError(f"{path}: is a folder, not a file for the checkpoint")
@@ -97,7 +96,7 @@ class Checkpoint:
                     )
             given = self.family if isinstance(self.family, Family) else None
             extra = None if given is None else {given.name: type(given)}
-            family = families.from_dict(about["chosen"], extra)
+            family = FAMILIES.from_dict(about["chosen"], extra)
             model = family.compile_empty(int(about["n_features"]))
             clusters = Rows(*(np.ascontiguousarray(arrays[name]) for name in Rows._fields))
             _check(clusters, model)
