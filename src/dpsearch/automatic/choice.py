@@ -5,7 +5,7 @@
 | sparse, only 0 and 1 | Bernoulli |
 | sparse counts | multinomial |
 | only 0 and 1 | Bernoulli |
-| whole numbers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
+| integers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
 | numbers, some missing | completed first, unless they are to be independent |
 | numbers, up to 32 columns, rows enough | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
@@ -134,7 +134,7 @@ def _chosen(
     choice = _learned(rows, start, reason, prior, or_simpler=True)
     if completed is None:
         return choice
-    if choice.family.skips(table):  # and so needs no completion
+    if choice.family.independent_columns:  # which needs no completion
         start = type(choice.family).suggest(table.matrix)
         return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)

@@ -258,13 +258,7 @@ def _checked(parts: Any) -> tuple[tuple[Family, tuple[int, ...]], ...]:
             f"parts must be pairs of a family and its columns, got {parts!r}"
         ) from error
     for family, columns in pairs:
-        if not isinstance(family, Family) or isinstance(family, Product):
-            raise ParameterError(f"a part of a product must be another family, got {family!r}")
-        if not columns:
-            raise ParameterError(f"the part {family!r} of a product has no columns")
-        for column in columns:
-            if not isinstance(column, int) or isinstance(column, bool) or column < 0:
-                raise ParameterError(f"columns of parts must be numbers from 0, got {column!r}")
+        _check_part(family, columns)
     seen = sorted(column for _, columns in pairs for column in columns)
     if not seen:
         raise ParameterError("a product needs at least one part")
@@ -273,3 +267,13 @@ def _checked(parts: Any) -> tuple[tuple[Family, tuple[int, ...]], ...]:
             fault = f"{column} is in two" if column < wanted else f"{wanted} is in none"
             raise ParameterError(f"every column must be in one part of a product: column {fault}")
     return tuple(pairs)
+
+
+def _check_part(family: Any, columns: tuple[Any, ...]) -> None:
+    if not isinstance(family, Family) or isinstance(family, Product):
+        raise ParameterError(f"a part of a product must be another family, got {family!r}")
+    if not columns:
+        raise ParameterError(f"the part {family!r} of a product has no columns")
+    for column in columns:
+        if not isinstance(column, int) or isinstance(column, bool) or column < 0:
+            raise ParameterError(f"columns of parts must be numbers from 0, got {column!r}")
