@@ -229,7 +229,7 @@ def test_imputed_values_are_those_of_draws(name):
     row = X[:1].copy()
     row[0, 1] = np.nan
     model.set_params(random_state=1)
-    inside, outside = model.mixture_.log_joint_probabilities(model._new_data(row))
+    inside, outside = model.mixture_.log_joint_probabilities(row)
     weights = softmax(np.append(inside[0], outside))
     rng = np.random.default_rng(0)
     counts = rng.multinomial(40_000, weights)
