@@ -132,7 +132,7 @@ def _place(path: Path, known: frozenset[str], force: bool) -> Path:
 
 @contextlib.contextmanager
 def _staged(path: Path, place: Path) -> Iterator[Path]:
-    """A temporary folder from which files can be moved to `place`, on whatever disk that is."""
+    """A temporary folder from which files can be moved to `place`, on the same disk."""
     where = place if place.is_dir() else place.parent
     with naming(path):
         temporary = Path(tempfile.mkdtemp(dir=where, prefix=".dpsearch.", suffix=".part"))

@@ -289,7 +289,7 @@ def whole(value: Any, name: str, least: int) -> int:
 
 
 def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
-    """Return height and width of images that have so many pixels."""
+    """Return height and width of images with `n_pixels` pixels."""
     try:
         height, width = shape
     except (TypeError, ValueError) as error:

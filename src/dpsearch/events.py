@@ -11,7 +11,7 @@ class Event(NamedTuple):
     """One report of a solver, and one line of its history.
 
     `done` of `total` units of work are finished: items placed, sweeps drawn, shards read.  A total
-    of 0 means that nobody knows how much there is to do.
+    of 0 means that the amount of work is not known.
     """
 
     seconds: float

@@ -92,7 +92,7 @@ class Explanation:
 
     @property
     def tells_outliers(self) -> bool:
-        """Whether there are so many draws that a p-value can be as small as `outlier_rate`."""
+        """Whether there are enough draws for a p-value as small as `outlier_rate`."""
         return (self.n_draws + 1) * self.outlier_rate >= 1.0
 
     def value(self, column: str, number: float) -> float | str:
@@ -253,7 +253,7 @@ def _shown(*values: float | str) -> list[str]:
 
 
 def _number(value: float, size: float, digits: int) -> str:
-    """Return a number among others up to that size, which have so many digits."""
+    """Return a number with this many digits, beside others up to that size."""
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g}"
     if not _PLAIN[0] <= size < _PLAIN[1]:

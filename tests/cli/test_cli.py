@@ -12,6 +12,7 @@ import time
 import types
 from pathlib import Path
 
+import numba
 import numpy as np
 import polars as pl
 import pytest
@@ -895,3 +896,24 @@ def test_kinds_of_columns(run, tmp_path):
     )
     complains(run("fit", "x.csv", "--force", "--kinds", "visits=int"), "--kinds: 'visits=int'")
     complains(run("fit", "x.csv", "--force", "--kinds", "nope=real"), "'nope'")
+
+
+def test_a_report_does_not_explain_the_table_again(run, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text(as_text(table(), "height,weight\n"))
+    calls, explain = [], DPMixture.explain
+
+    def counted(self, *args, **options):
+        calls.append(args)
+        return explain(self, *args, **options)
+
+    monkeypatch.setattr(DPMixture, "explain", counted)
+    assert run("fit", "x.csv", "--refine", "no", "--report")[0] == 0
+    assert len(calls) == 1
+
+
+def test_compilation_is_shown_on_a_terminal():
+    shown = io.StringIO()
+    with stages(Console(file=shown, force_terminal=True, width=100)) as stage:
+        stage.begin("fitting")
+        numba.njit(lambda x: x + 1)(1)
+    assert "fitting: compiling kernels" in shown.getvalue()

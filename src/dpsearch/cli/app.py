@@ -1,4 +1,4 @@
-"""The command line, put together; what becomes of errors."""
+"""The commands, and the exit codes and messages of their errors."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes 
 app = typer.Typer(
     help="Clustering without choosing the number of clusters.",
     epilog="Exit codes: 0 done; 1 the data or a parameter is at fault, or a file cannot be read or"
-    " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted; 141 whoever read the output"
-    " has gone; 143 terminated. Results go to standard output, everything else to standard error.",
+    " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted; 141 the reader of the output"
+    " has ended; 143 terminated. Results go to standard output, everything else to standard error.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -37,10 +37,10 @@ app = typer.Typer(
 
 
 def _guarded(command: Command) -> Command:
-    """Errors on one line, and the exit codes; a traceback with --debug."""
+    """Print errors on one line and set the exit code; with --debug print the traceback."""
 
     def run(*, debug: Debug = False, **options: Any) -> None:
-        with _telling(debug):
+        with _reporting(debug):
             command(**options)
 
     wanted = {**parameters(command), "debug": parameters(run)["debug"]}
@@ -48,7 +48,7 @@ def _guarded(command: Command) -> Command:
 
 
 @contextlib.contextmanager
-def _telling(debug: bool) -> Iterator[None]:
+def _reporting(debug: bool) -> Iterator[None]:
     code, message = 1, ""
     cause: BaseException
     try:
@@ -59,7 +59,7 @@ def _telling(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt as error:
         code, message, cause = 130, "interrupted", error
     except BrokenPipeError as error:
-        # Whoever read the output has gone: no error.  Nothing is left to be flushed at exit.
+        # The reader of the output has ended, which is no error.  Nothing is left to be flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from error
     except DPSearchError as error:

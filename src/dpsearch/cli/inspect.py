@@ -75,7 +75,7 @@ def _show(about: dict[str, Any]) -> None:
     say(f"family: {described(plain(about['family']))}")
     alpha = "" if about["alpha"] is None else f"; alpha {about['alpha']:.4g}"
     say(f"prior: {described(plain(about['prior']))}{alpha}")
-    # A few columns are shown as they are; of many, those that tell.
+    # A few columns are all shown; of many, those that set clusters apart.
     few = len(names) <= _SHOWN_COLUMNS
     shown = Table()
     for heading in ("cluster", "size", *(escape(name) for name in names if few)):

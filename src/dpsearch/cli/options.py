@@ -1,4 +1,4 @@
-"""What commands share: options, and checks of what they are given."""
+"""The options that several commands have, and how their values are checked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def parse_size(text: str) -> int:
-    """Bytes in "2GB", "500 MB" or a plain number.
+    """Return the bytes in "2GB", "500 MB" or a plain number.
 
     >>> parse_size("2GB"), parse_size("1.5 MB")
     (2000000000, 1500000)
@@ -49,25 +49,25 @@ FamilyName = Annotated[
     str, typer.Option(help="auto, or the name of a family, as gaussian or multinomial.")
 ]
 Alpha = Annotated[str, typer.Option(help="Concentration: auto, a number above 0, or a prior.")]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of whatever is random.")]
+Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
 Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
 Memory = Annotated[
     int | None,
     typer.Option(
         parser=parse_size,
         metavar="SIZE",
-        help="Read and work piece by piece within so much memory, as in 2GB.",
+        help="Memory limit, as in 2GB; the data are then read and clustered in pieces.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but errors.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 _UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def parse_duration(text: str) -> float:
-    """Seconds in "30s", "2m", "1.5h" or a plain number.
+    """Return the seconds in "30s", "2m", "1.5h" or a plain number.
 
     >>> parse_duration("2m"), parse_duration("0.5")
     (120.0, 0.5)
@@ -87,7 +87,7 @@ def parse_alpha(text: str) -> float | str:
 
 
 def parse_kinds(text: str) -> dict[str, str]:
-    """What columns hold, as NAME=KIND with commas between."""
+    """Return the kinds of columns from NAME=KIND, separated by commas."""
     from dpsearch.tables import KINDS
 
     kinds = {}
@@ -103,66 +103,42 @@ def parse_kinds(text: str) -> dict[str, str]:
 
 # -- reading ----------------------------------------------------------------------------------
 
-_PANEL = "Reading the data"
+
+def _option(help: str, *names: str, **about: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="Reading the data", **about)
 
 
 def _reading(
     columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns to cluster by: names, numbers from 0, ranges, as in a,b,3-7.",
-            rich_help_panel=_PANEL,
-        ),
+        str | None, _option("Columns to cluster by: names, numbers from 0, ranges, as in a,b,3-7.")
     ] = None,
-    drop: Annotated[
-        str | None, typer.Option(help="Columns to leave out.", rich_help_panel=_PANEL)
-    ] = None,
-    index: Annotated[
-        str | None, typer.Option(help="Column that names the rows.", rich_help_panel=_PANEL)
-    ] = None,
-    text: Annotated[
-        str | None,
-        typer.Option(help="Column of texts: cluster by their words.", rich_help_panel=_PANEL),
-    ] = None,
-    words: Annotated[
-        int,
-        typer.Option(
-            min=1, help="Of texts: how many words to count at most.", rich_help_panel=_PANEL
-        ),
-    ] = 2000,
+    drop: Annotated[str | None, _option("Columns to leave out.")] = None,
+    index: Annotated[str | None, _option("Column that names the rows.")] = None,
+    text: Annotated[str | None, _option("Column of texts: cluster by their words.")] = None,
+    words: Annotated[int, _option("For texts: largest number of words to count.", min=1)] = 2000,
     category: Annotated[
-        str | None,
-        typer.Option(
-            help="Columns to take as categories though they hold numbers.", rich_help_panel=_PANEL
-        ),
+        str | None, _option("Columns to take as categories though they hold numbers.")
     ] = None,
     input_format: Annotated[
         str | None,
-        typer.Option(
-            help="csv, parquet, arrow, numpy, mtx, svmlight or h5ad. Default: by the file's"
-            " ending; csv for standard input.",
-            rich_help_panel=_PANEL,
+        _option(
+            "csv, parquet, arrow, numpy, mtx, svmlight or h5ad. Default: by the file's ending; csv"
+            " for standard input."
         ),
     ] = None,
     separator: Annotated[
-        str | None,
-        typer.Option(
-            help="Between cells of a CSV file. Default: found out.", rich_help_panel=_PANEL
-        ),
+        str | None, _option("Separator of the cells of a CSV file. Default: detected.")
     ] = None,
-    decimal_comma: Annotated[
-        bool, typer.Option("--decimal-comma", help="3,14 is a number.", rich_help_panel=_PANEL)
-    ] = False,
+    decimal_comma: Annotated[bool, _option("3,14 is a number.", "--decimal-comma")] = False,
     header: Annotated[
         bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="Whether the first line has names. Default: if it holds anything but numbers, or"
+        _option(
+            "Whether the first line holds names. Default: yes if it holds anything but numbers, or"
             " 0, 1, 2 … as pandas writes.",
-            rich_help_panel=_PANEL,
+            "--header/--no-header",
         ),
     ] = None,
-    encoding: Annotated[str, typer.Option(help="Of text.", rich_help_panel=_PANEL)] = "utf-8",
+    encoding: Annotated[str, _option("Encoding of text.")] = "utf-8",
 ) -> Reading:
     from dpsearch.io import Reading
 

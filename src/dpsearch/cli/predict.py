@@ -37,7 +37,7 @@ def predict(
         Path, typer.Option(help="File for the labels, .csv or .parquet; - for standard output.")
     ] = Path("-"),
     proba: Annotated[
-        bool, typer.Option("--proba", help="Also the probability of every cluster.")
+        bool, typer.Option("--proba", help="Also write the probability of every cluster.")
     ] = False,
     memory: Memory = None,
     force: Force = False,
@@ -46,7 +46,7 @@ def predict(
 ) -> None:
     """Find the clusters of new rows.
 
-    Columns go by their names: their order may differ, and others are not looked at.  The certainty
+    Columns are found by their names: their order may differ, and others are ignored.  The certainty
     is the probability of the cluster, given that the row is in one of those found.
     """
     import polars as pl

@@ -62,7 +62,7 @@ class Table:
     ) -> Table:
         """Read what the model was fitted to: an array, a sparse matrix, a frame.
 
-        Pixels are numbers, whatever the family takes them for.
+        Pixels are numbers under every family.
         """
         frame_names = column_names(X)
         if frame_names is None and not sp.issparse(X):

@@ -133,7 +133,7 @@ def _composed(model: Any, table: Table, explanation: Explanation, options: _Opti
             f"consensus is of {len(consensus.disagreement)} rows, but X has {len(labels)}"
         )
     pixels = options.image_shape is not None
-    columns = _telling_columns(table, explanation, pixels)
+    columns = _columns_shown(table, explanation, pixels)
     sizes = model.mixture_.sizes if options.sample else None
     groups = profiles(table, labels, explanation.columns, columns, 0 if pixels else _PARTS, sizes)
     rng = np.random.default_rng(options.seed)
@@ -172,7 +172,7 @@ def _sections(
 ) -> dict[str, Any]:
     """Return what the page says of clusters and of single rows."""
     n_rows = sum(group.size for group in groups)
-    few = _most_telling(explanation, columns)
+    few = _most_indicative(explanation, columns)
     return {
         "table": table,
         "n_rows": n_rows,
@@ -229,7 +229,7 @@ def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
     return np.sort(order[np.argsort(priority[order], kind="stable")[:size]])
 
 
-def _telling_columns(table: Table, explanation: Explanation, pixels: bool) -> list[int]:
+def _columns_shown(table: Table, explanation: Explanation, pixels: bool) -> list[int]:
     """The columns to show, in the table's order: those that set clusters apart."""
     if table.is_counts or pixels:
         return []
@@ -254,7 +254,7 @@ def _card(table: Table, group: Profile, typical: Ints) -> dict[str, Any]:
     return {"group": group, "typical": _listing(table, typical, telling)}
 
 
-def _most_telling(explanation: Explanation, columns: list[int]) -> list[int]:
+def _most_indicative(explanation: Explanation, columns: list[int]) -> list[int]:
     """A few of these columns: those that set clusters apart most."""
     evidence = explanation.columns.max(axis=0)
     return sorted(columns, key=lambda j: -evidence[j])[:_CELLS]
