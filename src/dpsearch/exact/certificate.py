@@ -23,7 +23,8 @@ from dpsearch.exact.proof import (
     Proof,
     Sets,
     best_of_sets,
-    upper_bound,
+    by_loose_prices,
+    by_prices,
     without_room,
 )
 from dpsearch.exact.slopes import is_linear, ranges, slope
@@ -198,7 +199,7 @@ class _Closing:
         self.later: list[Bounded] = []
         self.order: Ints | None = None
         self.statistic = statistic_of(problem, labels)
-        self.everything = self._loose()
+        self.everything = by_loose_prices(problem)
         self.work: list[Bounded] = [self.everything]
 
     def run(self, polish: bool, line: bool) -> None:
@@ -252,14 +253,6 @@ class _Closing:
             problem=self.problem,
         )
 
-    def _loose(self) -> Bounded:
-        """Bound everything without any work."""
-        problem, n = self.problem, len(self.problem.log_v) - 1
-        lam = slope(problem.log_v, 1, n)
-        y = loose_prices(problem, lam)
-        upper = upper_bound(problem, 1, n, lam, y, 0.0)
-        return Bounded(1, n, lam, y, 0.0, "ceiling", upper)
-
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
         for _ in range(2):
@@ -293,10 +286,10 @@ class _Closing:
         y = None if pricer is None else pricer.quick(deadline=self._share(0.3))
         if y is None:
             return
-        upper = upper_bound(self.problem, start.low, start.high, start.lam, y, 0.0)
-        if upper < start.upper:
-            self.work[0] = start._replace(y=y, kind="quick", upper=upper)
-            self._report(upper)
+        found = by_prices(self.problem, start, y, 0.0, "quick")
+        if found.upper < start.upper:
+            self.work[0] = found
+            self._report(found.upper)
 
     def _share(self, share: float) -> float:
         """Return when this share of the time left will be over."""
@@ -394,7 +387,7 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wante
     if entry.kind == "quick":
         return _pays(problem, entry, pricer.quick(), wanted, rounding)
     priced = pricer.price(entry.y, threshold=without_room(entry.slack), max_columns=1)
-    upper = _range_upper(problem, entry, priced.bound)
+    upper = by_prices(problem, entry, entry.y, priced.bound, entry.kind).upper
     if upper <= wanted + rounding:
         return True
     if entry.kind == "prices":
@@ -412,8 +405,4 @@ def _pays(
     """Whether prices are nowhere below `least`, which pay for every set, and prove `wanted`."""
     if least is None or (entry.y < least - rounding / problem.n_items).any():
         return False
-    return _range_upper(problem, entry, 0.0) <= wanted + rounding
-
-
-def _range_upper(problem: Problem, entry: Bounded, slack: float) -> float:
-    return upper_bound(problem, entry.low, entry.high, entry.lam, entry.y, slack)
+    return by_prices(problem, entry, entry.y, 0.0, entry.kind).upper <= wanted + rounding

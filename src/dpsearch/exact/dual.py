@@ -11,10 +11,9 @@ import numpy as np
 
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.exact.loose import loose_prices
 from dpsearch.exact.pricers import pricer_for
 from dpsearch.exact.pricing import Pricer
-from dpsearch.exact.proof import Bounded, Proof, Sets
+from dpsearch.exact.proof import Proof, Sets, by_loose_prices
 from dpsearch.exact.slopes import intercept, is_linear, slope
 from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.beam import beam
@@ -66,8 +65,7 @@ def _prices(problem: Problem, pricer: Pricer) -> tuple[Vector, float]:
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     labels, _, _ = beam(problem, order, _BEAM, None)
     labels = by_appearance(refine(problem, labels, seconds=5.0, rng=0).labels)
-    loose = loose_prices(problem, pricer.lam)
-    bounded = Bounded(1, problem.n_items, pricer.lam, loose, 0.0, "ceiling", np.inf)
+    bounded = by_loose_prices(problem)
     sets = Sets()
     while True:
         goal = problem.log_joint(labels)

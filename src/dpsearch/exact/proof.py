@@ -21,9 +21,10 @@ import numpy as np
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.bounds import EPSILON
 from dpsearch.exact.duals import Repair
+from dpsearch.exact.loose import loose_prices
 from dpsearch.exact.master import Relaxed, best_partition, labels_of, relax
 from dpsearch.exact.pricing import Pricer, Raised
-from dpsearch.exact.slopes import intercept
+from dpsearch.exact.slopes import intercept, slope
 from dpsearch.problem import Problem
 
 _MARGIN = 0.5  # nats that cuts should have to spare
@@ -56,14 +57,24 @@ class Bounded(NamedTuple):
     upper: float
 
 
-def upper_bound(
-    problem: Problem, low: int, high: int, lam: float, y: Vector, slack: float
-) -> float:
-    """Return v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`."""
-    lift = intercept(problem.log_v, lam, low, high)
-    magnitude = float(np.abs(y).sum()) + abs(lift) + abs(lam) * high + abs(problem.log_base)
+def by_prices(problem: Problem, entry: Bounded, y: Vector, slack: float, kind: str) -> Bounded:
+    """Return the bound of an entry's range by prices that no set exceeds by more than `slack`.
+
+    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`.
+    """
+    lift = intercept(problem.log_v, entry.lam, entry.low, entry.high)
+    magnitude = float(np.abs(y).sum()) + abs(lift) + abs(entry.lam) * entry.high
     total = problem.log_base + lift + math.fsum(y) + problem.n_items * max(slack, 0.0)
-    return total + 64.0 * EPSILON * magnitude
+    upper = total + 64.0 * EPSILON * (magnitude + abs(problem.log_base))
+    return entry._replace(y=y, slack=slack, kind=kind, upper=upper)
+
+
+def by_loose_prices(problem: Problem) -> Bounded:
+    """Return a bound on every partition that needs no pricing."""
+    n = len(problem.log_v) - 1
+    lam = slope(problem.log_v, 1, n)
+    y = loose_prices(problem, lam)
+    return by_prices(problem, Bounded(1, n, lam, y, 0.0, "ceiling", math.inf), y, 0.0, "ceiling")
 
 
 def with_room(slack: float) -> float:
@@ -247,10 +258,11 @@ class Proof:
             y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
         )
         slack = with_room(max(raised.bound, 0.0))
-        upper = upper_bound(self.problem, self.low, self.high, self.lam, raised.y, slack)
-        if upper < self.best.upper:
-            self.best = Bounded(self.low, self.high, self.lam, raised.y, slack, "prices", upper)
-            self.report(upper)
+        start = self.best._replace(lam=self.lam)
+        found = by_prices(self.problem, start, raised.y, slack, "prices")
+        if found.upper < self.best.upper:
+            self.best = found
+            self.report(found.upper)
         return raised
 
     def _relax(self) -> Relaxed | None:
