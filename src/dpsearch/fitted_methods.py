@@ -160,7 +160,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         at = range(matrix.shape[1]) if self.schema_ is None else self.schema_.places(X)
         gaps = np.isnan(matrix).any(axis=0)
         new = {place: filled[:, j] for j, place in enumerate(at) if gaps[j]}
-        return replace_columns(X, self.schema_, new)
+        return replace_columns(X, () if self.schema_ is None else self.schema_.columns, new)
 
     def sample(self, n_samples: int = 1) -> tuple[Any, Labels]:
         """Draw rows from the posterior predictive, and the clusters that they come from.

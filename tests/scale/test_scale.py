@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, log_joint, priors
@@ -20,37 +19,7 @@ from dpsearch.scale.shard import NOWHERE, Handed, Task, origins_of, split_rows, 
 from dpsearch.scale.source import ArrayShard, n_shards_for, sampled_rows, shards_of_array
 from dpsearch.scale.workers import Threads
 from dpsearch.state import State
-
-PRIOR = priors.DirichletProcess(1.0)
-GAUSSIAN = families.Gaussian(0.0, 30.0, 1.0)
-
-
-def planted(n=900, k=6, d=3, seed=0):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(k, size=n)
-    return rng.normal(0, 8, (k, d))[labels] + rng.normal(size=(n, d)), labels
-
-
-def counts(n=400, seed=0):
-    rng = np.random.default_rng(seed)
-    topics = rng.dirichlet(np.full(30, 0.1), size=4)
-    return np.stack([rng.multinomial(40, topics[k]) for k in rng.integers(4, size=n)])
-
-
-def gapped(n=500):
-    X, _ = planted(n)
-    return np.where(np.random.default_rng(1).random(X.shape) < 0.1, np.nan, X)
-
-
-TABLES = {
-    "gaussian": (GAUSSIAN, planted()[0]),
-    "full": (families.FullGaussian(0.0, 0.1, 6.0, 1.0), planted()[0]),
-    "diagonal with gaps": (families.DiagonalGaussian(0.0, 0.1, 3.0, 2.0), gapped()),
-    "multinomial": (families.Multinomial(0.5), sp.csr_matrix(counts())),
-    "poisson": (families.Poisson(1.0, 0.5), counts()),
-    "bernoulli": (families.Bernoulli(1.0, 1.0), (counts() > 1).astype(float)),
-}
-
+from shard_tables import GAUSSIAN, PRIOR, TABLES, counts, planted
 
 # -- the background ----------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.metrics import adjusted_rand_score
-from test_scale import GAUSSIAN, PRIOR, TABLES, planted
 
 import dpsearch
 from dpsearch import DPMixture, families, log_joint, priors
@@ -15,6 +14,7 @@ from dpsearch.errors import CapabilityError, DataError
 from dpsearch.problem import Problem
 from dpsearch.scale import stream
 from dpsearch.scale.stream import Stream
+from shard_tables import GAUSSIAN, PRIOR, TABLES, planted
 
 
 @pytest.fixture

@@ -345,7 +345,7 @@ def test_impute_of_a_column_that_is_all_missing():
 def test_impute_keeps_integers_that_stay_whole():
     frame = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int32")})
     for vector, dtype in (([1.0, 2.0, 3.0], "Int32"), ([1.0, 2.5, 3.0], "Float64")):
-        out = replace_columns(frame, None, {0: np.array(vector)})["a"]
+        out = replace_columns(frame, (), {0: np.array(vector)})["a"]
         assert out.dtype == dtype
         assert out.tolist() == vector
 
