@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsearch._validate import name_column
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.table import ModelColumns, Reading, name_of
 
 
@@ -26,59 +26,68 @@ class Choice:
 
 def choose(names: list[str] | None, width: int, reading: Reading, source: str) -> Choice:
     """Turn what the user said into column numbers; complain about names that are not there."""
-    again = None if names is None else repeated(names)
-    if names is not None and again is not None:
-        raise DataError(
-            f"columns {names.index(names[again])} and {again} are both called"
-            f" {names[again]!r}; rename one",
-            source=source,
-        )
-    if reading.columns is not None and reading.drop is not None:
-        raise ParameterError("--columns and --drop say the same thing twice: give one")
-    file = _File(names, width, source)
-    index, text = file.one("--index", reading.index), file.one("--text", reading.text)
-    if index is None and reading.model is not None:
-        index = file.index_of(reading.model)
-    if text is not None:
-        if index == text:
-            raise ParameterError("--text and --index name the same column", source=source)
-        return Choice([], index, text, frozenset(), True)
-    of_model = None if reading.drop is not None else file.columns_of(reading.model)
-    if reading.columns is not None:
-        kept, named = file.numbers(reading.columns, "--columns"), True
-    elif of_model is not None:
-        kept, named = of_model, True
-    else:
-        dropped = set() if reading.drop is None else set(file.numbers(reading.drop, "--drop"))
-        kept = [j for j in range(width) if j not in dropped and j != index]
-        named = reading.model is not None and len(kept) == reading.model.width
-    if index in kept:
-        raise ParameterError(
-            "{place} cannot both name the rows and be clustered by",
-            column=name_column(names, kept[kept.index(index)]),
-            source=source,
-        )
-    if not kept:
-        raise DataError("no column is left to cluster by", source=source)
-    categories = file.categories_of(reading.model, kept)
-    if reading.categories is not None:
-        categories = file.numbers(reading.categories, "--category")
-        for j in categories:
-            if j not in kept:
-                raise ParameterError(
-                    "--category: {place} is not clustered by",
-                    column=name_column(names, j),
-                    source=source,
-                )
-    return Choice(kept, index, None, frozenset(categories), named)
+    with located(source):
+        again = None if names is None else repeated(names)
+        if names is not None and again is not None:
+            raise DataError(
+                f"columns {names.index(names[again])} and {again} are both called"
+                f" {names[again]!r}; rename one"
+            )
+        if reading.columns is not None and reading.drop is not None:
+            raise ParameterError("--columns and --drop say the same thing twice: give one")
+        file = _File(names, width)
+        index, text = file.index(reading), file.one("--text", reading.text)
+        if text is not None:
+            if index == text:
+                raise ParameterError("--text and --index name the same column")
+            return Choice([], index, text, frozenset(), True)
+        kept, named = file.kept(reading, index)
+        if index in kept:
+            column = name_column(names, kept[kept.index(index)])
+            raise ParameterError(
+                "{place} cannot both name the rows and be clustered by", column=column
+            )
+        if not kept:
+            raise DataError("no column is left to cluster by")
+        return Choice(kept, index, None, frozenset(file.categories(reading, kept)), named)
 
 
 class _File:
     """The columns of a file, by what they are called."""
 
-    def __init__(self, names: list[str] | None, width: int, source: str) -> None:
-        self.names, self.width, self.source = names, width, source
+    def __init__(self, names: list[str] | None, width: int) -> None:
+        self.names, self.width = names, width
         self.place = {name_of(names, j): j for j in range(width)}
+
+    def index(self, reading: Reading) -> int | None:
+        """The column that names the rows, as the user says or as a model knows."""
+        index, model = self.one("--index", reading.index), reading.model
+        if index is not None or model is None or model.index is None:
+            return index
+        return None if model.index in (model.names or ()) else self.place.get(model.index)
+
+    def kept(self, reading: Reading, index: int | None) -> tuple[list[int], bool]:
+        """The columns to cluster by, and whether the user or a model named them."""
+        if reading.columns is not None:
+            return self.numbers(reading.columns, "--columns"), True
+        of_model = None if reading.drop is not None else self.columns_of(reading.model)
+        if of_model is not None:
+            return of_model, True
+        dropped = set() if reading.drop is None else set(self.numbers(reading.drop, "--drop"))
+        kept = [j for j in range(self.width) if j not in dropped and j != index]
+        return kept, reading.model is not None and len(kept) == reading.model.width
+
+    def categories(self, reading: Reading, kept: list[int]) -> list[int]:
+        """The columns to take for categories, as the user says or as a model knows."""
+        if reading.categories is None:
+            return self.categories_of(reading.model, kept)
+        found = self.numbers(reading.categories, "--category")
+        for j in found:
+            if j not in kept:
+                raise ParameterError(
+                    "--category: {place} is not clustered by", column=name_column(self.names, j)
+                )
+        return found
 
     def one(self, option: str, text: str | None) -> int | None:
         if text is None:
@@ -98,21 +107,17 @@ class _File:
             match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
             if match is None:
                 advice = _did_you_mean(part, self.names)
-                raise ParameterError(f"{option}: no column {part!r}{advice}", source=self.source)
+                raise ParameterError(f"{option}: no column {part!r}{advice}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last >= self.width or first > last:
                 raise ParameterError(
-                    f"{option}: no column {part}; there are {self.width}, numbered from 0",
-                    source=self.source,
+                    f"{option}: no column {part}; there are {self.width}, numbered from 0"
                 )
             found.extend(range(first, last + 1))
         again = repeated(found)
         if again is not None:
-            raise ParameterError(
-                f"{option}: {{place}} is named twice",
-                column=name_column(self.names, found[again]),
-                source=self.source,
-            )
+            column = name_column(self.names, found[again])
+            raise ParameterError(f"{option}: {{place}} is named twice", column=column)
         return found
 
     def columns_of(self, model: ModelColumns | None) -> list[int] | None:
@@ -124,9 +129,7 @@ class _File:
                 if self.names is None:
                     return None
                 advice = _did_you_mean(name, self.names)
-                raise DataError(
-                    f"no column {name!r}, which the model needs{advice}", source=self.source
-                )
+                raise DataError(f"no column {name!r}, which the model needs{advice}")
         return [self.place[name] for name in model.names]
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:
@@ -137,12 +140,6 @@ class _File:
         if model.names is not None and {*model.names} == {name_of(self.names, j) for j in kept}:
             places = [self.place[name] for name in model.names]
         return [places[at] for at in model.categories]
-
-    def index_of(self, model: ModelColumns) -> int | None:
-        """The column that names the rows, if it is there."""
-        if model.index is None or model.index in (model.names or ()):
-            return None
-        return self.place.get(model.index)
 
 
 def repeated(values: Sequence[Any]) -> int | None:

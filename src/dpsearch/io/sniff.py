@@ -68,17 +68,21 @@ def begins_with_names(
     below = [row for row in below if len(row) == len(first)]
     columns = [[cell.strip() for cell in column] for column in zip(*below)]
     broken = [any(_is_broken(cell, decimal_comma) for cell in column) for column in columns]
-    # A name for every column but the index, which has no gaps.
-    indexed = len(first) > 1 and first[0] == "" and below != [] and all(columns[0])
-    numbered = first == [str(j) for j in range(len(first))]
-    different = len(set(first)) == len(first)
-    if (indexed and different) or (
-        numbered and (len(first) > 2 or (len(first) == 2 and any(broken)))
-    ):
+    if _is_header_of_pandas(first, columns, broken):
         return True, f"{_shown(first)} is taken for names of columns; --no-header if it is data"
-    if different and all(cell.isdecimal() for cell in first) and below != [] and all(broken):
+    different = len(set(first)) == len(first)
+    if different and all(cell.isdecimal() for cell in first) and columns and all(broken):
         return False, f"{_shown(first)} is taken for data; --header if it names the columns"
     return False, None
+
+
+def _is_header_of_pandas(first: list[str], columns: list[list[str]], broken: list[bool]) -> bool:
+    """Whether a row of numbers is 0 … D−1, or names every column but the index, without gaps."""
+    indexed = len(first) > 1 and first[0] == "" and columns != [] and all(columns[0])
+    if indexed and len(set(first)) == len(first):
+        return True
+    numbered = first == [str(j) for j in range(len(first))]
+    return numbered and (len(first) > 2 or (len(first) == 2 and any(broken)))
 
 
 def _shown(first: list[str]) -> str:

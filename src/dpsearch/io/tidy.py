@@ -36,39 +36,50 @@ def tidy(table: Table, *, named: bool) -> Table:
             table.take_index(_as_written(table).alias(table.name(0)))
     table.written = None
     if isinstance(table.X, pl.DataFrame):
-        for j in range(table.n_columns):
-            column = table.X.to_series(j)
-            if len(out) > 1 and j in out and _all_different(column):
-                if j == 0 and table.index is None:
-                    table.take_index(column.alias(table.name(j)))
-                    _take_out(table, out, j, "it names the rows")
-                else:
-                    why = "it is text, and every value is different"
-                    _take_out(table, out, j, why + _words_instead(table, j))
+        _leave_out_names(table, out)
     gaps = [j for j in out if _is_missing(table, j)]
     if gaps == out:
         raise DataError("no column has a value", source=table.source)
     for j in gaps:
         _take_out(table, out, j, "it has no values")
-    for j in out:
-        column = _column(table, j)
-        if not _is_text(column):
-            continue
-        if _is_names(column):
-            table.notes.append(
-                f"{table.place(j)} has almost as many texts as rows, each taken for a category:"
-                " if it names the rows, leave it out (--drop, or --index)"
-            )
-        elif _is_dates(column):
-            table.notes.append(
-                f"{table.place(j)} looks like dates, and each is taken for a category: turn them"
-                " into numbers, or leave them out (--drop)"
-            )
+    table.notes += [note for j in out for note in _doubts(table, j)]
     if len(out) < table.n_columns:
         table.select(out)
         if isinstance(table.X, pl.DataFrame) and all(t.is_numeric() for t in table.X.dtypes):
             table.X = as_floats(table.X.get_columns(), table.n_rows)
     return table
+
+
+def _leave_out_names(table: Table, out: list[int]) -> None:
+    """Leave out columns of texts that all differ; the first may name the rows."""
+    for j in range(table.n_columns):
+        column = table.X.to_series(j)
+        if len(out) == 1 or j not in out or not _all_different(column):
+            continue
+        if j == 0 and table.index is None:
+            table.take_index(column.alias(table.name(j)))
+            _take_out(table, out, j, "it names the rows")
+        else:
+            why = "it is text, and every value is different"
+            _take_out(table, out, j, why + _words_instead(table, j))
+
+
+def _doubts(table: Table, j: int) -> list[str]:
+    """Notes on a column of texts that may not be categories."""
+    column = _column(table, j)
+    if not _is_text(column):
+        return []
+    if _is_names(column):
+        return [
+            f"{table.place(j)} has almost as many texts as rows, each taken for a category: if it"
+            " names the rows, leave it out (--drop, or --index)"
+        ]
+    if _is_dates(column):
+        return [
+            f"{table.place(j)} looks like dates, and each is taken for a category: turn them into"
+            " numbers, or leave them out (--drop)"
+        ]
+    return []
 
 
 def _take_out(table: Table, out: list[int], j: int, why: str) -> None:

@@ -7,7 +7,7 @@ themselves on the worker that the shard is sent to.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, DataTypeError, located
 from dpsearch.scale.cluster import dask_or_error
-from dpsearch.tables import Column, Kind, Schema, are_counts, is_mixed
+from dpsearch.tables import Column, Schema, are_counts, is_mixed
 
 
 @dataclass(frozen=True)
@@ -101,48 +101,63 @@ def _schema(X: Any, kinds: Mapping[str, str]) -> Schema:
     for name in kinds:
         if name not in dtypes:
             raise DataError(f"kinds: X has no column {name!r}")
-    whole = [name for name in X.columns if dtypes[str(name)].kind in "iu"]
-    least: Any = {}
-    if whole:
-        from dask import compute
-
-        own = X[whole]
-        least, median, mean, variance, n = compute(  # nearly, in one pass
-            own.min(), own.quantile(0.5), own.mean(), own.var(), own.count()
-        )
+    counted = _counted(X, [name for name in X.columns if dtypes[str(name)].kind in "iu"])
     columns = []
     for name in X.columns:
-        dtype, text = dtypes[str(name)], str(name)
-        levels: tuple[Any, ...] | None = None
-        kind: Kind
-        if str(dtype) == "category":
-            if not X[name].cat.known:
-                raise DataError(
-                    f"the categories of column {text!r} of X are not known yet: use"
-                    f" X.categorize(columns=[{text!r}])"
-                )
-            kind, source, levels = "category", "categorical", tuple(X[name].cat.categories)
-        elif dtype.kind == "b":
-            kind, source, levels = "binary", "bool", (False, True)
-        elif dtype.kind in "iu":
-            counted = least[name] >= 0 and are_counts(
-                median[name], mean[name], variance[name], n[name]
-            )
-            kind, source = "count" if counted else "real", "int"
-        elif dtype.kind == "f":
-            kind, source = "real", "float"
-        else:
-            raise DataError(
-                f"column {text!r} of X holds {dtype}: make it categories that are known by"
-                f" X.categorize(columns=[{text!r}]), turn it into numbers, or leave it out"
-            )
-        asked = kinds.get(text, kind)
-        if asked != kind:
-            if levels is not None or asked not in ("real", "count"):
-                raise DataError(
-                    f"kinds: column {text!r} of X holds {dtype} and cannot be {asked!r}: change"
-                    " the type of the column"
-                )
-            kind = "real" if asked == "real" else "count"
-        columns.append(Column(text, kind, source, levels))
+        found = _column(X, name, dtypes[str(name)], name in counted)
+        columns.append(_as_asked(found, kinds.get(found.name), dtypes[found.name]))
     return Schema("pandas", tuple(columns), frozenset(kinds))
+
+
+def _counted(X: Any, whole: list[Any]) -> set[Any]:
+    """Which columns of integers are taken for counts."""
+    if not whole:
+        return set()
+    from dask import compute
+
+    own = X[whole]
+    least, median, mean, variance, n = compute(  # nearly, in one pass
+        own.min(), own.quantile(0.5), own.mean(), own.var(), own.count()
+    )
+    return {
+        name
+        for name in whole
+        if least[name] >= 0 and are_counts(median[name], mean[name], variance[name], n[name])
+    }
+
+
+def _column(X: Any, name: Any, dtype: Any, counted: bool) -> Column:
+    """What a column holds by its type."""
+    text = str(name)
+    if str(dtype) == "category":
+        if not X[name].cat.known:
+            raise DataError(
+                "the categories of {place} of X are not known yet: use"
+                f" X.categorize(columns=[{text!r}])",
+                column=text,
+            )
+        return Column(text, "category", "categorical", tuple(X[name].cat.categories))
+    if dtype.kind == "b":
+        return Column(text, "binary", "bool", (False, True))
+    if dtype.kind in "iu":
+        return Column(text, "count" if counted else "real", "int")
+    if dtype.kind == "f":
+        return Column(text, "real", "float")
+    raise DataError(
+        f"{{place}} of X holds {dtype}: make it categories that are known by"
+        f" X.categorize(columns=[{text!r}]), turn it into numbers, or leave it out",
+        column=text,
+    )
+
+
+def _as_asked(column: Column, kind: Any, dtype: Any) -> Column:
+    """The column as of the kind that the user says."""
+    if kind is None or kind == column.kind:
+        return column
+    if column.levels is not None or kind not in ("real", "count"):
+        raise DataError(
+            f"kinds: {{place}} of X holds {dtype} and cannot be {kind!r}: change the type of the"
+            " column",
+            column=column.name,
+        )
+    return replace(column, kind=kind)

@@ -13,7 +13,7 @@ import polars as pl
 
 from dpsearch._files import visible_files
 from dpsearch._validate import is_array
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.arrays import not_numbers
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.delimited import WRITTEN, filled_columns
@@ -144,17 +144,21 @@ def _frames(
     types = {name: opened[0][1][name] for name in used}
     every = reading.columns is None and reading.model is None
     for piece, schema in opened[1:]:
-        for name in used:
-            if name not in schema:
-                raise DataError(f"no column {name!r}, which {sources[0]} has", source=piece.source)
-            types[name] = _common(types[name], schema[name], name, piece.source, sources[0])
-        for name in schema if every else ():
-            if name not in names:
-                raise DataError(
-                    f"a column {name!r}, which {sources[0]} has not", source=piece.source
-                )
+        with located(piece.source):
+            _check_columns(schema, used, names if every else None, sources[0])
+            types = {name: _common(types[name], schema[name], name, sources[0]) for name in used}
     kept = {names[j]: types[names[j]] for j in choice.kept}
     return Files([piece for piece, _ in opened], names, kept, choice, source, lasting=True)
+
+
+def _check_columns(schema: pl.Schema, used: list[str], known: list[str] | None, first: str) -> None:
+    """Raise unless a file has the columns used, and with `known` no others than these."""
+    missing = next((name for name in used if name not in schema), None)
+    if missing is not None:
+        raise DataError(f"no column {missing!r}, which {first} has")
+    other = None if known is None else next((name for name in schema if name not in known), None)
+    if other is not None:
+        raise DataError(f"a column {other!r}, which {first} has not")
 
 
 def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
@@ -168,7 +172,7 @@ def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
     return Piece(path, form, n_rows, source), schema
 
 
-def _common(one: Any, other: Any, name: str, source: str, first: str) -> Any:
+def _common(one: Any, other: Any, name: str, first: str) -> Any:
     """A type for a column that is of these in different files."""
     if one == other or other == pl.Null:
         return one
@@ -180,7 +184,7 @@ def _common(one: Any, other: Any, name: str, source: str, first: str) -> Any:
     texts = (pl.String, pl.Categorical, pl.Enum)
     if one.base_type() in texts and other.base_type() in texts:
         return pl.Categorical() if pl.Categorical in (one, other) else pl.String()
-    raise DataError(f"column {name!r} is {other}, and in {first} it is {one}", source=source)
+    raise DataError(f"column {name!r} is {other}, and in {first} it is {one}")
 
 
 def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Tell) -> Files:

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from dpsearch.errors import DataError, UnclearColumnError
+from dpsearch.errors import DataError, UnclearColumnError, located
 from dpsearch.io.table import Table
 from dpsearch.io.tidy import NUMBERING, tidy
 from dpsearch.scale.source import SAMPLE_ROWS
-from dpsearch.tables import Schema
+from dpsearch.tables import Column, Schema
 
 _MOST_LEVELS = 100_000  # of a column: more are no categories
 _STAND_IN = 6  # rows, if there are as many
@@ -124,7 +124,8 @@ class Survey:
                 found.notes = [self._levels[name].honest(note) for note in found.notes]
         kept = {name: self.types[name] for name in found.names}
         if self.kinds is not None or not all(map(_is_number, kept.values())):
-            found.schema = self._schema(found.names, source)
+            with located(source):
+                found.schema = self._schema(found.names)
         return found
 
     def _stand_in(self, source: str) -> Table:
@@ -153,22 +154,9 @@ class Survey:
             return pl.Series(name, np.arange(float(height)))
         return pl.Series(name, np.full(height, 0.5))
 
-    def _schema(self, names: list[str], source: str) -> Schema:
-        said = self.kinds if isinstance(self.kinds, Mapping) else {}
+    def _schema(self, names: list[str]) -> Schema:
         for name in names:
-            levels = self._levels.get(name)
-            if levels is not None and levels.too_many:
-                raise DataError(
-                    f"{{place}} has more than {_MOST_LEVELS:,} different values, a name or a free"
-                    " text rather than a category: leave it out",
-                    column=name,
-                    source=source,
-                )
-            numbering = self._numberings.get(name) if self.types[name].is_integer() else None
-            if numbering is not None and name not in said and numbering.one_by_one(self.n_rows):
-                raise UnclearColumnError(
-                    "{place} counts the rows, in their order", column=name, source=source
-                )
+            self._check(name)
         sample = pl.concat(self._sample, how="vertical_relaxed").select(
             pl.col(name).cast(pl.String).cast(self.types[name])
             if _is_text(self.types[name])
@@ -178,26 +166,35 @@ class Survey:
         try:
             schema = Schema.of(sample, self.kinds)
         except DataError as error:
-            if error.row is None:
-                error.source = source
-            else:
+            if error.row is not None:
                 error.source, error.row = self._places[error.row]
             raise
-        columns = []
-        for column in schema.columns:
-            levels = self._levels.get(column.name)
-            open_ended = levels is not None and not isinstance(self.types[column.name], pl.Enum)
-            if column.levels is not None and open_ended and levels is not None:
-                column = replace(column, levels=levels.ordered())
-            columns.append(column)
-        for column in columns:
-            if column.kind == "binary" and column.levels and len(column.levels) > 2:
-                raise DataError(
-                    f"{{place}} is not binary: it has {len(column.levels)} levels",
-                    column=column.name,
-                    source=source,
-                )
-        return replace(schema, columns=tuple(columns))
+        return replace(schema, columns=tuple(map(self._with_all_levels, schema.columns)))
+
+    def _check(self, name: str) -> None:
+        """Raise if a column holds names, free texts or the numbers of the rows."""
+        levels = self._levels.get(name)
+        if levels is not None and levels.too_many:
+            raise DataError(
+                f"{{place}} has more than {_MOST_LEVELS:,} different values, a name or a free text"
+                " rather than a category: leave it out",
+                column=name,
+            )
+        said = isinstance(self.kinds, Mapping) and name in self.kinds
+        numbering = self._numberings.get(name) if self.types[name].is_integer() else None
+        if numbering is not None and not said and numbering.one_by_one(self.n_rows):
+            raise UnclearColumnError("{place} counts the rows, in their order", column=name)
+
+    def _with_all_levels(self, column: Column) -> Column:
+        levels = self._levels.get(column.name)
+        if column.levels is None or levels is None or isinstance(self.types[column.name], pl.Enum):
+            return column
+        found = levels.ordered()
+        if column.kind == "binary" and len(found) > 2:
+            raise DataError(
+                f"{{place}} is not binary: it has {len(found)} levels", column=column.name
+            )
+        return replace(column, levels=found)
 
 
 class _Levels:
