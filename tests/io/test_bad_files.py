@@ -85,11 +85,11 @@ def test_wrong_encoding_far_into_the_file(tmp_path):
     text = ("ä,b\n" + "1,2\n" * 100).encode()
     (tmp_path / "X.csv").write_bytes(text)
     for block in (1, 7, 1 << 16):
-        found, _ = delimited.read_delimited(tmp_path / "X.csv", Reading(), "X.csv", block=block)
+        found, _ = delimited.read_delimited(tmp_path / "X.csv", Reading(), block=block)
         assert (found.names, found.n_rows) == (["ä", "b"], 100)
     (tmp_path / "X.csv").write_bytes(text + b"3,\xff\n")
     with pytest.raises(Exception, match=rf"byte {len(text) + 2}\)"):
-        delimited.read_delimited(tmp_path / "X.csv", Reading(), "X.csv", block=7)
+        delimited.read_delimited(tmp_path / "X.csv", Reading(), block=7)
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(run, tmp_path):
@@ -113,19 +113,14 @@ def test_a_file_larger_than_a_block_is_streamed(run, tmp_path, monkeypatch):
     """The same answer when the file is read in pieces far smaller than it is."""
     (tmp_path / "x.csv").write_text(as_text(np.repeat(table(), 50, axis=0), "a,b\n"))
     assert run("fit", "x.csv", *QUICK, "--out", "whole")[0] == 0
-    read = delimited.read_delimited
     sizes = []
 
-    def in_pieces(path, reading, source, **options):
-        def text_blocks(stream, source, encoding, size):
-            for text in blocks.text_blocks(stream, source, encoding, 1000):
-                sizes.append(len(text))
-                yield text
+    def in_pieces(stream, encoding, size):
+        for text in blocks.text_blocks(stream, encoding, 1000):
+            sizes.append(len(text))
+            yield text
 
-        monkeypatch.setattr(delimited, "text_blocks", text_blocks)
-        return read(path, reading, source, **options)
-
-    monkeypatch.setattr(delimited, "read_delimited", in_pieces)
+    monkeypatch.setattr(delimited, "text_blocks", in_pieces)
     assert run("fit", "x.csv", *QUICK, "--out", "pieces")[0] == 0
     assert len(sizes) > 50
     assert max(sizes) <= 1100

@@ -225,7 +225,7 @@ def test_numbers_that_name_columns(tmp_path):
     model = ModelColumns(("2020", "2019"), 2)
     assert read_text("2019,2020\n1,2\n", tmp_path, model=model).names == ["2020", "2019"]
     (tmp_path / "x.csv").write_text("0,1\n1,0\n1,0.5\n")
-    found, _ = read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=2)
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=2)
     assert (found.names, found.n_rows) == (["0", "1"], 2)
 
 
@@ -277,10 +277,10 @@ def test_blocks_of_any_size_give_the_naive_table(tmp_path_factory, rows, separat
     want_names, want = naive(text.replace("\r\n", "\n"), separator)
     if not want:  # one column, and nothing but blank lines
         return
-    found, _ = read_delimited(path, Reading(separator=separator), "x.csv", block=block)
+    found, _ = read_delimited(path, Reading(separator=separator), block=block)
     assert found.names == want_names
     np.testing.assert_array_equal(found.X, want)
-    whole, _ = read_delimited(path, Reading(separator=separator), "x.csv")
+    whole, _ = read_delimited(path, Reading(separator=separator))
     assert [whole.line(i) for i in range(len(want))] == [found.line(i) for i in range(len(want))]
     # The line of a row is where it ends.
     lines = text.replace("\r\n", "\n").split("\n")
@@ -294,10 +294,10 @@ def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
     lines = ["a,b", *(f"{i},{i}" for i in range(100)), "7,oops", "8,9", "x,1"]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     with pytest.raises(DataError, match=r"line 102, column 'b': 'oops' is not a number"):
-        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+        read_delimited(tmp_path / "x.csv", Reading(), block=block)
     (tmp_path / "x.csv").write_text("\n".join(lines).replace("7,oops", '"7\n",3\n\n4'))
     with pytest.raises(DataError, match=r"line 105: 1 cells, expected 2"):
-        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+        read_delimited(tmp_path / "x.csv", Reading(), block=block)
 
 
 @pytest.mark.parametrize("block", [8, 50, 1 << 20])
@@ -307,12 +307,12 @@ def test_kinds_of_columns_do_not_depend_on_blocks(block, tmp_path):
     rows += [(i, "uv"[i % 2], -i / 2, i % 3) for i in range(20, 40)]
     frame = pl.DataFrame(rows, schema=["a", "b", "c", "d"], orient="row")
     frame.write_csv(tmp_path / "x.csv")
-    found, _ = read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=block)
     assert found.X.equals(frame)
     lines = ["a", *map(str, range(20)), *["late"] * 50]
     (tmp_path / "x.csv").write_text("\n".join(lines))
     with pytest.raises(DataError, match=r"line 22, column 'a': 'late' is not a number"):
-        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+        read_delimited(tmp_path / "x.csv", Reading(), block=block)
 
 
 def test_a_file_passes_through_a_small_window(tmp_path):
@@ -321,13 +321,13 @@ def test_a_file_passes_through_a_small_window(tmp_path):
     X = rng.normal(size=(20_000, 10))
     (tmp_path / "x.csv").write_text(as_text(X))
     tracemalloc.start()  # sees NumPy's and Python's memory
-    found, _ = read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=1 << 16)
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=1 << 16)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     np.testing.assert_array_equal(found.X, X)
     assert peak < 2.5 * X.nbytes  # the text alone is 2.4 times the matrix
     rows = []
-    read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=1 << 16, tell=rows.append)
+    read_delimited(tmp_path / "x.csv", Reading(), block=1 << 16, tell=rows.append)
     assert rows == sorted(rows)
     assert rows[-1] == 20_000
     assert len(rows) > 20
@@ -431,7 +431,7 @@ def test_points_between_thousands_are_no_decimals(block, tmp_path):
     (tmp_path / "x.csv").write_text("a;b\n987;1,5\n1.234;2,5\n")
     reading = Reading(decimal_comma=True)
     with pytest.raises(DataError, match=r"line 3, column 'a': '1.234' is not .* between thousands"):
-        read_delimited(tmp_path / "x.csv", reading, "x.csv", block=block)
+        read_delimited(tmp_path / "x.csv", reading, block=block)
 
 
 def test_numbers_of_rows_beyond_whole_numbers(tmp_path):
@@ -445,12 +445,12 @@ def test_numbers_of_rows_beyond_whole_numbers(tmp_path):
 def test_a_first_line_may_say_the_separator(block, tmp_path):
     (tmp_path / "x.csv").write_text("sep=;\r\na;b\r\n1,5;2\r\n3;4,5\r\n")
     reading = Reading(decimal_comma=True)
-    found, _ = read_delimited(tmp_path / "x.csv", reading, "x.csv", block=block)
+    found, _ = read_delimited(tmp_path / "x.csv", reading, block=block)
     assert found.names == ["a", "b"]
     np.testing.assert_array_equal(found.X, [[1.5, 2.0], [3.0, 4.5]])
     (tmp_path / "x.csv").write_text("sep=;\na;b\n1;2\n3;oops\n")
     with pytest.raises(DataError, match="line 4, column 'b': 'oops'"):
-        read_delimited(tmp_path / "x.csv", Reading(), "x.csv", block=block)
+        read_delimited(tmp_path / "x.csv", Reading(), block=block)
 
 
 def test_an_index_of_pandas_in_parquet(tmp_path):

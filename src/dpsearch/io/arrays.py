@@ -11,10 +11,10 @@ import scipy.sparse as sp
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import Reading, Table, name_of, source_error
+from dpsearch.io.table import Reading, Table, name_of, unreadable
 
 
-def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
+def read_numpy(path: Path, reading: Reading) -> tuple[Table, Choice]:
     """Read an array; of an archive the entry ``X``, or the only one, or a sparse matrix."""
     try:
         # Opened here, because np.load leaves a damaged archive open.
@@ -25,50 +25,47 @@ def read_numpy(path: Path, reading: Reading, source: str) -> tuple[Table, Choice
                     stream.seek(0)
                     array = sp.load_npz(stream).tocsr()
                 else:
-                    array = _entry(source, array)
+                    array = _entry(array)
     except (DataError, OSError):
         raise
     except Exception as error:  # ValueError, BadZipFile, zlib.error and the like
-        raise not_numbers(source, error) from error
+        raise not_numbers(error) from error
     if array.ndim == 1 and array.dtype.names is None and not sp.issparse(array):
         array = array.reshape(-1, 1)
-    return table_of_array(array, None, None, reading, source)
+    return table_of_array(array, None, None, reading)
 
 
-def not_numbers(source: str, error: Exception) -> DataError:
+def not_numbers(error: Exception) -> DataError:
     # NumPy takes whatever it does not know for a pickle, and advises to open it.
     why = "" if "pickle" in str(error) else f": {error}"
-    return source_error(source, f"not a NumPy file of numbers{why}")
+    return unreadable(f"not a NumPy file of numbers{why}")
 
 
-def _entry(source: str, entries: Any) -> Any:
+def _entry(entries: Any) -> Any:
     names = list(entries.files)
     if "X" not in names and len(names) != 1:
-        raise DataError(
-            f"which entry? It has {', '.join(names) or 'none'} and no 'X'", source=source
-        )
+        raise DataError(f"which entry? It has {', '.join(names) or 'none'} and no 'X'")
     array = entries["X" if "X" in names else names[0]]
     if not isinstance(array, np.ndarray):
-        raise DataError("holds files that are not NumPy arrays", source=source)
+        raise DataError("holds files that are not NumPy arrays")
     return array
 
 
 def table_of_array(
-    array: Any, names: list[str] | None, index: Any, reading: Reading, source: str
+    array: Any, names: list[str] | None, index: Any, reading: Reading
 ) -> tuple[Table, Choice]:
     """Choose columns of a dense or sparse matrix."""
     import polars as pl
 
     if array.ndim != 2:
-        raise DataError(f"an array of {array.ndim} dimensions, not rows and columns", source=source)
-    choice = choose(names, array.shape[1], reading, source)
+        raise DataError(f"an array of {array.ndim} dimensions, not rows and columns")
+    choice = choose(names, array.shape[1], reading)
     if choice.categories:
         raise DataError(
             "{place} is a category to the model, but the file has numbers",
             column=name_column(names, min(choice.categories)),
-            source=source,
         )
-    table = Table(array, source=source, index=index)
+    table = Table(array, index=index)
     if choice.index is not None:
         column = array[:, [choice.index]]
         column = np.asarray(column.todense() if hasattr(column, "todense") else column).ravel()

@@ -47,27 +47,26 @@ def check_encoding(encoding: str) -> None:
         raise ParameterError(f"unknown encoding {encoding!r}") from error
 
 
-def not_in_encoding(source: str, encoding: str, byte: int) -> DataError:
+def not_in_encoding(encoding: str, byte: int) -> DataError:
     return DataError(
         f"not {encoding.upper()} text (byte {byte}); say --encoding, for example cp1252,"
-        " or save it as UTF-8",
-        source=source,
+        " or save it as UTF-8"
     )
 
 
-def text_blocks(stream: IO[bytes], source: str, encoding: str, size: int) -> Iterator[str]:
+def text_blocks(stream: IO[bytes], encoding: str, size: int) -> Iterator[str]:
     """Yield the text of a stream in pieces that end with a line outside quotation marks."""
     decoder = codecs.getincrementaldecoder(encoding)()
     rest, seen, lone = "", 0, None
     while True:
         data = stream.read(size)
         if seen == 0:
-            _check_kind(data, source, encoding)
+            _check_kind(data, encoding)
         try:
             text = decoder.decode(data, final=not data)
         except UnicodeError as error:  # without a place if a byte order mark is missing
             byte = seen + getattr(error, "start", 0)
-            raise not_in_encoding(source, encoding, byte) from error
+            raise not_in_encoding(encoding, byte) from error
         if seen == 0:
             text = text.removeprefix("\ufeff")
             lone = "\n" not in text and "\r" in text[:-1]  # line ends of old
@@ -75,28 +74,28 @@ def text_blocks(stream: IO[bytes], source: str, encoding: str, size: int) -> Ite
         text = rest + (text.replace("\r", "\n") if lone else text)
         if not data:
             if text.count('"') % 2 and _open_quote(text):
-                raise DataError("a quotation mark is opened and never closed", source=source)
+                raise DataError("a quotation mark is opened and never closed")
             if text:
                 yield text if text.endswith("\n") else text + "\n"
             return
         cut = _boundary(text)
         rest = text[cut:]
         if len(rest) > _LONGEST:
-            raise DataError(f"a record is longer than {_LONGEST >> 20} MiB", source=source)
+            raise DataError(f"a record is longer than {_LONGEST >> 20} MiB")
         if cut:
             yield text[:cut]
 
 
-def _check_kind(data: bytes, source: str, encoding: str) -> None:
+def _check_kind(data: bytes, encoding: str) -> None:
     if not data:
-        raise DataError("the file is empty", source=source)
+        raise DataError("the file is empty")
     if encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
         return
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError("not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16", source=source)
+        raise DataError("not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16")
     if b"\0" in data:
         at = data.index(b"\0")
-        raise DataError(f"not text: there is a NUL byte on line {_line(data, at)}", source=source)
+        raise DataError(f"not text: there is a NUL byte on line {_line(data, at)}")
 
 
 def _line(data: bytes, at: int) -> int:
@@ -123,10 +122,10 @@ def _open_quote(text: str) -> bool:
     return False
 
 
-def records(text: str, separator: str, first_line: int, source: str) -> Block:
+def records(text: str, separator: str, first_line: int) -> Block:
     """Count the fields of each record, and leave out blank lines."""
     if '"' in text:
-        return _quoted_records(text, separator, first_line, source)
+        return _quoted_records(text, separator, first_line)
     data = np.frombuffer(text.encode(), dtype=np.uint8)
     ends = np.flatnonzero(data == ord("\n"))
     blank = np.diff(ends, prepend=-1) == 1
@@ -141,7 +140,7 @@ def records(text: str, separator: str, first_line: int, source: str) -> Block:
     return Block(text.encode(), lines, fields)
 
 
-def _quoted_records(text: str, separator: str, first_line: int, source: str) -> Block:
+def _quoted_records(text: str, separator: str, first_line: int) -> Block:
     lines, fields = [], []
     rows = io.StringIO(newline="")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
@@ -154,5 +153,5 @@ def _quoted_records(text: str, separator: str, first_line: int, source: str) -> 
                 writer.writerow(cells)
     except csv.Error as error:
         line = first_line + reader.line_num - 1
-        raise DataError(f"not a CSV file: {error}", line=line, source=source) from error
+        raise DataError(f"not a CSV file: {error}", line=line) from error
     return Block(rows.getvalue().encode(), np.array(lines), np.array(fields))

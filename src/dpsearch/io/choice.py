@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpsearch._validate import name_column
-from dpsearch.errors import DataError, ParameterError, located
+from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.table import ModelColumns, Reading, name_of
 
 
@@ -24,32 +24,29 @@ class Choice:
     named: bool  # whether the user or a model named them: then none is left out
 
 
-def choose(names: list[str] | None, width: int, reading: Reading, source: str) -> Choice:
+def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
     """Turn what the user said into column numbers; complain about names that are not there."""
-    with located(source):
-        again = None if names is None else repeated(names)
-        if names is not None and again is not None:
-            raise DataError(
-                f"columns {names.index(names[again])} and {again} are both called"
-                f" {names[again]!r}; rename one"
-            )
-        if reading.columns is not None and reading.drop is not None:
-            raise ParameterError("--columns and --drop say the same thing twice: give one")
-        file = _File(names, width)
-        index, text = file.index(reading), file.one("--text", reading.text)
-        if text is not None:
-            if index == text:
-                raise ParameterError("--text and --index name the same column")
-            return Choice([], index, text, frozenset(), True)
-        kept, named = file.kept(reading, index)
-        if index in kept:
-            column = name_column(names, kept[kept.index(index)])
-            raise ParameterError(
-                "{place} cannot both name the rows and be clustered by", column=column
-            )
-        if not kept:
-            raise DataError("no column is left to cluster by")
-        return Choice(kept, index, None, frozenset(file.categories(reading, kept)), named)
+    again = None if names is None else repeated(names)
+    if names is not None and again is not None:
+        raise DataError(
+            f"columns {names.index(names[again])} and {again} are both called"
+            f" {names[again]!r}; rename one"
+        )
+    if reading.columns is not None and reading.drop is not None:
+        raise ParameterError("--columns and --drop say the same thing twice: give one")
+    file = _File(names, width)
+    index, text = file.index(reading), file.one("--text", reading.text)
+    if text is not None:
+        if index == text:
+            raise ParameterError("--text and --index name the same column")
+        return Choice([], index, text, frozenset(), True)
+    kept, named = file.kept(reading, index)
+    if index in kept:
+        column = name_column(names, kept[kept.index(index)])
+        raise ParameterError("{place} cannot both name the rows and be clustered by", column=column)
+    if not kept:
+        raise DataError("no column is left to cluster by")
+    return Choice(kept, index, None, frozenset(file.categories(reading, kept)), named)
 
 
 class _File:

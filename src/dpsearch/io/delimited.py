@@ -31,7 +31,7 @@ from dpsearch.io.sniff import (
     head_of,
     is_number,
 )
-from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, source_error
+from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, unreadable
 
 _WHOLE = 2.0**53  # in double precision every whole number below is itself
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
@@ -44,7 +44,6 @@ _TRUTH = {"true": True, "false": False}
 def read_delimited(
     path: Path,
     reading: Reading,
-    source: str,
     *,
     block: int = BLOCK,
     tell: Callable[[int], None] | None = None,
@@ -59,23 +58,21 @@ def read_delimited(
         Called with the number of rows read so far.
     """
     columns: Columns | None = None
-    for columns in filled_columns(path, reading, source, block=block):
+    for columns in filled_columns(path, reading, block=block):
         if tell is not None:
             tell(columns.n_rows)
     assert columns is not None
     return columns.table(), columns.choice
 
 
-def filled_columns(
-    path: Path, reading: Reading, source: str, *, block: int = BLOCK
-) -> Iterator[Columns]:
+def filled_columns(path: Path, reading: Reading, *, block: int = BLOCK) -> Iterator[Columns]:
     """Yield the columns each time a block has been added to them: at least once."""
     _check_options(reading)
     try:
         with _opened(path) as stream, long_fields():
-            yield from _filled(stream, path, reading, source, block)
+            yield from _filled(stream, path, reading, block)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"damaged, or not a gzip file: {error}", source=source) from error
+        raise DataError(f"damaged, or not a gzip file: {error}") from error
 
 
 def _check_options(reading: Reading) -> None:
@@ -94,12 +91,10 @@ def _opened(path: Path) -> Any:
     return gzip.open(path) if compressed or path.suffix == ".gz" else path.open("rb")
 
 
-def _filled(
-    stream: IO[bytes], path: Path, reading: Reading, source: str, size: int
-) -> Iterator[Columns]:
+def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Iterator[Columns]:
     columns: Columns | None = None
     line = 1
-    blocks = text_blocks(stream, source, reading.encoding, size)
+    blocks = text_blocks(stream, reading.encoding, size)
     head = head_of(blocks)
     start = "".join(head)
     said = _SAID.match(start)
@@ -108,7 +103,7 @@ def _filled(
     separator = reading.separator or (said[1] if said else None)
     separator = separator or guess_separator(start, ".tsv" in path.suffixes)
     for text in itertools.chain([start], blocks):
-        block = records(text, separator, line, source)
+        block = records(text, separator, line)
         line += text.count("\n")
         if not len(block.fields):
             continue
@@ -119,17 +114,17 @@ def _filled(
             if header:
                 names = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
                 block = _without_first(block, separator)
-            choice = choose(names, len(first), reading, source)
-            columns = Columns(names, len(first), choice, reading, separator, source)
+            choice = choose(names, len(first), reading)
+            columns = Columns(names, len(first), choice, reading, separator)
             columns.notes += [note] if note else []
             if not len(block.fields):
                 continue
         columns.add(block)
         yield columns
     if columns is None:
-        raise DataError("the file is empty", source=source)
+        raise DataError("the file is empty")
     if columns.n_rows == 0:
-        raise DataError("a line of column names and no data", source=source)
+        raise DataError("a line of column names and no data")
 
 
 def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple[bool, str | None]:
@@ -164,10 +159,9 @@ class Columns:
         choice: Choice,
         reading: Reading,
         separator: str,
-        source: str,
     ) -> None:
         self.names, self.width, self.choice = names, width, choice
-        self.source, self.separator = source, separator
+        self.separator = separator
         self.decimal_comma = reading.decimal_comma
         self.lines: list[Any] = []
         self.notes: list[str] = []
@@ -203,8 +197,8 @@ class Columns:
                 null_values=list(MISSING),
             ).select([str(j) for j in self.used])
         except pl.exceptions.PolarsError as error:
-            place = f"{self.source}, from line {block.lines[0]}"
-            raise source_error(place, f"not a CSV file: {error}") from error
+            place = f"from line {block.lines[0]}"
+            raise unreadable(f"{place}: not a CSV file: {error}") from error
         numeric = [j for j in self.used if j not in self.texts]
         if self.decimal_comma:
             self._refuse_thousands(frame, numeric, block)
@@ -226,9 +220,7 @@ class Columns:
         wrong = np.flatnonzero(block.fields != self.width)
         if len(wrong):
             line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
-            raise DataError(
-                f"{fields} cells, expected {self.width}", line=int(line), source=self.source
-            )
+            raise DataError(f"{fields} cells, expected {self.width}", line=int(line))
 
     def _refuse_thousands(self, frame: pl.DataFrame, numeric: list[int], block: Block) -> None:
         """1.234 would be read as a little more than one, where commas are decimal."""
@@ -259,10 +251,7 @@ class Columns:
         elif not any(char.isdigit() for char in cell):
             hint = "; if it is a category, say --category, if it is a gap, leave it empty"
         return DataError(
-            f"{shown(cell)} is not a number{hint}",
-            line=line,
-            column=name_column(self.names, j),
-            source=self.source,
+            f"{shown(cell)} is not a number{hint}", line=line, column=name_column(self.names, j)
         )
 
     def _note_numbers(self, frame: pl.DataFrame, casts: pl.DataFrame, block: Block) -> None:
@@ -276,7 +265,6 @@ class Columns:
                 f"{shown(frame[str(j)][int(row)])} is not finite",
                 line=int(block.lines[int(row)]),
                 column=name_column(self.names, j),
-                source=self.source,
             )
         self.numbers.append((numeric, matrix))
         self.known |= {j for j, n in _null_counts(casts).items() if n < frame.height}
@@ -358,7 +346,7 @@ class Columns:
             X = pl.DataFrame([
                 self._typed(j, by_number, texts) for j in self.choice.kept
             ])  # fmt: skip
-        table = Table(X, source=self.source, notes=self.notes, lines=self.lines)
+        table = Table(X, notes=self.notes, lines=self.lines)
         table.take_columns(self.names, self.width, self.choice.kept)
         if self.first is not None:
             table.written = pl.concat(self.written)

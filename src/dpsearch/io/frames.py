@@ -11,15 +11,15 @@ import polars as pl
 
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import PANDAS_INDEX, Reading, Table, as_floats, source_error
+from dpsearch.io.table import PANDAS_INDEX, Reading, Table, as_floats, unreadable
 
 
-def read_parquet(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
-    return _read(pl.scan_parquet, path, reading, source, "a Parquet")
+def read_parquet(path: Path, reading: Reading) -> tuple[Table, Choice]:
+    return _read(pl.scan_parquet, path, reading, "a Parquet")
 
 
-def read_arrow(path: Path, reading: Reading, source: str) -> tuple[Table, Choice]:
-    return _read(scan_arrow, path, reading, source, "an Arrow or Feather")
+def read_arrow(path: Path, reading: Reading) -> tuple[Table, Choice]:
+    return _read(scan_arrow, path, reading, "an Arrow or Feather")
 
 
 def scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
@@ -29,48 +29,48 @@ def scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
     return pl.scan_ipc(path, **options) if is_file else pl.read_ipc_stream(path).lazy()
 
 
-def _read(scan: Any, path: Path, reading: Reading, source: str, what: str) -> tuple[Table, Choice]:
+def _read(scan: Any, path: Path, reading: Reading, what: str) -> tuple[Table, Choice]:
     try:
         lazy = scan(path, glob=False)
         names = lazy.collect_schema().names()
         if reading.index is None and PANDAS_INDEX in names:
             reading = replace(reading, index=PANDAS_INDEX)
-        choice = choose(names, len(names), reading, source)
+        choice = choose(names, len(names), reading)
         aside = [j for j in (choice.index, choice.text) if j is not None]
         wanted = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
-        check_names(wanted, source)
+        check_names(wanted)
         frame = lazy.select(wanted).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         if isinstance(error, PermissionError):
             raise
-        raise source_error(source, f"damaged, or not {what} file: {error}") from error
+        raise unreadable(f"damaged, or not {what} file: {error}") from error
     index = None
     if choice.index is not None:
         index = frame[names[choice.index]]
         if index.dtype.is_nested() or index.dtype in (pl.Binary, pl.Object, pl.Duration):
-            raise DataError(f"{index.dtype} cannot name rows", column=index.name, source=source)
+            raise DataError(f"{index.dtype} cannot name rows", column=index.name)
     if choice.text is not None:
         text = frame[names[choice.text]]
         if text.dtype not in (pl.String, pl.Categorical, pl.Enum, pl.Null):
-            raise DataError(f"{text.dtype} is not text", column=text.name, source=source)
-        table = Table(text.cast(pl.String), source=source)
+            raise DataError(f"{text.dtype} is not text", column=text.name)
+        table = Table(text.cast(pl.String))
     else:
         texts = {names[j] for j in choice.categories}
-        table = table_of_frame(frame.select([names[j] for j in choice.kept]), source, texts)
+        table = table_of_frame(frame.select([names[j] for j in choice.kept]), texts)
         table.take_columns(names, len(names), choice.kept)
     if index is not None:
         table.take_index(index)
     return table, choice
 
 
-def check_names(names: Sequence[str], source: str) -> None:
+def check_names(names: Sequence[str]) -> None:
     """Refuse names that Polars takes for patterns, and would read other columns for."""
     for name in names:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
-            raise DataError("Polars takes the name for a pattern", column=name, source=source)
+            raise DataError("Polars takes the name for a pattern", column=name)
 
 
-def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
+def table_of_frame(frame: pl.DataFrame, texts: set[str]) -> Table:
     """A matrix if every column is of numbers, otherwise the frame, with plain types."""
     for name, kind in frame.schema.items():
         plain = kind.is_numeric() or kind in (pl.Boolean, pl.String, pl.Categorical, pl.Null)
@@ -79,7 +79,6 @@ def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
                 f"{kind} is not something to cluster by: leave it out with --drop {name!r}, or turn"
                 " it into a number",
                 column=name,
-                source=source,
             )
     frame = frame.with_columns(
         [
@@ -95,13 +94,11 @@ def table_of_frame(frame: pl.DataFrame, source: str, texts: set[str]) -> Table:
         infinite = column.is_infinite().arg_true()
         if len(infinite):
             row = infinite[0]
-            raise DataError(
-                f"{column[row]} is not finite", row=row, column=column.name, source=source
-            )
+            raise DataError(f"{column[row]} is not finite", row=row, column=column.name)
     if all(kind.is_numeric() or kind == pl.Null for kind in frame.schema.values()):
         height = frame.height
         first = columns[0] if columns[0].dtype.is_integer() else None
         del frame
-        return Table(as_floats(columns, height), written=first, source=source)
+        return Table(as_floats(columns, height), written=first)
     floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return Table(frame.with_columns(pl.col(floats).fill_nan(None)), source=source)
+    return Table(frame.with_columns(pl.col(floats).fill_nan(None)))

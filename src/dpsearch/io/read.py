@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsearch._files import naming, visible_files
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.blocks import check_encoding
 from dpsearch.io.table import Reading, Table
 
@@ -57,22 +57,25 @@ def read_table(
     """
     reading = reading or Reading()
     source = STANDARD_INPUT if str(path) == "-" else str(path)
-    form = format_of(Path(path), reading)
-    check_options(form, reading, source)
-    with local_file(path) as local:
-        try:
-            before, sha256 = _stamp(local), digest(local)
-            table = _read(local, form, reading, source, tell)
-            if _stamp(local) != before:
-                raise DataError("was changed while it was being read", source=source)
-        except OSError as error:
-            where = error.filename if local.is_dir() and error.filename else source
-            raise DataError(f"cannot be read: {error.strerror or error}", source=where) from error
+    with located(source):
+        form = format_of(Path(path), reading)
+        check_options(form, reading)
+        with local_file(path) as local:
+            try:
+                before, sha256 = _stamp(local), digest(local)
+                table = _read(local, form, reading, tell)
+                if _stamp(local) != before:
+                    raise DataError("was changed while it was being read")
+            except OSError as error:
+                where = error.filename if local.is_dir() and error.filename else source
+                why = error.strerror or error
+                raise DataError(f"cannot be read: {why}", source=where) from error
+    table.source = source
     table.sha256 = sha256
     return table
 
 
-def check_options(form: str, reading: Reading, source: str) -> None:
+def check_options(form: str, reading: Reading) -> None:
     """Refuse what would not be looked at."""
     check_encoding(reading.encoding)
     said = [
@@ -85,7 +88,7 @@ def check_options(form: str, reading: Reading, source: str) -> None:
     for name in said:
         if name not in _OPTIONS.get(form, _CHOOSING):
             what = "a folder of texts" if form == "folder" else f"the format {form}"
-            raise ParameterError(f"{names[name]} does not apply to {what}", source=source)
+            raise ParameterError(f"{names[name]} does not apply to {what}")
         if reading.text is not None and name in ("columns", "drop", "categories"):
             raise ParameterError(f"{names[name]} and --text: the words of one column are counted")
     if "words" in said and reading.text is None and form != "folder":
@@ -158,7 +161,6 @@ def _read(
     path: Path,
     form: str,
     reading: Reading,
-    source: str,
     tell: Callable[[int], None] | None,
 ) -> Table:
     from dpsearch.io import arrays, delimited, frames, sparse, text
@@ -166,8 +168,8 @@ def _read(
 
     if path.is_dir():
         if form != "folder":
-            raise DataError("is a folder, not a file", source=source)
-        return text.read_folder(path, reading, source)
+            raise DataError("is a folder, not a file")
+        return text.read_folder(path, reading)
     readers: dict[str, Callable[..., Any]] = {
         "parquet": frames.read_parquet,
         "arrow": frames.read_arrow,
@@ -177,9 +179,9 @@ def _read(
         "h5ad": sparse.read_anndata,
     }
     if form == "csv":
-        table, choice = delimited.read_delimited(path, reading, source, tell=tell)
+        table, choice = delimited.read_delimited(path, reading, tell=tell)
     else:
-        table, choice = readers[form](path, reading, source)
+        table, choice = readers[form](path, reading)
     if choice.text is not None:
         return text.count_text_column(table, reading)
     if form in ("csv", "parquet", "arrow"):

@@ -191,8 +191,9 @@ def name_of(names: list[str] | None, j: int) -> str:
     return f"column {j}" if names is None else names[j]
 
 
-def source_error(source: str, message: str) -> DataError:
-    return DataError(" ".join(message.split()), source=source)
+def unreadable(message: str) -> DataError:
+    """The error of a file that a library cannot read, on one line."""
+    return DataError(" ".join(message.split()))
 
 
 def shown(cell: str) -> str:

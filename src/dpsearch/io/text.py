@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._files import visible_files
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, located
 from dpsearch.io.blocks import not_in_encoding
 from dpsearch.io.table import Reading, Table
 
@@ -17,43 +17,39 @@ _FEW_DOCUMENTS = 20
 _TOO_COMMON = 0.5  # share of the documents
 
 
-def read_folder(path: Path, reading: Reading, source: str) -> Table:
+def read_folder(path: Path, reading: Reading) -> Table:
     """Read a folder of text files, a document each, named by its path below the folder."""
     import polars as pl
 
     files = visible_files(path)
     if not files:
-        raise DataError(
-            "a folder without files; a folder is read as a file per document",
-            source=source,
-        )
-    X, names, note = count_words(_texts(files, reading.encoding), reading, source)
+        raise DataError("a folder without files; a folder is read as a file per document")
+    X, names, note = count_words(_texts(files, reading.encoding), reading)
     index = pl.Series("document", [file.relative_to(path).as_posix() for file in files])
-    return Table(X, names, index=index, source=source, notes=[note] if note else [])
+    return Table(X, names, index=index, notes=[note] if note else [])
 
 
 def _texts(files: list[Path], encoding: str) -> Iterator[str]:
     for file in files:
-        try:
-            text = file.read_text(encoding=encoding)
-        except UnicodeError as error:
-            raise not_in_encoding(str(file), encoding, getattr(error, "start", 0)) from error
-        if "\0" in text:
-            raise DataError("not text: there is a NUL byte", source=file)
+        with located(str(file)):
+            try:
+                text = file.read_text(encoding=encoding)
+            except UnicodeError as error:
+                raise not_in_encoding(encoding, getattr(error, "start", 0)) from error
+            if "\0" in text:
+                raise DataError("not text: there is a NUL byte")
         yield text
 
 
 def count_text_column(table: Table, reading: Reading) -> Table:
     """Turn a table whose X is a column of texts into counts."""
     texts = table.X.fill_null("").to_list()
-    table.X, table.names, note = count_words(iter(texts), reading, table.source)
+    table.X, table.names, note = count_words(iter(texts), reading)
     table.notes += [note] if note else []
     return table
 
 
-def count_words(
-    texts: Iterator[str], reading: Reading, source: str
-) -> tuple[Any, list[str], str | None]:
+def count_words(texts: Iterator[str], reading: Reading) -> tuple[Any, list[str], str | None]:
     """Return counts, words, and a note on what was counted.
 
     Words in a single document and words in more than half of them tell clusters apart badly; in
@@ -71,7 +67,7 @@ def count_words(
     except DataError:
         raise
     except ValueError as error:  # "empty vocabulary"
-        raise DataError("there are no words", source=source) from error
+        raise DataError("there are no words") from error
     words = np.array(counter.get_feature_names_out(), dtype=object)
     total = len(words)
     if X.shape[0] >= _FEW_DOCUMENTS:

@@ -26,20 +26,15 @@ NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in wh
 def tidy(table: Table, *, named: bool) -> Table:
     """Take a first column that names the rows as the index, and leave out what tells nothing."""
     if table.n_rows == 0:
-        raise DataError("there are no rows", source=table.source)
+        raise DataError("there are no rows")
     if named:
         return table
     out = list(range(table.n_columns))
-    if table.n_columns > 1 and _numbers_rows(table):
-        _take_out(table, out, 0, "it numbers the rows")
-        if table.index is None:
-            table.take_index(_as_written(table).alias(table.name(0)))
-    table.written = None
-    if isinstance(table.X, pl.DataFrame):
-        _leave_out_names(table, out)
+    _leave_out_row_numbers(table, out)
+    _leave_out_names(table, out)
     gaps = [j for j in out if _is_missing(table, j)]
     if gaps == out:
-        raise DataError("no column has a value", source=table.source)
+        raise DataError("no column has a value")
     for j in gaps:
         _take_out(table, out, j, "it has no values")
     table.notes += [note for j in out for note in _doubts(table, j)]
@@ -50,9 +45,17 @@ def tidy(table: Table, *, named: bool) -> Table:
     return table
 
 
+def _leave_out_row_numbers(table: Table, out: list[int]) -> None:
+    if table.n_columns > 1 and _numbers_rows(table):
+        _take_out(table, out, 0, "it numbers the rows")
+        if table.index is None:
+            table.take_index(_as_written(table).alias(table.name(0)))
+    table.written = None
+
+
 def _leave_out_names(table: Table, out: list[int]) -> None:
     """Leave out columns of texts that all differ; the first may name the rows."""
-    for j in range(table.n_columns):
+    for j in range(table.n_columns if isinstance(table.X, pl.DataFrame) else 0):
         column = table.X.to_series(j)
         if len(out) == 1 or j not in out or not _all_different(column):
             continue

@@ -20,7 +20,7 @@ from dpsearch.io.delimited import WRITTEN, filled_columns
 from dpsearch.io.frames import check_names, table_of_frame
 from dpsearch.io.output import write_parquet
 from dpsearch.io.read import FORMATS, format_of
-from dpsearch.io.table import PANDAS_INDEX, Reading, source_error
+from dpsearch.io.table import PANDAS_INDEX, Reading, unreadable
 from dpsearch.scale.pieces import Piece, scan
 
 Tell = Callable[[int], None] | None
@@ -108,22 +108,23 @@ def open_files(path: Path, source: str, reading: Reading, folder: Path, tell: Te
 
     A CSV file is turned into pieces in the temporary `folder`.
     """
-    files = set_of_files(path)
-    form = None if files else format_of(path, reading)
-    if files is not None:
-        forms = [str(_form(file)) for file in files]
-        found = _frames(files, forms, [str(file) for file in files], reading, source)
-    elif form == "csv":
-        found = _converted(path, reading, source, folder, tell)
-    elif form == "numpy":
-        return _array(path, reading, source)
-    else:
-        found = _frames([path], [str(form)], [source], reading, source)
-    if found.n_rows == 0:
-        raise DataError("there are no rows", source=source)
-    empty = pl.DataFrame(schema=found.types)
-    table_of_frame(empty, source, set())  # to see whether these can be clustered by
-    return found
+    with located(source):
+        files = set_of_files(path)
+        form = None if files else format_of(path, reading)
+        if files is not None:
+            forms = [str(_form(file)) for file in files]
+            found = _frames(files, forms, [str(file) for file in files], reading, source)
+        elif form == "csv":
+            found = _converted(path, reading, source, folder, tell)
+        elif form == "numpy":
+            return _array(path, reading, source)
+        else:
+            found = _frames([path], [str(form)], [source], reading, source)
+        if found.n_rows == 0:
+            raise DataError("there are no rows")
+        empty = pl.DataFrame(schema=found.types)
+        table_of_frame(empty, set())  # to see whether these can be clustered by
+        return found
 
 
 def _frames(
@@ -137,10 +138,10 @@ def _frames(
     names = opened[0][1].names()
     if reading.index is None and PANDAS_INDEX in names:
         reading = replace(reading, index=PANDAS_INDEX)
-    choice = choose(names, len(names), reading, source)
+    choice = choose(names, len(names), reading)
     aside = [] if choice.index is None else [choice.index]
     used = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
-    check_names(used, source)
+    check_names(used)
     types = {name: opened[0][1][name] for name in used}
     every = reading.columns is None and reading.model is None
     for piece, schema in opened[1:]:
@@ -162,13 +163,14 @@ def _check_columns(schema: pl.Schema, used: list[str], known: list[str] | None, 
 
 
 def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
-    try:
-        lazy = scan(path, form)
-        schema = lazy.collect_schema()
-        n_rows = int(lazy.select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        what = "a Parquet" if form == "parquet" else "an Arrow or Feather"
-        raise source_error(source, f"damaged, or not {what} file: {error}") from error
+    with located(source):
+        try:
+            lazy = scan(path, form)
+            schema = lazy.collect_schema()
+            n_rows = int(lazy.select(pl.len()).collect().item())
+        except (pl.exceptions.PolarsError, OSError) as error:
+            what = "a Parquet" if form == "parquet" else "an Arrow or Feather"
+            raise unreadable(f"damaged, or not {what} file: {error}") from error
     return Piece(path, form, n_rows, source), schema
 
 
@@ -189,7 +191,7 @@ def _common(one: Any, other: Any, name: str, first: str) -> Any:
 
 def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Tell) -> Files:
     pieces: list[Piece] = []
-    for columns in filled_columns(path, reading, source):
+    for columns in filled_columns(path, reading):
         frame = columns.drain()
         piece = Piece(folder / f"piece{len(pieces)}", "parquet", frame.height, source,
                       columns.n_rows - frame.height)  # fmt: skip
@@ -210,14 +212,12 @@ def _array(path: Path, reading: Reading, source: str) -> Files:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise not_numbers(source, error) from error
+        raise not_numbers(error) from error
     array = array.reshape(-1, 1) if array.ndim == 1 else array
     if not is_array(array):
-        raise DataError(
-            f"not rows and columns of numbers: {array.shape} {array.dtype}", source=source
-        )
+        raise DataError(f"not rows and columns of numbers: {array.shape} {array.dtype}")
     if reading.categories is not None:
-        raise ParameterError("--category is for tables with texts", source=source)
-    choice = choose(None, array.shape[1], reading, source)
+        raise ParameterError("--category is for tables with texts")
+    choice = choose(None, array.shape[1], reading)
     piece = Piece(path, "numpy", array.shape[0], source)
     return Files([piece], None, {}, choice, source, width=array.shape[1])

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from dpsearch._validate import column_names, is_array, is_lazy, readable
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
 from dpsearch.scale.dask_tables import is_collection, open_collection
 from dpsearch.scale.pieces import Layout, Piece, PieceShard, cut
@@ -237,7 +237,8 @@ def _of_path(path: Path, folder: Path, options: TableOptions) -> Iterator[Opened
         return
     source = STANDARD_INPUT if str(path) == "-" else str(path)
     is_set = set_of_files(path) is not None
-    check_options("parquet" if is_set else format_of(path, reading), reading, source)
+    with located(source):
+        check_options("parquet" if is_set else format_of(path, reading), reading)
     if is_set:
         yield _of_files(open_files(path, source, reading, folder, options.progress), options)
         return
