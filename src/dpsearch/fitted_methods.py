@@ -124,7 +124,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike | CheckedTable) -> Matrix:
         """Return the probability of each cluster for each row, given that it is in one of them."""
-        inside, _ = self.mixture_.log_joint_probabilities(self._checked(X))
+        table = self._checked(X)
+        inside, _ = self.mixture_.log_joint_probabilities(table)
         return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
 
     def transform(self, X: ArrayLike) -> Matrix:
