@@ -204,7 +204,7 @@ def log_predictive(core: Core, items: Items, pool: Any) -> Any:
 
 @kernel
 def rows_of_labels(core: Core, items: Items, labels: Any, n_clusters: int) -> Any:
-    """Return (flat pool, sizes): one row of statistics per cluster."""
+    """Return (flat pool, sizes): a row of statistics per cluster; labels below 0 do not count."""
     width = core.width
     pool = np.empty(n_clusters * width)
     sizes = np.zeros(n_clusters, np.int64)
@@ -212,8 +212,9 @@ def rows_of_labels(core: Core, items: Items, labels: Any, n_clusters: int) -> An
         clear_row(core, view(pool, k * width, width))
     for i in range(labels.shape[0]):
         k = labels[i]
-        sizes[k] += items.sizes[i]
-        add_item(core, items, i, view(pool, k * width, width), 1.0)
+        if k >= 0:
+            sizes[k] += items.sizes[i]
+            add_item(core, items, i, view(pool, k * width, width), 1.0)
     return pool, sizes
 
 

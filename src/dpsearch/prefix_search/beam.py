@@ -9,84 +9,28 @@ linked list that it shares with the rows it was copied from.
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import inner, kernel, view
-from dpsearch._types import Ints, Labels, Vector
+from dpsearch._types import Ints, Labels
 from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, copy_row, score_item
-from dpsearch.priors.antoniak import complete, completion_room, grow, rule_of, tally
+from dpsearch.prefix_search.beam_state import (
+    Counts,
+    more_nodes,
+    more_rows,
+    new_hypotheses,
+    new_nodes,
+    new_room,
+    new_rows,
+    wider,
+)
+from dpsearch.priors.antoniak import complete, grow, rule_of, tally
 from dpsearch.priors.base import size_step, size_weight
 from dpsearch.problem import Problem
 
 _CHUNK = 1024  # items between two looks at the callback and Ctrl-C
-
-
-class _Hypotheses(NamedTuple):
-    """The beam.  Entry h has `counts[h]` clusters, whose rows are `rows[h, :counts[h]]`.
-
-    The rest of `rows[h]` is 0, a row that nobody uses and whose gain is −∞: a loop over all
-    hypotheses can then take the same number of steps for each, which processors predict.
-    """
-
-    rows: Any  # [beam, capacity]; unsigned, which spares the test for indices from the end
-    counts: Ints
-    scores: Vector  # by which hypotheses are ranked
-    placed: Vector  # the same without the prior's completion; kept for AntoniakCounts only
-
-
-class _Rows(NamedTuple):
-    """Cluster statistics, shared between hypotheses and counted by their users."""
-
-    pool: Vector
-    sizes: Ints
-    steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
-    users: Ints
-    members: Ints  # last node of the list of members
-    live: Any  # the rows in use, in no order
-    free: Any  # a stack of the others
-    gains: Vector  # score of the current item in this row
-    wanted: Ints  # number of new hypotheses that add the current item to this row
-    successor: Any  # the row with the current item added
-
-
-class _Nodes(NamedTuple):
-    """Linked lists of items, with common beginnings shared and counted by their users."""
-
-    before: Any  # int32, as all of these
-    item: Any
-    users: Any
-    free: Any
-
-
-class _Room(NamedTuple):
-    """Working space: of one item's scores, and of the successors that it gives rise to."""
-
-    starts: Ints
-    out: Vector
-    row: Vector
-    parents: Any  # int32
-    choices: Any  # int32
-    scores: Vector
-    children: Ints
-    slots: Ints
-    best: Vector  # per hypothesis: score of its best successor,
-    second: Vector  # of the next best,
-    at: Ints  # and which the best is
-    sizes: Ints
-    completion: Ints  # for AntoniakCounts
-
-
-class _Counts(NamedTuple):
-    """How much of each structure is in use."""
-
-    hypotheses: int
-    widest: int  # largest number of clusters that a hypothesis has had
-    live: int
-    free_rows: int
-    free_nodes: int
 
 
 def beam(
@@ -96,29 +40,26 @@ def beam(
     begun = time.perf_counter()
     n = len(order)
     width = problem.model.core.width
-    rows = _new_rows(width, 4 * beam_size + 64)
-    nodes = _new_nodes(4 * beam_size + 1024)
-    hypotheses = _new_hypotheses(beam_size, 32)
-    room = _new_room(hypotheses, rows, width, problem.n_points)
+    rows = new_rows(width, 4 * beam_size + 64)
+    nodes = new_nodes(4 * beam_size + 1024)
+    hypotheses = new_hypotheses(beam_size, 32)
+    room = new_room(hypotheses, rows, width, problem.n_points)
     # One hypothesis to begin with: nothing placed.
-    counts = _Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
-    rule = rule_of(problem.prior)
+    counts = Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
+    rule = rule_of(problem.prior) if problem.tables.multiplicity else None
     placed, n_enqueued, n_dequeued = 0, 0, 0
     while placed < n:
         stop = min(n, placed + _CHUNK)
         model = (problem.model.core, problem.items, problem.alone, problem.tables)
         state = (hypotheses, rows, nodes, counts, room, order, placed, stop, beam_size)
-        if problem.tables.multiplicity:
-            placed, made, taken, counts = _advance_counts(*model, rule, *state)
-        else:
-            placed, made, taken, counts = _advance(*model, *state)
+        placed, made, taken, counts = _advance(*model, rule, *state)
         n_enqueued += made
         n_dequeued += taken
         if placed < stop:  # something is full
-            rows, counts = _more_rows(rows, counts, width, beam_size)
-            nodes, counts = _more_nodes(nodes, counts, beam_size)
-            hypotheses = _wider(hypotheses)
-            room = _new_room(hypotheses, rows, width, problem.n_points)
+            rows, counts = more_rows(rows, counts, width, beam_size)
+            nodes, counts = more_nodes(nodes, counts, beam_size)
+            hypotheses = wider(hypotheses)
+            room = new_room(hypotheses, rows, width, problem.n_points)
         best = int(np.argmax(hypotheses.scores[: counts.hypotheses]))
         if callback is not None:
             score = float(hypotheses.scores[best])
@@ -127,91 +68,6 @@ def beam(
             callback(Event(seconds, score, count, "search", placed, n))
     members = rows.members[hypotheses.rows[best, : hypotheses.counts[best]]]
     return _labels(nodes, members, n), n_dequeued, n_enqueued
-
-
-def _new_rows(width: int, capacity: int) -> _Rows:
-    rows = _Rows(
-        pool=np.empty(capacity * width),
-        sizes=np.zeros(capacity, np.int64),
-        steps=np.zeros(capacity),
-        users=np.zeros(capacity, np.int64),
-        members=np.zeros(capacity, np.int64),
-        live=np.zeros(capacity, np.uint32),
-        free=np.arange(capacity, dtype=np.uint32)[::-1].copy(),  # row 0, at the end, stays unused
-        gains=np.zeros(capacity),
-        wanted=np.zeros(capacity, np.int64),
-        successor=np.zeros(capacity, np.uint32),
-    )
-    rows.gains[0] = -np.inf
-    return rows
-
-
-def _new_nodes(capacity: int) -> _Nodes:
-    return _Nodes(
-        before=np.zeros(capacity, np.int32),
-        item=np.zeros(capacity, np.int32),
-        users=np.zeros(capacity, np.int32),
-        free=np.arange(capacity, dtype=np.int32)[::-1].copy(),
-    )
-
-
-def _new_hypotheses(beam_size: int, capacity: int) -> _Hypotheses:
-    return _Hypotheses(
-        rows=np.zeros((beam_size, capacity), np.uint32),
-        counts=np.zeros(beam_size, np.int64),
-        scores=np.zeros(beam_size),
-        placed=np.zeros(beam_size),
-    )
-
-
-def _new_room(hypotheses: _Hypotheses, rows: _Rows, width: int, n_points: int) -> _Room:
-    beam_size = len(hypotheses.counts)
-    return _Room(
-        starts=np.empty(len(rows.sizes), np.int64),
-        out=np.empty(len(rows.sizes)),
-        row=np.empty(width),
-        parents=np.empty(hypotheses.rows.size, np.uint32),
-        choices=np.empty(hypotheses.rows.size, np.uint32),
-        scores=np.empty(hypotheses.rows.size),
-        children=np.zeros(beam_size, np.int64),
-        slots=np.zeros(beam_size, np.uint32),
-        best=np.zeros(beam_size),
-        second=np.zeros(beam_size),
-        at=np.zeros(beam_size, np.int64),
-        sizes=np.zeros(hypotheses.rows.shape[1], np.int64),
-        completion=completion_room(n_points),
-    )
-
-
-def _more_rows(rows: _Rows, counts: _Counts, width: int, beam_size: int) -> tuple[_Rows, _Counts]:
-    if counts.free_rows > beam_size:
-        return rows, counts
-    old = len(rows.sizes)
-    grown = _new_rows(width, 2 * old)
-    grown.pool[: len(rows.pool)] = rows.pool
-    for name in ("sizes", "steps", "users", "members", "live"):
-        getattr(grown, name)[:old] = getattr(rows, name)
-    grown.free[: counts.free_rows] = rows.free[: counts.free_rows]
-    grown.free[counts.free_rows : counts.free_rows + old] = np.arange(old, 2 * old)
-    return grown, counts._replace(free_rows=counts.free_rows + old)
-
-
-def _more_nodes(nodes: _Nodes, counts: _Counts, beam_size: int) -> tuple[_Nodes, _Counts]:
-    if counts.free_nodes > beam_size:
-        return nodes, counts
-    old = len(nodes.item)
-    grown = _new_nodes(2 * old)
-    for name in ("before", "item", "users"):
-        getattr(grown, name)[:old] = getattr(nodes, name)
-    grown.free[: counts.free_nodes] = nodes.free[: counts.free_nodes]
-    grown.free[counts.free_nodes : counts.free_nodes + old] = np.arange(old, 2 * old)
-    return grown, counts._replace(free_nodes=counts.free_nodes + old)
-
-
-def _wider(hypotheses: _Hypotheses) -> _Hypotheses:
-    if hypotheses.counts.max() + 1 < hypotheses.rows.shape[1]:
-        return hypotheses
-    return hypotheses._replace(rows=np.hstack([hypotheses.rows, np.zeros_like(hypotheses.rows)]))
 
 
 @kernel
@@ -228,11 +84,12 @@ def _labels(nodes, members, n):  # type: ignore[no-untyped-def]
 
 @inner
 def _advance(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, beam, rows, nodes, counts, room, order, begin, end, beam_size
+    core, items, alone, tables, rule, beam, rows, nodes, counts, room, order, begin, end, beam_size
 ):
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
-    Return (where it stopped, states created, states expanded, counts).
+    Return (where it stopped, states created, states expanded, counts).  `rule` is None for a prior
+    of product form; Numba leaves out what depends on it then.
     """
     made = 0
     taken = 0
@@ -242,41 +99,17 @@ def _advance(  # type: ignore[no-untyped-def]
         i = order[t]
         taken += counts.hypotheses
         _score_live(core, items, i, tables, rows, counts, room)
-        found, created = _candidates(
-            tables, beam, rows, counts, items.sizes[i], alone[i], beam_size, room
-        )
+        if rule is None:
+            found, created = _candidates(
+                tables, beam, rows, counts, items.sizes[i], alone[i], beam_size, room
+            )
+        else:
+            remaining = order.shape[0] - t - 1
+            found = _count_candidates(
+                tables, rule, beam, rows, counts.hypotheses, alone[i], remaining, room
+            )
+            created = found
         made += created
-        counts = _step(
-            core, items, i, alone[i], tables, beam, rows, nodes, counts, room, found, beam_size
-        )
-    return end, made, taken, counts
-
-
-@inner
-def _advance_counts(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, rule, beam, rows, nodes, counts, room, order, begin, end,
-    beam_size,
-):  # fmt: skip
-    """The same under AntoniakCounts; apart, so that it is compiled only when it is used."""
-    made = 0
-    taken = 0
-    for t in range(begin, end):
-        if _full(beam, counts, beam_size):
-            return t, made, taken, counts
-        i = order[t]
-        taken += counts.hypotheses
-        _score_live(core, items, i, tables, rows, counts, room)
-        found = _count_candidates(
-            tables,
-            rule,
-            beam,
-            rows,
-            counts.hypotheses,
-            alone[i],
-            order.shape[0] - t - 1,
-            room,
-        )
-        made += found
         counts = _step(
             core, items, i, alone[i], tables, beam, rows, nodes, counts, room, found, beam_size
         )
@@ -431,41 +264,73 @@ def _select(scores, parents, choices, found, wanted):  # type: ignore[no-untyped
 
 @inner
 def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found, beam_size):  # type: ignore[no-untyped-def]
-    """Make the best candidates the new beam; return the counts.
+    """Make the best candidates the new beam; return the counts."""
+    kept = min(found, beam_size)
+    if found > beam_size:
+        _select(room.scores, room.parents, room.choices, found, beam_size)
+    n_ended = _count_children(beam, rows, counts.hypotheses, room, kept)
+    widest, n_fresh = _branch(tables, beam, rows, counts, room, kept, n_ended, alone)
+    n_live, free_rows, free_nodes = _change_rows(core, items, i, tables, rows, nodes, counts)
+    fresh = -1
+    if n_fresh > 0:
+        free_rows -= 1
+        fresh = rows.free[free_rows]
+        clear_row(core, view(rows.pool, fresh * core.width, core.width))
+        rows.sizes[fresh] = 0
+        free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
+        rows.users[fresh] = n_fresh
+        rows.live[n_live] = fresh
+        n_live += 1
+    for c in range(kept):
+        slot = room.parents[c]
+        k = room.choices[c]
+        if k < beam.counts[slot]:
+            beam.rows[slot, k] = rows.successor[beam.rows[slot, k]]
+        else:
+            beam.rows[slot, k] = fresh
+            beam.counts[slot] += 1
+    n_live, free_rows, free_nodes = _drop_unused(rows, nodes, n_live, free_rows, free_nodes)
+    return Counts(kept, widest, n_live, free_rows, free_nodes)
+
+
+@inner
+def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-untyped-def]
+    """Count each hypothesis's successors; list those without any in room.slots, and let go of
+    their rows.  Return how many they are."""
+    room.children[:n_hypotheses] = 0
+    for c in range(kept):
+        room.children[room.parents[c]] += 1
+    n_ended = 0
+    for h in range(n_hypotheses):
+        if room.children[h] == 0:
+            for k in range(beam.counts[h]):
+                rows.users[beam.rows[h, k]] -= 1
+            room.slots[n_ended] = h
+            n_ended += 1
+    return n_ended
+
+
+@inner
+def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ignore[no-untyped-def]
+    """Give each successor a slot, room.parents[c], with its parent's rows; count the wanted rows.
 
     A hypothesis with one successor stays where it is and keeps its share in its rows; only
     further successors copy its list, into the slots of hypotheses that end here and behind them.
+    Return (the most clusters of a hypothesis, how many open a new one).
     """
-    parents, choices, scores = room.parents, room.choices, room.scores
-    children, slots = room.children, room.slots
-    n_hypotheses, n_live = counts.hypotheses, counts.live
-    free_rows, free_nodes = counts.free_rows, counts.free_nodes
-    kept = min(found, beam_size)
-    if found > beam_size:
-        _select(scores, parents, choices, found, beam_size)
-    children[:n_hypotheses] = 0
-    for c in range(kept):
-        children[parents[c]] += 1
-    n_ended = 0
-    for h in range(n_hypotheses):
-        if children[h] == 0:
-            for k in range(beam.counts[h]):
-                rows.users[beam.rows[h, k]] -= 1
-            slots[n_ended] = h
-            n_ended += 1
-    next_slot = n_hypotheses
+    next_slot = counts.hypotheses
     widest = counts.widest
     n_fresh = 0
     for c in range(kept):
-        h = parents[c]
-        k = choices[c]
+        h = room.parents[c]
+        k = room.choices[c]
         n_clusters = beam.counts[h]
         slot = h
-        children[h] -= 1
-        if children[h] > 0:
+        room.children[h] -= 1
+        if room.children[h] > 0:
             if n_ended > 0:
                 n_ended -= 1
-                slot = slots[n_ended]
+                slot = room.slots[n_ended]
             else:
                 slot = next_slot
                 next_slot += 1
@@ -473,9 +338,9 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
                 row = beam.rows[h, j]
                 beam.rows[slot, j] = row
                 rows.users[row] += 1  # for row 0 it means nothing
-        parents[c] = slot
+        room.parents[c] = slot
         beam.counts[slot] = n_clusters
-        beam.scores[slot] = scores[c]
+        beam.scores[slot] = room.scores[c]
         if k < n_clusters:
             old = beam.rows[slot, k]
             rows.users[old] -= 1
@@ -487,9 +352,14 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             widest = max(widest, n_clusters + 1)
             if tables.multiplicity:
                 beam.placed[slot] = beam.placed[h] + alone
+    return widest, n_fresh
 
-    # Change each wanted row once: in place if nobody keeps the old one, else in a copy.
+
+@inner
+def _change_rows(core, items, i, tables, rows, nodes, counts):  # type: ignore[no-untyped-def]
+    """Change each wanted row once: in place if no hypothesis keeps the old one, else in a copy."""
     width = core.width
+    n_live, free_rows, free_nodes = counts.live, counts.free_rows, counts.free_nodes
     for j in range(n_live):
         old = rows.live[j]
         if rows.wanted[old] == 0:
@@ -498,10 +368,7 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
         if rows.users[old] > 0:
             free_rows -= 1
             row = rows.free[free_rows]
-            copy_row(
-                view(rows.pool, old * width, width),
-                view(rows.pool, row * width, width),
-            )
+            copy_row(view(rows.pool, old * width, width), view(rows.pool, row * width, width))
             rows.sizes[row] = rows.sizes[old]
             rows.users[row] = 0
             nodes.users[rows.members[old]] += 1
@@ -513,25 +380,12 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
         rows.users[row] += rows.wanted[old]
         rows.wanted[old] = 0
         rows.successor[old] = row
-    fresh = -1
-    if n_fresh > 0:
-        free_rows -= 1
-        fresh = rows.free[free_rows]
-        clear_row(core, view(rows.pool, fresh * width, width))
-        rows.sizes[fresh] = 0
-        free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
-        rows.users[fresh] = n_fresh
-        rows.live[n_live] = fresh
-        n_live += 1
-    for c in range(kept):
-        slot = parents[c]
-        k = choices[c]
-        if k < beam.counts[slot]:
-            beam.rows[slot, k] = rows.successor[beam.rows[slot, k]]
-        else:
-            beam.rows[slot, k] = fresh
-            beam.counts[slot] += 1
+    return n_live, free_rows, free_nodes
 
+
+@inner
+def _drop_unused(rows, nodes, n_live, free_rows, free_nodes):  # type: ignore[no-untyped-def]
+    """Make the rows that no hypothesis has free again."""
     j = 0
     while j < n_live:
         row = rows.live[j]
@@ -543,7 +397,7 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
             rows.live[j] = rows.live[n_live]
         else:
             j += 1
-    return _Counts(kept, widest, n_live, free_rows, free_nodes)
+    return n_live, free_rows, free_nodes
 
 
 @inner

@@ -11,6 +11,7 @@ list of row numbers, which its children refer to.
 
 from __future__ import annotations
 
+import copy
 import math
 import time
 from typing import Any, NamedTuple
@@ -20,8 +21,10 @@ import numpy as np
 from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.events import Callback, Event
-from dpsearch.items import add_item, clear_row, copy_row, score_item
+from dpsearch.items import Rows, add_item, clear_row, copy_row, score_item
 from dpsearch.prefix_search.dual import node_of, worth_of
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.prefix_search.heap import Queue, new_queue, pop, push, shrink
 from dpsearch.prefix_search.heuristics import (
     ADMISSIBLE,
     DUAL,
@@ -55,13 +58,6 @@ class _Store(NamedTuple):
     lists: Any  # int32
     last: Any  # int32: position of the item that made a row out of
     before: Any  # int32: another row, or −1
-
-
-class _Queue(NamedTuple):
-    """A binary heap with the best score on top."""
-
-    score: Vector
-    state: Any  # int32
 
 
 class _Used(NamedTuple):
@@ -116,7 +112,7 @@ def best_first(
     begun = time.perf_counter()
     deadline = math.inf if seconds is None else time.thread_time() + seconds
     n, width = problem.n_items, problem.model.core.width
-    states, store, queue = _new_states(4096), _new_store(256, width), _new_queue(4096)
+    states, store, queue = _new_states(4096), _new_store(256, width), new_queue(4096)
     states.parent[0] = -1
     states.first[0] = 0
     used = _Used(1, 1, 0, 0)
@@ -157,29 +153,10 @@ def _labels(states: _States, state: int, order: Ints) -> Labels:
 def _completed(problem: Problem, states: _States, state: int, order: Ints) -> Labels:
     """Place what a state leaves open where the log joint grows most, item by item."""
     labels = _labels(states, state, order)
-    placed = int(states.level[state])
-    core, tables = problem.model.core, problem.tables
-    row, scratch, out = np.empty(core.width), np.empty(core.width), np.empty(1)
-    rows: list[Vector] = []
-    sizes: list[int] = []
-    for position, i in enumerate(order):
-        size = int(problem.items.sizes[i])
-        k = int(labels[i])
-        if position >= placed:
-            fresh = problem.alone[i] + size_weight(tables, size)
-            gains = [fresh + tables.log_v[len(rows) + 1] - tables.log_v[len(rows)]]
-            for other, n in zip(rows, sizes, strict=True):
-                score_item(core, problem.items, i, other, np.zeros(1, np.int64), out, scratch)
-                gains.append(out[0] + size_weight(tables, n + size) - size_weight(tables, n))
-            best = int(np.argmax(gains))
-            k = len(rows) if best == 0 else best - 1
-            labels[i] = k
-        if k == len(rows):
-            clear_row(core, row)
-            rows.append(row.copy())
-            sizes.append(0)
-        add_item(core, problem.items, i, rows[k], 1.0)
-        sizes[k] += size
+    left = order[states.level[state] :]
+    rest = copy.copy(problem)
+    rest.background = Rows(*problem.model.rows(problem.items, labels, int(states.count[state])))
+    labels[left] = greedy(rest, left)[left]
     return labels
 
 
@@ -204,20 +181,16 @@ def _new_store(capacity: int, width: int) -> _Store:
     )
 
 
-def _new_queue(capacity: int) -> _Queue:
-    return _Queue(np.zeros(capacity), np.zeros(capacity, np.int32))
-
-
 def _grown(
-    states: _States, store: _Store, queue: _Queue, used: _Used, n: int, width: int
-) -> tuple[_States, _Store, _Queue]:
+    states: _States, store: _Store, queue: Queue, used: _Used, n: int, width: int
+) -> tuple[_States, _Store, Queue]:
     """Double whatever may not hold one more expansion."""
     if used.states + n + 1 > len(states.level):
         larger = _new_states(max(2 * len(states.level), used.states + 2 * n + 2))
         states = _States(*(_copied(a, b) for a, b in zip(states, larger, strict=True)))
     if used.queue + n + 1 > len(queue.score):
-        bigger = _new_queue(max(2 * len(queue.score), used.queue + 2 * n + 2))
-        queue = _Queue(*(_copied(a, b) for a, b in zip(queue, bigger, strict=True)))
+        bigger = new_queue(max(2 * len(queue.score), used.queue + 2 * n + 2))
+        queue = Queue(*(_copied(a, b) for a, b in zip(queue, bigger, strict=True)))
     if used.rows + 1 > len(store.sizes) or used.lists + n > len(store.lists):
         wider = _new_store(max(2 * len(store.sizes), n), width)
         store = _Store(*(_copied(a, b) for a, b in zip(store, wider, strict=True)))
@@ -272,7 +245,7 @@ def _run(  # type: ignore[no-untyped-def]
         )
         if full or n_out >= most_out or n_in >= most_in:
             return state, score, _Used(n_states, n_queue, n_rows, n_lists), n_out, n_in
-        n_queue = _pop(queue, n_queue)
+        n_queue = pop(queue, n_queue)
         n_out += 1
         if states.level[state] == n:
             return state, score, _Used(n_states, n_queue, n_rows, n_lists), n_out, n_in
@@ -285,11 +258,11 @@ def _run(  # type: ignore[no-untyped-def]
             n_states,
         )  # fmt: skip
         for child in range(n_states, n_states + made):
-            n_queue = _push(queue, n_queue, room.out[child - n_states], child)
+            n_queue = push(queue, n_queue, room.out[child - n_states], child)
         n_states += made
         n_in += made
         if n_queue > cap:
-            n_queue = _shrink(queue, n_queue, cap)
+            n_queue = shrink(queue, n_queue, cap)
 
 
 @inner
@@ -446,66 +419,3 @@ def _rest_of_child(  # type: ignore[no-untyped-def]
         best = max(best, room.rest[m])
         total += max(best, fresh_value(heuristic, tables, alone, order, count, level + 1, m))
     return total
-
-
-@inner
-def _before(queue, a, b):  # type: ignore[no-untyped-def]
-    """Whether entry a comes off before entry b; of equals the newer, which is deeper."""
-    if queue.score[a] != queue.score[b]:
-        return queue.score[a] > queue.score[b]
-    return queue.state[a] > queue.state[b]
-
-
-@inner
-def _swap(queue, a, b):  # type: ignore[no-untyped-def]
-    queue.score[a], queue.score[b] = queue.score[b], queue.score[a]
-    queue.state[a], queue.state[b] = queue.state[b], queue.state[a]
-
-
-@inner
-def _push(queue, size, score, state):  # type: ignore[no-untyped-def]
-    queue.score[size] = score
-    queue.state[size] = state
-    at = size
-    while at > 0 and _before(queue, at, (at - 1) // 2):
-        _swap(queue, at, (at - 1) // 2)
-        at = (at - 1) // 2
-    return size + 1
-
-
-@inner
-def _pop(queue, size):  # type: ignore[no-untyped-def]
-    size -= 1
-    _swap(queue, 0, size)
-    _sift_down(queue, 0, size)
-    return size
-
-
-@inner
-def _sift_down(queue, at, size):  # type: ignore[no-untyped-def]
-    while 2 * at + 1 < size:
-        child = 2 * at + 1
-        if child + 1 < size and _before(queue, child + 1, child):
-            child += 1
-        if not _before(queue, child, at):
-            break
-        _swap(queue, child, at)
-        at = child
-
-
-@inner
-def _shrink(queue, size, cap):  # type: ignore[no-untyped-def]
-    """Keep the `cap` best entries.  The queue is barely larger, so drop the worst one by one."""
-    while size > cap:
-        worst = size // 2  # the worst entry of a heap has no children
-        for at in range(size // 2 + 1, size):
-            if _before(queue, worst, at):
-                worst = at
-        size -= 1
-        if worst < size:
-            _swap(queue, worst, size)
-            at = worst
-            while at > 0 and _before(queue, at, (at - 1) // 2):
-                _swap(queue, at, (at - 1) // 2)
-                at = (at - 1) // 2
-    return size

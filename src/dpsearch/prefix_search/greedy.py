@@ -59,7 +59,8 @@ def _new_room(problem: Problem, capacity: int) -> _Room:
 def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> Labels:
     """Return the labels that one greedy pass in this order gives.
 
-    It begins with the clusters of the background, whose labels come first.
+    It begins with the clusters of the background, whose labels come first.  Items that are not in
+    the order get the label −1.
     """
     return greedy_with_rows(problem, order, callback)[0]
 
@@ -99,7 +100,7 @@ def greedy_with_rows(
         if callback is not None:
             seconds = time.perf_counter() - begun
             callback(Event(seconds, log_joint, n_clusters, "search", placed, n))
-    labels = np.empty(n, np.int64)
+    labels = np.full(problem.n_items, -1)
     labels[order] = state.labels
     return labels, Rows(state.pool[: n_clusters * core.width], state.sizes[:n_clusters])
 
