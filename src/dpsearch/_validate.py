@@ -134,7 +134,7 @@ def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
 
 
 def _as_array(X: Any, name: str) -> Any:
-    """Return a dense X as an array of two dimensions, of whatever type."""
+    """Return a dense X as an array of two dimensions, of any type."""
     if hasattr(X, "to_numpy") and not isinstance(X, np.ndarray):
         X = X.to_numpy()
     try:

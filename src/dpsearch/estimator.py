@@ -79,7 +79,7 @@ class DPMixture(
         A file for the clusters of a table in shards, written after every round.  If it is there
         already the fit begins with its clusters, and not with a search of a sample.
     random_state : int, RandomState or None
-        Seed for whatever is random: by default always the same.  None for another every time.
+        Seed of all that is random: by default the same every time.  None: another every time.
     verbose : int
         1 prints the family, the reason for it, and what was found.
 

@@ -209,7 +209,7 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
     events = None
     if options.callback is not None:
         events = ShardEvents(options.callback, len(opened.shards))
-        workers.tell = events.shard
+        workers.progress = events.shard
     fitted = fit_shards(
         opened.shards,
         workers,
@@ -221,7 +221,7 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
         seconds=options.refinement.seconds,
         most_rounds=options.refinement.most_rounds,
         rng=options.rng,
-        tell=None if events is None else events.round,
+        callback=None if events is None else events.round,
         checkpoint=options.checkpoint,
     )
     found = Clustering(

@@ -12,7 +12,7 @@ from dpsearch.errors import DataError
 
 # Beyond, log-gamma functions of the counts lose the digits that decide.
 _MOST_POINTS = 2**40
-# Up to so many copies are made where rows must be repeated, or as many as there are rows.
+# Copies that are made at most where rows must be repeated, unless there are more rows.
 _MOST_COPIES = 5000
 
 

@@ -327,7 +327,7 @@ def test_a_file_passes_through_a_small_window(tmp_path):
     np.testing.assert_array_equal(found.X, X)
     assert peak < 2.5 * X.nbytes  # the text alone is 2.4 times the matrix
     rows = []
-    read_delimited(tmp_path / "x.csv", Reading(), block=1 << 16, tell=rows.append)
+    read_delimited(tmp_path / "x.csv", Reading(), block=1 << 16, progress=rows.append)
     assert rows == sorted(rows)
     assert rows[-1] == 20_000
     assert len(rows) > 20
@@ -508,7 +508,7 @@ def test_the_digest_is_that_of_what_was_read(tmp_path, monkeypatch):
         (tmp_path / "x.csv").write_bytes(content * 2)
 
     with pytest.raises(DataError, match="x.csv: was changed while it was being read"):
-        read_table(tmp_path / "x.csv", tell=write)
+        read_table(tmp_path / "x.csv", progress=write)
 
 
 # -- texts ---------------------------------------------------------------------------------------

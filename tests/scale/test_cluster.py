@@ -280,7 +280,7 @@ def test_a_worker_killed_in_the_middle_of_a_round(client, undisturbed, tmp_path)
     flag = tmp_path / "die"
     shards = [Deadly(shard, flag) for shard in SHARDS]
     before = set(client.run(os.getpid).values())
-    found = fitted(shards, DaskWorkers(shards, client), tell=lambda point: flag.touch())
+    found = fitted(shards, DaskWorkers(shards, client), callback=lambda point: flag.touch())
     same(found, undisturbed)
     client.wait_for_workers(2, timeout=30)
     assert len(before & set(client.run(os.getpid).values())) < 2  # somebody did die
@@ -299,7 +299,7 @@ def test_every_worker_restarted_within_a_round_and_between_rounds(client, undist
             for process in client.run(os.getpid).values():
                 os.kill(process, signal.SIGKILL)
 
-    same(fitted(SHARDS, DaskWorkers(SHARDS, client, within), tell=between), undisturbed)
+    same(fitted(SHARDS, DaskWorkers(SHARDS, client, within), callback=between), undisturbed)
     assert len(calls) > 6
 
 
@@ -361,7 +361,7 @@ def test_the_scheduler_gone_and_a_checkpoint_that_resumes(far, undisturbed, tmp_
             SHARDS,
             workers,
             checkpoint=path,
-            tell=lambda point: scheduler.send_signal(signal.SIGKILL),
+            callback=lambda point: scheduler.send_signal(signal.SIGKILL),
         )
     assert time.monotonic() - begun < 60
     monkeypatch.setattr(scale_fit, "search", None)  # no sample is searched

@@ -69,7 +69,7 @@ def certify(
     with stages(messages.console) as stage:
         stage.begin(f"reading {data}")
         estimator = load_model(model)
-        table = read_for(estimator, data, reading, tell=stage.count_rows)
+        table = read_for(estimator, data, reading, progress=stage.count_rows)
         stage.begin("comparing with the model")
         problem, value = _same_problem(estimator, table, model, data)
         stage.begin("certify")

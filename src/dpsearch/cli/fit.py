@@ -242,7 +242,7 @@ class _Job:
         )  # fmt: skip
         self.opened = large.opened(files, self.data, options)
         if self.opened is None:
-            self.table = read_table(self.data, self.reading, tell=stage.count_rows)
+            self.table = read_table(self.data, self.reading, progress=stage.count_rows)
         elif fitting.restarts:
             raise ParameterError("--restarts is for tables that are read into memory",
                                  source=self.data)  # fmt: skip

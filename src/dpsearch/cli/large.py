@@ -50,7 +50,7 @@ def _too_large(data: Path, reading: Reading) -> int | None:
     """The share of memory that may be used, if a file does not fit into it."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not told on this system
+    except (AttributeError, ValueError, OSError):  # not known on this system
         return None
     share = int(_SHARE * memory)
     return share if _COPIES * estimated_bytes(data, reading) > share else None

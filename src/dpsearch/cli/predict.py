@@ -72,7 +72,7 @@ def predict(
         )  # fmt: skip
         opened = large.opened(files, data, options)
         if opened is None:
-            table = read_for(estimator, data, reading, tell=stage.count_rows)
+            table = read_for(estimator, data, reading, progress=stage.count_rows)
             for note in table.notes:
                 messages.print(f"note: {note}")
             stage.begin("predicting")

@@ -250,7 +250,7 @@ def sample(
 def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage: Any) -> Source:
     """Read the table for a model that was fitted before."""
     model = load_model(path)
-    table = read_for(model, data, reading, tell=stage.count_rows)
+    table = read_for(model, data, reading, progress=stage.count_rows)
     if start is not None:
         return Source(table, model, start)
     if table.n_rows != len(model.labels_):
@@ -268,7 +268,7 @@ def _fitted(
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
 
-    table = read_table(data, reading, tell=stage.count_rows)
+    table = read_table(data, reading, progress=stage.count_rows)
     stage.begin("fitting")
     # Not by the seed: a run that is resumed must come to the same family.
     model = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)

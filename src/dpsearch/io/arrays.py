@@ -36,7 +36,7 @@ def read_numpy(path: Path, reading: Reading) -> tuple[Table, Choice]:
 
 
 def not_numbers(error: Exception) -> DataError:
-    # NumPy takes whatever it does not know for a pickle, and advises to open it.
+    # NumPy takes a file that it does not know for a pickle, and advises to open it.
     why = "" if "pickle" in str(error) else f": {error}"
     return unreadable(f"not a NumPy file of numbers{why}")
 

@@ -1,7 +1,7 @@
 """Delimited text in blocks of whole records, so that a file of any size passes through a window.
 
 Records end at a line end outside quotation marks.  A block knows the line of the file on which
-each of its records ends, so that whatever is wrong with it can be found in an editor.
+each of its records ends, so that a mistake can be found in an editor.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, unreadabl
 _WHOLE = 2.0**53  # in double precision every whole number below is itself
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
-_SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line by which spreadsheets are told
+_SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line for spreadsheets
 WRITTEN = "dpsearch: the first column as it is written"  # beside it, as long as it is whole numbers
 _TRUTH = {"true": True, "false": False}
 
@@ -46,7 +46,7 @@ def read_delimited(
     reading: Reading,
     *,
     block: int = BLOCK,
-    tell: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> tuple[Table, Choice]:
     """Read a file of separated values, also compressed by gzip.
 
@@ -54,13 +54,13 @@ def read_delimited(
     ----------
     block
         Bytes to read at a time.
-    tell
+    progress
         Called with the number of rows read so far.
     """
     columns: Columns | None = None
     for columns in filled_columns(path, reading, block=block):
-        if tell is not None:
-            tell(columns.n_rows)
+        if progress is not None:
+            progress(columns.n_rows)
     assert columns is not None
     return columns.table(), columns.choice
 

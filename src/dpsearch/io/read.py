@@ -42,7 +42,7 @@ def read_table(
     path: str | Path,
     reading: Reading | None = None,
     *,
-    tell: Callable[[int], None] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> Table:
     """Read rows to cluster.
 
@@ -52,7 +52,7 @@ def read_table(
         A file, ``-`` for standard input, or a folder of text files.
     reading
         What is known about it.
-    tell
+    progress
         Called now and then with the number of rows read, where a file is read piece by piece.
     """
     reading = reading or Reading()
@@ -63,7 +63,7 @@ def read_table(
         with local_file(path) as local:
             try:
                 before, sha256 = _stamp(local), digest(local)
-                table = _read(local, form, reading, tell)
+                table = _read(local, form, reading, progress)
                 if _stamp(local) != before:
                     raise DataError("was changed while it was being read")
             except OSError as error:
@@ -161,7 +161,7 @@ def _read(
     path: Path,
     form: str,
     reading: Reading,
-    tell: Callable[[int], None] | None,
+    progress: Callable[[int], None] | None,
 ) -> Table:
     from dpsearch.io import arrays, delimited, frames, sparse, text
     from dpsearch.io.tidy import tidy
@@ -179,7 +179,7 @@ def _read(
         "h5ad": sparse.read_anndata,
     }
     if form == "csv":
-        table, choice = delimited.read_delimited(path, reading, tell=tell)
+        table, choice = delimited.read_delimited(path, reading, progress=progress)
     else:
         table, choice = readers[form](path, reading)
     if choice.text is not None:

@@ -1,4 +1,4 @@
-"""What the first lines of delimited text tell: the separator, and whether they begin with names."""
+"""The first lines of delimited text: which separator they have, and whether they hold names."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from dpsearch.io.table import NAMELESS, Table, as_floats
 from dpsearch.tables import DISTINCT
 
 _FEW = 5  # rows among which different texts, or numbers in order, may be by chance
-_SOME = 20  # rows from which so many texts are not by chance
+_SOME = 20  # rows from which many different texts are not by chance
 _MANY = 0.5  # different texts for a row: names rather than categories
 _LONG = 30  # characters of texts that are sentences, on average
 _DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{2,4})([T ].*)?$"
-NUMBERING = (*NAMELESS, "index")  # names of whole numbers that name rows, in whatever order
+NUMBERING = (*NAMELESS, "index")  # names of columns of integers that name rows, in any order
 
 
 def tidy(table: Table, *, named: bool) -> Table:

@@ -1,6 +1,6 @@
 """Checkpoints of a fit in shards: the clusters after the best round so far.
 
-They are rows of statistics, kilobytes whatever the number of rows.  Labels are not among them: a
+They are rows of statistics, kilobytes for any number of rows.  Labels are not among them: a
 run that goes on from a checkpoint first places all rows among its clusters, as one that begins
 does among those of a sample.
 """

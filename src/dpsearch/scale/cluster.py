@@ -41,19 +41,19 @@ class DaskWorkers:
         self,
         shards: Sequence[Shard],
         client: Any,
-        tell: Callable[[int], None] | None = None,
+        progress: Callable[[int], None] | None = None,
         *,
         stay: bool = True,
     ) -> None:
         dask_or_error()
         self.shards = shards
         self.client = client
-        self.tell = tell  # with the number of shards that are done
+        self.progress = progress  # with the number of shards that are done
         self._begins = begins_of(shards)
         self.stay = stay  # whether the cluster goes on after the fit, and keeps the labels
         self._rounds: list[_Round] = []
         self._sizes: list[Ints] = []  # of the parts of the last round, by shard
-        # Futures of the parts after so many rounds, by shard: of the last two.
+        # Futures of the parts by number of rounds, then by shard: of the last two rounds.
         self._parts: dict[int, list[Any]] = {}
 
     @property
@@ -89,7 +89,7 @@ class DaskWorkers:
         return done
 
     def labels(self, clusters_of_parts: Sequence[Labels], back: bool) -> Any:
-        """A Dask array made of futures: labels stay with the workers until somebody asks."""
+        """A Dask array made of futures: labels stay with the workers until they are computed."""
         import dask.array as da
         from dask import delayed
 
@@ -149,8 +149,8 @@ class DaskWorkers:
         for done, future in enumerate(as_completed(futures), 1):
             if future.status != "finished":
                 future.result()
-            if self.tell is not None:
-                self.tell(done)
+            if self.progress is not None:
+                self.progress(done)
         return futures
 
     def _patiently(self, function: Callable[[], list[Any]]) -> list[Any]:

@@ -23,7 +23,7 @@ from dpsearch.io.read import FORMATS, format_of
 from dpsearch.io.table import PANDAS_INDEX, Reading, unreadable
 from dpsearch.scale.pieces import Piece, scan
 
-Tell = Callable[[int], None] | None
+Progress = Callable[[int], None] | None
 _SETS = ("parquet", "arrow")  # of which a set may consist
 
 
@@ -103,7 +103,9 @@ def estimated_bytes(path: Path, reading: Reading) -> int:
     return total
 
 
-def open_files(path: Path, source: str, reading: Reading, folder: Path, tell: Tell = None) -> Files:
+def open_files(
+    path: Path, source: str, reading: Reading, folder: Path, progress: Progress = None
+) -> Files:
     """Find the pieces of a path; what is wrong with any of its files is found now.
 
     A CSV file is turned into pieces in the temporary `folder`.
@@ -115,7 +117,7 @@ def open_files(path: Path, source: str, reading: Reading, folder: Path, tell: Te
             forms = [str(_form(file)) for file in files]
             found = _frames(files, forms, [str(file) for file in files], reading, source)
         elif form == "csv":
-            found = _converted(path, reading, source, folder, tell)
+            found = _converted(path, reading, source, folder, progress)
         elif form == "numpy":
             return _array(path, reading, source)
         else:
@@ -189,7 +191,9 @@ def _common(one: Any, other: Any, name: str, first: str) -> Any:
     raise DataError(f"column {name!r} is {other}, and in {first} it is {one}")
 
 
-def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Tell) -> Files:
+def _converted(
+    path: Path, reading: Reading, source: str, folder: Path, progress: Progress
+) -> Files:
     pieces: list[Piece] = []
     for columns in filled_columns(path, reading):
         frame = columns.drain()
@@ -197,8 +201,8 @@ def _converted(path: Path, reading: Reading, source: str, folder: Path, tell: Te
                       columns.n_rows - frame.height)  # fmt: skip
         write_parquet(piece.path, frame)
         pieces.append(piece)
-        if tell is not None:
-            tell(columns.n_rows)
+        if progress is not None:
+            progress(columns.n_rows)
     types = columns.types()
     pieces = [replace(piece, types=tuple(types.items())) for piece in pieces]
     choice, names = columns.choice, columns.names

@@ -59,7 +59,7 @@ def fit_shards(
     seconds: float | None = None,
     most_rounds: int | None = None,
     rng: Rng,
-    tell: Callable[[Event], None] | None = None,
+    callback: Callable[[Event], None] | None = None,
     checkpoint: str | Path | None = None,
 ) -> Fitted:
     """Fit all rows of some shards.
@@ -103,7 +103,7 @@ def fit_shards(
             seed=seed,
             seconds=None if seconds is None else max(0.0, seconds - passed),
             most_rounds=most_rounds,
-            tell=tell,
+            callback=callback,
             keep=keep,
         )
     except WorkersError as error:
@@ -120,7 +120,7 @@ def fit_shards(
 
 
 def _sample(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
-    """The rows that were drawn, and those that tell which values there are; with their numbers."""
+    """The rows that were drawn, and those that show which values there are; with their numbers."""
     rows = [begin + one.rows for begin, one in zip(begins, looks, strict=True)]
     telling = stacked([one.telling for one in looks])
     which = [begin + one.telling_rows for begin, one in zip(begins, looks, strict=True)]

@@ -90,7 +90,7 @@ class OpenedTable:
 
 
 def rows_within(memory: int, n_columns: int, n_threads: int) -> int:
-    """How many rows a shard may have so that all threads' shards stay within so many bytes."""
+    """How many rows a shard may have so that the shards of all threads stay within `memory`."""
     if memory < 1.25 * _BASE:
         raise ParameterError(
             f"memory must be at least {1.25 * _BASE / 1e6:.0f} MB, got {memory / 1e6:.0f} MB"
@@ -269,10 +269,10 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
     names = found.names
     layout = Layout(tuple(names), schema=found.schema, gaps=options.gaps)
     shards = cut(pieces, options.divide(files.n_rows, len(names)), layout)
-    told = None if files.unnamed and found.schema is None else names
+    shown = None if files.unnamed and found.schema is None else names
     places = {name: j for j, name in enumerate(files.names)}
     return _named(OpenedTable(
-        shards, len(names), told, found.schema, files.source, found.notes, found.left_out, index,
+        shards, len(names), shown, found.schema, files.source, found.notes, found.left_out, index,
         index_name, files.written and choice.index is None,
         files.numbers([places[name] for name in names]), files.lasting,
     ))  # fmt: skip
@@ -309,16 +309,11 @@ def _in_memory(path: Path, reading: Reading, options: TableOptions) -> OpenedTab
 
     if options.memory is not None:
         raise ParameterError("memory is for CSV, Parquet, Arrow and NPY files", source=path)
-    table = read_table(path, reading, tell=options.progress)
-    schema, matrix = None, table.X
-    if options.kinds is not None or is_mixed(matrix):
-        schema, matrix = Schema.with_matrix(matrix, options.kinds)
-    n_shards = options.divide(table.n_rows, table.n_columns)
-    shards = shards_of_array(matrix, n_shards, options.gaps)
-    return _named(OpenedTable(
-        list(shards), table.n_columns, table.names, schema, table.source, table.notes,
-        table.left_out,
-    ))  # fmt: skip
+    table = read_table(path, reading, progress=options.progress)
+    opened = _of_memory(table.X, options)
+    opened.names, opened.source = table.names, table.source
+    opened.notes, opened.left_out = table.notes, table.left_out
+    return _named(opened)
 
 
 def _named(opened: OpenedTable) -> OpenedTable:

@@ -57,12 +57,12 @@ def run_rounds(
     seed: int = 0,
     seconds: float | None = None,
     most_rounds: int | None = None,
-    tell: Callable[[Event], None] | None = None,
+    callback: Callable[[Event], None] | None = None,
     keep: Callable[[Rows, float], None] | None = None,
 ) -> Sharded:
     """Place all rows among the clusters of a sample, and improve while that helps.
 
-    After `seconds`, or `most_rounds` beside the placing, no further round begins.  `keep` is told
+    After `seconds`, or `most_rounds` beside the placing, no further round begins.  `keep` is called
     the clusters and the log joint whenever they are the best so far.
     """
     begun = time.perf_counter()
@@ -88,8 +88,8 @@ def run_rounds(
             "place" if number == 0 else "round",
         )  # fmt: skip
         trace.append(point)
-        if tell is not None:
-            tell(point)
+        if callback is not None:
+            callback(point)
         gain = np.inf if best is None else found.log_joint - best.log_joint
         back = gain < 0.0
         if not back:
@@ -110,7 +110,7 @@ def run_rounds(
 def merged(handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, seed: int) -> Round:
     """Search the parts of all shards as items; return the clusters that they make.
 
-    What shards left whole of a cluster is one item: nobody asked for it to be taken apart.
+    What shards left whole of a cluster is one item: no shard has split it.
     """
     items = _items(handed, n_known)
     n_items = int(items.of_part.max()) + 1

@@ -15,8 +15,8 @@ from dpsearch._validate import as_matrix, has_gaps, whole
 from dpsearch.errors import located
 from dpsearch.weights import with_what_they_lack
 
-SHARD_ROWS = 250_000  # unless somebody says how many shards there are
-SHARD_CELLS = 1 << 25  # and at most so many: a shard is held a few times
+SHARD_ROWS = 250_000  # unless n_shards is given
+SHARD_CELLS = 1 << 25  # cells of a shard at most: it is held a few times
 SAMPLE_ROWS = 50_000
 _WIDE = 200  # columns, beyond which a sample must do
 
@@ -85,7 +85,7 @@ class Look(NamedTuple):
 
 
 def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
-    """Read a shard once, which also finds whatever is wrong with it."""
+    """Read a shard once, which also finds what is wrong with it."""
     matrix = shard.load()
     rows = drawn_rows(shard.n_rows, n_sampled, seed)
     telling = np.setdiff1d(telling_rows(matrix), rows)
@@ -93,7 +93,7 @@ def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
 
 
 def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:
-    """Some of so many rows, drawn at random, in order."""
+    """The numbers of some rows, drawn at random, in order."""
     rng = np.random.default_rng(seed)
     return np.sort(rng.choice(n_rows, size=min(n_sampled, n_rows), replace=False))
 
@@ -101,7 +101,7 @@ def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:
 def telling_rows(matrix: Any) -> Ints:
     """For each column rows with its least and largest value, one that is not whole, and a gap.
 
-    What a family must allow for is told by these; a sample might have none of them.
+    They show what a family must allow for; a sample might have none of them.
     """
     if sp.issparse(matrix) or matrix.shape[1] > _WIDE:
         return np.empty(0, np.int64)

@@ -30,7 +30,7 @@ from dpsearch.scale.source import stacked
 KEPT_ROWS = 20_000
 _PERIOD = 10 * KEPT_ROWS  # rows between two consolidations, or twice as many as there were
 _TRIES = 2
-_STALE = 1.05  # tables of the prior serve for so many times their points when rows are placed
+_STALE = 1.05  # tables of the prior serve for this multiple of their points when rows are placed
 
 
 class Renamed(NamedTuple):
@@ -68,8 +68,8 @@ class Stream:
     ) -> Stream:
         """Go on from clusters of rows of which nothing is kept yet, or of `before` of them ever."""
         n_seen = int(clusters.sizes.sum())
-        nobody = np.empty(0, np.int64)
-        out = cls(clusters, 0.0, None, nobody, nobody, rng, n_seen, before)
+        empty = np.empty(0, np.int64)
+        out = cls(clusters, 0.0, None, empty, empty, rng, n_seen, before)
         out.log_base = log_joint - out.log_joint(model, prior)
         return out
 

@@ -228,7 +228,7 @@ class _Levels:
 class _Numbering:
     """Whether a column numbers the rows.
 
-    That N whole numbers are 0 … N−1 in some order is told by their sum and sum of squares modulo
+    That N whole numbers are 0 … N−1 in some order is known by their sum and sum of squares modulo
     2⁶⁴ and by their range; it takes no memory.
     """
 

@@ -22,14 +22,14 @@ T = TypeVar("T")
 class Workers(Protocol):
     """Who works on the shards.  They keep the parts that rows are in; only items travel."""
 
-    tell: Callable[[int], None] | None  # told the number of shards that are done
+    progress: Callable[[int], None] | None  # called with the number of shards that are done
 
     @property
     def n_shards(self) -> int:
         """How many shards there are."""
 
     def look(self, n_sampled: Ints, seed: int) -> list[Look]:
-        """Have every shard looked at, drawing so many rows from each."""
+        """Have every shard looked at, drawing `n_sampled` rows from each."""
 
     def run(self, task: Task, clusters_of_parts: Sequence[Labels] | None) -> list[Handed]:
         """Have every shard do a round, and return what they hand up, in order.
@@ -63,11 +63,11 @@ class Threads:
     """Threads of this process.  At most as many shards are in memory as there are threads."""
 
     def __init__(
-        self, shards: Sequence[Shard], n_threads: int, tell: Callable[[int], None] | None = None
+        self, shards: Sequence[Shard], n_threads: int, progress: Callable[[int], None] | None = None
     ) -> None:
         self.shards = shards
         self.n_threads = n_threads
-        self.tell = tell  # with the number of shards that are done
+        self.progress = progress  # with the number of shards that are done
         self._begins = begins_of(shards)
         self._parts: list[Any] = [None] * len(shards)  # of each row, by shard
         self._before = self._parts
@@ -102,8 +102,8 @@ class Threads:
         threads = ThreadPoolExecutor(self.n_threads)
         try:
             for done, result in enumerate(threads.map(function, range(len(self.shards))), 1):
-                if self.tell is not None:
-                    self.tell(done)
+                if self.progress is not None:
+                    self.progress(done)
                 yield result
         finally:  # also after an error or Ctrl-C: what has not begun never will
             threads.shutdown(wait=True, cancel_futures=True)
