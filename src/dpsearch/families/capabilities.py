@@ -8,9 +8,9 @@ asks by `require`, whose error names the capability and the method to write.
 | columns | `columns(row, n_features)` returns `Columns` | `explain`, `impute`, the report |
 | draws | `draws(row, n_features)` returns `Draws` | `sample`, `outliers`, `explain(X)` |
 | gaps | `gaps(rows, n_features)` returns `Gaps` | `predict` and `impute` of rows with gaps |
-| ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
+| log_ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
 | statistic | `statistic(X)` returns a closed form of `statistics` | proofs of `certify` |
-| bounds | the functions `features` and `bound` | the `admissible` heuristic |
+| bounds | the function `bound`, perhaps with `features` | the `admissible` heuristic |
 
 How to write each: ``docs/add_a_family.md``.
 """
@@ -56,16 +56,20 @@ class Columns(NamedTuple):
     moments: Matrix | None = None
     rows: Sequence[Vector] | None = None
 
+    def codes_of(self, d: int) -> Any:
+        """The probabilities of the codes of a column, or None if it holds numbers."""
+        return None if self.probabilities is None else self.probabilities[d]
+
     @classmethod
     def joined(cls, parts: Sequence[Columns], order: Any = None) -> Columns:
         """The columns of several parts as those of one table; `order` sorts them into it."""
-        widths = [len(part.centres) for part in parts]
-        order = np.arange(sum(widths)) if order is None else np.asarray(order)
-        pairs = list(zip(parts, widths, strict=True))
-        codes = [one for part, width in pairs for one in part.probabilities or [None] * width]
-        moments = [
-            np.zeros((2, width)) if part.moments is None else part.moments for part, width in pairs
-        ]
+        codes: list[Any] = []
+        moments = []
+        for part in parts:
+            width = len(part.centres)
+            codes += [None] * width if part.probabilities is None else part.probabilities
+            moments.append(np.zeros((2, width)) if part.moments is None else part.moments)
+        order = np.arange(len(codes)) if order is None else np.asarray(order)
         return cls(
             np.concatenate([part.log_marginals for part in parts])[order],
             np.concatenate([part.centres for part in parts])[order],
@@ -144,7 +148,7 @@ def fill_by_columns(clusters: Sequence[Columns], X: Matrix, weights: Matrix) -> 
     out = np.array(X)
     for d in np.flatnonzero(missing.any(axis=0)).tolist():
         at = missing[:, d]
-        codes: list[Any] = [one.probabilities and one.probabilities[d] for one in clusters]
+        codes = [one.codes_of(d) for one in clusters]
         if codes[0] is None:
             out[at, d] = weights[at] @ np.array([one.centres[d] for one in clusters])
         else:
