@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._types import Vector
+from dpsearch._validate import largest_magnitude
 from dpsearch.errors import DataError
 
 _SMALLEST = 1e-145  # what can be squared in double precision
@@ -70,6 +72,23 @@ def normal_inverse_gamma(prior: tuple[Any, Any, Any], posterior: tuple[Any, Any,
     (strength, shape, scale), (new_strength, new_shape, new_scale) = prior, posterior
     out = gammaln(new_shape) - gammaln(shape) - 0.5 * np.log(new_strength / strength)
     return np.asarray(out + shape * np.log(scale) - new_shape * np.log(new_scale))
+
+
+def standardised(X: Any, mean: Vector, scale: Vector) -> Any:
+    """Return (X − mean)/scale."""
+    return X if (mean == 0.0).all() and (scale == 1.0).all() else (X - mean) / scale
+
+
+def in_range(encoded: Any, unit: str, parameter: str) -> Any:
+    """Return encoded data, unless they are too large to be squared and added up."""
+    limit = math.sqrt(1e300 / encoded.size)
+    if largest_magnitude(encoded) > limit:
+        raise DataError(
+            f"X lies more than {limit:.1e} {unit} from the prior mean in {{place}}: rescale it, or"
+            f" give a larger {parameter}",
+            column=int(np.abs(encoded).max(axis=0).argmax()),
+        )
+    return encoded
 
 
 def with_holes(X: Any) -> Any:

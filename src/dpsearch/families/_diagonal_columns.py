@@ -13,17 +13,15 @@ NaN, also when encoded.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch import _jit
 from dpsearch._special import LOG_2PI, vector_log
-from dpsearch._types import Ints, Vector
 from dpsearch.families import layout
-from dpsearch.families.base import Family, Functions
+from dpsearch.families.base import Functions
 from dpsearch.families.layout import at, entry, length, view_at
-from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
 
 
 class _Params(NamedTuple):
@@ -258,44 +256,3 @@ FUNCTIONS = Functions(
     bound=_bound,
     features=_features,
 )
-
-
-class DiagonalWithGaps(WithOwnRows):
-    """`WithGaps` of a `DiagonalGaussian`."""
-
-    functions: ClassVar[Functions] = FUNCTIONS
-
-    log_ceiling = WithGaps.log_ceiling  # of each column on its own
-
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, n_features)
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(ROW, n_features)
-
-    def bound_width(self, n_features: int) -> int:
-        return 2 * n_features
-
-    def parameters(self, n_features: int, X: Any) -> Vector:
-        family: Any = self.family
-        params: Vector = family.column_parameters(n_features, X)
-        return params
-
-    def encode(self, X: Any) -> Any:
-        return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
-
-    def log_base(self, X: Any) -> Vector:
-        family: Any = self.family
-        _, scale = family.location_scale(X.shape[1])
-        return np.asarray(-(~np.isnan(X) @ np.log(scale)))
-
-    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
-        family: Any = self.family
-        fields = layout.read(ROW, row, n_features)
-        columns = zip(
-            fields.counts, fields.means, fields.squares, fields.centres, fields.factors, strict=True
-        )
-        return [
-            (family.column(d, n_features), family.row_of_column(*column))
-            for d, column in enumerate(columns)
-        ]

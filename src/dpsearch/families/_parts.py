@@ -194,8 +194,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
         ):
             # Not a number where so few helpers could not have such features.
             bound = _jit.call_bound(
-                _entry(params, p, _AT.bound),
-                (own, part, count, least, most, own_ids, own_values),
+                _entry(params, p, _AT.bound), (own, part, count, least, most, own_ids, own_values)
             )
             if bound > best:
                 best = bound

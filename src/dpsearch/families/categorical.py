@@ -41,6 +41,7 @@ from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.with_gaps import WithOwnRows
 
 _LARGEST_TABLE = 1 << 20
+_FEW = 4  # different prior counts
 _MOST_LEVELS = 1 << 24
 
 
@@ -215,7 +216,8 @@ def level_parameters(levels: Ints, counts: Vector, n_rows: int, *, gaps: bool) -
     totals = np.add.reduceat(counts, np.cumsum(levels) - levels)
     prior = np.concatenate([counts, totals])
     kinds, kind = np.unique(prior, return_inverse=True)
-    size = min(n_rows + 2, _LARGEST_TABLE // len(kinds))
+    # Many tables take longer to fill than complete data need logarithms.
+    size = min(n_rows + 2, _LARGEST_TABLE // len(kinds)) if gaps or len(kinds) <= _FEW else 0
     arguments = np.add.outer(kinds, np.arange(size))
     total_kinds, columns = np.unique(totals, return_counts=True)
     sum_size = 0 if gaps else min(n_rows + 2, 4 * _LARGEST_TABLE // len(total_kinds))

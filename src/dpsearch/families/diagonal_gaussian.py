@@ -29,20 +29,15 @@ from dpsearch import _jit
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
-from dpsearch.errors import DataError
 from dpsearch.families import _diagonal_columns, layout
 from dpsearch.families._columns import (
+    in_range,
     mean_and_variance,
     normal_inverse_gamma,
+    standardised,
     with_holes,
 )
-from dpsearch.families._diagonal_columns import (
-    PARAMS,
-    DiagonalWithGaps,
-    best_case,
-    column_step,
-    column_total,
-)
+from dpsearch.families._diagonal_columns import PARAMS, best_case, column_step, column_total
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.layout import entry, length, table, view, view_at
@@ -56,6 +51,7 @@ from dpsearch.families.learning import (
     pooled_variance,
     sums_of,
 )
+from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
 
 _LARGEST_TABLE = 1 << 22
 # Products of factors ≥ 1 are turned into a logarithm when above this: the running product and what
@@ -120,43 +116,40 @@ def _init(params, row):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@_jit.pointer(_jit.UPDATE)
-def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    """Welford's update, which loses no digits however far the data lie from the prior mean."""
-    n_features = values.shape[0]
-    n, total = row[ROW.n], row[ROW.n] + weight
-    if total <= 0.0:
-        row[:] = 0.0
-    else:
-        means, squares = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
-        for d in range(n_features):
-            difference = values[d] - means[d]
-            means[d] += weight / total * difference
-            left = squares[d] + weight * n / total * difference * difference
-            # A single point has none, and rounding must not leave fewer than none.
-            squares[d] = max(left, 0.0) if total > 1.0 else 0.0
-        row[ROW.n] = total
-    _constants(params, row)
+@_jit.inner
+def _add(params, row, added, means, share, squares):  # type: ignore[no-untyped-def]
+    """Add (or take, if `added` is below 0) points of these means, and a share of these squares.
 
-
-@_jit.pointer(_jit.MERGE)
-def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    """Chan, Golub & LeVeque 1983, eq. 2.1; solved for one part when the sign is −1."""
-    n_features = length(params, PARAMS.strength)
-    n, added = row[ROW.n], sign * other[ROW.n]
+    Chan, Golub & LeVeque 1983, eq. 2.1, for a single point Welford's update: no digits are lost
+    however far the data lie from the prior mean.
+    """
+    n_features, n = means.shape[0], row[ROW.n]
     total = n + added
     if total <= 0.0:
         row[:] = 0.0
     elif added != 0.0:
-        means, squares = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
-        others, more = view(other, ROW.means, n_features), view(other, ROW.squares, n_features)
+        own, left = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
         for d in range(n_features):
-            difference = others[d] - means[d]
-            means[d] += added / total * difference
-            left = squares[d] + sign * more[d] + added * n / total * difference * difference
-            squares[d] = max(left, 0.0) if total > 1.0 else 0.0
+            difference = means[d] - own[d]
+            own[d] += added / total * difference
+            sum_of_squares = left[d] + share * squares[d]
+            sum_of_squares += added * n / total * difference * difference
+            # A single point has none, and rounding must not leave fewer than none.
+            left[d] = max(sum_of_squares, 0.0) if total > 1.0 else 0.0
         row[ROW.n] = total
     _constants(params, row)
+
+
+@_jit.pointer(_jit.UPDATE)
+def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
+    _add(params, row, weight, values, 0.0, values)
+
+
+@_jit.pointer(_jit.MERGE)
+def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
+    n_features = length(params, PARAMS.strength)
+    squares = view(other, ROW.squares, n_features)
+    _add(params, row, sign * other[ROW.n], view(other, ROW.means, n_features), sign, squares)
 
 
 @_jit.inner
@@ -293,40 +286,26 @@ class DiagonalGaussian(Family):
         return 2 * n_features if self._has_columns() else n_features
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        self.location_scale(n_features)
-        strength, shape = self.strength_shape(n_features)
-        if self._has_columns():
-            return self.column_parameters(n_features, X)
-        # One pass per column at worst: columns that differ share the budget.
-        size = min(X.shape[0] + 2, _LARGEST_TABLE // len(np.unique(strength)))
-        steps, totals = self._tables(n_features, size)
-        return layout.make_params(
-            PARAMS, strength=strength, shape=shape, steps=steps, totals=totals
-        )
+        return self.laid_out(n_features, X.shape[0], by_column=self._has_columns())
 
-    def column_parameters(self, n_features: int, X: Any) -> Vector:
-        """The parameters for functions of columns: tables for one, if they are all alike."""
+    def laid_out(self, n_features: int, n_rows: int, *, by_column: bool) -> Vector:
+        """The parameters.  By column, tables are for one column and empty if columns differ."""
         self.location_scale(n_features)
         strength, shape = self.strength_shape(n_features)
-        alike = np.ptp(strength) == np.ptp(shape) == 0.0
-        size = min(X.shape[0] + 2, _LARGEST_TABLE) if alike else 0
-        steps, totals = self.column(0, n_features)._tables(1, size)
+        kinds = len(np.unique(np.stack([strength, shape]), axis=1).T)
+        if by_column:
+            size = min(n_rows + 2, _LARGEST_TABLE) if kinds == 1 else 0
+            steps, totals = self.column(0, n_features)._tables(1, size)
+        else:
+            # One pass per column at worst: columns that differ share the budget.
+            steps, totals = self._tables(n_features, min(n_rows + 2, _LARGEST_TABLE // kinds))
         return layout.make_params(
             PARAMS, strength=strength, shape=shape, steps=steps, totals=totals
         )
 
     def encode(self, X: Any) -> Any:
-        mean, scale = self.location_scale(X.shape[1])
-        encoded = X if (mean == 0.0).all() and (scale == 1.0).all() else (X - mean) / scale
-        limit = math.sqrt(1e300 / X.size)
-        if max(encoded.max(), -encoded.min()) > limit:
-            column = int(np.abs(encoded).max(axis=0).argmax())
-            raise DataError(
-                f"X lies more than {limit:.1e} prior scales from the prior mean in {{place}}:"
-                " rescale it, or give a larger scale",
-                column=column,
-            )
-        return encoded
+        encoded = standardised(X, *self.location_scale(X.shape[1]))
+        return in_range(encoded, "prior scales", "scale")
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self.location_scale(X.shape[1])
@@ -378,12 +357,6 @@ class DiagonalGaussian(Family):
             squares=fields.squares,
         )
 
-    def row_of_column(
-        self, n: float, mean: float, squares: float, centre: float, factor: float
-    ) -> Vector:
-        """The row of a single column, without what scoring needs alone."""
-        return layout.make(ROW, 1, n=n, means=mean, squares=squares, centres=centre, factors=factor)
-
     def draws(self, row: Vector, n_features: int) -> Draws:
         posterior = self.posterior(row, n_features)
         kappa, shape = posterior["strength"], posterior["shape"]
@@ -432,4 +405,44 @@ class DiagonalGaussian(Family):
             Example(cls([1.0, -1.0], [0.1, 2.0], [1.5, 3.0], [0.3, 4.0]), rng.normal(size=(12, 2))),
             Example(cls(3.0, 1.0, 1.0, 1e-4), 1e3 + rng.normal(size=(12, 11))),
             Example(cls([1.0, -1.0], 2.0, [1.5, 3.0], 0.7), with_holes(rng.normal(size=(12, 2)))),
+        ]
+
+
+class DiagonalWithGaps(WithOwnRows):
+    """`WithGaps` of a `DiagonalGaussian`."""
+
+    functions: ClassVar[Functions] = _diagonal_columns.FUNCTIONS
+    log_ceiling = WithGaps.log_ceiling  # of each column on its own
+
+    def width(self, n_features: int) -> int:
+        return layout.width(_diagonal_columns.ROW, n_features)
+
+    def counts_in_row(self, n_features: int) -> Ints:
+        return layout.counts(_diagonal_columns.ROW, n_features)
+
+    def bound_width(self, n_features: int) -> int:
+        return 2 * n_features
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        family: Any = self.family
+        params: Vector = family.laid_out(n_features, X.shape[0], by_column=True)
+        return params
+
+    def encode(self, X: Any) -> Any:
+        return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
+
+    def log_base(self, X: Any) -> Vector:
+        family: Any = self.family
+        _, scale = family.location_scale(X.shape[1])
+        return np.asarray(-(~np.isnan(X) @ np.log(scale)))
+
+    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+        fields = layout.read(_diagonal_columns.ROW, row, n_features)
+        statistics = ("means", "squares", "centres", "factors")
+        return [
+            (
+                self.family.column(d, n_features),
+                layout.make(ROW, 1, n=n, **{name: getattr(fields, name)[d] for name in statistics}),
+            )
+            for d, n in enumerate(fields.counts)
         ]

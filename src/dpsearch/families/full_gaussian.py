@@ -11,44 +11,28 @@ eqs 250–258 and 266):
     predictive   log p(z | C) = log Γ((ν + 1)/2)/Γ((ν + 1 − D)/2) − D/2 log π(κ + 1)/κ − ½ log|Ψ|
                  − (ν + 1)/2 log(1 + κ/(κ + 1) (z − m)ᵀΨ⁻¹(z − m))
     marginal     log H = log Γ_D(ν/2)/Γ_D(ν₀/2) − ν/2 log|Ψ| − D/2 log κ/κ₀ − nD/2 log π
-
-w copies of a point take Ψ to Ψ + κw/(κ + w) (z − m)(z − m)ᵀ: a rank-one change of the inverse of
-its Cholesky factor, by which the quadratic form is computed.  The scatter is kept beside it, to
-build it anew after a merge or where taking a point out would cost digits.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import gammaln
 
-from dpsearch import _jit
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column, positive
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
-from dpsearch.families._cholesky import (
-    add_outer,
-    change,
-    distance_up_to,
-    invert_above_identity,
-    squared_distance,
-)
-from dpsearch.families._columns import (
-    as_tuple,
-    mean_and_variance,
-    normal_inverse_gamma,
-)
+from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
+from dpsearch.families._normal_wishart import FUNCTIONS, LOG_PI, PARAMS, ROW
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
-from dpsearch.families.layout import at, entry, length, view, view_at
 from dpsearch.families.learning import (
     START_STRENGTH,
     STRENGTHS,
@@ -59,240 +43,8 @@ from dpsearch.families.learning import (
     pooled_covariance,
     sums_of,
 )
-from dpsearch.items import copy_row
 
 _LARGEST_TABLE = 1 << 22
-_LOG_PI = math.log(math.pi)
-# Taking a point out multiplies |Ψ| by a fraction; below this one W is built anew from the scatter,
-# as rounding errors grow with the reciprocal and could cost positive definiteness.
-_SAFE = 1e-3
-_MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
-
-
-class _Params(NamedTuple):
-    n_features: layout.Number
-    strength: layout.Number  # κ₀
-    degrees: layout.Number  # ν₀
-    steps: layout.Numbers  # the predictive's constant without |Ψ|, by n
-    totals: layout.Numbers  # the marginal's
-
-
-class _Row(NamedTuple):
-    n: layout.Count
-    constant: layout.Number  # of the predictive
-    log_det: layout.Number  # log|Ψ|
-    ratio: layout.Number  # κ/(κ + 1)
-    mean: layout.Numbers  # m
-    inverse: layout.Triangle  # W, the inverse of Ψ's lower Cholesky factor
-    scatter: layout.Triangle  # S
-    spare: layout.Numbers  # room for a vector; this and the next are zero between calls
-    scratch: layout.Numbers
-
-
-PARAMS = layout.params(_Params)
-ROW = layout.row(_Row)
-
-
-@_jit.inner
-def _step(params, n):  # type: ignore[no-untyped-def]
-    """Return the predictive's constant for n points, without |Ψ|."""
-    if n < length(params, PARAMS.steps):
-        return entry(params, PARAMS.steps, n)
-    n_features = params[PARAMS.n_features]
-    half = 0.5 * (params[PARAMS.degrees] + n + 1.0)
-    out = math.lgamma(half) - math.lgamma(half - 0.5 * n_features)
-    ratio = math.log1p(1.0 / (params[PARAMS.strength] + n))
-    return out - 0.5 * n_features * (_LOG_PI + ratio)
-
-
-@_jit.inner
-def _total(params, n):  # type: ignore[no-untyped-def]
-    """Return the marginal's constant for n points, without |Ψ|."""
-    if n < length(params, PARAMS.totals):
-        return entry(params, PARAMS.totals, n)
-    n_features = params[PARAMS.n_features]
-    out = -0.5 * n_features * (n * _LOG_PI + math.log1p(n / params[PARAMS.strength]))
-    for i in range(int(n_features)):
-        half = 0.5 * (params[PARAMS.degrees] - i)
-        out += math.lgamma(half + 0.5 * n) - math.lgamma(half)
-    return out
-
-
-@_jit.inner
-def _constants(params, row):  # type: ignore[no-untyped-def]
-    """Derive everything that scoring needs from n and log|Ψ|, and clear the room for vectors."""
-    kappa = params[PARAMS.strength] + row[ROW.n]
-    row[ROW.constant] = _step(params, row[ROW.n]) - 0.5 * row[ROW.log_det]
-    row[ROW.ratio] = kappa / (kappa + 1.0)
-    row[at(ROW.spare, int(params[PARAMS.n_features])) :] = 0.0
-
-
-@_jit.inner
-def _clear(params, row):  # type: ignore[no-untyped-def]
-    n_features = int(params[PARAMS.n_features])
-    row[:] = 0.0
-    diagonal = at(ROW.inverse, n_features)
-    for i in range(n_features):
-        row[diagonal + i] = 1.0
-        diagonal += i + 1
-    _constants(params, row)  # log|Ψ| = 0 is set already
-
-
-@_jit.inner
-def _build(params, row):  # type: ignore[no-untyped-def]
-    """Compute W and log|Ψ| from n, m and S: first of I + S, then with the mean's share of Ψ."""
-    n_features, strength = int(params[PARAMS.n_features]), params[PARAMS.strength]
-    mean, inverse = view(row, ROW.mean, n_features), view(row, ROW.inverse, n_features)
-    v = view(row, ROW.spare, n_features)
-    copy_row(view(row, ROW.scatter, n_features), inverse)
-    invert_above_identity(inverse, n_features)
-    share = math.sqrt(strength * (strength + row[ROW.n]) / row[ROW.n])
-    for d in range(n_features):
-        v[d] = share * mean[d]
-    change(inverse, v, 1.0, view(row, ROW.scratch, n_features))
-    diagonal = 0
-    row[ROW.log_det] = 0.0
-    for i in range(n_features):
-        row[ROW.log_det] -= 2.0 * math.log(inverse[diagonal + i])
-        diagonal += i + 1
-
-
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    _clear(params, row)
-
-
-@_jit.pointer(_jit.UPDATE)
-def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    n_features = values.shape[0]
-    n, kappa = row[ROW.n], params[PARAMS.strength] + row[ROW.n]
-    total = n + weight
-    if total <= 0.0:
-        _clear(params, row)
-        return
-    mean, inverse = view(row, ROW.mean, n_features), view(row, ROW.inverse, n_features)
-    scatter, v = view(row, ROW.scatter, n_features), view(row, ROW.spare, n_features)
-    if n > 0.0:
-        for d in range(n_features):
-            v[d] = values[d] - mean[d] * kappa / n
-        add_outer(scatter, v, weight * n / total)
-    if total <= 1.0:
-        scatter[:] = 0.0  # exactly, for a single point
-    share = kappa * abs(weight) / (kappa + weight)
-    removable = weight > 0.0 or (
-        total > 1.0 and share * squared_distance(inverse, values, mean) <= 1.0 - _SAFE
-    )
-    for d in range(n_features):
-        v[d] = math.sqrt(share) * (values[d] - mean[d])
-        mean[d] += weight / (kappa + weight) * (values[d] - mean[d])
-    row[ROW.n] = total
-    if removable:
-        sign = 1.0 if weight > 0.0 else -1.0
-        factor = change(inverse, v, sign, view(row, ROW.scratch, n_features))
-        row[ROW.log_det] += math.log(factor)
-    else:
-        _build(params, row)
-    _constants(params, row)
-
-
-@_jit.pointer(_jit.MERGE)
-def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    n_features, strength = int(params[PARAMS.n_features]), params[PARAMS.strength]
-    n, more = row[ROW.n], other[ROW.n]
-    added = sign * more
-    total = n + added
-    if total <= 0.0:
-        _clear(params, row)
-        return
-    if added == 0.0:
-        return
-    centre, others = view(row, ROW.mean, n_features), view(other, ROW.mean, n_features)
-    scatter, v = view(row, ROW.scatter, n_features), view(row, ROW.spare, n_features)
-    for d in range(n_features):
-        mean = centre[d] * (strength + n) / n if n > 0.0 else 0.0
-        v[d] = others[d] * (strength + more) / more - mean
-        centre[d] = (mean + added / total * v[d]) * total / (strength + total)
-    others = view(other, ROW.scatter, n_features)
-    for i in range(scatter.shape[0]):
-        scatter[i] += sign * others[i]
-    add_outer(scatter, v, added * n / total)
-    if total <= 1.0:
-        scatter[:] = 0.0
-    row[ROW.n] = total
-    _build(params, row)
-    _constants(params, row)
-
-
-@_jit.pointer(_jit.SCORE_ROWS)
-def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features = values.shape[0]
-    for k in range(starts.shape[0]):
-        s = starts[k]
-        mean = view_at(pool, s, ROW.mean, n_features)
-        distance = squared_distance(view_at(pool, s, ROW.inverse, n_features), values, mean)
-        exponent = 0.5 * (params[PARAMS.degrees] + pool[s + ROW.n] + 1.0)
-        logs = math.log1p(pool[s + ROW.ratio] * distance)
-        out[k] = pool[s + ROW.constant] - exponent * logs
-
-
-@_jit.pointer(_jit.SCORE_MEMBER)
-def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
-    """With Ψ⁻ without the point, |Ψ⁻| = |Ψ|(1 − h) and 1 + κ⁻/κ (z − m⁻)ᵀΨ⁻⁻¹(z − m⁻) = 1/(1 − h).
-
-    Here h = κ/(κ − 1) (z − m)ᵀΨ⁻¹(z − m), by the rank-one formulas of Sherman and Morrison.
-    """
-    mean, inverse = view(row, ROW.mean, values.shape[0]), view(row, ROW.inverse, values.shape[0])
-    kappa = params[PARAMS.strength] + row[ROW.n]
-    share = squared_distance(inverse, values, mean) * kappa / (kappa - 1.0)
-    if share > 1.0 - _SAFE:
-        return math.nan  # too near to 1 for its distance from 1 to be exact
-    out = _step(params, row[ROW.n] - 1.0) - 0.5 * row[ROW.log_det]
-    return out + 0.5 * (params[PARAMS.degrees] + row[ROW.n] - 1.0) * math.log1p(-share)
-
-
-@_jit.pointer(_jit.SCORE_BEST)
-def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features = values.shape[0]
-    best = -np.inf
-    for k in range(starts.shape[0]):
-        if k == skipped:
-            continue
-        s = starts[k]
-        exponent = 0.5 * (params[PARAMS.degrees] + pool[s + ROW.n] + 1.0)
-        nearest = pool[s + ROW.constant] + offsets[k]  # the score at distance 0
-        # Beyond this distance it is below the best by more than rounding.
-        above = max(0.0, nearest - best + _MARGIN) / exponent
-        # e^t − 1, or for t < 1 what is a little more and costs little.
-        limit = above * (1.0 + above) if above < 1.0 else math.expm1(above)
-        limit /= pool[s + ROW.ratio]
-        mean = view_at(pool, s, ROW.mean, n_features)
-        inverse = view_at(pool, s, ROW.inverse, n_features)
-        distance = distance_up_to(inverse, values, mean, limit)
-        if nearest < best - _MARGIN or distance > limit:
-            out[k] = -np.inf
-        else:
-            out[k] = nearest - exponent * math.log1p(pool[s + ROW.ratio] * distance)
-            best = max(best, out[k])
-
-
-@_jit.pointer(_jit.LOG_MARGINAL)
-def _log_marginal(params, row):  # type: ignore[no-untyped-def]
-    half = 0.5 * (params[PARAMS.degrees] + row[ROW.n])
-    return _total(params, row[ROW.n]) - half * row[ROW.log_det]
-
-
-@_jit.pointer(_jit.BOUND)
-def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
-    """With helpers, let |Ψ| be as small as it can be and the point at their mean.
-
-    With Ψ⁺ for Ψ once the point is in too, the predictive is, but for constants,
-    ν/2 log|Ψ| − (ν + 1)/2 log|Ψ⁺| ≤ −½ log|Ψ⁺|, and |Ψ⁺| is least without helpers.
-    """
-    mean, inverse = view(row, ROW.mean, values.shape[0]), view(row, ROW.inverse, values.shape[0])
-    distance = squared_distance(inverse, values, mean)
-    exponent = 0.5 * (params[PARAMS.degrees] + row[ROW.n] + 1.0) if helpers == 0 else 0.5
-    after = math.log1p(row[ROW.ratio] * distance)
-    return _step(params, row[ROW.n] + helpers) - 0.5 * row[ROW.log_det] - exponent * after
 
 
 @dataclass(frozen=True)
@@ -327,16 +79,7 @@ class FullGaussian(Family):
     name: ClassVar[str] = "full_gaussian"
     kind: ClassVar[str] = "real"
     scale_replicas: ClassVar[bool] = True
-    functions: ClassVar[Functions] = Functions(
-        _init,
-        _update,
-        _merge,
-        _score_rows,
-        _log_marginal,
-        score_member=_score_member,
-        score_best=_score_best,
-        bound=_bound,
-    )
+    functions: ClassVar[Functions] = FUNCTIONS
 
     def _degrees(self, n_features: int) -> float:
         if self.degrees is None:
@@ -382,7 +125,7 @@ class FullGaussian(Family):
         half = 0.5 * (self._degrees(n_features) + n + 1.0)
         strength = positive(self.prior_strength, "prior_strength")
         gammas = gammaln(half) - gammaln(half - 0.5 * n_features)
-        return np.asarray(gammas - 0.5 * n_features * (_LOG_PI + np.log1p(1.0 / (strength + n))))
+        return np.asarray(gammas - 0.5 * n_features * (LOG_PI + np.log1p(1.0 / (strength + n))))
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         self._location_factor(n_features)
@@ -390,7 +133,7 @@ class FullGaussian(Family):
         degrees = self._degrees(n_features)
         size = min(X.shape[0] + 2, _LARGEST_TABLE // n_features)
         n = np.arange(size, dtype=np.float64)
-        totals = -0.5 * n_features * (n * _LOG_PI + np.log1p(n / strength))
+        totals = -0.5 * n_features * (n * LOG_PI + np.log1p(n / strength))
         for i in range(n_features):
             totals += gammaln(0.5 * (degrees - i + n)) - gammaln(0.5 * (degrees - i))
         return layout.make_params(

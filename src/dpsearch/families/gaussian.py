@@ -28,9 +28,9 @@ from dpsearch import _jit
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import largest_magnitude, per_column
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import ParameterError
 from dpsearch.families import layout
-from dpsearch.families._columns import mean_and_variance, varies, with_holes
+from dpsearch.families._columns import in_range, mean_and_variance, standardised, varies, with_holes
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Draws
 from dpsearch.families.layout import entry, length, table, view, view_at
@@ -378,7 +378,7 @@ class Gaussian(Family):
             return self
         tau = self._tau(X.shape[1])
         uneven = tau.max() - tau.min() > 1e-12 * tau.max()
-        far = largest_magnitude(self._standardised(X)) > _FAR
+        far = largest_magnitude(standardised(X, *self._location_scale(X.shape[1]))) > _FAR
         return self.with_parameters(form="columns" if uneven or far else "isotropic")
 
     def rescaled(self, factors: Mapping[str, float]) -> Gaussian:
@@ -394,21 +394,9 @@ class Gaussian(Family):
     def parameters(self, n_features: int, X: Any) -> Vector:
         return layout.make_params(PARAMS, tau=self._tau(n_features))
 
-    def _standardised(self, X: Any) -> Any:
-        mean, scale = self._location_scale(X.shape[1])
-        return X if (mean == 0.0).all() and (scale == 1.0).all() else (X - mean) / scale
-
     def encode(self, X: Any) -> Any:
-        encoded = self._standardised(X)
-        limit = math.sqrt(1e300 / X.size)
-        if largest_magnitude(encoded) > limit:
-            column = int(np.abs(encoded).max(axis=0).argmax())
-            raise DataError(
-                f"X lies more than {limit:.1e} noise deviations from the prior mean in"
-                " {place}: rescale it, or give a larger noise_variance",
-                column=column,
-            )
-        return encoded
+        encoded = standardised(X, *self._location_scale(X.shape[1]))
+        return in_range(encoded, "noise deviations", "noise_variance")
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self._location_scale(X.shape[1])
