@@ -193,7 +193,7 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     """Return the table with gaps among its numbers filled, where that is better than skipping.
 
     A covariance needs complete rows; a family of independent columns does not, and is exact.  Where
-    columns of other kinds tell clusters too, numbers are completed only if little is missing.
+    columns of other kinds help too, numbers are completed only if little is missing.
     """
     if not table.gaps:
         return None

@@ -48,9 +48,9 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
     if wide:
         return _by_projections(matrix, prior)
     rng = np.random.default_rng(0)
-    whole = ~np.isnan(matrix).any(axis=1)
-    if whole.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
-        filled = _by_clusters(matrix, matrix[whole], prior, rng)
+    complete_rows = ~np.isnan(matrix).any(axis=1)
+    if complete_rows.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
+        filled = _by_clusters(matrix, matrix[complete_rows], prior, rng)
     else:
         filled = _by_one_gaussian(matrix, rng)
     for _ in range(_ROUNDS):

@@ -3,7 +3,7 @@
 A family is a frozen dataclass of hyperparameters.  `compile` checks a data set against it and
 returns a `Model`: flat parameters, row width, and the addresses of the family's functions.  The
 functions (see `dpsearch._jit` for their signatures) act on *rows*: one flat float64 vector per
-cluster with its sufficient statistics and whatever constants make scoring cheap.
+cluster with its sufficient statistics and the constants that make scoring cheap.
 
 To write one, see ``docs/add_a_family.md``.
 """
@@ -164,7 +164,7 @@ class Family(Parametrised):
                 if promise not in cls.__dict__:
                     setattr(cls, promise, getattr(Family, promise))
 
-    # -- what a family must say -------------------------------------------------------------
+    # -- required ----------------------------------------------------------------------------
 
     @abstractmethod
     def width(self, n_features: int) -> int:
@@ -183,7 +183,7 @@ class Family(Parametrised):
     def examples(cls) -> list[Example]:
         """Data sets small and varied enough to test the family with."""
 
-    # -- what a family may say --------------------------------------------------------------
+    # -- the data before the functions see them, and what depends on the functions -------------
 
     def check(self, X: Any) -> None:
         """Raise `DataError` if the values cannot come from this family."""
@@ -230,7 +230,7 @@ class Family(Parametrised):
         """A family with fewer numbers a cluster, to find clusters to begin with."""
         return None
 
-    # -- capabilities: None where a family has them not; see `families.capabilities` ----------
+    # -- capabilities, None by default; see `families.capabilities` ----------------------------
 
     def columns(self, row: Vector, n_features: int) -> Columns | None:
         """What a cluster says of each column: for `explain`, `impute` and the report."""
@@ -256,7 +256,7 @@ class Family(Parametrised):
         """Closed form of log H with these data: for `certify` and the heuristic 'dual'."""
         return None
 
-    # -- what every family then has ---------------------------------------------------------
+    # -- provided ------------------------------------------------------------------------------
 
     @property
     def takes_gaps(self) -> bool:
@@ -313,7 +313,7 @@ class Family(Parametrised):
         return Model(self, CheckedTable(np.zeros((1, n_features)), None, True)).without_data()
 
     def relocated(self, params: Vector, n_features: int) -> Vector:
-        """Return parameters from another process with whatever of them this one must renew."""
+        """Return parameters from another process with what this process must renew in them."""
         return params
 
 
@@ -379,8 +379,8 @@ class Model:
         rows = pool.reshape(len(sizes), self.core.width)
         counts = self.family.counts_in_row(self.n_features)
         checked = rows[:, :1] if counts is None else np.hstack([rows[:, :1], rows[:, counts]])
-        whole = (checked >= 0.0) & (checked <= 2.0**53) & (checked == np.floor(checked))
-        if not np.isfinite(rows).all() or not whole.all() or (rows[:, 0] != sizes).any():
+        integers = (checked >= 0.0) & (checked <= 2.0**53) & (checked == np.floor(checked))
+        if not np.isfinite(rows).all() or not integers.all() or (rows[:, 0] != sizes).any():
             raise DataError("the clusters' statistics are not those of any data")
 
     def with_params(self, params: Vector) -> Model:

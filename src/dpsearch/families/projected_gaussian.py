@@ -6,7 +6,7 @@ with A of q rows: the leading principal components of the standardised columns, 
 columns that follow from each other.  Rows of statistics and functions are those of `FullGaussian`
 for z.  Densities, and so the log joint, are of z: they compare only under the same A.
 
-The way back is x ≈ m + Bz, with AB = I.  So what was observed of a row with gaps, columns o, tells
+The way back is x ≈ m + Bz, with AB = I.  So what was observed of a row with gaps, columns o, gives
 
     A_o (x_o − m_o) = z − A_m (x_m − m_m) ≈ (I − A_m B_m) z = A_o B_o z =: Gz
 
@@ -166,7 +166,7 @@ class ProjectedGaussian(Family):
         return found._replace(centres=self.posterior(row, n_features)["mean"])
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
-        """Of the projections that what was observed tells: density 1 where that is none."""
+        """Density of the projections that the observed columns determine: 1 if there are none."""
         means, scales, degrees = self._inner.predictives(rows, len(self._matrix(n_features)))
 
         def densities(X: Any) -> Matrix:
@@ -187,7 +187,7 @@ class ProjectedGaussian(Family):
         return Gaps(densities, fill)
 
     def _told(self, X: Any) -> Iterator[tuple[Ints, Matrix, Matrix]]:
-        """What each row tells of its projections, for rows that lack the same columns at a time.
+        """What each row determines of its projections, for rows with the same gaps at a time.
 
         Yields the rows, Vᵀz of each with NaN where that is not told, and V.
         """
