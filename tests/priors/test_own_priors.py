@@ -92,7 +92,9 @@ def test_numbers_of_clusters_that_the_prior_excludes_are_left():
 @pytest.mark.parametrize("prior", PRIORS, ids=repr)
 def test_the_estimator_without_a_concentration(prior, registered, tmp_path):
     X = groups()
-    model = DPMixture(FAMILY, prior, certify=True, random_state=0).fit(X)
+    proved = isinstance(prior, FiniteMixture) and not isinstance(prior, FewComponents)
+    model = DPMixture(FAMILY, prior, certify=proved, random_state=0).fit(X)
+    assert model.clustering_.optimal == proved
     assert model.alpha_ is None
     if prior in CONVEX:
         assert model.n_clusters_ == (3 if isinstance(prior, FewComponents) else 4)
