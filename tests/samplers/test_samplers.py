@@ -344,7 +344,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path, monkeypatc
         gibbs(data(), FAMILY, PRIOR, resume=True, start="all", **how)
     with pytest.raises(ModelFileError, match="another thin: 1, this run 2"):
         gibbs(data(), FAMILY, PRIOR, resume=True, thin=2, **how)
-    monkeypatch.setattr(dpsearch, "__version__", "0.0.1")
+    monkeypatch.setattr(dpsearch.samplers.checkpoint, "__version__", "0.0.1")
     with pytest.raises(ModelFileError, match="another version of dpsearch"):
         gibbs(data(), FAMILY, PRIOR, resume=True, **how)
     monkeypatch.undo()

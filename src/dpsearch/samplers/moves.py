@@ -101,7 +101,9 @@ class SplitMerge(Move):
         How a cluster is divided: at ``"random"``, by ``"restricted_gibbs"`` scans, or
         ``"sequential"``: one member after another.
     moves
-        Proposals in each sweep.
+        Proposals in each sweep.  One places the members of a cluster or two between two clusters,
+        scans + 2 times: with K clusters of equal size, about (scans + 2)/K points in N and more
+        for merges, which pays when K is large.
     scans
         Restricted Gibbs scans before the last one.
     """

@@ -49,12 +49,8 @@ def split_merge(
         same, and a Gibbs sweep over all items after the proposals (Jain & Neal 2004);
         ``"sams"``: by allocating the members one after another, without scans, and a Gibbs sweep
         (Dahl 2005).
-    moves
-        Proposals in each sweep.  One places the members of a cluster or two between two clusters,
-        scans + 2 times: with K clusters of equal size, about (scans + 2)/K points in N and more
-        for merges, which pays when K is large.
-    scans
-        Restricted Gibbs scans before the last one, in variants 2 and 3.
+    moves, scans
+        As for `dpsearch.samplers.SplitMerge`; scans are made in variants 2 and 3.
     gibbs_sweep
         Whether a Gibbs sweep follows the proposals, if not as the variant says.
 
