@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,12 +32,7 @@ def _read(scan: Any, path: Path, reading: Reading, what: str) -> tuple[Table, Ch
     try:
         lazy = scan(path, glob=False)
         names = lazy.collect_schema().names()
-        if reading.index is None and PANDAS_INDEX in names:
-            reading = replace(reading, index=PANDAS_INDEX)
-        choice = choose(names, len(names), reading)
-        aside = [j for j in (choice.index, choice.text) if j is not None]
-        wanted = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
-        check_names(wanted)
+        choice, wanted = choose_names(names, reading)
         frame = lazy.select(wanted).collect()
     except (pl.exceptions.PolarsError, OSError) as error:
         if isinstance(error, PermissionError):
@@ -63,11 +57,20 @@ def _read(scan: Any, path: Path, reading: Reading, what: str) -> tuple[Table, Ch
     return table, choice
 
 
-def check_names(names: Sequence[str]) -> None:
-    """Refuse names that Polars takes for patterns, and would read other columns for."""
-    for name in names:
+def choose_names(names: list[str], reading: Reading) -> tuple[Choice, list[str]]:
+    """Return which columns are wanted, and the names of those to read.
+
+    Names that Polars takes for patterns are refused: it would read other columns for them.
+    """
+    if reading.index is None and PANDAS_INDEX in names:
+        reading = replace(reading, index=PANDAS_INDEX)
+    choice = choose(names, len(names), reading)
+    aside = [j for j in (choice.index, choice.text) if j is not None]
+    wanted = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
+    for name in wanted:
         if name == "*" or (name.startswith("^") and name.endswith("$")):
             raise DataError("Polars takes the name for a pattern", column=name)
+    return choice, wanted
 
 
 def table_of_frame(frame: pl.DataFrame, texts: set[str]) -> Table:

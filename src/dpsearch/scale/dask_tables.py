@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,12 +35,8 @@ class BlockShard:
             return as_matrix(self.block, gaps=self.gaps)
 
 
-class Opened(NamedTuple):
-    """A collection as shards."""
-
-    shards: list[BlockShard]
-    schema: Schema | None
-    like: Any  # an empty table with the same columns
+# Shards, what the columns hold, and an empty table with the same columns.
+Collection = tuple[list[BlockShard], Schema | None, Any]
 
 
 def is_collection(X: Any) -> bool:
@@ -48,7 +44,7 @@ def is_collection(X: Any) -> bool:
     return type(X).__module__.split(".")[0] in ("dask", "dask_expr")
 
 
-def open_collection(X: Any, gaps: bool, kinds: Mapping[str, str] | None = None) -> Opened:
+def open_collection(X: Any, gaps: bool, kinds: Mapping[str, str] | None = None) -> Collection:
     """Return the blocks of a `dask.array` or `dask.dataframe` as shards."""
     dask_or_error()
     import dask.array as da
@@ -62,7 +58,7 @@ def open_collection(X: Any, gaps: bool, kinds: Mapping[str, str] | None = None) 
     raise DataTypeError(f"X is a {type(X).__name__} of Dask: dask.array and dask.dataframe fit")
 
 
-def _open_array(X: Any, gaps: bool) -> Opened:
+def _open_array(X: Any, gaps: bool) -> Collection:
     if X.ndim != 2:
         raise DataError(f"Expected 2D array, got {X.ndim}D array instead: X must have columns")
     if any(np.isnan(size) for size in X.shape):
@@ -71,16 +67,16 @@ def _open_array(X: Any, gaps: bool) -> Opened:
         X = X.rechunk({1: -1})
     blocks = X.to_delayed()[:, 0]
     shards = _shards(blocks, [int(size) for size in X.chunks[0]], gaps, None)
-    return Opened(shards, None, np.empty((0, X.shape[1])))
+    return shards, None, np.empty((0, X.shape[1]))
 
 
-def _open_frame(X: Any, gaps: bool, kinds: Mapping[str, str] | None) -> Opened:
+def _open_frame(X: Any, gaps: bool, kinds: Mapping[str, str] | None) -> Collection:
     like = X._meta
     schema = None
     if kinds is not None or is_mixed(X._meta_nonempty):
         schema = _schema(X, kinds or {})
     sizes = X.map_partitions(len, meta=("rows", np.int64)).compute().tolist()
-    return Opened(_shards(X.to_delayed(), sizes, gaps, schema), schema, like)
+    return _shards(X.to_delayed(), sizes, gaps, schema), schema, like
 
 
 def _shards(blocks: Any, sizes: list[int], gaps: bool, schema: Schema | None) -> list[BlockShard]:

@@ -17,10 +17,10 @@ from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.arrays import not_numbers
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.delimited import WRITTEN, filled_columns
-from dpsearch.io.frames import check_names, table_of_frame
+from dpsearch.io.frames import choose_names, table_of_frame
 from dpsearch.io.output import write_parquet
 from dpsearch.io.read import FORMATS, format_of
-from dpsearch.io.table import PANDAS_INDEX, Reading, unreadable
+from dpsearch.io.table import Reading, unreadable
 from dpsearch.scale.pieces import Piece, scan
 
 Progress = Callable[[int], None] | None
@@ -138,12 +138,7 @@ def _frames(
 ) -> Files:
     opened = [_header(*one) for one in zip(paths, forms, sources, strict=True)]
     names = opened[0][1].names()
-    if reading.index is None and PANDAS_INDEX in names:
-        reading = replace(reading, index=PANDAS_INDEX)
-    choice = choose(names, len(names), reading)
-    aside = [] if choice.index is None else [choice.index]
-    used = [names[j] for j in dict.fromkeys([*choice.kept, *aside])]
-    check_names(used)
+    choice, used = choose_names(names, reading)
     types = {name: opened[0][1][name] for name in used}
     every = reading.columns is None and reading.model is None
     for piece, schema in opened[1:]:
