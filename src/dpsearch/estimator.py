@@ -29,8 +29,6 @@ from dpsearch.scale.opened import TableOptions, open_table
 from dpsearch.scale.stream import Stream
 from dpsearch.tables import CheckedTable
 
-_BLOCK = 1 << 22  # cells of tables that are made and thrown away
-
 
 class DPMixture(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]

@@ -318,14 +318,14 @@ def test_what_cannot_be():
         DPMixture().fit("nowhere.parquet", sample_weight=[1])
 
 
-def test_nothing_stays_after_an_interrupt(tmp_path, monkeypatch):
-    def interrupted(*_, **__):
+def test_nothing_stays_after_an_interrupt(tmp_path):
+    def interrupted(event):
         assert list(Path(tempfile.gettempdir()).iterdir())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpsearch.estimator.fit_shards", interrupted)
+    path = written(tmp_path, FRAME, "csv")
     with pytest.raises(KeyboardInterrupt):  # the fixture looks at what is left
-        fitted(written(tmp_path, FRAME, "csv"))
+        DPMixture(GAUSSIAN, 1.0, n_shards=3).fit(path, callback=interrupted)
 
     def broken():
         yield X
@@ -340,7 +340,7 @@ def test_nothing_stays_after_an_interrupt(tmp_path, monkeypatch):
 
 def test_predictions_do_not_depend_on_blocks(monkeypatch, reference):
     labels, scores = reference.predict(X), reference.score_samples(X)
-    monkeypatch.setattr("dpsearch.estimator._BLOCK", 100)
+    monkeypatch.setattr("dpsearch.fitted_methods._BLOCK", 100)
     np.testing.assert_array_equal(reference.predict(X), labels)
     np.testing.assert_array_equal(reference.score_samples(X), scores)
     np.testing.assert_array_equal(labels, reference.predict_proba(X).argmax(axis=1))
