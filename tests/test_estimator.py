@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 
+import numba
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -309,6 +310,16 @@ def test_the_same_seed_gives_the_same_result(parameters):
         two = DPMixture(random_state=copy.deepcopy(state), **parameters).fit(X)
         same_fit(one, two)
     assert one.random_state is not two.random_state
+
+
+def test_verbose_says_that_kernels_are_compiled(capsys):
+    def compiles(event):
+        numba.njit(lambda x: x + 1)(1)
+
+    DPMixture(verbose=1).fit(blobs(), callback=compiles)
+    assert capsys.readouterr().out.count("compiling kernels") == 1
+    DPMixture().fit(blobs(), callback=compiles)
+    assert "compiling" not in capsys.readouterr().out
 
 
 def test_verbose_says_what_was_found(capsys):

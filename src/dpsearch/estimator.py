@@ -13,6 +13,7 @@ from sklearn.base import (
     TransformerMixin,
 )
 
+from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
 from dpsearch.errors import CapabilityError, located
@@ -79,7 +80,7 @@ class DPMixture(
     random_state : int, RandomState or None
         Seed of all that is random: by default the same every time.  None: another every time.
     verbose : int
-        1 prints the family, the reason for it, and what was found.
+        1 prints the family, the reason for it, what was found, and that kernels are compiled.
 
     Attributes
     ----------
@@ -194,7 +195,7 @@ class DPMixture(
         options = TableOptions(
             self.n_shards, takes_gaps(self.family), self.kinds, weighted=sample_weight is not None
         )
-        with open_table(X, options) as opened:
+        with open_table(X, options) as opened, on_compile(self._say_compiling):
             if opened.schema is not None:
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
@@ -207,6 +208,10 @@ class DPMixture(
         if self.verbose:
             print(f"dpsearch: {self.family_.name} family ({self.reason_}); {self.clustering_}")
         return self
+
+    def _say_compiling(self, report: Compiling) -> None:
+        if self.verbose and report.number == 1:
+            print("dpsearch: compiling kernels, which the first fit on a machine does")
 
     def _options(self, callback: Callback | None) -> FitOptions:
         return FitOptions(

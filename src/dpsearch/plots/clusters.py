@@ -27,7 +27,7 @@ def scatter(
     names: Sequence[str] | None = None,
     ellipses: bool = True,
 ) -> Any:
-    """Draw the points by cluster, each cluster with an ellipse and its number.
+    """Draw the points by cluster, with ellipses and numbers; return the axis.
 
     The ellipse is that of two standard deviations, which holds 86 % of a normal distribution:
     {z : (z − m)ᵀ S⁻¹ (z − m) = 4} with the mean m and the covariance S of the cluster's points.
@@ -47,10 +47,6 @@ def scatter(
         Column names; default: those of the frame.
     ellipses
         Whether to draw them.
-
-    Returns
-    -------
-    The axis.
     """
     matrix, clusters, codes, names = _table(X, labels, names)
     points, titles = _plane(matrix, columns, names)
@@ -133,7 +129,7 @@ def profiles(
     names: Sequence[str] | None = None,
     shown: int = 20,
 ) -> Any:
-    """Draw what the clusters are like: a heat map of their means against the whole.
+    """Draw a heat map of the means of the clusters against those of all; return the axis.
 
     A cell's colour is (mean of the cluster − mean of all) / standard deviation of all, its figure
     the cluster's mean.
@@ -150,10 +146,6 @@ def profiles(
         Column names; default: those of the frame.
     shown
         How many columns: those whose means differ most between clusters, in the table's order.
-
-    Returns
-    -------
-    The axis.
     """
     matrix, clusters, codes, names = _table(X, labels, names)
     if shown < 1:
@@ -185,7 +177,7 @@ def profiles(
 
 
 def trace(clustering: Clustering, axis: Any = None) -> Any:
-    """Plot the log joint over time, with a mark for each kind of move that raised it.
+    """Plot the log joint over time, with a mark for each kind of move; return the axis.
 
     The time axis is logarithmic where the first point comes long before the last.
 
@@ -195,10 +187,6 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
         From `search`, `refine` or a fitted model's `clustering_`.
     axis
         A matplotlib axis; default: a new figure.
-
-    Returns
-    -------
-    The axis.
     """
     if not clustering.trace:
         raise ParameterError("this clustering has no trace: it was read from a file")

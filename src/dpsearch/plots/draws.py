@@ -13,7 +13,7 @@ from dpsearch.plots._axes import COLOURS, groups, new_axes
 
 
 def sampler_trace(draws: Any, axes: Any = None) -> Any:
-    """Plot the log joint and the number of clusters by sweep, a line for each chain.
+    """Plot the log joint and the number of clusters by sweep and chain; return the two axes.
 
     Burn-in is grey.  The axis of the log joint leaves out the climb at the beginning when that
     would flatten the rest.
@@ -24,10 +24,6 @@ def sampler_trace(draws: Any, axes: Any = None) -> Any:
         From `gibbs` or `split_merge`.
     axes
         Two matplotlib axes; default: a new figure.
-
-    Returns
-    -------
-    The two axes.
     """
     if axes is None:
         axes = new_axes(2, 1, (8.0, 5.0))[:, 0]
@@ -59,7 +55,7 @@ def sampler_trace(draws: Any, axes: Any = None) -> Any:
 def coclustering(
     source: Any, axis: Any = None, *, labels: ArrayLike = None, shown: int = 500
 ) -> Any:
-    """Draw how often pairs of points share a cluster, points of one cluster side by side.
+    """Draw how often pairs of points share a cluster, sorted by cluster; return the axis.
 
     Parameters
     ----------
@@ -71,10 +67,6 @@ def coclustering(
         A partition to order the points by; default: the best one of `source`.
     shown
         Of more points, this many evenly spaced ones of that order.
-
-    Returns
-    -------
-    The axis.
     """
     if shown < 2:
         raise ParameterError(f"shown must be at least 2, got {shown!r}")
@@ -113,7 +105,7 @@ def _name_blocks(axis: Any, edges: Any, known: list[str]) -> None:
 
 
 def k_posterior(draws: Any, axis: Any = None) -> Any:
-    """Draw the posterior probability of each number of clusters.
+    """Draw the posterior probability of each number of clusters; return the axis.
 
     Parameters
     ----------
@@ -121,10 +113,6 @@ def k_posterior(draws: Any, axis: Any = None) -> Any:
         From `gibbs` or `split_merge`.
     axis
         A matplotlib axis; default: a new figure.
-
-    Returns
-    -------
-    The axis.
     """
     shares = draws.k_posterior()
     seen = np.flatnonzero(shares)

@@ -22,7 +22,7 @@ def mean_images(
     shown: int | None = None,
     image_shape: tuple[int, int] | None = None,
 ) -> Any:
-    """Draw the mean image of each cluster in order of number, with its size above it.
+    """Draw the mean image of each cluster with its size above it; return the axis.
 
     Parameters
     ----------
@@ -38,10 +38,6 @@ def mean_images(
         Number of clusters; default: all.
     image_shape
         Height and width; default: images are square.
-
-    Returns
-    -------
-    The axis.
     """
     images = np.asarray(images)
     if images.ndim != 2:
