@@ -1,4 +1,4 @@
-"""Reading: every format gives the same table; blocks do not matter; ids are told from data."""
+"""`read_table`: every format gives the same table; blocks do not matter; row names are not data."""
 
 import csv
 import gzip

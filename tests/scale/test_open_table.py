@@ -1,4 +1,4 @@
-"""Tables that are not in memory: files, sets of files, batches."""
+"""`open_table`: arrays, files, sets of files and batches are one table, in memory or in shards."""
 
 import errno
 import gzip
