@@ -29,7 +29,7 @@ def log_gamma_table(offset: float, size: int) -> Vector:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _bits(typing_context: Any, x: Any) -> Any:
-    """The bits of a double, as a whole number."""
+    """The bits of a double, as an integer."""
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         return builder.bitcast(values[0], ir.IntType(64))
@@ -72,7 +72,7 @@ def vector_log(x: float) -> float:
 
 @inner
 def log_rising(a: float, n: float) -> float:
-    """Return log Γ(a + n) − log Γ(a) for a whole number n ≥ 0, without log-gamma when n is small.
+    """Return log Γ(a + n) − log Γ(a) for an integer n ≥ 0, without log-gamma when n is small.
 
     >>> round(log_rising(2.0, 3.0), 6)  # log(2 · 3 · 4)
     3.178054

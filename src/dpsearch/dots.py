@@ -11,7 +11,7 @@ BLOCK = 4
 
 @inner
 def gather(items, chosen, points):  # type: ignore[no-untyped-def]
-    """Copy the chosen points' rows end to end, with zeros up to a whole block.
+    """Copy the chosen points' rows end to end, with zeros up to a full block.
 
     Copying many rows in one go hides the latency of fetching them from all over memory.
     """
@@ -77,5 +77,5 @@ def block_products(dots, points, pool, starts, products, gram):  # type: ignore[
 
 
 def gather_size(n_features: int) -> int:
-    """Number of points to gather at a time: what the first-level cache holds, whole blocks."""
+    """Number of points to gather at a time: full blocks that the first-level cache holds."""
     return BLOCK * max(2, 1024 // max(1, n_features))

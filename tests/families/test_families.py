@@ -312,7 +312,7 @@ def test_new_data_are_checked_too():
         (families.Poisson(shape=0.0), "shape must be"),
         (families.Poisson(rate=[1.0, -1.0]), "rate must be .* column 1"),
         (families.Categorical(concentration=-1.0), "concentration must be"),
-        (families.Categorical(n_levels=2.5), "n_levels must be whole"),
+        (families.Categorical(n_levels=2.5), "n_levels must be integers"),
         (families.Categorical(n_levels=0), "n_levels must be"),
         (families.Categorical(n_levels="two"), "n_levels must be"),
         (families.Categorical(n_levels=10**9), "n_levels adds up to"),

@@ -5,7 +5,7 @@ For a row with observed entries o and missing entries m, under a location μ and
     x_o ~ t(μ_o, Λ_oo, ν)                      the margin of a Student t (or a normal) distribution
     E[x_m | x_o] = μ_m + Λ_mo Λ_oo⁻¹ (x_o − μ_o)
 
-A draw of x_m given x_o is x*_m + Λ_mo Λ_oo⁻¹ (x_o − x*_o) with x* a draw of the whole row
+A draw of x_m given x_o is x*_m + Λ_mo Λ_oo⁻¹ (x_o − x*_o) with x* a draw of the complete row
 (Matheron's rule).
 """
 
@@ -118,7 +118,7 @@ def expected(X: Matrix, weights: Matrix, means: Matrix, scales: Matrix) -> Matri
 def drawn(X: Matrix, labels: Labels, draws: Matrix, scales: Matrix) -> Matrix:
     """Return X with its gaps filled by draws given what was observed and the row's cluster.
 
-    `draws` has a draw of each whole row from its cluster.
+    `draws` has a draw of each complete row from its cluster.
     """
     width = X.shape[1]
     out = X.copy()

@@ -130,7 +130,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         for p in range(int(params[0])):
             if values[p] < 0.0:
                 continue
-            # The part's rows begin where the whole rows do, in a pool that begins later.
+            # The part's rows have the starts of the full rows, in a pool that begins later.
             own, own_pool = _own(params, p), pool[_entry(params, p, _AT.row) :]
             own_ids, own_values = _ids(params, p, ids, values), _values(params, p, values)
             _jit.call_score_rows(
@@ -192,7 +192,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
         for count in range(
             max(int(np.ceil(low[begin])), 0), min(int(np.floor(high[begin])), helpers) + 1
         ):
-            # Not a number where so few helpers could not have such features.
+            # It is NaN if this number of helpers cannot have such features.
             bound = _jit.call_bound(
                 _entry(params, p, _AT.bound), (own, part, count, least, most, own_ids, own_values)
             )
@@ -222,7 +222,7 @@ class Part(NamedTuple):
 
 
 def functions_of(parts: Sequence[Part]) -> Functions:
-    """The functions of the whole, with the capabilities that all parts have."""
+    """The functions of all parts together, with the capabilities that every part has."""
     variants = [part.family.variant() for part in parts]
     member = all(v.score_member is not None for v in variants)
     bounded = all(v.bound is not None for v in variants)
@@ -258,7 +258,7 @@ def rows_of(parts: Sequence[Part], row: Vector) -> list[Vector]:
 
 
 def counts_of(parts: Sequence[Part]) -> Ints:
-    """Which numbers of a row are whole: the parts' sizes and their counts."""
+    """Which numbers of a row are counts: the parts' sizes and their own counts."""
     out = [np.zeros(1, np.int64)]
     for part, at in zip(parts, starts_of(parts), strict=True):
         counts = part.family.counts_in_row(len(part.columns))
@@ -307,7 +307,7 @@ def _alike(parts: Sequence[Part]) -> list[list[int]]:
 def relocated(parts: Sequence[Part], params: Vector) -> Vector:
     """Return params with the addresses that the parts' functions have in this process.
 
-    An address is a whole number below 2⁵³, which a double holds exactly.
+    An address is an integer below 2⁵³, which a double holds exactly.
     """
     params = params.copy()
     heads = params[_HEAD : _HEAD + len(_AT) * len(parts)].reshape(len(parts), len(_AT))

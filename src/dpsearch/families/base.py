@@ -96,7 +96,7 @@ class Functions:
         ``row[dots_offset]``: solvers then take points in blocks.
     bound, features
         The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
-        numbers of a data row whose sums over helpers it is told: by default the row itself.
+        numbers of a data row whose sums over helpers it takes: by default the row itself.
     """
 
     init: Pointer

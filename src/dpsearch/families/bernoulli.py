@@ -9,7 +9,7 @@ With n points of a cluster, c of them ones (Gelman et al. 2013, "Bayesian Data A
     marginal     log H = Σ_d log B(s + c, f + n − c)/B(s, f)
 
 The predictive is a constant plus ⟨x, logits⟩, logits = log(s + c) − log(f + n − c), kept in the
-row: a point costs one product, or one sum over its ones when sparse.  Counts are whole numbers,
+row: a point costs one product, or one sum over its ones when sparse.  Counts are integers,
 so logarithms and log-gammas come from tables when s and f are single numbers.
 """
 

@@ -212,7 +212,7 @@ FUNCTIONS = Functions(
 
 
 def level_parameters(levels: Ints, counts: Vector, n_rows: int, *, gaps: bool) -> Vector:
-    """The parameters for columns of so many levels, with a prior count for each level."""
+    """The parameters for columns with these numbers of levels, and a prior count for each level."""
     totals = np.add.reduceat(counts, np.cumsum(levels) - levels)
     prior = np.concatenate([counts, totals])
     kinds, kind = np.unique(prior, return_inverse=True)
@@ -337,7 +337,7 @@ class Categorical(Family):
             raise ParameterError("n_levels is None: give it, or take it from data by resolve(X)")
         levels = per_column(self.n_levels, n_features, "n_levels", above_zero=True)
         if (levels != np.floor(levels)).any():
-            raise ParameterError(f"n_levels must be whole numbers, got {self.n_levels!r}")
+            raise ParameterError(f"n_levels must be integers, got {self.n_levels!r}")
         if levels.sum() > _MOST_LEVELS:
             raise ParameterError(f"n_levels adds up to {levels.sum():g}, above {_MOST_LEVELS}")
         return levels.astype(np.int64)

@@ -62,7 +62,7 @@ class FullGaussian(Family):
         None for the number of columns plus two, with which the mean covariance is `scale`.
     scale
         Scale matrix of the inverse-Wishart prior: a number for its diagonal, one number per
-        column, or a whole matrix.
+        column, or a matrix.
 
     Examples
     --------
