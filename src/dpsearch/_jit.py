@@ -220,13 +220,22 @@ def pointer(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..
 def _view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
     """Return ``values[start : start + length]`` of a vector, for kernels.
 
-    It compiles to two instructions, where a slice takes a hundred: nothing is checked, and no
-    reference is counted.  What it is a view of must outlive it, as an argument of the kernel does.
+    It compiles to two instructions, where a slice takes a hundred: nothing is checked (unless
+    NUMBA_BOUNDSCHECK is set), and no reference is counted.  What it is a view of must outlive it,
+    as an argument of the kernel does.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector, first, n = arguments
         source = context.make_array(signature.args[0])(context, builder, vector)
+        if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined]
+            end, size = builder.add(first, n), builder.extract_value(source.shape, 0)
+            below = builder.icmp_signed("<", first, first.type(0))
+            beyond = builder.or_(below, builder.icmp_signed(">", end, size))
+            filled = builder.icmp_signed(">", n, n.type(0))
+            with builder.if_then(builder.and_(filled, beyond), likely=False):
+                message = ("a view reaches beyond its vector",)
+                context.call_conv.return_user_exc(builder, IndexError, message)
         out = context.make_array(signature.return_type)(context, builder)
         populate_array(
             out,
