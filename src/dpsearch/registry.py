@@ -1,12 +1,12 @@
 """Families and priors by name: those of this package, registered ones and installed ones.
 
-A package brings a family or a prior of its own by an entry point, in its ``pyproject.toml``:
+A package offers its own family or prior by an entry point in its ``pyproject.toml``:
 
     [project.entry-points."dpsearch.families"]
     geometric = "my_package:Geometric"
 
-The entry point is loaded only when its name is asked for.  A description, as model files have it,
-can therefore name classes that are registered or installed and nothing else.
+The entry point is loaded only when its name is asked for.  A description in a model file can
+therefore name only classes that are registered or installed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numbers
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
-from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -31,7 +30,7 @@ class Described(ABC):
     name: ClassVar[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Name and hyperparameters, as plain values that JSON can hold."""
+        """Return the name and the hyperparameters, as plain values that JSON can hold."""
         return {"name": self.name} | {
             name: _as_json(getattr(self, name)) for name in _fields(type(self))
         }
@@ -42,13 +41,10 @@ class Described(ABC):
 
         `read` makes an object of a description that is among the values.
         """
-        of_numbers = {
-            name: isinstance(field.default, (int, float, type(None)))
-            for name, field in _fields(cls).items()
-        }
         for name, value in fields.items():
             # A name where a number belongs would otherwise be noticed only when data come.
-            if isinstance(value, str) and of_numbers[name]:
+            number = isinstance(_fields(cls)[name].default, (int, float, type(None)))
+            if number and isinstance(value, str):
                 raise ParameterError(f"{name} must be a number or numbers, got {value!r}")
         return cls(**{name: plain_value(value, name) for name, value in fields.items()})
 
@@ -66,41 +62,43 @@ class Registry(Generic[T]):
     base
         The class that all of them inherit.
     group
-        The group of entry points under which other packages bring theirs.
+        The group of entry points under which other packages offer theirs.
     """
 
     def __init__(self, kind: str, base: type[T], group: str) -> None:
         self.kind = kind
         self.base = base
         self.group = group
-        self._listed: dict[str, type[T]] = {}
-        self._unlisted: dict[str, type[T]] = {}
+        self._known: dict[str, type[T]] = {}
+        self._unlisted: set[str] = set()
 
     def register(self, cls: type[T], *, listed: bool = True) -> type[T]:
-        """Make a class known by its name in this process; works as a decorator.
+        """Register a class by its name in this process; works as a decorator.
 
         A class that is not `listed` is found in descriptions only: it is made of others, and its
         name alone says too little.  Registering a class again, as when a cell of a notebook runs
         twice, replaces it.
         """
-        name = self._checked(cls)
-        known = (self._listed | self._unlisted).get(name)
-        if known is not None and _path(known) != _path(cls):
+        self._check(cls)
+        known = self._known.get(cls.name, cls)
+        if _path(known) != _path(cls):
             raise ParameterError(
-                f"the name {name!r} of {_path(cls)} is that of the {self.kind} {_path(known)}:"
+                f"the name {cls.name!r} of {_path(cls)} is that of the {self.kind} {_path(known)}:"
                 " give your class another name"
             )
-        (self._listed if listed else self._unlisted)[name] = cls
+        self._known[cls.name] = cls
+        if not listed:
+            self._unlisted.add(cls.name)
         return cls
 
     def unregister(self, name: str) -> None:
         """Forget a registered class; an installed one is found again when it is asked for."""
-        self._listed.pop(name, None)
+        self._known.pop(name, None)
 
     @contextlib.contextmanager
     def knowing(self, cls: type[T]) -> Iterator[None]:
-        """Have a class registered for a while, unless it is anyway."""
-        if cls in (*self._listed.values(), *self._unlisted.values()):
+        """Register a class while the context lasts, unless it is registered already."""
+        if cls in self._known.values():
             yield
             return
         self.register(cls)
@@ -110,20 +108,30 @@ class Registry(Generic[T]):
             self.unregister(cls.name)
 
     @property
-    def classes(self) -> Mapping[str, type[T]]:
-        """The registered classes by name, without those of packages not asked for yet."""
-        return MappingProxyType(self._listed)
+    def classes(self) -> dict[str, type[T]]:
+        """The registered classes by name; installed ones once their name has been asked for."""
+        return {name: cls for name, cls in self._known.items() if name not in self._unlisted}
 
     def names(self) -> list[str]:
-        """Every name that `by_name` knows, installed ones included; nothing is loaded."""
-        return sorted({*self._listed, *(point.name for point in self._entry_points())})
+        """Return every name that `by_name` knows, installed ones included; nothing is loaded."""
+        return sorted({*self.classes, *entry_points(group=self.group).names})
 
     def by_name(self, name: str, also: Sequence[str] = ()) -> type[T]:
         """Return the class of this name.
 
-        `also` holds the other words that are allowed where the name was given, for the error.
+        `also` lists the other words that are allowed where the name was given, for the error.
         """
-        return self._found(name, self._listed, also)
+        return self._found(name, self.classes, also)
+
+    def _found(self, name: Any, known: Mapping[str, type[T]], also: Sequence[str] = ()) -> type[T]:
+        if isinstance(name, str):
+            if name in known:
+                return known[name]
+            points = list(entry_points(group=self.group, name=name))
+            if points:
+                return self._loaded(points)
+        there_are = ", ".join([*also, *self.names()])
+        raise ParameterError(f"there is no {self.kind} {name!r}; there are {there_are}")
 
     def from_dict(self, spec: Any, extra: Mapping[str, type[T]] | None = None) -> T:
         """Return the object that `to_dict` described.
@@ -133,12 +141,11 @@ class Registry(Generic[T]):
         spec
             A name and hyperparameters, as plain values.
         extra
-            Classes by name to look among first.
+            Further classes by name, to look among first.
         """
         if not isinstance(spec, Mapping):
             raise ParameterError(f"a {self.kind} is described by a name and fields, got {spec!r}")
-        known = {**self._listed, **self._unlisted, **(extra or {})}
-        cls = self._found(spec.get("name"), known)
+        cls = self._found(spec.get("name"), {**self._known, **(extra or {})})
         fields = {name: value for name, value in spec.items() if name != "name"}
         for name in fields:
             if name not in _fields(cls):
@@ -151,40 +158,27 @@ class Registry(Generic[T]):
         except TypeError as error:
             raise ParameterError(f"the {cls.name} {self.kind}: {error}") from error
 
-    def _found(self, name: Any, known: Mapping[str, type[T]], also: Sequence[str] = ()) -> type[T]:
-        if isinstance(name, str):
-            if name in known:
-                return known[name]
-            points = [point for point in self._entry_points() if point.name == name]
-            if points:
-                return self._loaded(points)
-        there_are = ", ".join([*also, *self.names()])
-        raise ParameterError(f"there is no {self.kind} {name!r}; there are {there_are}")
-
-    def _entry_points(self) -> list[EntryPoint]:
-        return list(entry_points(group=self.group))
-
     def _loaded(self, points: list[EntryPoint]) -> type[T]:
         """Import and register the class of an entry point."""
-        if len({point.value for point in points}) > 1:
-            owners = " and ".join(_owner(point) for point in points)
-            raise ParameterError(f"the {self.kind} {points[0].name!r} is in {owners}: remove one")
         point = points[0]
+        if len({point.value for point in points}) > 1:
+            owners = " and ".join(map(_owner, points))
+            raise ParameterError(f"the {self.kind} {point.name!r} is in {owners}: remove one")
         where = f"the {self.kind} {point.name!r} of {_owner(point)} ({point.value})"
         try:
             cls = point.load()
+            self._check(cls)
         except Exception as error:
-            raise ParameterError(f"{where} cannot be imported: {error}") from error
-        try:
-            self._checked(cls)
-        except ParameterError as error:
-            raise ParameterError(f"{where} is of no use: {error}") from error
+            problem = (
+                "cannot be used" if isinstance(error, ParameterError) else "cannot be imported"
+            )
+            raise ParameterError(f"{where} {problem}: {error}") from error
         if cls.name != point.name:
             raise ParameterError(f"{where} calls itself {cls.name!r}: the two names must agree")
         return self.register(cls)
 
-    def _checked(self, cls: Any) -> str:
-        """Return the name of a class that can be registered."""
+    def _check(self, cls: Any) -> None:
+        """Raise unless a class can be registered."""
         if not isinstance(cls, type) or not issubclass(cls, self.base):
             raise ParameterError(f"{cls!r} is not a subclass of {_path(self.base)}")
         name = getattr(cls, "name", None)
@@ -192,7 +186,6 @@ class Registry(Generic[T]):
             raise ParameterError(f"the name of {_path(cls)} must be an identifier, got {name!r}")
         if not dataclasses.is_dataclass(cls):
             raise ParameterError(f"{_path(cls)} must be a dataclass of its hyperparameters")
-        return name
 
 
 def plain_value(value: Any, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Families: the laws from random states, independent oracles, probabilities and bad input."""
+"""Families against independent oracles; probabilities and bad input."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from scipy.integrate import quad
 
 import naive
 from dpsearch import families
-from dpsearch.checks import family_laws
 from dpsearch.checks.compiled import Compiled
-from dpsearch.checks.law import obey
-from dpsearch.errors import CapabilityError, DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError
 
 # Seeds have no order worth shrinking along, and a run must not depend on the last one.
 laws = settings(
@@ -50,24 +48,7 @@ def oracle(kit, members):
     return naive.log_marginal(kit.family, naive.dense(kit.X)[list(members)])
 
 
-# -- the conjugate algebra ---------------------------------------------------------------------
-
-
-MAY_BE_ABSENT = (
-    family_laws.statistic_agrees,
-    family_laws.gaps_are_skipped,
-    family_laws.gaps_are_predicted,
-)
-
-
-@pytest.mark.parametrize("law", family_laws.STATES, ids=lambda law: law.__name__)
-@given(seed=seeds)
-@laws
-def test_laws(kit, law, seed):
-    try:
-        obey(law, repr(kit.given), kit, np.random.default_rng(seed))
-    except CapabilityError:
-        assert law in MAY_BE_ABSENT
+# -- beyond the laws, which tests/checks runs for every family ----------------------------------
 
 
 @given(seed=seeds)

@@ -6,17 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch.checks import cluster_laws, family_laws, prior_laws, solver_laws
 from dpsearch.checks.compiled import Compiled
-from dpsearch.checks.family_laws import STATES, WHOLE
 from dpsearch.checks.law import LawError, Outcome, run_laws
-from dpsearch.checks.prior_laws import PRIOR_LAWS
-from dpsearch.checks.solver_laws import N_POINTS, SOLVERS, Case
 from dpsearch.errors import ParameterError
 from dpsearch.families import FAMILIES, Example, Family, Poisson
 from dpsearch.priors import PRIORS, DirichletProcess, Prior
 from dpsearch.registry import Registry
 
 _REPEATS = 6
+_N_POINTS = 6  # whose partitions are enumerated
 
 
 def check_family(
@@ -47,16 +46,15 @@ def check_family(
     >>> {outcome.status for outcome in outcomes} <= {"passed", "skipped"}
     True
     """
-    cls = family if isinstance(family, type) else type(family)
-    _check_name(FAMILIES, cls)
+    _check_name(FAMILIES, family)
     out = []
     for example in _examples(family, X):
         subject = repr(example.family)
         kit = Compiled(example.family, example.X)
-        out += run_laws(STATES, subject, kit, _REPEATS, raise_on_fail)
-        out += run_laws(WHOLE, subject, kit, 1, raise_on_fail)
-        case = Case(example.X[:N_POINTS], example.family, DirichletProcess(1.0))
-        out += run_laws(SOLVERS, subject, case, 1, raise_on_fail)
+        out += run_laws(cluster_laws, subject, kit, raise_on_fail, _REPEATS)
+        out += run_laws(family_laws, subject, kit, raise_on_fail)
+        case = solver_laws.Case(example.X[:_N_POINTS], example.family, DirichletProcess(1.0))
+        out += run_laws(solver_laws, subject, case, raise_on_fail)
     return out
 
 
@@ -72,13 +70,14 @@ def check_prior(prior: Prior | type[Prior], *, raise_on_fail: bool = True) -> li
     >>> {outcome.status for outcome in outcomes}
     {'passed'}
     """
-    cls = prior if isinstance(prior, type) else type(prior)
-    _check_name(PRIORS, cls)
+    _check_name(PRIORS, prior)
     prior = prior() if isinstance(prior, type) else prior
     X = np.array([[0.0], [1.0], [0.0], [6.0], [7.0], [5.0]])
-    out = run_laws(PRIOR_LAWS, repr(prior), prior, 1, raise_on_fail)
-    case = Case(X, Poisson(1.0, 0.5), prior)
-    return out + run_laws(SOLVERS, repr(prior), case, 1, raise_on_fail)
+    case = solver_laws.Case(X, Poisson(1.0, 0.5), prior)
+    return [
+        *run_laws(prior_laws, repr(prior), prior, raise_on_fail),
+        *run_laws(solver_laws, repr(prior), case, raise_on_fail),
+    ]
 
 
 def _examples(family: Family | type[Family], X: Any) -> list[Example]:
@@ -90,8 +89,9 @@ def _examples(family: Family | type[Family], X: Any) -> list[Example]:
     return [Example(family, type(family).examples()[0].X)]
 
 
-def _check_name(registry: Registry[Any], cls: Any) -> None:
-    """Raise unless the class can be found by its name."""
+def _check_name(registry: Registry[Any], given: Any) -> None:
+    """Raise unless the class of what was given can be found by its name."""
+    cls = given if isinstance(given, type) else type(given)
     try:
         with registry.knowing(cls):
             pass

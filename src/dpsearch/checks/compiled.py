@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._jit import call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
@@ -18,12 +19,8 @@ from dpsearch.items import (
     log_marginal,
     log_predictive,
     merge_rows,
-    score_best,
     score_item,
-    score_member,
 )
-
-_FIRST = np.zeros(1, np.int64)
 
 
 @kernel
@@ -57,12 +54,14 @@ class Compiled:
     def __init__(self, family: Family, X: Any, fitted: Any = None) -> None:
         self.given = family
         self.X = X
+        self.dense = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
         self.model = family.compile(X if fitted is None else fitted)
         self.core = self.model.core
         self.family = self.model.family
+        self.n_features = self.model.n_features
         self.items, self.base = self.model.items(X)
         self.n = self.items.n_items
-        self._scratch = np.empty(self.core.width)
+        self.scratch = np.empty(self.core.width)
 
     def row(self, members: Sequence[int] | Ints = (), weight: int = 1) -> Vector:
         """Return the statistics of a cluster."""
@@ -72,7 +71,7 @@ class Compiled:
         return out
 
     def add(self, row: Vector, i: int, weight: int = 1) -> None:
-        """Add copies of a point, or take them out if the weight is below zero."""
+        """Add copies of a point, or remove them if the weight is negative."""
         items = self.items._replace(sizes=np.full(self.n, abs(weight)))
         add_item(self.core, items, i, row, 1.0 if weight > 0 else -1.0)
 
@@ -84,11 +83,11 @@ class Compiled:
 
     def score(self, row: Vector, i: int) -> float:
         """Return log H(x_i | cluster), without `log_base`."""
-        return float(self.score_rows(row, _FIRST, i)[0])
+        return float(self.score_rows(row, np.zeros(1, np.int64), i)[0])
 
     def score_rows(self, pool: Vector, starts: Ints, i: int) -> Vector:
         out = np.empty(len(starts))
-        score_item(self.core, self.items, i, pool, starts, out, self._scratch)
+        score_item(self.core, self.items, i, pool, starts, out, self.scratch)
         return out
 
     def scores(self, row: Vector, X: Any = None) -> Vector:
@@ -96,43 +95,31 @@ class Compiled:
         items = self.items if X is None else self.model.items(X)[0]
         return np.asarray(log_predictive(self.core, items, row)[:, 0])
 
-    def score_member(self, row: Vector, i: int) -> float:
-        return float(score_member(self.core, self.items, i, row, self._scratch))
-
-    def score_best(self, pool: Vector, starts: Ints, offsets: Vector, i: int) -> Vector:
-        out = np.full(len(starts), -np.inf)
-        score_best(self.core, self.items, i, pool, starts, offsets, -1, out)
-        return out
-
     def score_dots(self, pool: Vector, starts: Ints, i: int) -> Vector | None:
         """Return the scores from inner products; None if the family has none."""
         dots = self.model.dots()
         if dots is None:
             return None
         x = item_values(self.items, i)
-        linear = [pool[start + dots.offset :][: dots.n_features] for start in starts]
-        products = np.array([x @ statistic for statistic in linear])
+        products = [x @ pool[start + dots.offset :][: dots.n_features] for start in starts]
         return np.asarray(
-            _score_dots(self.core, dots.score_dots, pool, starts, products, float(x @ x))
+            _score_dots(self.core, dots.score_dots, pool, starts, np.array(products), float(x @ x))
         )
 
     def features(self, i: int) -> Vector:
-        bounds = self.model.bounds("this check")
-        return np.asarray(_features(self.core, bounds, self.items, i))
+        return np.asarray(_features(self.core, self.model.bounds("this check"), self.items, i))
 
     def bound(self, row: Vector, i: int, helpers: int, low: Vector, high: Vector) -> float:
-        """Return the upper bound on the score of a point after so many helpers have joined."""
+        """Return the upper bound on the score of a point after this many helpers have joined."""
         bounds = self.model.bounds("this check")
         return float(_bound(self.core, bounds, self.items, i, row, helpers, low, high))
 
-    def ask(self, capability: str, about: Any) -> Any:
-        """Return what a capability says of a row, or of rows."""
-        return require(
-            self.family, capability, about, self.model.n_features, needed_by="this check"
-        )
+    def ask(self, capability: str, *arguments: Any) -> Any:
+        """Return what a capability of the family gives, or skip the law."""
+        return require(self.family, capability, *arguments, needed_by="this check")
 
     def draw(self, row: Vector, size: int, rng: Rng) -> Any:
-        return self.ask("draws", row).sample(size, rng)
+        return self.ask("draws", row, self.n_features).sample(size, rng)
 
     def subset(self, rng: Rng, least: int = 0) -> Ints:
         """Return the members of a random cluster, in random order and with repetitions."""

@@ -1,12 +1,14 @@
 """How laws are run and reported.
 
-A law is a function that raises when what it is given breaks it.  Its name and the first line of its
-docstring go into the message.
+A law is a public function of one of the modules of laws.  It takes the object to check and a random
+number generator, and raises if the object breaks it, or `CapabilityError` if it does not apply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from inspect import getdoc, isfunction
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +40,7 @@ class LawError(AssertionError):
 
 
 class Outcome(NamedTuple):
-    """What became of one law."""
+    """The result of checking one law."""
 
     law: str
     subject: str
@@ -46,46 +48,48 @@ class Outcome(NamedTuple):
     reason: str = ""
 
 
-def obey(law: Law, subject: str, tested: Any, rng: Rng) -> None:
-    """Run a law; raise `LawError` if it is broken.
-
-    A `CapabilityError` says that the law is about something which is not declared.
-    """
-    try:
-        law(tested, rng)
-    except CapabilityError:
-        raise
-    except Exception as error:
-        reason = str(error) if type(error) is AssertionError else f"{type(error).__name__}: {error}"
-        about = (law.__doc__ or "").strip().partition("\n")[0]
-        raise LawError(law.__name__, subject, reason, about) from error
+def laws_of(module: ModuleType) -> list[Law]:
+    """Return the public functions that a module defines, in their order."""
+    return [
+        value
+        for name, value in vars(module).items()
+        if isfunction(value) and value.__module__ == module.__name__ and name[0] != "_"
+    ]
 
 
 def run_laws(
-    laws: Iterable[Law], subject: str, tested: Any, repeats: int, raise_on_fail: bool
+    module: ModuleType, subject: str, tested: Any, raise_on_fail: bool, repeats: int = 1
 ) -> list[Outcome]:
-    """Run laws, each from this many random states."""
+    """Run the laws of a module, each from this many random states."""
     out = []
-    for law in laws:
-        outcome = Outcome(law.__name__, subject, "passed")
+    for law in laws_of(module):
+        status, reason = "passed", ""
         try:
             for seed in range(repeats):
-                obey(law, subject, tested, np.random.default_rng(seed))
+                law(tested, np.random.default_rng(seed))
         except CapabilityError as absent:
-            outcome = outcome._replace(status="skipped", reason=str(absent))
-        except LawError as error:
+            status, reason = "skipped", str(absent)
+        except Exception as error:
+            kind = "" if type(error) is AssertionError else f"{type(error).__name__}: "
+            about = (getdoc(law) or "").partition("\n")[0]
+            broken = LawError(law.__name__, subject, f"{kind}{error}", about)
             if raise_on_fail:
-                raise
-            outcome = outcome._replace(status="failed", reason=str(error))
-        out.append(outcome)
+                raise broken from error
+            status, reason = "failed", str(broken)
+        out.append(Outcome(law.__name__, subject, status, reason))
     return out
+
+
+def applies_if(condition: bool, otherwise: str) -> None:
+    """Skip the law unless a condition holds."""
+    if not condition:
+        raise CapabilityError(otherwise)
 
 
 def agree(what: str, found: Any, wanted: Any, tolerance: float = 1e-8, scale: float = 1.0) -> None:
     """Raise unless two numbers or arrays are the same up to rounding."""
     found, wanted = np.asarray(found, dtype=np.float64), np.asarray(wanted, dtype=np.float64)
-    if found.shape != wanted.shape:
-        raise AssertionError(f"{what} has shape {found.shape}, not {wanted.shape}")
+    ensure(found.shape == wanted.shape, f"{what} has shape {found.shape}, not {wanted.shape}")
     with np.errstate(invalid="ignore"):
         apart = ~(np.abs(found - wanted) <= tolerance * (scale + np.abs(wanted)))
     apart &= found != wanted  # infinities may be the same

@@ -1,4 +1,4 @@
-"""The laws of priors.  Each takes a prior and a source of random numbers."""
+"""The laws of priors.  Each takes a prior and a random number generator."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ import math
 import pickle
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
 from dpsearch._types import Rng
-from dpsearch.checks.law import agree, ensure
-from dpsearch.checks.solver_laws import partitions
+from dpsearch.checks.law import agree, applies_if, ensure
 from dpsearch.errors import CapabilityError
+from dpsearch.partition import all_partitions
 from dpsearch.priors import PRIORS, Prior
 from dpsearch.priors.base import size_step, size_weight
 
 _MOST_POINTS = 8
 _BEGUN = [(), (1,), (2,), (1, 1), (3, 1), (2, 2, 1), (5,)]
+_NO_PRODUCT = "the prior is not of product form"
 
 
+@cache
 def _shapes(n: int) -> Counter[tuple[int, ...]]:
-    """Return the sizes of clusters that n points can have, and how many partitions have them."""
-    return Counter(tuple(sorted(Counter(labels).values())) for labels in partitions(n))
+    """Return the cluster sizes that n points can have, with the number of partitions of each."""
+    return Counter(tuple(sorted(np.bincount(labels).tolist())) for labels in all_partitions(n))
 
 
 def tables_are_finite(prior: Prior, rng: Rng) -> None:
@@ -42,8 +45,7 @@ def tables_are_finite(prior: Prior, rng: Rng) -> None:
 
 def sums_to_one(prior: Prior, rng: Rng) -> None:
     """The probabilities of all partitions of n points add up to 1."""
-    if not prior.product_form:
-        raise CapabilityError("the prior is not of product form")
+    applies_if(prior.product_form, _NO_PRODUCT)
     for n in range(1, _MOST_POINTS + 1):
         total = sum(
             times * math.exp(prior.log_probability(sizes)) for sizes, times in _shapes(n).items()
@@ -53,8 +55,7 @@ def sums_to_one(prior: Prior, rng: Rng) -> None:
 
 def probability_is_the_product(prior: Prior, rng: Rng) -> None:
     """`log_probability` is log V of the number of clusters and log W of their sizes added up."""
-    if not prior.product_form:
-        raise CapabilityError("the prior is not of product form")
+    applies_if(prior.product_form, _NO_PRODUCT)
     for sizes in _shapes(6):
         value = prior.log_v(6)[len(sizes)] + prior.log_w(np.array(sizes)).sum()
         agree(f"log_probability of {sizes}", prior.log_probability(sizes), value, 1e-9)
@@ -63,12 +64,10 @@ def probability_is_the_product(prior: Prior, rng: Rng) -> None:
 
 def one_point_more(prior: Prior, rng: Rng) -> None:
     """The probability of a partition is that of all its extensions by one more point."""
-    if not prior.consistent:
-        raise CapabilityError("the prior does not declare that it is consistent")
-    for n in range(1, _MOST_POINTS):
-        for sizes in _shapes(n):
-            grown = sum(math.exp(prior.log_probability(s)) for s in _extensions(sizes))
-            agree(f"the sum from {sizes}", grown, math.exp(prior.log_probability(sizes)), 1e-9)
+    applies_if(prior.consistent, "the prior does not declare that it is consistent")
+    for sizes in itertools.chain(*map(_shapes, range(1, _MOST_POINTS))):
+        grown = sum(math.exp(prior.log_probability(s)) for s in _extensions(sizes))
+        agree(f"the sum from {sizes}", grown, math.exp(prior.log_probability(sizes)), 1e-9)
 
 
 def _extensions(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
@@ -78,25 +77,17 @@ def _extensions(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     yield (*sizes, 1)
 
 
-def _completions(sizes: tuple[int, ...], remaining: int) -> set[tuple[int, ...]]:
-    """Return all sizes that further points can lead to."""
-    found = {sizes}
-    for _ in range(remaining):
-        found = {tuple(sorted(after)) for before in found for after in _extensions(before)}
-    return found
-
-
 def completion_is_the_best(prior: Prior, rng: Rng) -> None:
     """`best_completion` is the largest log probability over all ways to place further points."""
-    if not prior.product_form:
-        raise CapabilityError("the prior is not of product form")
-    for sizes, remaining in itertools.product(_BEGUN, range(5)):
-        if not sizes and remaining == 0:
-            continue
-        best = max(prior.log_probability(after) for after in _completions(sizes, remaining))
-        if math.isfinite(best):
-            found = prior.best_completion(sizes, remaining)
-            agree(f"best_completion({sizes}, {remaining})", found, best, 1e-9)
+    applies_if(prior.product_form, _NO_PRODUCT)
+    for sizes in _BEGUN:
+        completions = {sizes}
+        for remaining in range(5):
+            best = max(map(prior.log_probability, filter(None, completions)), default=-math.inf)
+            if math.isfinite(best):
+                found = prior.best_completion(sizes, remaining)
+                agree(f"best_completion({sizes}, {remaining})", found, best, 1e-9)
+            completions = {tuple(sorted(s)) for before in completions for s in _extensions(before)}
 
 
 def sizes_beyond_the_table(prior: Prior, rng: Rng) -> None:
@@ -121,14 +112,3 @@ def description_comes_back(prior: Prior, rng: Rng) -> None:
     ensure(again == prior, f"{again!r} came back from its description")
     unpickled = pickle.loads(pickle.dumps(prior))
     ensure(unpickled == prior, f"{unpickled!r} came back from a pickle")
-
-
-PRIOR_LAWS = [
-    tables_are_finite,
-    sums_to_one,
-    probability_is_the_product,
-    one_point_more,
-    completion_is_the_best,
-    sizes_beyond_the_table,
-    description_comes_back,
-]
