@@ -322,10 +322,10 @@ def test_wide_tables_are_compared_with_fewer_draws(monkeypatch):
     monkeypatch.setattr(explain, "_draws", lambda *of: drawn.append(draws(*of)) or drawn[-1])
     found = explained(X, family, labels, outlier_rate=RATE)
     assert sum(part.size for part in drawn) == 90_000
-    assert (found.n_draws, found.tells_outliers) == (3000, True)
+    assert (found.n_draws, found.can_find_outliers) == (3000, True)
     assert stats.kstest(found.p_value, "uniform").pvalue > 1e-4
     few = explained(X, family, labels, outlier_rate=1e-4)
-    assert (few.n_draws, few.tells_outliers, len(few.outliers)) == (3000, False, 0)
+    assert (few.n_draws, few.can_find_outliers, len(few.outliers)) == (3000, False, 0)
     assert "outliers at a rate of 0.0001: not known from 3000 draws" in few.summary()
     assert explained(X[:9], family, labels[:9], outlier_rate=RATE).n_draws == 3000
 

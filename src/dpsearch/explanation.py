@@ -64,7 +64,7 @@ class Explanation:
     outlier_rate
         Rows with smaller p-values are outliers.
     n_draws
-        Draws that p-values come from: fewer the wider the table, see `tells_outliers`.
+        Draws that p-values come from: fewer the wider the table, see `can_find_outliers`.
     levels
         By the name of a column of categories, what its codes stand for.
     codes
@@ -91,7 +91,7 @@ class Explanation:
         return len(self.sizes)
 
     @property
-    def tells_outliers(self) -> bool:
+    def can_find_outliers(self) -> bool:
         """Whether there are enough draws for a p-value as small as `outlier_rate`."""
         return (self.n_draws + 1) * self.outlier_rate >= 1.0
 
@@ -218,9 +218,11 @@ class Explanation:
             )
         found = self.outliers
         count = (
-            f"not known from {self.n_draws} draws" if not self.tells_outliers else f"{len(found)}"
+            f"not known from {self.n_draws} draws"
+            if not self.can_find_outliers
+            else f"{len(found)}"
         )
-        if self.tells_outliers and len(found):
+        if self.can_find_outliers and len(found):
             count += f": {_listed(found[:10])}{' …' if len(found) > 10 else ''}"
         return [*lines, f"outliers at a rate of {self.outlier_rate:g}: {count}"]
 

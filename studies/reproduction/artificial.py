@@ -15,7 +15,6 @@ import numpy as np
 
 from dpsearch import datasets, families
 from dpsearch._types import Labels
-from dpsearch.metrics import pair_scores
 from dpsearch.partition import by_size
 from dpsearch.prefix_search.best_first import Outcome, best_first
 from dpsearch.prefix_search.ordering import placing_order
@@ -24,6 +23,7 @@ from dpsearch.problem import Problem
 from studies.reproduction.cache import Cache, Result
 from studies.reproduction.chains import MOVES, best_of_runs
 from studies.reproduction.optimum import optimum
+from studies.reproduction.pair_scores import pair_scores
 from studies.reproduction.study import ALPHA, PRIORS, problems_of
 from studies.reproduction.work import Tell, whole_or_nothing
 

@@ -104,7 +104,7 @@ def test_summary_and_data_are_those_of_the_model(table, model, written):
     assert data["sizes"] == [40, 30, 20]
     raw = base64.b64decode(data["columns"][0]["values"]["data"])
     np.testing.assert_array_equal(np.frombuffer(raw), table[0]["wide"])
-    assert [point[3] for point in data["trace"]] == [p.move for p in model.clustering_.trace]
+    assert [point[3] for point in data["trace"]] == [p.step for p in model.clustering_.trace]
     # The second cluster is the one at (9, 0).
     assert "high wide (" in page.text
     assert brief(table[0]["wide"][table[1] == 1].mean()) in page.text
@@ -229,11 +229,11 @@ def test_maps_are_principal_components_of_what_varies():
     near = line + 0.01 * rng.normal(size=300)
     X = np.stack([1e9 * large, -line, np.full(300, 7.0), near], axis=1)
     (found,) = projections(Table.of(X, FAMILY), np.arange(300), 0, umap=False)
-    # Two columns tell the same, so that they come first once units do not matter.
+    # Two columns agree, so that they come first once units do not matter.
     assert abs(np.corrcoef(found.x, line)[0, 1]) > 0.99
     assert abs(np.corrcoef(found.y, large)[0, 1]) > 0.99
     plane = projections(Table.of(X[:, :2], FAMILY), np.arange(300), 0, umap=False)
-    assert plane[0].titles == ("column 0", "column 1")
+    assert plane[0].titles == ["column 0", "column 1"]
     np.testing.assert_array_equal(plane[0].x, X[:, 0])
     counts = sp.csr_matrix(np.kron(np.eye(2, dtype=int), np.ones((20, 5), dtype=int)))
     (words,) = projections(Table.of(counts, families.Multinomial()), np.arange(40), 0, umap=False)

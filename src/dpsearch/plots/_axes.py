@@ -1,7 +1,8 @@
-"""What all plots share: colours, markers, axes without pyplot, and files."""
+"""Colours, markers, axes without pyplot, and files, which all plots share."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import numpy as np
 
 from dpsearch._files import atomic_write
 from dpsearch._types import ArrayLike, Ints
+from dpsearch._validate import column_names
 from dpsearch.errors import ParameterError
 from dpsearch.partition import check_labels
 
-# Okabe & Ito's colours, which people who see colours differently can tell apart.
+# Okabe & Ito's colours, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
-# With the colours they tell 7 × 6 clusters apart, and those of one colour without colour.
+# Together with the colours they distinguish 7 × 6 clusters.
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
@@ -26,11 +28,43 @@ def new_axes(n_rows: int, n_columns: int, size: tuple[float, float]) -> Any:
     return figure.subplots(n_rows, n_columns, squeeze=False)
 
 
+def one_axis(axis: Any, width: float, height: float) -> Any:
+    """Return the axis that was given, or that of a new figure."""
+    return new_axes(1, 1, (width, height))[0, 0] if axis is None else axis
+
+
+def open_frame(*axes: Any) -> None:
+    """Hide the upper and the right border."""
+    for axis in axes:
+        axis.spines[["top", "right"]].set_visible(False)
+
+
+def colour_bar(picture: Any, axis: Any, label: str, **options: Any) -> None:
+    """Add a bar that explains the colours of a picture, and hide the borders of both."""
+    bar = axis.figure.colorbar(picture, ax=axis, shrink=0.9, pad=0.02, **options)
+    bar.set_label(label, fontsize="medium")
+    bar.outline.set_visible(False)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+
+
 def groups(labels: ArrayLike, n_points: int) -> tuple[list[str], Ints]:
     """Return the clusters' names, in order, and which of them each point belongs to."""
     check_labels(labels, n_points)
     names, codes = np.unique(np.asarray(labels), return_inverse=True)
     return [str(name) for name in names], codes.reshape(-1)
+
+
+def column_titles(X: Any, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the given names of the columns of X, or those of a frame, or their numbers."""
+    width = X.shape[1]
+    if names is None:
+        return tuple(column_names(X) or (f"column {j}" for j in range(width)))
+    if len(names) != width:
+        raise ParameterError(
+            f"{{parameter}} has {len(names)} entries for {width} columns of X", parameter="names"
+        )
+    return tuple(str(name) for name in names)
 
 
 def check_figure(path: str | Path) -> str:
@@ -39,8 +73,7 @@ def check_figure(path: str | Path) -> str:
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
         raise ParameterError(
-            "plots need matplotlib: pip install dpsearch[plots]",
-            source=path,
+            "plots need matplotlib: pip install dpsearch[plots]", source=path
         ) from error
     form = Path(path).suffix.lstrip(".").lower()
     known = FigureCanvasBase.get_supported_filetypes()

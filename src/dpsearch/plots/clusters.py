@@ -1,4 +1,4 @@
-"""A partition of a table: where its clusters lie, what they are like, how they were found."""
+"""Plots of a partition of a table: where its clusters lie, their means, how they were found."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from typing import Any
 import numpy as np
 
 from dpsearch._numbers import brief
-from dpsearch._types import ArrayLike, Ints, Matrix, Vector
-from dpsearch._validate import as_matrix, column_names
+from dpsearch._types import ArrayLike, Ints, Matrix
+from dpsearch._validate import as_matrix, column_names, whole
 from dpsearch.errors import ParameterError
-from dpsearch.plots._axes import COLOURS, MARKERS, groups, new_axes
+from dpsearch.plots._axes import (
+    COLOURS,
+    MARKERS,
+    colour_bar,
+    column_titles,
+    groups,
+    one_axis,
+    open_frame,
+)
 from dpsearch.problem import Clustering
 
 _MOST_IN_LEGEND = 14
@@ -48,10 +56,11 @@ def scatter(
     ellipses
         Whether to draw them.
     """
-    matrix, clusters, codes, names = _table(X, labels, names)
-    points, titles = _plane(matrix, columns, names)
-    if axis is None:
-        axis = new_axes(1, 1, (6.4, 4.8))[0, 0]
+    from matplotlib.patheffects import withStroke
+
+    matrix, clusters, codes, titles = _table(X, labels, names)
+    points, titles = _plane(matrix, columns, titles)
+    axis = one_axis(axis, 6.4, 4.8)
     sizes = np.bincount(codes)
     area = float(np.clip(6000.0 / len(codes), 4.0, 26.0))
     for k, size in enumerate(sizes):
@@ -63,10 +72,13 @@ def scatter(
         )  # fmt: skip
         if ellipses and size > 2:
             axis.add_patch(_ellipse(own, colour))
-        _number(axis, own.mean(axis=0), clusters[k])
+        axis.text(
+            *own.mean(axis=0), clusters[k], ha="center", va="center", fontsize=10, weight="bold",
+            path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
+        )  # fmt: skip
     axis.set_xlabel(titles[0])
     axis.set_ylabel(titles[1])
-    axis.spines[["top", "right"]].set_visible(False)
+    open_frame(axis)
     if 1 < len(sizes) <= _MOST_IN_LEGEND:
         axis.legend(
             title="cluster (size)", frameon=False, fontsize="small", title_fontsize="small",
@@ -86,38 +98,29 @@ def _ellipse(points: Matrix, colour: str) -> Any:
     )
 
 
-def _number(axis: Any, place: Vector, name: str) -> None:
-    from matplotlib.patheffects import withStroke
-
-    axis.text(
-        place[0], place[1], name, ha="center", va="center", fontsize=10, weight="bold",
-        path_effects=[withStroke(linewidth=3, foreground="white")], zorder=5,
-    )  # fmt: skip
-
-
 def _plane(
     matrix: Matrix, columns: Sequence[int] | None, names: Sequence[str]
-) -> tuple[Matrix, list[str]]:
+) -> tuple[Matrix, Sequence[str]]:
+    """Return the points in two dimensions, and the titles of these."""
     width = matrix.shape[1]
-    if columns is not None:
-        wanted = list(columns)
-        if len(wanted) != 2 or not all(0 <= j < width for j in wanted):
-            raise ParameterError(
-                f"columns must be two numbers between 0 and {width - 1}, got {columns!r}"
-            )
-    elif width == 2:
-        wanted = [0, 1]
-    elif width < 2:
-        raise ParameterError("X has one column: a scatter plot needs two")
-    else:
+    if columns is None and width > 2:
         from sklearn.decomposition import PCA
+        from sklearn.preprocessing import StandardScaler
 
-        found = PCA(2, svd_solver="full").fit(_standardised(matrix))
-        titles = [
+        pca = PCA(2, svd_solver="full")
+        points = pca.fit_transform(StandardScaler().fit_transform(matrix))
+        return points, [
             f"principal component {j + 1} ({share:.0%} of the variance)"
-            for j, share in enumerate(found.explained_variance_ratio_)
+            for j, share in enumerate(pca.explained_variance_ratio_)
         ]
-        return found.transform(_standardised(matrix)), titles
+    if width < 2:
+        raise ParameterError("X has one column: a scatter plot needs two", parameter="X")
+    wanted = [0, 1] if columns is None else list(columns)
+    if len(wanted) != 2 or not all(0 <= j < width for j in wanted):
+        raise ParameterError(
+            f"{{parameter}} must be two numbers between 0 and {width - 1}, got {columns!r}",
+            parameter="columns",
+        )
     return matrix[:, wanted], [names[j] for j in wanted]
 
 
@@ -147,9 +150,8 @@ def profiles(
     shown
         How many columns: those whose means differ most between clusters, in the table's order.
     """
-    matrix, clusters, codes, names = _table(X, labels, names)
-    if shown < 1:
-        raise ParameterError(f"shown must be at least 1, got {shown!r}")
+    matrix, clusters, codes, titles = _table(X, labels, names)
+    shown = whole(shown, "shown", 1)
     sizes = np.bincount(codes)
     means = np.stack([matrix[codes == k].mean(axis=0) for k in range(len(sizes))])
     spread = matrix.std(axis=0)
@@ -157,22 +159,17 @@ def profiles(
     between = (sizes[:, None] * away**2).sum(axis=0)
     kept = np.sort(np.argsort(-between, kind="stable")[:shown])
     away, means = away[:, kept], means[:, kept]
-    if axis is None:
-        size = (1.8 + 0.62 * len(kept), 1.5 + 0.36 * len(sizes))
-        axis = new_axes(1, 1, (float(np.clip(size[0], 4.5, 16.0)), min(size[1], 14.0)))[0, 0]
+    width = float(np.clip(1.8 + 0.62 * len(kept), 4.5, 16.0))
+    axis = one_axis(axis, width, min(1.5 + 0.36 * len(sizes), 14.0))
     picture = axis.imshow(away, cmap="RdBu_r", vmin=-2.0, vmax=2.0, aspect="auto")
-    axis.set_xticks(range(len(kept)), [names[j] for j in kept], rotation=40, ha="right")
+    axis.set_xticks(range(len(kept)), [titles[j] for j in kept], rotation=40, ha="right")
     axis.set_yticks(range(len(sizes)), [f"{name} ({n:,})" for name, n in zip(clusters, sizes)])
     axis.set_ylabel("cluster (size)")
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
     if away.size <= _MOST_NUMBERS:
         for (i, j), value in np.ndenumerate(means):
             ink = "white" if abs(away[i, j]) > 1.3 else "black"
             axis.text(j, i, brief(value), ha="center", va="center", fontsize=8, color=ink)
-    bar = axis.figure.colorbar(picture, ax=axis, shrink=0.9, pad=0.02, extend="both")
-    bar.set_label("standard deviations\nfrom the mean of all", fontsize=9)
-    bar.outline.set_visible(False)
+    colour_bar(picture, axis, "standard deviations\nfrom the mean of all", extend="both")
     return axis
 
 
@@ -190,8 +187,7 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
     """
     if not clustering.trace:
         raise ParameterError("this clustering has no trace: it was read from a file")
-    if axis is None:
-        axis = new_axes(1, 1, (7.2, 4.0))[0, 0]
+    axis = one_axis(axis, 7.2, 4.0)
     seconds = np.array([point.seconds for point in clustering.trace])
     values = np.array([point.log_joint for point in clustering.trace])
     kinds = [point.step for point in clustering.trace]
@@ -213,25 +209,15 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
         )  # fmt: skip
     axis.set_xlabel("seconds")
     axis.set_ylabel("log joint")
-    axis.spines[["top", "right"]].set_visible(False)
+    open_frame(axis)
     axis.legend(frameon=False, fontsize="small", loc="lower right")
     return axis
 
 
 def _table(
     X: ArrayLike, labels: ArrayLike, names: Sequence[str] | None
-) -> tuple[Matrix, list[str], Ints, list[str]]:
-    """Check what the plots of a table take; return data, clusters, codes and column names."""
+) -> tuple[Matrix, list[str], Ints, Sequence[str]]:
+    """Return the checked data, the names of the clusters, a code for each row, and column names."""
     matrix = as_matrix(X, accept_sparse=False)
-    known = column_names(X) if names is None else [str(name) for name in names]
-    if known is None:
-        known = [f"column {j}" for j in range(matrix.shape[1])]
-    if len(known) != matrix.shape[1]:
-        raise ParameterError(f"names has {len(known)} entries for {matrix.shape[1]} columns of X")
-    return matrix, *groups(labels, len(matrix)), known
-
-
-def _standardised(matrix: Matrix) -> Matrix:
-    """Columns with mean 0 and standard deviation 1; a constant column is all zeros."""
-    spread = matrix.std(axis=0)
-    return np.asarray((matrix - matrix.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+    known = names if names is not None else column_names(X)
+    return matrix, *groups(labels, len(matrix)), column_titles(matrix, known)

@@ -1,4 +1,4 @@
-"""What draws from the posterior, or several restarts, say."""
+"""Plots of draws from the posterior, or of several restarts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import ArrayLike
-from dpsearch.errors import ParameterError
-from dpsearch.plots._axes import COLOURS, groups, new_axes
+from dpsearch._validate import whole
+from dpsearch.plots._axes import COLOURS, colour_bar, groups, new_axes, one_axis, open_frame
 
 
 def sampler_trace(draws: Any, axes: Any = None) -> Any:
@@ -37,7 +37,7 @@ def sampler_trace(draws: Any, axes: Any = None) -> Any:
         if draws.burn_in:
             axis.axvspan(0.5, draws.burn_in + 0.5, color="0.9", zorder=0, linewidth=0)
         axis.set_xlim(0.5, sweeps[-1] + 0.5)
-        axis.spines[["top", "right"]].set_visible(False)
+    open_frame(top, bottom)
     later = draws.trace.log_joint[:, min(len(sweeps) - 1, max(draws.burn_in, len(sweeps) // 20)) :]
     low, high = float(later.min()), float(draws.trace.log_joint.max())
     margin = 0.05 * max(high - low, 1e-9)
@@ -68,40 +68,30 @@ def coclustering(
     shown
         Of more points, this many evenly spaced ones of that order.
     """
-    if shown < 2:
-        raise ParameterError(f"shown must be at least 2, got {shown!r}")
+    shown = whole(shown, "shown", 2)
     from_draws = hasattr(source, "coclustering")
     best = source.best() if from_draws else source.best
     clusters, known = groups(best.labels if labels is None else labels, len(best.labels))
     order = np.argsort(known, kind="stable")
     rows = order[np.linspace(0, len(order) - 1, min(shown, len(order))).round().astype(int)]
     shares = source.coclustering(rows, rows) if from_draws else source.together(rows)
-    if axis is None:
-        axis = new_axes(1, 1, (5.8, 4.8))[0, 0]
+    axis = one_axis(axis, 5.8, 4.8)
     picture = axis.imshow(shares, cmap="cividis", vmin=0.0, vmax=1.0, interpolation="nearest")
     ends = np.flatnonzero(np.diff(known[rows])) + 0.5
     for place in ends:
         axis.axhline(place, color="white", linewidth=0.6)
         axis.axvline(place, color="white", linewidth=0.6)
+    # Name the clusters that have room for it.
     edges = np.concatenate([[-0.5], ends, [len(rows) - 0.5]])
-    _name_blocks(axis, edges, [clusters[k] for k in known[rows]])
-    axis.set_xlabel("points, by cluster")
-    bar = axis.figure.colorbar(picture, ax=axis, shrink=0.9, pad=0.02)
-    bar.set_label("share of draws together" if from_draws else "share of restarts together")
-    bar.outline.set_visible(False)
-    return axis
-
-
-def _name_blocks(axis: Any, edges: Any, known: list[str]) -> None:
-    """Number the clusters that have room for it."""
-    least = 0.035 * edges[-1]
-    wide = [(low, high) for low, high in itertools.pairwise(edges) if high - low >= least]
+    wide = [pair for pair in itertools.pairwise(edges) if np.diff(pair) >= 0.035 * edges[-1]]
     middles = [(low + high) / 2 for low, high in wide]
-    names = [known[int(np.ceil(low))] for low, _ in wide]
+    names = [clusters[known[rows[int(np.ceil(low))]]] for low, _ in wide]
     axis.set_xticks(middles, names)
     axis.set_yticks(middles, names)
-    axis.tick_params(length=0)
-    axis.spines[:].set_visible(False)
+    axis.set_xlabel("points, by cluster")
+    what = "draws" if from_draws else "restarts"
+    colour_bar(picture, axis, f"share of {what} together")
+    return axis
 
 
 def k_posterior(draws: Any, axis: Any = None) -> Any:
@@ -117,8 +107,7 @@ def k_posterior(draws: Any, axis: Any = None) -> Any:
     shares = draws.k_posterior()
     seen = np.flatnonzero(shares)
     counts = np.arange(seen[0], seen[-1] + 1)
-    if axis is None:
-        axis = new_axes(1, 1, (5.6, 3.4))[0, 0]
+    axis = one_axis(axis, 5.6, 3.4)
     colours = np.where(counts == shares.argmax(), COLOURS[0], COLOURS[4])
     bars = axis.bar(counts, shares[counts], color=colours, width=0.85)
     if len(counts) <= 12:
@@ -127,5 +116,5 @@ def k_posterior(draws: Any, axis: Any = None) -> Any:
     axis.set_ylabel("p(K | data)")
     axis.set_xlim(counts[0] - 0.7, counts[-1] + 0.7)
     axis.xaxis.get_major_locator().set_params(integer=True)
-    axis.spines[["top", "right"]].set_visible(False)
+    open_frame(axis)
     return axis

@@ -1,4 +1,4 @@
-"""Clusters of images."""
+"""Plots of clusters of images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_image_shape
 from dpsearch.errors import DataError
-from dpsearch.plots._axes import groups, new_axes
+from dpsearch.plots._axes import groups, one_axis
 
 
 def mean_images(
@@ -48,8 +48,7 @@ def mean_images(
     sizes = np.bincount(codes)[:shown]
     columns = min(len(sizes), columns)
     rows = -(-len(sizes) // columns)
-    if axis is None:
-        axis = new_axes(1, 1, (0.85 * columns, 1.05 * rows + 0.4))[0, 0]
+    axis = one_axis(axis, 0.85 * columns, 1.05 * rows + 0.4)
     # A tile is the image, room for its caption above it, and a margin.
     tall, wide = round(1.43 * height), round(1.15 * width)
     left_margin, caption = (wide - width) // 2, round(0.36 * height)

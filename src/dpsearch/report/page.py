@@ -1,4 +1,4 @@
-"""From parts to one HTML file: templates, data and scripts that nothing in the data can escape."""
+"""Fill the templates of a report; nothing in the data can become markup or code."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ from dpsearch._numbers import brief
 
 # Plotly's bundle with WebGL scatter plots; assets/README.md says where it comes from.
 PLOTLY = "plotly-gl2d-3.7.0.min.js.gz"
-_INTEGERS = (np.int8, np.int16, np.int32)
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill a template; everything is escaped unless it comes from this package's own files."""
+    """Fill a template, escaping everything that does not come from this package's own files."""
     import jinja2
     from markupsafe import Markup, escape
 
     def breakable(name: str) -> Markup:
-        """A name that may be broken after underscores and the like."""
+        """Allow line breaks in a name after underscores and the like."""
         return Markup(re.sub(r"([_./:-])(?=\w)", r"\1<wbr>", str(escape(name))))
 
     environment = jinja2.Environment(
@@ -48,23 +47,20 @@ def render(template: str, **context: Any) -> str:
 
 
 def policy(scripts: list[str]) -> str:
-    """A content security policy under which only these scripts run, and nothing is fetched.
+    """Return a content security policy: only these scripts run, and nothing is fetched.
 
-    Plotly's WebGL makes functions from text, which is what 'unsafe-eval' allows.
+    Plotly's WebGL makes functions from text, which 'unsafe-eval' allows.
     """
-    hashes = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)
+    digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
+    hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
     return (
         f"default-src 'none'; script-src {hashes} 'unsafe-eval'; style-src 'unsafe-inline';"
         " img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
 
 
-def _digest(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def to_json(value: Any) -> str:
-    """JSON that can stand inside a script element: no <, >, & nor line separators in it."""
+    """Return JSON for a script element: without <, >, & and line separators."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -72,22 +68,14 @@ def to_json(value: Any) -> str:
 
 
 def packed(values: Any) -> dict[str, str]:
-    """An array as base64 in the smallest type that holds it exactly, for the page to unpack."""
+    """Return an array as base64, in the smallest type that holds it exactly."""
     array = np.asarray(values)
-    if array.dtype.kind in "iu" or (
-        array.dtype.kind == "f" and np.isfinite(array).all() and (array == np.round(array)).all()
-    ):
-        low, high = (array.min(), array.max()) if array.size else (0, 0)
-        for kind in _INTEGERS:
-            if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max:
-                return _packed(array.astype(kind))
-    array = array.astype(np.float64)
-    with np.errstate(over="ignore"):
-        single = array.astype(np.float32)
-    return _packed(single if np.array_equal(single, array, equal_nan=True) else array)
-
-
-def _packed(array: Any) -> dict[str, str]:
+    kinds: list[Any] = [np.float32]
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array).all():
+            kinds = [np.int8, np.int16, np.int32, np.float32]
+        exact = (one for one in map(array.astype, kinds) if np.array_equal(one, array, True))
+        array = next(exact, array.astype(np.float64))
     little = array.astype(array.dtype.newbyteorder("<"))
     return {"dtype": array.dtype.str[1:], "data": base64.b64encode(little.tobytes()).decode()}
 

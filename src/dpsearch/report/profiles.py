@@ -1,4 +1,4 @@
-"""What each cluster is like, against the whole: means and spreads, levels, words."""
+"""Profiles of clusters compared with all rows: means and spreads, levels, words."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Number:
         return (self.mean - self.mean_of_all) / self.spread_of_all if self.spread_of_all else 0.0
 
     def at(self, value: float) -> float:
-        """Where a value lies on the scale, in per cent."""
+        """Return where a value lies on the scale, in per cent."""
         width = self.high - self.low
         if not width > 0.0 or not np.isfinite(value):
             return 50.0
@@ -77,7 +77,7 @@ class Category:
 
     @property
     def commonest(self) -> Level:
-        """In the cluster."""
+        """The commonest level in the cluster."""
         return max(self.levels, key=lambda one: one.share, default=Level("–", 0.0, 0.0))
 
     @property
@@ -103,7 +103,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Profile:
-    """A cluster: how many rows, and its columns or words, what sets it apart first."""
+    """A cluster: its size, and its columns or words, those that set it apart first."""
 
     k: int
     size: int
@@ -111,8 +111,8 @@ class Profile:
     parts: tuple[Any, ...]
 
     def in_words(self, shown: int = 3) -> str:
-        telling = [part for part in self.parts if part.evidence > 0.0][:shown]
-        return ", ".join(part.in_words for part in telling)
+        indicative = [part for part in self.parts if part.evidence > 0.0][:shown]
+        return ", ".join(part.in_words for part in indicative)
 
 
 def profiles(
@@ -123,13 +123,14 @@ def profiles(
     shown: int = 30,
     sizes: Any = None,
 ) -> list[Profile]:
-    """Return each cluster's profile: what `evidence` [K, D] says sets it apart, and `columns`.
+    """Return the profile of each cluster: the columns with most `evidence` [K, D], and `columns`.
 
     `sizes` are those of the clusters if the table is a sample, in which some may have no row.
     """
     if sizes is None:
         sizes = np.bincount(labels, minlength=len(evidence))
-    member = _members(labels, len(sizes))
+    n = len(labels)
+    member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(len(sizes), n))
     if table.is_counts:
         parts = _words(table, member, evidence)
     else:
@@ -143,12 +144,6 @@ def profiles(
         Profile(k, int(size), float(size / sizes.sum()), tuple(parts[k]))
         for k, size in enumerate(sizes)
     ]
-
-
-def _members(labels: Labels, n_clusters: int) -> Any:
-    """The K × N matrix of zeros and ones."""
-    n = len(labels)
-    return sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(n_clusters, n))
 
 
 def _parts(
@@ -166,7 +161,7 @@ def _parts(
 
 
 def _moments(X: Matrix, member: Any) -> tuple[Matrix, Matrix]:
-    """Means and standard deviations, skipping gaps: [K + 1, D], the last line of all rows."""
+    """Return means and standard deviations without gaps: [K + 1, D], the last line for all rows."""
     known = ~np.isnan(X)
     origin = np.nanmean(np.where(known.any(axis=0), X, 0.0), axis=0) if X.size else np.zeros(0)
     filled = np.where(known, X - origin, 0.0)  # about the mean, so that no digits are lost
@@ -182,14 +177,12 @@ def _numbers(
     j: int, name: str, mean: Vector, spread: Vector, evidence: Vector
 ) -> Callable[[int], Number]:
     known = np.isfinite(mean)
-    low = float((mean - spread)[known].min(initial=np.inf))
-    high = float((mean + spread)[known].max(initial=-np.inf))
+    low = (mean - spread)[known].min(initial=np.inf)
+    high = (mean + spread)[known].max(initial=-np.inf)
 
     def number(k: int) -> Number:
-        own = (float(mean[k]), float(spread[k]))
-        return Number(
-            j, name, float(evidence[k]), *own, float(mean[-1]), float(spread[-1]), low, high
-        )
+        own = (evidence[k], mean[k], spread[k], mean[-1], spread[-1], low, high)
+        return Number(j, name, *map(float, own))
 
     return number
 
@@ -225,7 +218,7 @@ def _words(table: Table, member: Any, evidence: Matrix) -> list[list[Any]]:
         own = counts[k].toarray().reshape(-1)
         share = own / max(own.sum(), 1.0)
         lift = np.divide(share, share_of_all, out=np.zeros_like(share), where=share_of_all > 0.0)
-        # Words that the cluster has more of; those that it lacks say less to people.
+        # Only words that the cluster has more of: those that it lacks are less informative.
         order = np.lexsort((-share, -np.where(lift > 1.0, evidence[k], -np.inf)))[:WORDS_SHOWN]
         out.append(
             [

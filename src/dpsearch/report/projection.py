@@ -1,4 +1,4 @@
-"""Maps of the rows: two coordinates for each."""
+"""Maps of the rows, with two coordinates for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Projection(NamedTuple):
     name: str
     x: Vector
     y: Vector
-    titles: tuple[str, str]
+    titles: list[str]
 
 
 def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> list[Projection]:
@@ -30,30 +30,28 @@ def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> li
     numbers = [column for column in table.columns if not column.is_category]
     if len(numbers) == len(table.columns) == 2:
         x, y = (column.values[rows] for column in numbers)
-        out.append(Projection("the two columns", x, y, (numbers[0].name, numbers[1].name)))
+        out.append(Projection("the two columns", x, y, [numbers[0].name, numbers[1].name]))
     features = _features(table, rows)
     if min(features.shape) < 2:
         values = _dense(features)[:, 0] if not numbers else numbers[0].values[rows]
         height = np.random.default_rng(seed).random(len(rows))
         title = numbers[0].name if numbers else table.names[0]
-        return [Projection("one column", values, height, (title, "(spread by chance)"))]
+        return [Projection("one column", values, height, [title, "(spread at random)"])]
     scores, shares = _principal(features, 2, seed)
-    titles = tuple(
+    titles = [
         f"component {j + 1} ({100.0 * share:.0f} % of the variance)"
         for j, share in enumerate(shares)
-    )
-    out.append(
-        Projection("principal components", scores[:, 0], scores[:, 1], (titles[0], titles[1]))
-    )
+    ]
+    out.append(Projection("principal components", scores[:, 0], scores[:, 1], titles))
     if umap and len(rows) > _FEW:
         with contextlib.suppress(ImportError):
-            place = _umap(features, seed)
-            out.insert(0, Projection("UMAP", place[:, 0], place[:, 1], ("UMAP 1", "UMAP 2")))
+            x, y = _umap(features, seed).T
+            out.insert(0, Projection("UMAP", x, y, ["UMAP 1", "UMAP 2"]))
     return out
 
 
 def _features(table: Table, rows: Ints) -> Any:
-    """The rows as vectors whose distances mean something.
+    """Return the rows as vectors whose distances are meaningful.
 
     Numbers are standardised, a gap is the mean; a category is an indicator for each of its
     commonest levels, scaled so that the column's variance is one; words are weighted by rarity and
@@ -99,7 +97,7 @@ def _umap(features: Any, seed: int) -> Any:
     if features.shape[1] > _MANY and min(features.shape) > _MANY + 1:
         features = _principal(features, _MANY, seed)[0]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a seed makes it use one thread, and it says so
+        warnings.simplefilter("ignore")  # it warns that a seed makes it use one thread
         return UMAP(random_state=seed).fit_transform(_dense(features))
 
 

@@ -1,4 +1,4 @@
-"""The report's first lines: what was found, and how sure that is, in words."""
+"""The first lines of a report: what was found, and how certain it is, in words."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dpsearch.problem import Clustering
 from dpsearch.report.profiles import Profile
 from dpsearch.report.table import Table
 
-MOVED = 0.1  # of a row: its company differs notably from search to search
+MOVED = 0.1  # disagreement from which restarts place a row notably differently
 _SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
 
 
 def found(table: Table, groups: list[Profile]) -> str:
-    """How many rows and clusters, and their sizes."""
+    """Return a sentence about the numbers of rows and clusters, and their sizes."""
     what = "word" if table.is_counts else "column"
     sizes = [group.size for group in groups]
     text = f"{_count(sum(sizes), 'row')} with {_count(len(table.names), what)} fall into "
@@ -45,7 +45,7 @@ def how_sure(
     consensus: Any = None,
     draws: Any = None,
 ) -> list[str]:
-    """What is known of how good the partition is, and of how firmly rows belong."""
+    """Return sentences about how good the partition is, and how certain the rows are."""
     out = [_proof(clustering, certificate)]
     if consensus is not None:
         out.append(agreement(consensus))
@@ -62,17 +62,15 @@ def how_sure(
             " certain."
         )
     odd = len(explanation.outliers)
-    expected = explanation.outlier_rate * n
-    chance = f"chance alone makes about {brief(expected)} of {n:,} look so"
-    if not explanation.tells_outliers:
+    if not explanation.can_find_outliers:
         out.append(
             "The table is too wide to tell in reasonable time whether rows are out of the ordinary."
         )
     elif odd:
-        are = "is" if odd == 1 else "are"
         out.append(
-            f"{_count(odd, 'row')} {are} out of the ordinary: improbable under every cluster"
-            f" ({chance})."
+            f"{_count(odd, 'row')} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
+            f" under every cluster (chance alone makes about {brief(explanation.outlier_rate * n)}"
+            f" of {n:,} look so)."
         )
     else:
         out.append("No row is out of the ordinary.")
@@ -80,14 +78,11 @@ def how_sure(
 
 
 def _proof(clustering: Clustering, certificate: Any) -> str:
-    bound = clustering.upper_bound
-    optimal = clustering.optimal
-    if certificate is not None:
-        bound, optimal = certificate.upper_bound, certificate.optimal
-    if optimal:
+    proof = clustering if certificate is None else certificate
+    if proof.optimal:
         return "Proved best: no other partition has a higher log joint under this model."
-    if math.isfinite(bound):
-        gap = max(0.0, bound - clustering.log_joint)
+    if math.isfinite(proof.upper_bound):
+        gap = max(0.0, proof.upper_bound - clustering.log_joint)
         return f"Proved: no partition is better by more than {brief(gap)} nats of log joint."
     if clustering.converged:
         return (
@@ -98,10 +93,10 @@ def _proof(clustering: Clustering, certificate: Any) -> str:
 
 
 def agreement(consensus: Any) -> str:
-    """Whether searches from several orders came to the same."""
+    """Return a sentence about whether searches from several orders agree."""
     values = np.array([one.log_joint for one in consensus.clusterings])
     if len(values) < 2:
-        return "One search was run, so that there is nothing to compare it with."
+        return "Only one search was run: there is nothing to compare it with."
     same = int((values >= values[0] - _SAME * max(1.0, abs(values[0]))).sum())
     moved = float(np.mean(consensus.disagreement > MOVED))
     reached = "all of them" if same == len(values) else f"{same} of them"
@@ -125,7 +120,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _share(value: float) -> str:
-    """Whole per cent, but never 100 or 0 when a few are otherwise."""
+    """Return a percentage, rounded to 0 or 100 only if it is exactly that."""
     percent = 100.0 * value
     if 99.0 < percent < 100.0 or 0.0 < percent < 1.0:
         return f"{min(max(percent, 0.1), 99.9):.1f}\u00a0%"

@@ -1,27 +1,29 @@
-"""`write_report`: from a fitted model and its data to a file to look at."""
+"""`write_report` writes a page about a fitted model and its data."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpsearch._files import atomic_write
 from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
-from dpsearch._validate import whole
+from dpsearch._validate import as_image_shape, whole
 from dpsearch._version import __version__
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, ParameterError
 from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
 from dpsearch.plots import COLOURS
 from dpsearch.report import summary
-from dpsearch.report.images import Images
 from dpsearch.report.page import packed, render
 from dpsearch.report.profiles import Profile, profiles
-from dpsearch.report.projection import Projection, projections
+from dpsearch.report.projection import projections
 from dpsearch.report.table import Table, top_words
 
 _AT_LEAST = 30  # rows of each cluster in a sample, where it has them
@@ -30,6 +32,8 @@ _COLUMNS = 24  # of the table and of the overview
 _PARTS = 30  # columns described for each cluster
 _CELLS = 5  # columns of such a list
 _CARDS = 60  # clusters described one by one
+_IMAGE_BYTES = 2_500_000  # of pixels in a page
+_WORDS = "characteristic words"  # heading of the words of a row
 
 
 def write_report(
@@ -96,24 +100,25 @@ def write_report(
     >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
     """
     table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
-    if explanation is None:
-        explanation = model.explain(X)
-    if not sample:
-        _check_rows(model, table, explanation)
     if certificate is None:
         certificate = getattr(model, "certificate_", None)
-    options = _Options(
+    page = _Page(
+        model, table, model.explain(X) if explanation is None else explanation,
         title or "Clusters found by dpsearch", image_shape, certificate, consensus, draws,
         whole(max_points, "max_points", 1), umap, seed, sample,
     )  # fmt: skip
-    text = _composed(model, table, explanation, options)
+    text = page.html()
     with atomic_write(path) as stream:
-        stream.write(text.encode("utf-8", "replace"))  # half a character may be in the data
+        stream.write(text.encode("utf-8", "replace"))  # the data may contain lone surrogates
 
 
-class _Options(NamedTuple):
-    """Those of `write_report`."""
+@dataclass(frozen=True)
+class _Page:
+    """A page: the options of `write_report`, and what is computed from them."""
 
+    model: Any
+    table: Table
+    explanation: Explanation
     title: str
     image_shape: tuple[int, int] | None
     certificate: Any
@@ -124,97 +129,199 @@ class _Options(NamedTuple):
     seed: int
     sample: bool
 
+    def __post_init__(self) -> None:
+        labels, known = self.explanation.labels, self.model.labels_
+        if not self.sample and (len(known) != self.table.n_rows or (labels != known).any()):
+            raise DataError(
+                f"X with {self.table.n_rows} rows is not the data that the model was fitted to: a"
+                f" report shows those ({len(known)} rows)"
+            )
+        if self.consensus is not None and len(self.consensus.disagreement) != len(labels):
+            raise DataError(
+                f"consensus is of {len(self.consensus.disagreement)} rows, but X has {len(labels)}"
+            )
 
-def _composed(model: Any, table: Table, explanation: Explanation, options: _Options) -> str:
-    """Return the page."""
-    labels, consensus, draws = explanation.labels, options.consensus, options.draws
-    if consensus is not None and len(consensus.disagreement) != len(labels):
-        raise DataError(
-            f"consensus is of {len(consensus.disagreement)} rows, but X has {len(labels)}"
-        )
-    pixels = options.image_shape is not None
-    columns = _columns_shown(table, explanation, pixels)
-    sizes = model.mixture_.sizes if options.sample else None
-    groups = profiles(table, labels, explanation.columns, columns, 0 if pixels else _PARTS, sizes)
-    rng = np.random.default_rng(options.seed)
-    chosen = _Chosen(explanation, len(groups), consensus)
-    rows = rows_to_show(labels, chosen.all(), options.max_points, rng)
-    shown = [*chosen.all(), *rng.permutation(rows)]
-    images = Images.of(table, labels, options.image_shape, shown)
-    maps = projections(table, rows, options.seed, umap=options.umap)
-    return render(
-        "report.html",
-        title=options.title,
-        sure=summary.how_sure(
-            model.clustering_, explanation, options.certificate, consensus, draws
-        ),
-        consensus=consensus,
-        explanation=explanation,
-        images=images,
-        n_shown=len(rows),
-        n_columns_shown=len(columns),
-        posterior=None if draws is None else _posterior(draws),
-        has_trace=len(model.clustering_.trace) > 1,
-        about=_about(model),
-        payload=_payload(model, table, explanation, rows, columns, images, maps),
-        **_sections(model, table, groups, explanation, chosen, columns, images is None),
-    )
-
-
-def _sections(
-    model: Any,
-    table: Table,
-    groups: list[Profile],
-    explanation: Explanation,
-    chosen: _Chosen,
-    columns: list[int],
-    with_overview: bool,
-) -> dict[str, Any]:
-    """Return what the page says of clusters and of single rows."""
-    n_rows = sum(group.size for group in groups)
-    few = _most_indicative(explanation, columns)
-    return {
-        "table": table,
-        "n_rows": n_rows,
-        "groups": groups,
-        "found": summary.found(table, groups),
-        "figures": _figures(model, table, groups, explanation, n_rows),
-        "cards": [_card(table, group, chosen.typical[group.k]) for group in groups[:_CARDS]],
-        "overview": _overview(groups, columns, table) if with_overview else None,
-        "borderline": _listing(table, chosen.borderline, few),
-        "outliers": _listing(table, chosen.outliers, few),
-        "moved": _listing(table, chosen.moved, few),
-    }
-
-
-def _check_rows(model: Any, table: Table, explanation: Explanation) -> None:
-    known = model.labels_
-    if len(known) != table.n_rows or (explanation.labels != known).any():
-        raise DataError(
-            f"X with {table.n_rows} rows is not the data that the model was fitted to: a report"
-            f" shows those ({len(known)} rows)"
+    def html(self) -> str:
+        explanation, columns, groups = self.explanation, self.columns, self.groups
+        rng = np.random.default_rng(self.seed)
+        named = np.concatenate([*self.typical, *self.listed.values()])
+        chosen = np.array(list(dict.fromkeys(named.tolist())), dtype=np.int64)
+        rows = rows_to_show(explanation.labels, chosen, self.max_points, rng)
+        images = self._images([*chosen, *rng.permutation(rows)])
+        few = columns[np.argsort(-self.evidence[columns], kind="stable")[:_CELLS]]
+        return render(
+            "report.html",
+            title=self.title,
+            table=self.table,
+            groups=groups,
+            n_rows=self.n_rows,
+            n_shown=len(rows),
+            n_columns_shown=len(columns),
+            found=summary.found(self.table, groups),
+            sure=summary.how_sure(
+                self.model.clustering_, explanation, self.certificate, self.consensus, self.draws
+            ),
+            figures=self._figures(),
+            cards=[self._card(*pair) for pair in zip(groups, self.typical)],
+            overview=self._overview(),
+            **{kind: self._listing(own, few) for kind, own in self.listed.items()},
+            consensus=self.consensus,
+            explanation=explanation,
+            images=images,
+            posterior=None if self.draws is None else _posterior(self.draws),
+            has_trace=len(self.model.clustering_.trace) > 1,
+            about=self._about(),
+            payload={**self._payload(rows), "images": images},
         )
 
+    @property
+    def n_rows(self) -> int:
+        return sum(group.size for group in self.groups)
 
-class _Chosen:
-    """The rows that the page names: most typical, least certain, out of the ordinary, moved."""
+    @cached_property
+    def evidence(self) -> Any:
+        """How much each column sets some cluster apart."""
+        return self.explanation.columns.max(axis=0)
 
-    def __init__(self, explanation: Explanation, n_clusters: int, consensus: Any) -> None:
-        typical = explanation.typical[: min(n_clusters, _CARDS)]
-        self.typical = [rows[:_TYPICAL] for rows in typical]
-        self.borderline = explanation.borderline[:_ODD]
-        self.outliers = explanation.outliers[:_ODD]
-        away = np.zeros(0) if consensus is None else consensus.disagreement
+    @cached_property
+    def columns(self) -> Ints:
+        """The columns to show, in the table's order: those that set clusters apart."""
+        if self.table.is_counts or self.image_shape is not None:
+            return np.empty(0, np.int64)
+        return np.sort(np.argsort(-self.evidence, kind="stable")[:_COLUMNS])
+
+    @cached_property
+    def groups(self) -> list[Profile]:
+        shown = _PARTS if self.image_shape is None else 0
+        sizes = self.model.mixture_.sizes if self.sample else None
+        explanation = self.explanation
+        return profiles(
+            self.table, explanation.labels, explanation.columns, self.columns, shown, sizes
+        )
+
+    @cached_property
+    def typical(self) -> list[Ints]:
+        """The rows to name for each cluster that is described."""
+        return [rows[:_TYPICAL] for rows in self.explanation.typical[:_CARDS]]
+
+    @cached_property
+    def listed(self) -> dict[str, Ints]:
+        """The rows to list: the least certain, the outliers, those that restarts move."""
+        away = np.zeros(0) if self.consensus is None else self.consensus.disagreement
         most = np.argsort(-away, kind="stable")[:_ODD]
-        self.moved = most[away[most] > summary.MOVED]
+        return {
+            "borderline": self.explanation.borderline[:_ODD],
+            "outliers": self.explanation.outliers[:_ODD],
+            "moved": most[away[most] > summary.MOVED],
+        }
 
-    def all(self) -> Ints:
-        every = np.concatenate([*self.typical, self.borderline, self.outliers, self.moved])
-        return np.asarray(list(dict.fromkeys(every.tolist())), dtype=np.int64)
+    def _overview(self) -> dict[str, Any] | None:
+        """Return the lines of the heat map: for each cluster its parts by column."""
+        if not len(self.columns) or len(self.groups) < 2:
+            return None
+        lines = []
+        for group in self.groups[:_CARDS]:
+            parts = {part.column: part for part in group.parts}
+            lines.append((group, [parts[j] for j in self.columns]))
+        return {"names": [self.table.names[j] for j in self.columns], "lines": lines}
+
+    def _card(self, group: Profile, typical: Ints) -> dict[str, Any]:
+        columns = [] if self.table.is_counts else [part.column for part in group.parts[:_CELLS]]
+        return {"group": group, "typical": self._listing(typical, columns)}
+
+    def _listing(self, rows: Ints, columns: Sequence[int] | Ints) -> dict[str, Any]:
+        """Return rows with their values in some columns, or their words."""
+        table = self.table
+        if table.is_counts:
+            heads, cells = [_WORDS], [[words] for words in top_words(table, rows)]
+        else:
+            heads = [table.names[j] for j in columns]
+            cells = [[table.cell(i, j) for j in columns] for i in rows]
+        lines = [
+            {"row": int(i), "name": table.rows[i], "cells": own}
+            for i, own in zip(rows, cells, strict=True)
+        ]
+        return {"heads": heads, "lines": lines}
+
+    def _figures(self) -> list[tuple[str, str]]:
+        model, table = self.model, self.table
+        figures = [
+            ("rows", f"{self.n_rows:,}"),
+            ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
+            ("clusters", f"{len(self.groups):,}"),
+            ("mean certainty", f"{100.0 * self.explanation.certainty.mean():.1f} %"),
+            ("log joint", f"{model.log_joint_:,.1f}".replace("-", "−")),
+        ]
+        if model.alpha_ is not None:
+            figures.append(("concentration α", brief(model.alpha_)))
+        return figures
+
+    def _about(self) -> list[tuple[str, str]]:
+        model = self.model
+        return [
+            ("family", described(model.family_.to_dict())),
+            ("chosen because", getattr(model, "reason_", "as given")),
+            ("prior", repr(model.mixture_.prior)),
+            ("seconds of search", brief(model.clustering_.seconds)),
+            ("seed", repr(model.random_state)),
+            ("dpsearch", __version__),
+        ]
+
+    def _images(self, wanted: list[int]) -> dict[str, Any] | None:
+        """Return the means, and as many of the rows wanted as a page should hold, in grey."""
+        if self.image_shape is None:
+            return None
+        shape = as_image_shape(self.image_shape, len(self.table.names), "X")
+        X, labels = self.table.matrix(), self.explanation.labels
+        if X.shape[1] != len(self.table.names):
+            raise ParameterError(
+                "{parameter} needs columns of numbers, but some are categories",
+                parameter="image_shape",
+            )
+        rows = list(dict.fromkeys(int(i) for i in wanted))[: max(1, _IMAGE_BYTES // X.shape[1])]
+        means = np.stack([X[labels == k].mean(axis=0) for k in range(int(labels.max()) + 1)])
+        low, high = np.nanquantile(X[rows], [0.001, 0.999])
+
+        def grey(values: Any) -> str:
+            scaled = (np.nan_to_num(values, nan=low) - low) / (high - low if high > low else 1.0)
+            pixels = np.clip(np.round(255.0 * scaled), 0, 255).astype(np.uint8)
+            return base64.b64encode(pixels.tobytes()).decode()
+
+        return {"shape": shape, "means": grey(means), "rows": rows, "pixels": grey(X[rows])}
+
+    def _payload(self, rows: Ints) -> dict[str, Any]:
+        """Return the data of the page's script: the rows shown, maps of them, the trace."""
+        table, explanation = self.table, self.explanation
+        shown: list[dict[str, Any]] = []
+        for j in self.columns:
+            column = table.columns[j]
+            part: dict[str, Any] = {"name": column.name, "values": packed(column.values[rows])}
+            shown.append(part | ({} if column.levels is None else {"levels": column.levels}))
+        if table.is_counts:
+            shown.append({"name": _WORDS, "text": top_words(table, rows)})
+        return {
+            "colours": COLOURS,
+            "sizes": explanation.sizes.tolist(),
+            "rows": packed(rows),
+            "names": [table.rows[i] for i in rows],
+            "cluster": packed(explanation.labels[rows]),
+            "second": packed(explanation.second[rows]),
+            "certainty": _single(explanation.certainty[rows]),
+            "density": _single(explanation.log_density[rows]),
+            "columns": shown,
+            "maps": [
+                {"name": one.name, "x": _single(one.x), "y": _single(one.y), "titles": one.titles}
+                for one in projections(table, rows, self.seed, umap=self.umap)
+            ],
+            "trace": [
+                [at.seconds, at.log_joint, at.n_clusters, at.step]
+                for at in self.model.clustering_.trace
+            ],
+        }
 
 
 def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
-    """Rows to show: those chosen, some of each cluster, and others by chance, in order."""
+    """Return rows in order: those chosen, some of each cluster, and others at random."""
     n = len(labels)
     if n <= size:
         return np.arange(n)
@@ -229,68 +336,8 @@ def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
     return np.sort(order[np.argsort(priority[order], kind="stable")[:size]])
 
 
-def _columns_shown(table: Table, explanation: Explanation, pixels: bool) -> list[int]:
-    """The columns to show, in the table's order: those that set clusters apart."""
-    if table.is_counts or pixels:
-        return []
-    evidence = explanation.columns.max(axis=0)
-    return sorted(np.argsort(-evidence, kind="stable")[:_COLUMNS].tolist())
-
-
-def _overview(groups: list[Profile], columns: list[int], table: Table) -> Any:
-    """Lines of clusters and parts, by column: the heat map."""
-    if not columns or len(groups) < 2:
-        return None
-    names = [table.names[j] for j in columns]
-    lines = []
-    for group in groups[:_CARDS]:
-        parts = {part.column: part for part in group.parts}
-        lines.append((group, [parts[j] for j in columns]))
-    return {"names": names, "lines": lines}
-
-
-def _card(table: Table, group: Profile, typical: Ints) -> dict[str, Any]:
-    telling = [] if table.is_counts else [part.column for part in group.parts[:_CELLS]]
-    return {"group": group, "typical": _listing(table, typical, telling)}
-
-
-def _most_indicative(explanation: Explanation, columns: list[int]) -> list[int]:
-    """A few of these columns: those that set clusters apart most."""
-    evidence = explanation.columns.max(axis=0)
-    return sorted(columns, key=lambda j: -evidence[j])[:_CELLS]
-
-
-def _listing(table: Table, rows: Ints, columns: list[int]) -> dict[str, Any]:
-    """Rows with what they have in some columns, or their words."""
-    if table.is_counts:
-        heads, cells = ["telling words"], [[words] for words in top_words(table, rows)]
-    else:
-        heads = [table.names[j] for j in columns]
-        cells = [[table.cell(i, j) for j in columns] for i in rows]
-    lines = [
-        {"row": int(i), "name": table.rows[i], "cells": own}
-        for i, own in zip(rows, cells, strict=True)
-    ]
-    return {"heads": heads, "lines": lines}
-
-
-def _figures(
-    model: Any, table: Table, groups: list[Profile], explanation: Explanation, n_rows: int
-) -> list[tuple[str, str]]:
-    figures = [
-        ("rows", f"{n_rows:,}"),
-        ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
-        ("clusters", f"{len(groups):,}"),
-        ("mean certainty", f"{100.0 * explanation.certainty.mean():.1f} %"),
-        ("log joint", f"{model.log_joint_:,.1f}".replace("-", "−")),
-    ]
-    if model.alpha_ is not None:
-        figures.append(("concentration α", brief(model.alpha_)))
-    return figures
-
-
 def _posterior(draws: Any) -> list[dict[str, Any]]:
-    """Histograms of K, and of α where it varies: heights in per cent of the highest."""
+    """Return histograms of K, and of α where it varies."""
     shares = draws.k_posterior()
     seen = np.arange(np.flatnonzero(shares)[0], len(shares))
     out = [_histogram("number of clusters K", shares[seen], [str(k) for k in seen])]
@@ -303,6 +350,7 @@ def _posterior(draws: Any) -> list[dict[str, Any]]:
 
 
 def _histogram(title: str, shares: Any, names: list[str]) -> dict[str, Any]:
+    """Return bars with heights in per cent of the highest, some of them labelled."""
     step = -(-len(names) // 15)
     bars = [
         {
@@ -316,57 +364,8 @@ def _histogram(title: str, shares: Any, names: list[str]) -> dict[str, Any]:
     return {"title": title, "bars": bars}
 
 
-def _about(model: Any) -> list[tuple[str, str]]:
-    clustering = model.clustering_
-    return [
-        ("family", described(model.family_.to_dict())),
-        ("chosen because", getattr(model, "reason_", "as given")),
-        ("prior", repr(model.mixture_.prior)),
-        ("seconds of search", brief(clustering.seconds)),
-        ("seed", repr(model.random_state)),
-        ("dpsearch", __version__),
-    ]
-
-
-def _payload(
-    model: Any,
-    table: Table,
-    explanation: Explanation,
-    rows: Ints,
-    columns: list[int],
-    images: Images | None,
-    maps: list[Projection],
-) -> dict[str, Any]:
-    """What the page's script works on: the rows shown, maps of them, the trace."""
-    trace = model.clustering_.trace
-    shown: list[dict[str, Any]] = []
-    for j in columns:
-        column = table.columns[j]
-        part: dict[str, Any] = {"name": column.name, "values": packed(column.values[rows])}
-        shown.append(part | ({} if column.levels is None else {"levels": column.levels}))
-    if table.is_counts:
-        shown.append({"name": "telling words", "text": top_words(table, rows)})
-    return {
-        "colours": COLOURS,
-        "sizes": explanation.sizes.tolist(),
-        "rows": packed(rows),
-        "names": [table.rows[i] for i in rows],
-        "cluster": packed(explanation.labels[rows]),
-        "second": packed(explanation.second[rows]),
-        "certainty": _single(explanation.certainty[rows]),
-        "density": _single(explanation.log_density[rows]),
-        "columns": shown,
-        "maps": [
-            {"name": one.name, "x": _single(one.x), "y": _single(one.y), "titles": one.titles}
-            for one in maps
-        ],
-        "images": None if images is None else images.payload(),
-        "trace": [[at.seconds, at.log_joint, at.n_clusters, at.step] for at in trace],
-    }
-
-
 def _single(values: ArrayLike) -> dict[str, str]:
-    """Seven digits are enough to look at, unless the numbers are too large for that."""
+    """Pack numbers in single precision, which is enough for plots, unless they are too large."""
     array = np.asarray(values, dtype=np.float64)
     few = np.abs(array[np.isfinite(array)]).max(initial=0.0) < np.finfo(np.float32).max
     return packed(array.astype(np.float32) if few else array)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpsearch.metrics import pair_scores
 from dpsearch.partition import all_partitions
+from studies.reproduction.pair_scores import pair_scores
 
 
 def naive_pair_scores(truth, labels):
