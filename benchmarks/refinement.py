@@ -76,7 +76,7 @@ def best_of_gibbs(problem: Problem, labels: Labels, seconds: float) -> tuple[flo
     begun = time.perf_counter()
     while time.perf_counter() - begun < seconds:
         chain.advance(chain.n_sweeps + 1, np.zeros(chain.n_sweeps + 1, np.bool_))
-    return float(np.concatenate(chain.records.log_joint).max()), chain.n_sweeps
+    return float(chain.recorded("log_joint").max()), chain.n_sweeps
 
 
 def run_case(case: Case, n_jobs: int, quick: bool) -> list[str]:

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from dpsearch.explanation import Explanation
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
-    from dpsearch.samplers.gibbs import gibbs
-    from dpsearch.samplers.split_merge import split_merge
+    from dpsearch.samplers.run import gibbs, split_merge
 
 __all__ = [
     "Certificate",

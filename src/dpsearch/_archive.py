@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dpsearch._files import atomic_write
+from dpsearch._version import __version__
 from dpsearch.errors import ModelFileError
 
 _MOST_DEFLATED = 1032  # bytes that one byte of a zip archive can stand for
@@ -69,3 +72,51 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
             wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
             if not 0 <= wanted <= min(info.file_size, most):
                 raise ModelFileError(f"entry {info.filename} is truncated", source=path)
+
+
+class CheckpointFile:
+    """An archive that only a run with the same settings may continue from.
+
+    `same` holds those settings by the names that messages use for them.
+    """
+
+    def __init__(
+        self, path: str | Path, form: str, version: int, what: str, same: dict[str, Any]
+    ) -> None:
+        self.path = Path(path)
+        if self.path.is_dir():
+            raise ModelFileError("is a folder, not a file for the checkpoint", source=path)
+        if not self.path.parent.is_dir():
+            raise ModelFileError("no such folder for the checkpoint", source=self.path.parent)
+        self.form, self.version, self.what = form, version, what
+        same = {"version of dpsearch": __version__, **same}
+        self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file
+
+    def write(self, about: dict[str, Any], arrays: dict[str, Any]) -> None:
+        head = {"format": self.form, "version": self.version, "same": self.same}
+        write_archive(self.path, head | about, arrays)
+
+    @contextmanager
+    def read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield the text and the arrays; any error that they cause is one of the file."""
+        about, arrays = read_archive(self.path, self.form, self.version, self.what)
+        try:
+            found = dict(about["same"])
+            for name, value in self.same.items():
+                if found.get(name) != value:
+                    raise ModelFileError(_difference(name, found.get(name), value))
+            yield about, arrays
+        except ModelFileError as error:
+            error.locate(str(self.path))
+            raise
+        except Exception as error:
+            raise ModelFileError(f"damaged checkpoint: {error}", source=self.path) from error
+
+
+def _difference(name: str, found: Any, expected: Any) -> str:
+    if name == "data":
+        return "the checkpoint is of other data"
+    return (
+        f"the checkpoint has another {name}: {found!r}, this run {expected!r}; a run can be"
+        " continued only with the settings that it began with"
+    )

@@ -53,9 +53,9 @@ def best_of_runs(
     for number, start in enumerate(starts):
         chain = _begun(problem, sampler, start, seed, number)
         _run_to(chain, sweeps, np.ones(sweeps, np.bool_))
-        labels = np.concatenate([part.astype(np.int64) for part in chain.records.labels])
+        labels = chain.recorded("labels").astype(np.int64)
         sizes = (labels[:, :, None] == np.arange(labels.max() + 1)).sum(axis=1)
-        likelihood = np.concatenate(chain.records.log_joint) - _log_priors(problem, sizes)
+        likelihood = chain.recorded("log_joint") - _log_priors(problem, sizes)
         for which, prior in enumerate(scores):
             values = likelihood + _log_priors(problem.with_prior(prior), sizes)
             at = int(values.argmax())
@@ -133,8 +133,8 @@ def run_for(
         if check is not None:
             check()
         chain.advance(chain.n_sweeps + 1, np.zeros(chain.n_sweeps + 1, np.bool_))
-        value = float(chain.records.log_joint[-1][-1])
-        clusters = int(chain.records.n_clusters[-1][-1])
+        value = float(chain.records["log_joint"][-1][-1])
+        clusters = int(chain.records["n_clusters"][-1][-1])
         history.append((time.perf_counter() - begun, value, clusters))
         if value > best:
             best, labels = value, chain.labels

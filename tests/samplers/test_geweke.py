@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 import posterior_harness as harness
-from models import DRAWS, PRODUCT_PRIORS
+from models import PRODUCT_PRIORS
 from posterior_harness import HARNESS_PRIORS, SAMPLERS, check_geweke
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("prior", range(len(PRODUCT_PRIORS)))
-@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize(("name", "prior", "sampler"), harness.cases())
 def test_geweke_joint_distribution(name, prior, sampler):
     problem, _ = harness.small_problem(name, prior, 4)
     one = harness.one_sweep(SAMPLERS[sampler])

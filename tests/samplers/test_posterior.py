@@ -10,14 +10,12 @@ import posterior_harness as harness
 from dpsearch import families, gibbs, priors, split_merge
 from dpsearch.problem import Problem
 from dpsearch.samplers import AlphaUpdate, GibbsSweep
-from models import DRAWS, PRODUCT_PRIORS
+from models import PRODUCT_PRIORS
 from posterior_harness import SAMPLERS, check_visits
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("n", [5, 6])
-@pytest.mark.parametrize("prior", range(len(PRODUCT_PRIORS)))
-@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize(("name", "prior", "sampler"), harness.cases())
 def test_visits_agree_with_enumeration(name, prior, n, sampler):
     problem, posterior = harness.small_problem(name, prior, n)
     assert check_visits(problem, posterior, SAMPLERS[sampler], seed=prior) == (True, True)

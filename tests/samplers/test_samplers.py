@@ -21,7 +21,7 @@ from dpsearch.problem import Problem
 from dpsearch.samplers import GibbsSweep, Move, SplitMerge, sample
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.options import starting_labels
-from dpsearch.samplers.point_estimates import expected_loss, point_estimate
+from dpsearch.samplers.summaries import expected_loss, point_estimate
 from enumeration import partitions
 from models import DRAWS, PRODUCT_PRIORS
 
@@ -344,7 +344,7 @@ def test_a_checkpoint_of_something_else_is_refused_and_kept(tmp_path, monkeypatc
         gibbs(data(), FAMILY, PRIOR, resume=True, start="all", **how)
     with pytest.raises(ModelFileError, match="another thin: 1, this run 2"):
         gibbs(data(), FAMILY, PRIOR, resume=True, thin=2, **how)
-    monkeypatch.setattr(dpsearch.samplers.checkpoint, "__version__", "0.0.1")
+    monkeypatch.setattr(dpsearch._archive, "__version__", "0.0.1")
     with pytest.raises(ModelFileError, match="another version of dpsearch"):
         gibbs(data(), FAMILY, PRIOR, resume=True, **how)
     monkeypatch.undo()
@@ -463,7 +463,7 @@ def test_bad_input_of_split_merge():
     for variant in ([1], True, 1.0, "4"):
         with pytest.raises(ParameterError, match="unknown variant"):
             split_merge(data(), FAMILY, PRIOR, draws=10, variant=variant)
-    with pytest.raises(TypeError, match="unexpected argument 'colour'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         split_merge(data(), FAMILY, PRIOR, draws=10, colour=1)
     with pytest.raises(ParameterError, match="unknown variant 4: known are 1, 2, 3, 'sams'"):
         split_merge(data(), FAMILY, PRIOR, draws=10, variant=4)

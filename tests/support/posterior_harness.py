@@ -5,10 +5,12 @@ A check returns what it measured, so that tests can also show that it fails for 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import cache
 
 import numpy as np
+import pytest
 from scipy.special import softmax
 from scipy.stats import chisquare
 
@@ -44,12 +46,24 @@ SAMPLERS: dict[str, Moves] = {
 }
 
 
+def cases() -> list:
+    """Every family, prior and sampler, those outside of a covering design marked slow.
+
+    The design has every sampler and prior on two families, and every family once.
+    """
+    out = []
+    for name, prior, sampler in itertools.product(DRAWS, range(len(PRODUCT_PRIORS)), SAMPLERS):
+        covers = name in ("gaussian", "poisson") or (prior, sampler) == (1, "split-merge 3")
+        out.append(pytest.param(name, prior, sampler, marks=() if covers else pytest.mark.slow))
+    return out
+
+
 def run_chain(problem: Problem, moves: Moves, sweeps: int, seed: int) -> np.ndarray:
     """Return the partitions that a chain visits from one cluster on."""
     chain = Chain(problem, np.zeros(problem.n_items), moves, np.random.default_rng(seed))
     while chain.n_sweeps < sweeps:
         chain.advance(sweeps, np.ones(sweeps, np.bool_))
-    return np.concatenate(chain.records.labels)
+    return chain.recorded("labels")
 
 
 @cache

@@ -20,8 +20,7 @@ from dpsearch.prefix_search import search
 from dpsearch.priors import PRIORS, Prior
 from dpsearch.problem import Clustering, Problem, log_joint
 from dpsearch.refinement import refine
-from dpsearch.samplers.gibbs import gibbs
-from dpsearch.samplers.split_merge import split_merge
+from dpsearch.samplers.run import gibbs, split_merge
 
 
 @dataclass(frozen=True)

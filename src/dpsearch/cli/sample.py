@@ -148,7 +148,7 @@ class Outputs:
         """Raise if something cannot be written."""
         from dpsearch.io.output import check_ending
         from dpsearch.plots import check_figure
-        from dpsearch.samplers.point_estimates import loss_function
+        from dpsearch.samplers.summaries import loss_function
 
         loss_function(self.loss, 1)
         self.check_writable()

@@ -1,18 +1,11 @@
 """Samplers: draws from the posterior over partitions, by default started where search ends."""
 
-from dpsearch.samplers.concentration import (
-    AlphaChoice,
-    AlphaProfile,
-    alpha_profile,
-    select_alpha,
-)
+from dpsearch.samplers.concentration import AlphaChoice, AlphaProfile, alpha_profile, select_alpha
 from dpsearch.samplers.draws import Draws
-from dpsearch.samplers.gibbs import gibbs
 from dpsearch.samplers.hyperparameters import HyperparameterUpdate
 from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, Move, SplitMerge
 from dpsearch.samplers.options import RunOptions
-from dpsearch.samplers.run import sample
-from dpsearch.samplers.split_merge import split_merge
+from dpsearch.samplers.run import gibbs, sample, split_merge
 
 __all__ = [
     "AlphaChoice",

@@ -1,23 +1,21 @@
-"""One Markov chain over partitions: what a sweep of it does, and how it is continued.
+"""One Markov chain over partitions: its sweeps, and the state from which it continues.
 
-A chain runs in *legs*, of a number of sweeps that depends on where it is and on nothing else.  At
-the end of each leg nothing is kept but the labels, the concentration, the states of the steps made
-in Python and that of the random numbers; statistics are computed anew from these.  So rounding
-never adds up, and a chain that is stopped between legs and continued later, in another process, is
-the same chain bit for bit.
+A chain runs in *legs*, whose number of sweeps depends on the state of the chain alone.  After a leg
+it keeps the labels, the concentration, the states of the steps made in Python and that of the
+random numbers; it computes statistics anew from these.  So rounding errors do not add up, and a
+chain that is stopped between legs and continued in another process is the same chain bit for bit.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from dpsearch._jit import inner, kernel
-from dpsearch._types import Labels, Rng, Vector
+from dpsearch._types import Labels, Rng
 from dpsearch.dots import gather_size
 from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
@@ -27,23 +25,16 @@ from dpsearch.state import State
 from dpsearch.state.clusters import cluster_value, grown
 from dpsearch.state.sweep import sweep_items, sweep_room
 
-_LEG_NUMBERS = 1_000_000_000  # of statistics read in one leg: about a second
-
-
-@dataclass
-class Records:
-    """What a chain leaves behind; arrays by sweep, labels by kept draw."""
-
-    log_joint: list[Vector] = field(default_factory=list)
-    n_clusters: list[Any] = field(default_factory=list)
-    alpha: list[Vector] = field(default_factory=list)  # empty if the prior has no concentration
-    hyperparameters: list[Vector] = field(default_factory=list)  # [sweeps, values of steps]
-    accepted: list[Any] = field(default_factory=list)
-    labels: list[Any] = field(default_factory=list)
+_LEG_NUMBERS = 1_000_000_000  # numbers read in one leg, which takes about a second
 
 
 class Chain:
-    """A chain of sweeps that make some moves, at the end of a leg."""
+    """A chain between two legs.
+
+    `records` holds one array for each leg: the labels of kept draws, and the other values of every
+    sweep.  There is no "alpha" if the prior has no concentration, and no "hyperparameters" without
+    steps in Python.
+    """
 
     def __init__(self, problem: Problem, labels: Labels, moves: Sequence[Move], rng: Rng) -> None:
         self.problem = problem
@@ -52,16 +43,19 @@ class Chain:
         self.steps = [step for move in moves if (step := move.begin(problem)) is not None]
         self.rng = rng
         self.n_sweeps = 0
-        self.records = Records()
         self.concentration = problem.prior.concentration()
         self.alpha = math.nan  # for a prior without a concentration
         if self.concentration is not None:
             n_clusters = int(self.labels.max()) + 1
             self.alpha = self.concentration.mean(problem.n_points, n_clusters)
+        names = ["labels", "log_joint", "n_clusters", "accepted"]
+        names += [] if self.concentration is None else ["alpha"]
+        names += ["hyperparameters"] if self.steps else []
+        self.records: dict[str, list[Any]] = {name: [] for name in names}
 
     @property
     def leg(self) -> int:
-        """Number of sweeps in the next leg: a function of the problem and the labels alone."""
+        """Number of sweeps in the next leg, which follows from the problem and the labels."""
         if self.steps:
             return 1
         n_clusters = int(self.labels.max()) + 2
@@ -69,7 +63,7 @@ class Chain:
         return max(1, min(1000, _LEG_NUMBERS // numbers))
 
     def advance(self, n_sweeps: int, kept: Any) -> None:
-        """Run one leg, or what is left of `n_sweeps` sweeps; kept[t] says which to keep."""
+        """Run one leg, of `n_sweeps` sweeps in all; keep the draw of sweep t if kept[t]."""
         count = min(self.leg, n_sweeps - self.n_sweeps)
         keep = np.asarray(kept[self.n_sweeps : self.n_sweeps + count])
         for step in self.steps:
@@ -90,18 +84,24 @@ class Chain:
         self.labels = by_appearance(clusters.labels)
         self.n_sweeps += count
         self.alpha = float(alpha[-1])
-        records = self.records
-        records.labels.append(labels.astype(np.min_scalar_type(labels.max(initial=0))))
-        records.log_joint.append(log_joint + problem.log_base)
-        records.n_clusters.append(n_clusters)
-        records.accepted.append(accepted)
-        if self.concentration is not None:
-            if not self.plan.sample_alpha:
-                alpha = self.concentration.draw(problem.n_points, n_clusters, self.rng)
-            records.alpha.append(alpha)
+        recorded = {
+            "labels": labels.astype(np.min_scalar_type(labels.max(initial=0))),
+            "log_joint": log_joint + problem.log_base,
+            "n_clusters": n_clusters,
+            "accepted": accepted,
+            "alpha": alpha,
+        }
+        if self.concentration is not None and not self.plan.sample_alpha:
+            recorded["alpha"] = self.concentration.draw(problem.n_points, n_clusters, self.rng)
         if self.steps:
             values = np.concatenate([step.values for step in self.steps])
-            records.hyperparameters.append(values[None, :])
+            recorded["hyperparameters"] = values[None, :]
+        for name, parts in self.records.items():
+            parts.append(recorded[name])
+
+    def recorded(self, name: str) -> Any:
+        """Return the records of this name from all legs."""
+        return np.concatenate(self.records[name])
 
 
 @kernel
@@ -109,7 +109,7 @@ def _run(  # type: ignore[no-untyped-def]
     core, dots, items, alone, tables, value_tables, clusters, n_live, n_features, n_gathered, plan,
     n_points, rng, keep, labels, log_joint, n_clusters, alpha, accepted,
 ):  # fmt: skip
-    """Run len(keep) sweeps.  `value_tables` are those that the log joint is reported with."""
+    """Run len(keep) sweeps.  The log joint is reported with `value_tables`."""
     n_items = clusters.labels.shape[0]
     room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])
     pair = pair_room(core, n_items)

@@ -1,4 +1,4 @@
-"""`Draws`: partitions drawn from the posterior, and what they say."""
+"""`Draws`: partitions drawn from the posterior, with summaries, diagnostics and files."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from dpsearch.mixture import Mixture
 from dpsearch.partition import by_size, check_labels
 from dpsearch.problem import Clustering, Problem
 from dpsearch.samplers.chain import Chain
-from dpsearch.samplers.coclustering import coclustering, coclustering_blocks
 from dpsearch.samplers.hyperparameters import Hyperparameters
 from dpsearch.samplers.options import RunOptions
-from dpsearch.samplers.point_estimates import expected_loss, point_estimate
+from dpsearch.samplers.summaries import (
+    coclustering,
+    evenly_spaced,
+    expected_loss,
+    point_estimate,
+)
 
 FORMAT = "dpsearch-draws"
 VERSION = 1
-_LARGE = 20_000  # items above which the co-clustering matrix is refused as a whole
+_LARGE = 20_000  # items above which the full co-clustering matrix is refused
 
 
 @dataclass(frozen=True)
@@ -94,13 +98,13 @@ class Draws:
     # -- the partition ----------------------------------------------------------------------
 
     def best(self) -> Clustering:
-        """The draw with the highest log joint."""
+        """Return the draw with the highest log joint."""
         at = int(np.argmax(self.log_joint))
         labels = by_size(self.labels[at].astype(np.int64))
         return Clustering(labels, float(self.log_joint[at]), seconds=self.seconds)
 
     def k_posterior(self) -> Vector:
-        """The posterior probability of each number of clusters: entry k is p(K = k | x)."""
+        """Return the posterior of the number of clusters: entry k is p(K = k | x)."""
         return np.asarray(np.bincount(self.n_clusters) / len(self))
 
     def coclustering(self, rows: ArrayLike = None, columns: ArrayLike = None) -> Matrix:
@@ -114,15 +118,17 @@ class Draws:
                 f"the co-clustering matrix of {n:,} points takes {8 * n * n / 1e9:.0f} GB: ask for"
                 " some rows, or use coclustering_blocks"
             )
-        chosen = None if columns is None else _indices(columns, n, "columns")
-        return coclustering(self.labels, _indices(rows, n, "rows"), chosen)
+        rows, columns = _indices(rows, n, "rows"), _indices(columns, n, "columns")
+        return coclustering(self.labels, rows, columns)
 
     def coclustering_blocks(self, size: int = 1000) -> Iterator[tuple[Ints, Matrix]]:
         """Yield (row numbers, their lines of the co-clustering matrix), `size` at a time."""
-        return coclustering_blocks(self.labels, whole(size, "size", 1))
+        size, everything = whole(size, "size", 1), np.arange(self.labels.shape[1])
+        blocks = (everything[begin : begin + size] for begin in range(0, len(everything), size))
+        return ((rows, coclustering(self.labels, rows, everything)) for rows in blocks)
 
     def point_estimate(self, loss: str = "vi", *, most_draws: int = 500) -> Clustering:
-        """Return the partition of least posterior expected loss that is found.
+        """Return the partition with the least posterior expected loss that a descent finds.
 
         Parameters
         ----------
@@ -135,8 +141,7 @@ class Draws:
         Returns
         -------
         Clustering
-            Its log joint is that under the family as given, where the data are at hand (NaN after
-            `load`).
+            Its log joint is that under the family as given, and NaN after `load`.
         """
         labels = point_estimate(self.labels, loss, whole(most_draws, "most_draws", 1))
         value = np.nan if self._problem is None else self._problem.log_joint(labels)
@@ -153,12 +158,11 @@ class Draws:
 
         Of more than `most_draws` draws, that many evenly spaced ones are used.
         """
-        problem = self._need_problem()
-        most = whole(most_draws, "most_draws", 1)
-        chosen = np.linspace(0, len(self) - 1, min(most, len(self))).round().astype(int)
+        if self._problem is None:
+            raise DataError("these draws were loaded from a file and do not have their data")
         values = []
-        for d in chosen:
-            source = problem
+        for d in evenly_spaced(len(self), whole(most_draws, "most_draws", 1)):
+            source = self._problem
             if self._sampled is not None:
                 sampled = np.array([self.hyperparameters[k][d] for k in self._sampled.names])
                 source = self._sampled.problem_with(np.log(sampled / self._sampled.units))
@@ -172,34 +176,40 @@ class Draws:
 
     def by_chain(self, name: str) -> Any:
         """Return log_joint, n_clusters, alpha or a hyperparameter as [chains, draws]."""
-        values = self.hyperparameters.get(name, getattr(self, name, None))
-        if name == "alpha" and values is None:
+        if name == "alpha" and self.alpha is None:
             raise ParameterError("draws have no 'alpha': the prior has no concentration")
-        if values is None or np.ndim(values) != 1:
+        values = self._scalars().get(name)
+        if values is None:
             raise ParameterError(f"draws have no {name!r} with a number for each draw")
-        return np.asarray(values).reshape(self.n_chains, -1)
+        return values
+
+    def _scalars(self) -> dict[str, Any]:
+        """Return everything that has one number for each draw, as [chains, draws]."""
+        alpha = {} if self.alpha is None else {"alpha": self.alpha}
+        scalars = {"log_joint": self.log_joint, "n_clusters": self.n_clusters, **alpha}
+        scalars |= self.hyperparameters
+        return {name: np.reshape(values, (self.n_chains, -1)) for name, values in scalars.items()}
 
     def diagnostics(self) -> dict[str, dict[str, float]]:
-        """R-hat and effective sample size of the log joint, K, α and sampled hyperparameters.
+        """Return R-hat and effective sample size of log joint, K, α and sampled hyperparameters.
 
         Rank-normalised split R-hat and bulk ESS (Vehtari et al. 2021), by ArviZ.  R-hat above
-        1.01 says that chains disagree.  One chain has no R-hat, and a value that never changes has
-        neither (NaN).
+        1.01 shows that chains disagree.  One chain has no R-hat, and a value that never changes
+        has neither (NaN).
         """
         from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
-        alpha = [] if self.alpha is None or np.ptp(self.alpha) == 0.0 else ["alpha"]
-        names = ["log_joint", "n_clusters", *alpha, *self.hyperparameters]
         out = {}
-        for name in names:
-            values = self.by_chain(name).astype(np.float64)
+        for name, values in self._scalars().items():
             if name == "log_joint":
-                # One partition met twice has the same but for rounding, which ranks would show.
+                # Equal partitions have equal values but for rounding, which ranks would show.
                 values = values.round(5)
-            known = values.shape[1] >= 4 and np.ptp(values) > 0.0
+            varies = np.ptp(values) > 0
+            if name == "alpha" and not varies:
+                continue
             rhat = ess = np.nan
-            if known:
-                # Neither changes by this, but numbers of 1e-8 would count as all the same.
+            if values.shape[1] >= 4 and varies:
+                # Neither changes by this, but numbers of 1e-8 would count as equal.
                 values = (values - values.mean()) / values.std()
                 ess = float(array_stats.ess(values, chain_axis=0, draw_axis=1))
                 rhat = float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
@@ -213,10 +223,8 @@ class Draws:
         """
         import arviz
 
-        alpha = [] if self.alpha is None else ["alpha"]
-        names = ["log_joint", "n_clusters", *alpha, *self.hyperparameters]
-        posterior = {name: self.by_chain(name) for name in names}
         n_points = self.labels.shape[1]
+        posterior = self._scalars()
         posterior["labels"] = self.labels.reshape(self.n_chains, -1, n_points)
         shape: dict[str, Any] = {
             "dims": {"labels": ["point"]},
@@ -238,12 +246,11 @@ class Draws:
         """Write the draws to a file that `Draws.load` reads; it holds no code, nor the data."""
         about = {name: getattr(self, name) for name in _ABOUT}
         about |= {"format": FORMAT, "version": VERSION, "hyperparameters": [*self.hyperparameters]}
-        arrays = self._arrays() | {f"hyper_{k}": v for k, v in self.hyperparameters.items()}
-        write_archive(path, about, arrays)
+        write_archive(path, about, self._arrays())
 
     @classmethod
     def load(cls, path: str | Path) -> Draws:
-        """Read draws; they are without their data, which `log_predictive` needs."""
+        """Read draws from a file; they lack the data, which `log_predictive` needs."""
         about, arrays = read_archive(Path(path), FORMAT, VERSION, "a file of dpsearch draws")
         if "alpha" not in arrays:  # of a prior without a concentration
             arrays |= {"alpha": None, "trace_alpha": None}
@@ -267,6 +274,7 @@ class Draws:
         """Return the arrays by their names in files, without those that are None."""
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays |= {f"trace_{name}": getattr(self.trace, name) for name in _TRACES}
+        arrays |= {f"hyper_{name}": values for name, values in self.hyperparameters.items()}
         return {name: values for name, values in arrays.items() if values is not None}
 
     def _fits_together(self) -> bool:
@@ -275,11 +283,6 @@ class Draws:
         n_draws = {shape[0] for name, shape in shapes.items() if not name.startswith("trace")}
         as_labels = self.labels.ndim == 2 and self.labels.dtype.kind == "u"
         return len(of_trace) == len(n_draws) == 1 and self.trace.log_joint.ndim == 2 and as_labels
-
-    def _need_problem(self) -> Problem:
-        if self._problem is None:
-            raise DataError("these draws were loaded from a file and do not have their data")
-        return self._problem
 
 
 _ABOUT = {"sampler": str, "burn_in": int, "thin": int, "seconds": float}
@@ -290,18 +293,18 @@ _TRACES = ("log_joint", "n_clusters", "alpha", "accepted")
 def collect(
     problem: Problem, chains: list[Chain], sampler: str, how: RunOptions, seconds: float
 ) -> Draws:
-    """Put the records of finished chains together."""
+    """Return the draws of finished chains."""
     kept = how.kept()
 
     def stacked(name: str) -> Any:
-        parts = [getattr(chain.records, name) for chain in chains]
-        return np.stack([np.concatenate(part) for part in parts]) if parts[0] else None
+        known = name in chains[0].records
+        return np.stack([chain.recorded(name) for chain in chains]) if known else None
 
     def of_draws(values: Any) -> Any:
         return None if values is None else values[:, kept].reshape(-1)
 
     trace = Trace(**{name: stacked(name) for name in _TRACES})
-    labels = np.concatenate([part for chain in chains for part in chain.records.labels])
+    labels = np.concatenate([chain.recorded("labels") for chain in chains])
     names = [name for step in chains[0].steps for name in step.names]
     values = stacked("hyperparameters")
     sampled = [step for step in chains[0].steps if isinstance(step, Hyperparameters)]

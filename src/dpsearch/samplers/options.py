@@ -1,4 +1,4 @@
-"""How chains are run: the options that every sampler takes."""
+"""The options that every sampler takes, and the partitions from which chains start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STARTS = ("search", "refined", "one", "all", "log")
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How chains are run, whatever moves they make.
+    """How chains are run; the options of every sampler.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class RunOptions:
     burn_in
         Sweeps at the beginning that are not kept.
     thin
-        Of the others, every `thin`-th is kept.
+        After burn-in, one sweep in `thin` is kept.
     chains
         Number of independent chains.
     start
@@ -46,8 +46,8 @@ class RunOptions:
     rng
         Seed or Generator.
     callback
-        A function that is called now and then with an `Event`, whose `done` counts the sweeps of
-        all chains.
+        A function that is called from time to time with an `Event`, whose `done` counts the sweeps
+        of all chains.
     checkpoint
         A file to which the chains are written every `checkpoint_seconds`, on Ctrl-C and at the
         end.
@@ -74,62 +74,53 @@ class RunOptions:
         if self.burn_in + self.thin > self.draws:
             raise ParameterError(
                 f"burn_in {self.burn_in} and thin {self.thin} leave nothing of {self.draws} draws:"
-                " draws counts all sweeps, burn-in included"
+                " draws is the number of all sweeps, burn-in included"
             )
         seconds = self.checkpoint_seconds
         if not (isinstance(seconds, numbers.Real) and float(seconds) >= 0):
             raise ParameterError(f"checkpoint_seconds must be ≥ 0, got {seconds!r}")
-        n_threads(self.n_jobs)  # raises for a number of jobs that makes no sense
+        n_threads(self.n_jobs)  # raises if it is not a valid number of jobs
 
     @property
     def threads(self) -> int:
         return min(n_threads(self.n_jobs), self.chains)
 
     def kept(self) -> Any:
-        """Which sweeps are kept: every `thin`-th after burn-in."""
+        """Return for each sweep whether its draw is kept."""
         sweeps = np.arange(1, self.draws + 1)
         return (sweeps > self.burn_in) & ((sweeps - self.burn_in) % self.thin == 0)
 
     def described(self) -> dict[str, Any]:
-        """Return what makes chains differ, but for their length and seed, in plain values."""
+        """Return the options that change chains, except for their length and seed."""
         start = self.start
         if not isinstance(start, str):
             labels = start.labels if isinstance(start, Clustering) else start
             text = repr(np.asarray(labels).tolist())
             start = "labels " + hashlib.sha256(text.encode()).hexdigest()[:16]
-        return {
-            "burn in": self.burn_in,
-            "thin": self.thin,
-            "chains": self.chains,
-            "start": start,
-        }
+        counts = {"burn in": self.burn_in, "thin": self.thin, "chains": self.chains}
+        return counts | {"start": start}
 
 
 def starting_labels(problem: Problem, start: Any, chain: int, rng: Rng) -> Labels:
     """Return the first partition of a chain; see `RunOptions` for the starts."""
-    labels = _labels_of_start(problem, start, chain, rng)
+    n = problem.n_items
+    if not isinstance(start, str):
+        labels = labels_of(start, problem)
+    elif start in ("search", "refined"):
+        order = "ascending" if chain == 0 else "random"
+        found = search(problem, beam_size=1, order=order, rng=rng)
+        labels = (refine(problem, found.labels, rng=rng) if start == "refined" else found).labels
+    elif start == "one":
+        labels = np.zeros(n, np.int64)
+    elif start == "all":
+        labels = np.arange(n)
+    elif start == "log":
+        labels = rng.integers(max(1, round(math.log(n))), size=n)
+    else:
+        raise ParameterError(f"unknown start {start!r}: known are {', '.join(STARTS)}, or labels")
     n_clusters, most = int(labels.max()) + 1, problem.tables.most_clusters
     if n_clusters > most:
         raise ParameterError(
             f"a chain cannot start from {n_clusters} clusters: the prior allows at most {most}"
         )
     return labels
-
-
-def _labels_of_start(problem: Problem, start: Any, chain: int, rng: Rng) -> Labels:
-    n = problem.n_items
-    if not isinstance(start, str):
-        return labels_of(start, problem)
-    if start in ("search", "refined"):
-        order = "ascending" if chain == 0 else "random"
-        found = search(problem, beam_size=1, order=order, rng=rng)
-        if start == "refined":
-            found = refine(problem, found.labels, rng=rng)
-        return found.labels
-    if start == "one":
-        return np.zeros(n, np.int64)
-    if start == "all":
-        return np.arange(n)
-    if start == "log":
-        return rng.integers(max(1, round(math.log(n))), size=n)
-    raise ParameterError(f"unknown start {start!r}: known are {', '.join(STARTS)}, or labels")

@@ -1,10 +1,9 @@
-"""Running chains of any moves: threads, other processes, progress and checkpoints."""
+"""Running chains of any moves, in threads or other processes; `gibbs` and `split_merge`."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,126 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 
+from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
 from dpsearch.errors import CapabilityError, ParameterError
-from dpsearch.events import Callback, Event
-from dpsearch.problem import Problem
+from dpsearch.events import Event
+from dpsearch.families.base import Family
+from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem, as_problem
 from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.checkpoint import Checkpoint
 from dpsearch.samplers.draws import Draws, collect
 from dpsearch.samplers.hyperparameters import HyperparameterUpdate
-from dpsearch.samplers.moves import AlphaUpdate, Move
+from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, Move, SplitMerge, plan_of
 from dpsearch.samplers.options import RunOptions, starting_labels
 
 ALPHAS = ("integrate", "sample")
+# Variant of `split_merge` → name of the sampler, how a cluster is divided, whether a Gibbs sweep
+# follows.
+VARIANTS: dict[Any, tuple[str, str, bool]] = {
+    1: ("split-merge-1", "random", False),
+    2: ("split-merge-2", "restricted_gibbs", False),
+    3: ("split-merge-3", "restricted_gibbs", True),
+    "sams": ("sams", "sequential", True),
+}
+
+
+def gibbs(
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
+    *,
+    draws: int,
+    scan: str = "systematic",
+    **options: Any,
+) -> Draws:
+    """Draw partitions from the posterior by collapsed Gibbs sampling (Neal 2000, algorithm 3).
+
+    In a sweep each item in turn leaves its cluster and joins one, or a new one, with its
+    conditional probability.
+
+    Parameters
+    ----------
+    data, family, prior
+        A `Problem`, or X with a family and a prior, as for `search`.  The prior must be of product
+        form (not AntoniakCounts).
+    draws
+        Number of sweeps of each chain, burn-in included.
+    scan
+        The order of the items: ``"systematic"``, ``"shuffled"`` or ``"random"``; see
+        `dpsearch.samplers.GibbsSweep`.
+    **options
+        alpha and hyperparameters: see `dpsearch.samplers.sample`.  burn_in, thin, chains, start,
+        n_jobs, rng, callback, checkpoint, resume, checkpoint_seconds: see
+        `dpsearch.samplers.RunOptions`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import families, gibbs, priors
+    >>> X = np.concatenate([np.zeros(20), np.full(20, 9.0)])[:, None]
+    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    >>> draws = gibbs(X, family, prior, draws=200, burn_in=100, rng=0)
+    >>> draws.labels.shape
+    (100, 40)
+    >>> draws.point_estimate().n_clusters
+    2
+    """
+    problem = as_problem(data, family, prior)
+    return sample(problem, [GibbsSweep(scan)], name="gibbs", draws=draws, **options)
+
+
+def split_merge(
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
+    *,
+    draws: int,
+    variant: int | str = 3,
+    moves: int = 1,
+    scans: int = 5,
+    gibbs_sweep: bool | None = None,
+    scan: str = "systematic",
+    **options: Any,
+) -> Draws:
+    """Draw partitions from the posterior by splits and merges of clusters.
+
+    Gibbs sampling moves one item at a time and takes very long to divide a cluster or to join
+    two; here that is one Metropolis–Hastings proposal.
+
+    Parameters
+    ----------
+    data, family, prior, draws, scan, **options
+        As for `gibbs`.
+    variant
+        How a split is proposed.  1: at random; 2: by restricted Gibbs scans; 3 (default): the
+        same, and a Gibbs sweep over all items after the proposals (Jain & Neal 2004);
+        ``"sams"``: by allocating the members one after another, without scans, and a Gibbs sweep
+        (Dahl 2005).
+    moves, scans
+        As for `dpsearch.samplers.SplitMerge`; scans are made in variants 2 and 3.
+    gibbs_sweep
+        Whether a Gibbs sweep follows the proposals; the default depends on the variant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import families, priors, split_merge
+    >>> X = np.concatenate([np.zeros(20), np.full(20, 9.0)])[:, None]
+    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    >>> draws = split_merge(X, family, prior, draws=100, start="one", rng=0)
+    >>> draws.best().n_clusters
+    2
+    """
+    if type(variant) not in (int, str) or variant not in VARIANTS:
+        names = ", ".join(map(repr, VARIANTS))
+        raise ParameterError(f"unknown variant {variant!r}: known are {names}")
+    name, division, sweeps = VARIANTS[variant]
+    schedule: list[Move] = [SplitMerge(division, moves, scans), GibbsSweep(scan)]
+    if not (sweeps if gibbs_sweep is None else gibbs_sweep):
+        schedule.pop()
+    return sample(as_problem(data, family, prior), schedule, name=name, draws=draws, **options)
 
 
 def sample(
@@ -36,16 +143,16 @@ def sample(
     hyperparameters: Mapping[str, float] | None = None,
     **options: Any,
 ) -> Draws:
-    """Draw partitions from the posterior by sweeps that make these moves.
+    """Draw partitions from the posterior by sweeps that make the given moves.
 
     Parameters
     ----------
     problem
         Data under a family and a prior of product form.
     moves
-        What a sweep does: `GibbsSweep`, `SplitMerge`, and others.
+        The moves of a sweep: `GibbsSweep`, `SplitMerge`, and others.
     name
-        What the sampler is called in the draws.
+        The name of the sampler in the draws.
     alpha
         For a prior ``DirichletProcess(Gamma(…))``: ``"integrate"`` α out and draw it afterwards
         for each partition, or ``"sample"`` it in turn with the partition (`AlphaUpdate`).  Both
@@ -67,9 +174,6 @@ def sample(
     2
     """
     begun = time.perf_counter()
-    unknown = set(options) - {field.name for field in dataclasses.fields(RunOptions)}
-    if unknown:
-        raise TypeError(f"{name} got an unexpected argument {min(unknown)!r}")
     how = RunOptions(**options)
     if alpha not in ALPHAS:
         raise ParameterError(f"alpha must be one of {', '.join(ALPHAS)}, got {alpha!r}")
@@ -78,7 +182,7 @@ def sample(
         moves.append(AlphaUpdate())
     if hyperparameters is not None:
         moves.append(HyperparameterUpdate(hyperparameters))
-    check_moves(problem, moves)
+    _check(problem, moves)
     store = None
     if how.checkpoint is not None:
         store = Checkpoint(Path(how.checkpoint), problem, name, moves, how)
@@ -91,26 +195,28 @@ def sample(
     else:
         chains = _new_chains(problem, moves, how)
     before = 0.0 if store is None else store.seconds
-    if _in_other_processes():
-        _run_in_other_processes(chains, how, store)
-    else:
-        _run(chains, how, store)
+    # In other processes, such as those of a Dask cluster, if joblib is set to work there.
+    backend, _ = get_active_backend(prefer="threads")
+    here = getattr(backend, "supports_sharedmem", False)
+    run = _run_in_threads if here else _run_in_processes
+    run(chains, how, store, begun)
     return collect(problem, chains, name, how, before + time.perf_counter() - begun)
 
 
-def check_moves(problem: Problem, moves: Iterable[Move]) -> None:
+def _check(problem: Problem, moves: Sequence[Move]) -> None:
     """Raise unless chains of these moves can sample the problem."""
     if not problem.prior.product_form:
         raise CapabilityError(
             f"samplers need a prior over partitions of product form; {problem.prior.name} is not:"
             " use DirichletProcess"
         )
+    plan_of(moves, problem)
     for move in moves:
         move.check(problem)
 
 
 def _new_chains(problem: Problem, moves: Sequence[Move], how: RunOptions) -> list[Chain]:
-    # Each chain has random numbers of its own, whatever the kind of Generator given.
+    # Each chain has random numbers of its own, for any kind of Generator.
     entropy = as_rng(how.rng).integers(2**32, size=8).tolist()
     seeds = np.random.SeedSequence(entropy).spawn(how.chains)
 
@@ -123,50 +229,45 @@ def _new_chains(problem: Problem, moves: Sequence[Move], how: RunOptions) -> lis
         return list(pool.map(begin, range(how.chains)))
 
 
-def _run(chains: list[Chain], how: RunOptions, store: Checkpoint | None) -> None:
+def _run_in_threads(
+    chains: list[Chain], how: RunOptions, store: Checkpoint | None, begun: float
+) -> None:
     """Advance all chains leg by leg.
 
-    Legs run in threads also when there is one only: Ctrl-C then reaches this function and not the
-    middle of a leg, and chains stay intact.
+    A single chain has a thread too: Ctrl-C then reaches this function and not the middle of a leg,
+    and chains stay intact.
     """
     kept = how.kept()
-    begun = saved = time.perf_counter()
+    saved = time.perf_counter()
     pause = how.checkpoint_seconds
-    pool = ThreadPoolExecutor(how.threads)
     try:
-        while unfinished := [chain for chain in chains if chain.n_sweeps < how.draws]:
-            list(pool.map(lambda chain: chain.advance(how.draws, kept), unfinished))
-            _report(how.callback, chains, how, begun)
-            if store is not None and time.perf_counter() - saved > pause:
-                before = time.perf_counter()
-                store.write(chains)
-                saved = time.perf_counter()
-                # A large file is written less often, so that writing stays a small part.
-                pause = max(how.checkpoint_seconds, 20.0 * (saved - before))
+        with ThreadPoolExecutor(how.threads) as pool:
+            while unfinished := [chain for chain in chains if chain.n_sweeps < how.draws]:
+                list(pool.map(lambda chain: chain.advance(how.draws, kept), unfinished))
+                _report(chains, how, begun)
+                if store is not None and time.perf_counter() - saved > pause:
+                    before = time.perf_counter()
+                    store.write(chains)
+                    saved = time.perf_counter()
+                    # A large file is written less often, so that writing stays a small part.
+                    pause = max(how.checkpoint_seconds, 20.0 * (saved - before))
     except KeyboardInterrupt:
-        pool.shutdown(wait=True, cancel_futures=True)
         if store is not None:
             store.write(chains)
         raise
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
     if store is not None:
         store.write(chains)
 
 
-def _in_other_processes() -> bool:
-    """Whether joblib is set to work in other processes, such as those of a Dask cluster."""
-    backend, _ = get_active_backend(prefer="threads")
-    return not getattr(backend, "supports_sharedmem", False)
-
-
-def _run_in_other_processes(chains: list[Chain], how: RunOptions, store: Checkpoint | None) -> None:
+def _run_in_processes(
+    chains: list[Chain], how: RunOptions, store: Checkpoint | None, begun: float
+) -> None:
     """Run each chain to its end in a process of joblib's; keep each as it comes back."""
-    begun, kept = time.perf_counter(), how.kept()
+    kept = how.kept()
     ended = Parallel(return_as="generator")(delayed(_ended)(chain, kept) for chain in chains)
     for number, chain in enumerate(ended):
         chains[number] = chain
-        _report(how.callback, chains[: number + 1], how, begun)
+        _report(chains[: number + 1], how, begun)
         if store is not None:
             store.write(chains)
 
@@ -177,17 +278,12 @@ def _ended(chain: Chain, kept: Any) -> Chain:
     return chain
 
 
-def _report(callback: Callback | None, chains: list[Chain], how: RunOptions, begun: float) -> None:
-    if callback is None:
+def _report(chains: list[Chain], how: RunOptions, begun: float) -> None:
+    """Call the callback with the best of the chains as they are now."""
+    if how.callback is None:
         return
-    best = max(chains, key=lambda chain: float(chain.records.log_joint[-1][-1]))
-    callback(
-        Event(
-            time.perf_counter() - begun,
-            float(best.records.log_joint[-1][-1]),
-            int(best.records.n_clusters[-1][-1]),
-            "sample",
-            sum(chain.n_sweeps for chain in chains),
-            how.draws * how.chains,
-        )
-    )
+    latest = [(c.records["log_joint"][-1][-1], c.records["n_clusters"][-1][-1]) for c in chains]
+    log_joint, n_clusters = max(latest, key=lambda values: float(values[0]))
+    done = sum(chain.n_sweeps for chain in chains)
+    seconds, total = time.perf_counter() - begun, how.draws * how.chains
+    how.callback(Event(seconds, float(log_joint), int(n_clusters), "sample", done, total))

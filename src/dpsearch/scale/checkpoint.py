@@ -7,26 +7,19 @@ does among those of a sample.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._archive import read_archive, write_archive
-from dpsearch._version import __version__
-from dpsearch.errors import ModelFileError
+from dpsearch._archive import CheckpointFile
 from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family, Model
 from dpsearch.items import Rows
 from dpsearch.priors.base import Prior
 from dpsearch.scale.source import Shard
 from dpsearch.tables import Schema
-
-FORMAT = "dpsearch-shards"
-VERSION = 1
-WHAT = "a checkpoint of a fit in shards"
 
 
 class Resumed(NamedTuple):
@@ -50,52 +43,37 @@ class Checkpoint:
         prior: Prior,
         schema: Schema | None,
     ) -> None:
-        self.path = Path(path)
-        if self.path.is_dir():
-            raise ModelFileError(f"{path}: is a folder, not a file for the checkpoint")
-        if not self.path.parent.is_dir():
-            raise ModelFileError(f"{self.path.parent}: no such folder for the checkpoint")
-        self.family = family
-        # What must be the same for a run to be the same, in words for the message.
         same = {
-            "version of dpsearch": __version__,
             "number of rows": sum(shard.n_rows for shard in shards),
             "family": family.to_dict() if isinstance(family, Family) else family,
             "prior": prior.to_dict(),
             "columns": None if schema is None else schema.to_dict(),
         }
-        self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file
+        what = "a checkpoint of a fit in shards"
+        self.file = CheckpointFile(path, "dpsearch-shards", 1, what, same)
+        self.path = self.file.path
+        self.family = family
         self.n_rounds = 0
 
     def write(self, model: Model, clusters: Rows, log_joint: float, reason: str) -> None:
         self.n_rounds += 1
         about = {
-            "format": FORMAT,
-            "version": VERSION,
-            "same": self.same,
             "chosen": model.family.to_dict(),
             "reason": reason,
             "n_features": model.n_features,
             "n_rounds": self.n_rounds,
             "log_joint": log_joint,
         }
-        write_archive(self.path, about, clusters._asdict())
+        self.file.write(about, clusters._asdict())
 
     def read(self) -> Resumed | None:
-        """Return where the run was, if it has been anywhere."""
+        """Return where an earlier run stopped, None if there was none."""
         if not self.path.exists():
             return None
-        about, arrays = read_archive(self.path, FORMAT, VERSION, WHAT)
-        try:
-            found = dict(about["same"])
-            for name, value in self.same.items():
-                if found.get(name) != value:
-                    raise ModelFileError(
-                        f"{self.path}: the checkpoint has another {name}: {found.get(name)!r},"
-                        f" this run {value!r}; remove it, or name another file"
-                    )
-            given = self.family if isinstance(self.family, Family) else None
-            extra = None if given is None else {given.name: type(given)}
+        with self.file.read() as (about, arrays):
+            extra = None
+            if isinstance(self.family, Family):
+                extra = {self.family.name: type(self.family)}
             family = FAMILIES.from_dict(about["chosen"], extra)
             model = family.compile_empty(int(about["n_features"]))
             clusters = Rows(*(np.ascontiguousarray(arrays[name]) for name in Rows._fields))
@@ -104,10 +82,6 @@ class Checkpoint:
             return Resumed(
                 model, clusters, str(about["reason"]), self.n_rounds, float(about["log_joint"])
             )
-        except ModelFileError:
-            raise
-        except Exception as error:
-            raise ModelFileError(f"{self.path}: damaged checkpoint: {error}") from error
 
 
 def _check(clusters: Rows, model: Model) -> None:

@@ -1,6 +1,7 @@
-"""One partition that stands for many draws: least expected Binder loss or variation of information.
+"""Summaries of draws: how often two items share a cluster, and one partition that stands for all.
 
-Both losses between partitions a and b of N items are, up to a factor,
+That partition has least expected Binder loss or variation of information.  Both losses between
+partitions a and b of N items are, up to a factor,
 
     L(a, b) = Σ_k f(|a_k|) + Σ_l f(|b_l|) − 2 Σ_kl f(|a_k ∩ b_l|)
 
@@ -20,13 +21,45 @@ from typing import Any
 import numpy as np
 
 from dpsearch._jit import kernel
-from dpsearch._types import Labels, Vector
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.partition import by_size
 
 LOSSES = ("binder", "vi")
 _MOST_SWEEPS = 50
 _MOST_NUMBERS = 100_000_000
+
+
+def evenly_spaced(n: int, most: int) -> Ints:
+    """Return the numbers 0 … n − 1, or `most` evenly spaced ones of them."""
+    return np.linspace(0, n - 1, min(most, n)).round().astype(np.int64)
+
+
+def coclustering(labels: Any, rows: Ints, columns: Ints) -> Matrix:
+    """Return the fraction of draws [draws, N] in which each row shares a cluster with each column.
+
+    >>> coclustering(np.array([[0, 0, 1], [0, 1, 1]], np.uint8), np.array([0]), np.arange(3))
+    array([[1. , 0.5, 0. ]])
+    """
+    out = np.empty((len(rows), len(columns)))
+    _share(np.ascontiguousarray(labels[:, rows]), np.ascontiguousarray(labels[:, columns]), out)
+    return out / len(labels)
+
+
+@kernel
+def _share(mine, labels, out):  # type: ignore[no-untyped-def]
+    """Count in out[r, c] the draws in which row r, with labels mine[:, r], is with column c."""
+    n = labels.shape[1]
+    counts = np.empty(n, np.uint32)
+    for r in range(mine.shape[1]):  # outermost: one line of counts stays in the cache
+        counts[:] = 0
+        for d in range(labels.shape[0]):
+            own = mine[d, r]
+            others = labels[d]
+            for c in range(n):
+                counts[c] += others[c] == own
+        for c in range(n):
+            out[r, c] = counts[c]
 
 
 def loss_function(loss: str, n: int) -> Vector:
@@ -49,22 +82,17 @@ def expected_loss(labels: Labels, draws: Any, loss: str) -> float:
     0.667
     """
     n = draws.shape[1]
-    f = loss_function(loss, n)
     wide = np.ascontiguousarray(draws, dtype=np.int64)
-    total = _mean_loss(np.ascontiguousarray(labels, dtype=np.int64), wide, f)
+    total = _mean_loss(labels.astype(np.int64), wide, loss_function(loss, n))
     return float(total / (n if loss == "vi" else max(n * (n - 1), 1)))
 
 
 def point_estimate(draws: Any, loss: str, most: int) -> Labels:
-    """Return the partition of least expected loss that is found, labelled by size.
-
-    Of more than `most` draws, that many evenly spaced ones are looked at.
-    """
+    """Return the best partition found, labelled by size, from at most `most` of the draws."""
     f = loss_function(loss, draws.shape[1])
     widest = int(draws.max()) + 2
     most = max(10, min(most, _MOST_NUMBERS // widest**2))  # contingency tables are kept
-    chosen = np.unique(np.linspace(0, len(draws) - 1, min(most, len(draws))).round().astype(int))
-    wide = np.ascontiguousarray(draws[chosen], dtype=np.int64)
+    wide = np.ascontiguousarray(draws[evenly_spaced(len(draws), most)], dtype=np.int64)
     candidates = np.unique(wide, axis=0)
     losses = [_mean_loss(candidate, wide, f) for candidate in candidates]
     best = candidates[int(np.argmin(losses))].copy()
