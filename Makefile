@@ -16,8 +16,7 @@ test: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 # Kernels with their indices checked, every sampler with every family and prior, bugs planted in the
-# samplers, workers of a Dask cluster that
-# die: what takes too long for every change.
+# samplers, workers of a Dask cluster that die: tests that take too long for every change.
 slow: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 

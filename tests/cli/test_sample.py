@@ -87,7 +87,7 @@ def test_the_posterior_in_a_report(sampled, run, tmp_path):
             "y.npy: --report needs the data that x.clusters",
         ),
         ("x.npy", options, "posterior.html exists; use --force"),
-        ("x.npy", ["--draws", 10], "--report shows the clusters of a model: say --model"),
+        ("x.npy", ["--draws", 10], "--report shows the clusters of a model: add --model"),
     ):
         path = "posterior.html" if "exists" in message else "new.html"
         code, said = sampled(data, *more, "--out", "other.npz", "--report", path)

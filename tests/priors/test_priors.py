@@ -166,7 +166,7 @@ def test_antoniak_greedy_is_not_the_best_and_the_early_stop_changes_it():
     assert early.best_completion([5], 30) <= plain.best_completion([5], 30) + 1e-12
 
 
-def test_antoniak_cache_is_keyed_by_sizes_and_remaining():
+def test_antoniak_completion_depends_on_sizes_and_remaining_alone():
     prior = AntoniakCounts(1.0)
     values = [prior.best_completion(s, r) for s, r in (([3, 1], 2), ([3, 1], 4), ([2, 2], 2))]
     again = [prior.best_completion(s, r) for s, r in (([1, 3], 2), ([3, 1], 4), ([2, 2], 2))]

@@ -67,12 +67,12 @@ class Chains:
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="Where chains are saved as they run. Default: beside OUT, removed at the end."
+            help="File to save the running chains in. Default: next to OUT, removed at the end."
         ),
     ] = None
     checkpoint_seconds: Annotated[
         float,
-        typer.Option(parser=parse_duration, metavar="DURATION", help="How often they are saved."),
+        typer.Option(parser=parse_duration, metavar="DURATION", help="Time between saves."),
     ] = 10.0
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the checkpoint if there is one.")
@@ -104,31 +104,28 @@ class Chains:
         sampler: Any = gibbs
         if self.sampler != "gibbs":
             sampler = partial(split_merge, variant=SAMPLERS[self.sampler], moves=self.moves)
+        same = ("draws", "thin", "chains", "checkpoint_seconds", "resume")
         return sampler(
             problem,
-            draws=self.draws,
+            **{name: getattr(self, name) for name in same},
             burn_in=min(100, self.draws // 10) if self.burn_in is None else self.burn_in,
-            thin=self.thin,
-            chains=self.chains,
             start=start,
             n_jobs=self.jobs,
             rng=self.seed,
             callback=callback,
             checkpoint=saved,
-            checkpoint_seconds=self.checkpoint_seconds,
-            resume=self.resume,
         )
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """The options about what is written."""
+    """The options about output files."""
 
     out: Annotated[Path, typer.Option(help="Where to write the draws.")] = Path("draws.npz")
     labels: Annotated[Path | None, typer.Option(help="Where to write a point estimate (CSV).")] = (
         None
     )
-    loss: Annotated[str, typer.Option(help="Of the point estimate: vi or binder.")] = "vi"
+    loss: Annotated[str, typer.Option(help="Loss of the point estimate: vi or binder.")] = "vi"
     plot: Annotated[Path | None, typer.Option(help="Where to write a trace plot.")] = None
     report: Annotated[
         Path | None,
@@ -145,7 +142,7 @@ class Outputs:
         return [path for path in named if path is not None]
 
     def check(self) -> None:
-        """Raise if something cannot be written."""
+        """Raise if one of the files cannot be written."""
         from dpsearch.io.output import check_ending
         from dpsearch.plots import check_figure
         from dpsearch.samplers.summaries import loss_function
@@ -180,11 +177,11 @@ class Outputs:
 
 
 class Source(NamedTuple):
-    """What is sampled: a table and a model of it, fitted before or just now."""
+    """A table, a model of it that is given or just fitted, and where chains start."""
 
     table: Any
     model: Any
-    start: Any  # of the chains
+    start: Any
 
 
 @reads_data
@@ -197,7 +194,7 @@ def sample(
     outputs: Outputs,
     model: Annotated[
         Path | None,
-        typer.Option(help="What `dpsearch fit` wrote: sample under its family and concentration."),
+        typer.Option(help="Output of `dpsearch fit`: sample under its family and concentration."),
     ] = None,
     family: FamilyName = "auto",
     alpha: Alpha = "auto",
@@ -215,7 +212,7 @@ def sample(
     if model is not None and (family, alpha) != ("auto", "auto"):
         raise ParameterError("--model brings its own family and concentration")
     if model is None and outputs.report is not None:
-        raise ParameterError("--report shows the clusters of a model: say --model")
+        raise ParameterError("--report shows the clusters of a model: add --model")
     saved = chains.saved_at(outputs)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
@@ -240,15 +237,16 @@ def sample(
         outputs.write(draws, source)
     if chains.checkpoint is None:
         saved.unlink(missing_ok=True)
+    family = source.model.family_.name
     if as_json:
-        print_json(_about(draws, source.model.family_.name, outputs.out))
-        return
-    _show(messages, draws, source.model.family_.name)
-    messages.print(f"draws: {outputs.out}")
+        print_json(_about(draws, family, outputs.out))
+    else:
+        _show(messages, draws, family)
+        messages.print(f"draws: {outputs.out}")
 
 
 def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage: Any) -> Source:
-    """Read the table for a model that was fitted before."""
+    """Read the table for a given model."""
     model = load_model(path)
     table = read_for(model, data, reading, progress=stage.count_rows)
     if start is not None:
@@ -256,7 +254,7 @@ def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage
     if table.n_rows != len(model.labels_):
         raise DataError(
             f"{data}: {table.n_rows} rows, but {path} was fitted to {len(model.labels_)}: its"
-            " clusters are no start; say --start search"
+            " clusters are no start; use --start search"
         )
     return Source(table, model, model.labels_)
 
@@ -279,7 +277,7 @@ def _fitted(
 
 @contextlib.contextmanager
 def _saving(messages: Messages, path: Path) -> Iterator[None]:
-    """Say on Ctrl-C where the chains are and how to continue."""
+    """On Ctrl-C, print where the chains are saved and how to continue."""
     try:
         yield
     except KeyboardInterrupt:
@@ -317,8 +315,7 @@ def _show(messages: Messages, draws: Any, family: str) -> None:
     for heading in ("", "mean", "R-hat", "effective draws"):
         table.add_column(heading, justify="right" if heading else "left")
     for name, numbers in draws.diagnostics().items():
-        mean = f"{np.mean(draws.by_chain(name)):.6g}"
-        rhat = f"{numbers['rhat']:.3f}" if np.isfinite(numbers["rhat"]) else "–"
-        ess = f"{numbers['ess']:.0f}" if np.isfinite(numbers["ess"]) else "–"
-        table.add_row(name, mean, rhat, ess)
+        row = [f"{np.mean(draws.by_chain(name)):.6g}", f"{numbers['rhat']:.3f}"]
+        row.append(f"{numbers['ess']:.0f}")
+        table.add_row(name, *("–" if text == "nan" else text for text in row))
     messages.console.print(table)

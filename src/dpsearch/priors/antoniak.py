@@ -8,14 +8,14 @@ and hardly penalises splitting.  `DirichletProcess` is the probability of one pa
 exists to repeat the paper's figures.
 
 Written as a product it is log V(K) + Σ log W(n_k) − Σ_i log m_i! with V = N! α^K/α^(N) and
-W(n) = 1/n.  The last term is why no solver but the prefix search takes it.
+W(n) = 1/n.  Because of the last term, no solver but the prefix search takes it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -46,8 +46,8 @@ class AntoniakCounts(Prior):
     alpha
         Concentration, above 0.
     early_stop
-        Whether the greedy completion stops as the paper says: once the largest cluster has grown
-        and its next step beats a new cluster, it takes all that remains.
+        Whether the greedy completion stops as in the paper: once the largest cluster has grown and
+        its next step beats a new cluster, it takes all the remaining points.
 
     Examples
     --------
@@ -61,11 +61,6 @@ class AntoniakCounts(Prior):
 
     alpha: float = 1.0
     early_stop: bool = True
-    # Keyed by everything that the value depends on: the sizes as a multiset and the number left;
-    # α and early_stop are the object's own.
-    _cache: dict[tuple[tuple[int, ...], int], float] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     name: ClassVar[str] = "antoniak_counts"
     product_form: ClassVar[bool] = False
@@ -86,33 +81,28 @@ class AntoniakCounts(Prior):
 
     def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
         """Return the paper's greedy completion of P(m) (its section 3.1)."""
-        sizes = check_sizes(sizes, empty=True)
-        key = (tuple(sorted(int(size) for size in sizes)), remaining)
-        if key not in self._cache:
-            tables = self.tables(int(sizes.sum()) + remaining)
-            room = completion_room(int(sizes.sum()) + remaining)
-            self._cache[key] = float(
-                greedy_completion(tables, sizes, remaining, rule_of(self), room)
-            )
-        return self._cache[key]
+        sizes = np.sort(check_sizes(sizes, empty=True))
+        n_points = int(sizes.sum()) + remaining
+        tables, room = self.tables(n_points), completion_room(n_points)
+        return float(greedy_completion(tables, sizes, remaining, rule_of(self), room))
 
     def concentration(self) -> Concentration:
         return FixedConcentration(self.alpha)
 
     def for_prediction(self) -> Prior:
-        """P(m) is the law of shapes under the Dirichlet process, which weighs further points."""
+        """Return the Dirichlet process, whose law of shapes P(m) is."""
         return DirichletProcess(self.alpha)
 
 
 def rule_of(prior: Prior) -> Rule:
-    """The prior's rule; kernels want one also for priors that they complete otherwise."""
+    """Return the prior's rule, or a dummy for priors that kernels complete in another way."""
     if isinstance(prior, AntoniakCounts):
         return Rule(float(prior.alpha), prior.early_stop)
     return Rule(1.0, False)
 
 
 def completion_room(n_points: int) -> Ints:
-    """Working space for completions: n points have at most √(2n) distinct cluster sizes."""
+    """Return working space: n points have at most √(2n) distinct cluster sizes."""
     return np.zeros((4, math.isqrt(2 * n_points) + 4), np.int64)
 
 
@@ -148,7 +138,7 @@ def tally(tables, sizes, shape, count):  # type: ignore[no-untyped-def]
 
 @inner
 def complete(tables, shape, count, used, n_clusters, value, remaining, rule):  # type: ignore[no-untyped-def]
-    """The same from a tally, which it overwrites.
+    """Return log P(m) of the greedy completion of a tally, which it overwrites.
 
     P(m) changes by a factor α/(m_1 + 1) for a new cluster, and for a cluster of size i by
     i m_i / ((i + 1)(m_{i+1} + 1))   (the paper's Eq. 3).
@@ -177,7 +167,7 @@ def complete(tables, shape, count, used, n_clusters, value, remaining, rule):  #
             singles = count[0] if shape[0] == 1 else 0
             grown, level = size + 1, count[used - 1]
             if grown * level / (grown + 1.0) * _TIE >= rule.alpha / (singles + 1.0):
-                # It takes all that remains.
+                # It takes all the remaining points.
                 value += tables.log_w[grown + remaining] - tables.log_w[grown] + math.log(level)
                 remaining = 0
     return value
@@ -185,7 +175,7 @@ def complete(tables, shape, count, used, n_clusters, value, remaining, rule):  #
 
 @inner
 def grow(tables, shape, count, used, n_clusters, size):  # type: ignore[no-untyped-def]
-    """Add a point to a cluster of a size, 0 for a new one.
+    """Add a point to a cluster of the given size, or to a new one if the size is 0.
 
     Returns the number of distinct sizes, and the change of log P(m).
     """
@@ -223,7 +213,7 @@ def grow(tables, shape, count, used, n_clusters, size):  # type: ignore[no-untyp
 
 @inner
 def _insert(shape, count, used, at, size):  # type: ignore[no-untyped-def]
-    """Make an entry for one cluster of a size."""
+    """Insert an entry for one cluster of this size."""
     for j in range(used, at, -1):
         shape[j] = shape[j - 1]
         count[j] = count[j - 1]

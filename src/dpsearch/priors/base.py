@@ -1,13 +1,12 @@
-"""What a prior on partitions is: two tables, and nothing about data.
+"""The base class of priors on partitions, and the two tables that solvers see of a prior.
 
 A Gibbs-type prior (Gnedin & Pitman 2006; De Blasi et al. 2015) gives a partition of N points into
 K clusters of sizes n_1 … n_K the probability
 
     p(c) = V(K, N) · W(n_1) · … · W(n_K).
 
-Solvers see `Tables`: log V by number of clusters, log W by size.  Neither grows without end: V is
-kept for as many clusters as there can be, and W for sizes up to a million, after which its
-formula is as fast as memory.
+`Tables` hold log V by number of clusters, up to the largest number possible, and log W by size, up
+to a million; beyond that its formula is as fast as memory.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class Tables(NamedTuple):
 class Prior(Described):
     """Base of all priors; a subclass is a frozen dataclass of hyperparameters.
 
-    A prior must have `name`, `log_v` and `log_w`.  The other methods have defaults; what a prior
-    can offer beyond its tables is the capability `concentration`.
+    A prior must have `name`, `log_v` and `log_w`.  The other methods have defaults; `concentration`
+    is an optional capability.
     """
 
     # Whether p(c) is V(K, N) Π W(n_k); AntoniakCounts alone is not.
@@ -68,21 +67,21 @@ class Prior(Described):
         """Return log W(n) for each of these sizes, with 0 at n = 0."""
 
     def size_discount(self) -> float | None:
-        """σ if W(n) = Γ(n − σ)/Γ(1 − σ), as exchangeable priors have it; None for another W."""
+        """Return σ if W(n) = Γ(n − σ)/Γ(1 − σ), as in exchangeable priors; None for another W."""
         return None
 
     def concentration(self) -> Concentration | None:
-        """What is known of the concentration α given a partition; None if there is no α."""
+        """Return the distribution of the concentration α given a partition; None without an α."""
         return None
 
     def for_prediction(self) -> Prior:
-        """The prior by whose tables a further point's cluster is weighted."""
+        """Return the prior by whose tables the clusters of a new point are weighted."""
         return self
 
     def tables(self, n_points: int, most_clusters: int | None = None) -> Tables:
-        """Return everything that solvers need for partitions of n_points points.
+        """Return the tables for partitions of n_points points into up to `most_clusters` clusters.
 
-        At most `most_clusters` clusters will be looked at: by default one for each point.
+        By default there can be one cluster for each point.
         """
         discount = self.size_discount()
         most_sizes = n_points if discount is None else min(n_points, _MOST_SIZES)
@@ -126,7 +125,7 @@ class Prior(Described):
 
 
 def _with_finite_penalties(log_v: Vector) -> Vector:
-    """Replace −∞ by numbers so low that solvers leave the numbers of clusters that are excluded.
+    """Replace −∞ by numbers so low that solvers leave excluded numbers of clusters.
 
     Differences of infinities are not numbers, and a solver may start where V is 0.
     """
@@ -151,12 +150,12 @@ def has_convex_sizes(tables: Tables) -> bool:
 def _best_of_all_completions(tables: Tables, sizes: Ints, remaining: int) -> float:
     """Return the largest log [V(K', N) · added W], for any W, by dynamic programming.
 
-    gains[r] is the most that r points add to the clusters looked at so far.
+    gains[r] is the most that r points add to the clusters considered so far.
     """
     log_w = tables.log_w
 
     def with_cluster(gains: Vector, own: Vector) -> Vector:
-        """The same with one cluster more, in which j points add own[j]."""
+        """Return the gains with one cluster more, to which j points add own[j]."""
         return np.array([(gains[: r + 1] + own[r::-1]).max() for r in range(remaining + 1)])
 
     gains = np.where(np.arange(remaining + 1) == 0, 0.0, -np.inf)
@@ -172,6 +171,7 @@ def _best_of_all_completions(tables: Tables, sizes: Ints, remaining: int) -> flo
 
 
 def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
+    """Return cluster sizes as an array, or raise; `empty` allows that there are none."""
     out = np.asarray(sizes, dtype=np.int64).reshape(-1)
     if (out < 1).any() or (len(out) == 0 and not empty):
         raise ParameterError(f"sizes must be one or more integers ≥ 1, got {list(sizes)}")

@@ -1,4 +1,4 @@
-"""The concentration α of a prior, an optional capability, and a Gamma prior on it.
+"""The concentration α of a prior (an optional capability), and a Gamma prior on it.
 
 Given a partition of N points into K clusters under a Dirichlet process, and α ~ Gamma(shape, rate)
 (Escobar & West 1995),
@@ -41,7 +41,7 @@ class Gamma:
 
 
 class Concentration(ABC):
-    """What a partition says about the concentration α of a prior."""
+    """The distribution of the concentration α of a prior, given a partition."""
 
     # The prior on α, if V(K, N) is the integral of α^K/α^(N) over it: samplers can then draw α in
     # turn with the partition.
@@ -58,7 +58,7 @@ class Concentration(ABC):
 
 @dataclass(frozen=True)
 class FixedConcentration(Concentration):
-    """A concentration that is known."""
+    """A fixed concentration."""
 
     alpha: float
 
@@ -89,7 +89,7 @@ class IntegratedConcentration(Concentration):
         return out
 
 
-@lru_cache(maxsize=1024)  # every chain of a sampler asks for it
+@lru_cache(maxsize=1024)  # every chain of a sampler needs it
 def _mean(gamma: Gamma, n_points: int, n_clusters: int) -> float:
     low, high = log_integral(gamma, n_points, np.array([n_clusters, n_clusters + 1.0]))
     return math.exp(high - low)
@@ -97,7 +97,7 @@ def _mean(gamma: Gamma, n_points: int, n_clusters: int) -> float:
 
 @lru_cache(maxsize=1024)
 def _distribution(gamma: Gamma, n_points: int, n_clusters: int) -> tuple[Vector, Vector]:
-    """Return a fine grid of log α, and the probability below each value, to be inverted."""
+    """Return a fine grid of log α, and the probability below each value."""
     grid = np.linspace(-46.0, 30.0, 2001)
     for _ in range(2):  # coarse, then where the mass is
         density = _log_density(gamma, n_points, n_clusters, grid)

@@ -9,7 +9,7 @@ so V(K, N) = α^K / α^(N), with α^(N) = Γ(α + N)/Γ(α), and W(n) = Γ(n).  
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Self
@@ -19,7 +19,7 @@ from scipy.special import gammaln
 
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
-from dpsearch.priors.base import Prior, check_sizes
+from dpsearch.priors.base import Prior
 from dpsearch.priors.concentration import (
     Concentration,
     FixedConcentration,
@@ -86,24 +86,8 @@ class DirichletProcess(Prior):
             return IntegratedConcentration(self.alpha)
         return FixedConcentration(self.alpha)
 
-    def best_completion(self, sizes: Sequence[int] | Ints, remaining: int) -> float:
-        """Closed form for fixed α: all to the largest cluster, or all alone, whichever is more.
 
-        log Γ is convex, so a mixture of the two is never better than both.
-        """
-        if isinstance(self.alpha, Gamma) or len(sizes) == 0 or remaining < 0:
-            return super().best_completion(sizes, remaining)
-        sizes = check_sizes(sizes)
-        n_points = int(sizes.sum()) + remaining
-        largest = float(sizes.max())
-        log_alpha = math.log(self.alpha)
-        rising = float(log_gamma_ratio(self.alpha, n_points))
-        placed = (len(sizes) - 1) * log_alpha + float(gammaln(sizes).sum()) - rising
-        grown = math.lgamma(largest + remaining) - math.lgamma(largest)
-        return placed + max(grown, remaining * log_alpha)
-
-
-@lru_cache(maxsize=8)  # every mixture of a sampler's draws asks for the same
+@lru_cache(maxsize=8)  # every mixture of a sampler's draws needs the same
 def _integrated_log_v(gamma: Gamma, n_points: int, most_clusters: int) -> Vector:
     """Return log V(K, N) under a Gamma prior on α for K = 0 … most_clusters.
 
@@ -113,7 +97,7 @@ def _integrated_log_v(gamma: Gamma, n_points: int, most_clusters: int) -> Vector
     if most_clusters <= 512:
         values = log_integral(gamma, n_points, np.arange(1, most_clusters + 1, dtype=np.float64))
     else:
-        from scipy.interpolate import CubicSpline  # slow to import, and seldom needed
+        from scipy.interpolate import CubicSpline  # slow to import, and rarely needed
 
         grid = np.geomspace(512, most_clusters, 600).round()
         knots = np.unique(np.concatenate([np.arange(1.0, 513.0), grid]))

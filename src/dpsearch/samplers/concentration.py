@@ -14,7 +14,6 @@ from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.search import search
 from dpsearch.priors import DirichletProcess, Gamma
-from dpsearch.priors.concentration import log_gamma_ratio
 from dpsearch.problem import Clustering, Problem, labels_of
 from dpsearch.refinement import refine
 
@@ -62,16 +61,15 @@ def alpha_profile(
     problem = Problem(X, family, DirichletProcess(1.0))
     n = problem.n_points
     checked = labels_of(labels, problem)
-    grid = _grid(np.geomspace(1e-3, max(n, 2), 200) if alphas is None else alphas)
-    at_one = problem.log_joint(checked) - float(DirichletProcess(1.0).tables(n).log_v[1])
     n_clusters = int(checked.max()) + 1
-    change = (n_clusters - 1.0) * np.log(grid) - log_gamma_ratio(grid, n)
-    return AlphaProfile(grid, at_one + change)
+    grid = _grid(np.geomspace(1e-3, max(n, 2), 200) if alphas is None else alphas)
+    log_v = np.array([DirichletProcess(a).log_v(n, n_clusters)[n_clusters] for a in grid.tolist()])
+    return AlphaProfile(grid, problem.log_joint(checked) - problem.log_v[n_clusters] + log_v)
 
 
 @dataclass(frozen=True)
 class AlphaChoice:
-    """What several runs at each α of a grid found."""
+    """The best of several runs at each α of a grid, and the results of all."""
 
     alpha: float
     clustering: Clustering
@@ -90,7 +88,7 @@ def select_alpha(
     prior: Gamma | None = None,
     rng: Any = None,
 ) -> AlphaChoice:
-    """Choose α from a grid: several searches at each, the highest log p(c, x | α) + log p(α) wins.
+    """Choose α from a grid: the one at which a search finds the highest log p(c, x, α).
 
     The paper does not sample α and proposes this instead, since search is fast enough for it.
     `DirichletProcess(Gamma(…))` integrates α out in one run and is the better default.
@@ -104,9 +102,9 @@ def select_alpha(
     runs
         Searches at each α: the first in ascending order, the others in random orders.
     refine_seconds
-        Time for refinement of each run; None until it converges, 0 for none.
+        Time for the refinement of each run; None until it converges, 0 for no refinement.
     prior
-        A Gamma prior on α; default: none, all values of the grid count the same.
+        A Gamma prior on α; by default all values of the grid have the same weight.
     rng
         Seed or Generator.
 

@@ -6,7 +6,7 @@ value times e^s, with s ~ Normal(0, spread²).  Given the partition, s has the d
     p(s | c, x) ∝ Normal(s; 0, spread²) · Π_k H_θ(x_k),
 
 from which a slice step draws (Neal 2003, stepping out and shrinking).  A step costs about ten
-passes over the data for each of them.
+passes over the data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MOST_STEPS = 20  # of stepping out
 
 @dataclass(frozen=True)
 class HyperparameterUpdate(Move):
-    """A slice step for each of some hyperparameters of the family.
+    """A slice step for each of the named hyperparameters of the family.
 
     Parameters
     ----------
@@ -60,18 +60,13 @@ class HyperparameterUpdate(Move):
                     f"the {family.name} family has no hyperparameter {name!r}: it has"
                     f" {', '.join(known)}"
                 )
-            reason = ""
+            refused = f"{name} of the {family.name} family cannot be sampled:"
             if not _is_positive(known[name]):
-                reason = "it is not a number above 0, nor numbers above 0"
-            else:  # a number of levels, for example, can take no other value
-                density = Hyperparameters(problem, {name: spread}).log_density(
-                    np.array([0.01]), one
-                )
-                reason = "it cannot take other values" if density == -math.inf else ""
-            if reason:
-                raise ParameterError(
-                    f"{name} of the {family.name} family cannot be sampled: {reason}"
-                )
+                raise ParameterError(f"{refused} it is not a number above 0, nor numbers above 0")
+            # A number of levels, for example, can take no other value.
+            sampled = Hyperparameters(problem, {name: spread})
+            if sampled.log_density(np.array([0.01]), one) == -math.inf:
+                raise ParameterError(f"{refused} it cannot take other values")
 
     def begin(self, problem: Problem) -> Hyperparameters:
         return Hyperparameters(problem, self.spreads)
@@ -86,14 +81,12 @@ class Hyperparameters:
         self.names = tuple(spreads)
         self.spreads = np.array(list(spreads.values()))
         self.state: Vector = np.zeros(len(self.names))
-
         given = (self.family.hyperparameters()[name] for name in self.names)
-        # Of vectors and matrices the factor on them is recorded.
         self.units = np.array([1.0 if np.ndim(value) else float(value) for value in given])
 
     @property
     def values(self) -> Vector:
-        """The present values; where the given one is a vector or matrix, the factor on it."""
+        """The current values; for a vector or matrix, the factor on the given one."""
         return np.asarray(np.exp(self.state) * self.units)
 
     def problem_with(self, log_factors: Vector) -> Problem:

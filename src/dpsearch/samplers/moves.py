@@ -1,14 +1,12 @@
-"""The moves of which a sweep is made: small descriptions, each of one step of a chain.
+"""The moves of a sweep, as small descriptions.
 
 Every move leaves the posterior invariant, so a sweep may make any of them, in any number.  A move
 is a part of the compiled sweep (`Move.planned`), which makes split-merge proposals, then a Gibbs
-sweep, then an update of α; or it is made in Python before that (`Move.begin`), with the kernels of
-its own file.
+sweep, then an update of α; or it is made in Python before that (`Move.begin`).
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Protocol
@@ -25,36 +23,36 @@ DIVISIONS = {"random": RANDOM, "restricted_gibbs": RESTRICTED_GIBBS, "sequential
 
 
 class Plan(NamedTuple):
-    """What the compiled part of a sweep does."""
+    """The compiled part of a sweep."""
 
     moves: int = 0  # split-merge proposals
     rule: int = RANDOM  # how they divide a cluster
     scans: int = 0  # restricted Gibbs scans in each
     gibbs: bool = False  # a Gibbs sweep over all items
-    scan: int = SYSTEMATIC  # in which order
+    scan: int = SYSTEMATIC  # the order of the items
     sample_alpha: bool = False
     shape: float = 1.0  # of the Gamma prior on α, if it is sampled
     rate: float = 1.0
 
 
 class Step(Protocol):
-    """A move that is made in Python, in one chain, with what it carries from sweep to sweep."""
+    """A move that one chain makes in Python, with its state from sweep to sweep."""
 
-    names: tuple[str, ...]  # of the values that are recorded
-    state: Vector  # goes into checkpoints
+    names: tuple[str, ...]  # of the recorded values
+    state: Vector  # saved in checkpoints
 
     @property
     def values(self) -> Vector:
-        """The present values, recorded after each sweep."""
+        """The current values, recorded after each sweep."""
 
     def step(self, problem: Problem, labels: Labels, rng: Rng) -> tuple[Problem, Labels]:
         """Return the problem and the partition after the move."""
 
 
-class Move(ABC):  # noqa: B024  (a move overrides what applies to it)
+class Move:
     """One step of a chain; a subclass is a frozen dataclass of its parameters."""
 
-    def check(self, problem: Problem) -> None:  # noqa: B027
+    def check(self, problem: Problem) -> None:
         """Raise if the problem lacks what the move needs."""
 
     def planned(self, plan: Plan, problem: Problem) -> Plan:
@@ -78,7 +76,7 @@ class GibbsSweep(Move):
     ----------
     scan
         ``"systematic"``: items in order of rows; ``"shuffled"``: in a new random order each
-        sweep; ``"random"``: as many items as there are, drawn with replacement.
+        sweep; ``"random"``: N items, drawn with replacement.
     """
 
     scan: str = "systematic"
@@ -128,15 +126,12 @@ class SplitMerge(Move):
 class AlphaUpdate(Move):
     """A step of Escobar & West (1995) for the concentration α of a Dirichlet process."""
 
-    def check(self, problem: Problem) -> None:
-        self.planned(Plan(), problem)
-
     def planned(self, plan: Plan, problem: Problem) -> Plan:
         concentration = problem.prior.concentration()
         if concentration is None or concentration.gamma is None:
             raise CapabilityError(
-                "alpha='sample' needs a prior on α, whose capability `concentration` has a Gamma"
-                f" distribution: DirichletProcess(Gamma(shape, rate)); got {problem.prior!r}"
+                "alpha='sample' needs a prior on α, a Gamma distribution:"
+                f" DirichletProcess(Gamma(shape, rate)); got {problem.prior!r}"
             )
         shape, rate = float(concentration.gamma.shape), float(concentration.gamma.rate)
         return plan._replace(sample_alpha=True, shape=shape, rate=rate)
