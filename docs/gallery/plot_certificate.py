@@ -25,7 +25,7 @@ print(certificate)
 # The gap is in nats: no partition is more than exp(gap) times as probable as the one in hand.
 
 figure, axis = plt.subplots(figsize=(7.5, 4.0), layout="constrained")
-gaps = [max(step.upper_bound - step.lower_bound, 1e-7) for step in steps]
+gaps = [max(step.upper_bound - step.log_joint, 1e-7) for step in steps]
 axis.plot([step.seconds for step in steps], gaps, drawstyle="steps-post", marker=".")
 axis.set_yscale("log")
 axis.set_xlabel("seconds")
