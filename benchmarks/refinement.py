@@ -98,7 +98,7 @@ def run_case(case: Case, n_jobs: int, quick: bool) -> list[str]:
     longest = goals[-1][0] - searched
     result = refine(problem, start.labels, seconds=longest, rng=0, n_jobs=n_jobs)
     for seconds, goal in goals:
-        points = [p for p in result.trace if p.seconds + searched <= seconds and p.move != "end"]
+        points = [p for p in result.trace if p.seconds + searched <= seconds and p.step != "end"]
         best = max(points, key=lambda p: p.log_joint)
         met = f"≤ {goal:,.0f}: {'met' if -best.log_joint <= goal else 'missed'}"
         add("search and refinement", f"{seconds:.0f}", best.log_joint, str(best.n_clusters), met)

@@ -295,7 +295,7 @@ def test_every_worker_restarted_within_a_round_and_between_rounds(client, undist
             client.restart()
 
     def between(point):
-        if point.move == "place":
+        if point.step == "place":
             for process in client.run(os.getpid).values():
                 os.kill(process, signal.SIGKILL)
 
