@@ -1,4 +1,4 @@
-"""Families side by side on the same data."""
+"""Comparison of families on the same data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpsearch.estimator import DPMixture
 from dpsearch.families import by_name
 from dpsearch.families.base import Family
 
-# What a family gives of a column of its kind.  Of other kinds, the user knows better.
+# What a family computes for a column of its kind.  Other kinds are left to the user.
 _MEASURES = {
     "real": "densities of numbers",
     "binary": "probabilities",
@@ -24,7 +24,7 @@ _MEASURES = {
 
 
 class Comparison(NamedTuple):
-    """What one family makes of the data."""
+    """The fit of one family."""
 
     family: Family
     log_joint: float
@@ -38,8 +38,8 @@ def compare(
     """Fit a `DPMixture` with each family; return them from the largest log joint to the smallest.
 
     The log joints are log p(labels, X | family), probabilities of the same data: their differences
-    are log Bayes factors of the models with their best partitions.  Densities of numbers do not
-    compare with probabilities of counts, nor does a family that looks at projections of X alone.
+    are log Bayes factors of the models with their best partitions.  Densities of numbers cannot be
+    compared with probabilities of counts, nor a family of projections of X with any other.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def compare(
 
 
 def _check_measures(families: Sequence[str | Family], width: int) -> None:
-    """Raise unless all families give the same of every column."""
+    """Raise unless all families compute the same measure of every column."""
     first: dict[int, tuple[str, str]] = {}
     for family in families:
         for column, own in enumerate(_by_column(family, width)):

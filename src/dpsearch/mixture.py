@@ -1,4 +1,4 @@
-"""The fitted mixture: clusters as rows of statistics, and what they say about new data.
+"""The fitted mixture: clusters as rows of statistics, and their predictions for new data.
 
 Given a partition of N points into K clusters, a new point belongs to cluster k with probability
 proportional to W(n_k + 1)/W(n_k) · H(x | cluster k), and to none of them in proportion to
@@ -85,7 +85,7 @@ class Mixture:
         return len(self.sizes)
 
     def row(self, k: int) -> Vector:
-        """The statistics of cluster k."""
+        """Return the statistics of cluster k."""
         width = self.model.core.width
         return self.pool[k * width : (k + 1) * width]
 
@@ -132,7 +132,7 @@ class Mixture:
         return CheckedTable.of(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
 
     def _memberships_by_observed(self, matrix: Matrix, labels: Labels, fitted: Any) -> Memberships:
-        """The same for a family that cannot skip gaps, but knows the density of the rest."""
+        """Return memberships for a family that cannot skip gaps, by the densities it gives."""
         gappy = np.isnan(matrix).any(axis=1)
         X, own = matrix[gappy], labels[gappy]
         scores = self._gaps(self._rows_and_new()).log_densities(X)
@@ -205,14 +205,14 @@ class Mixture:
         return self._gaps(self._rows_and_new()).fill(matrix, weights)
 
     def _gaps(self, rows: list[Vector]) -> Gaps:
-        """What clusters, as rows of statistics, say of data rows with missing values."""
+        """Return the predictions of clusters, as rows of statistics, for rows with gaps."""
         gaps: Gaps = require(
             self.model.family, "gaps", rows, self.model.n_features, needed_by="a row with gaps"
         )
         return gaps
 
     def draws(self, k: int, needed_by: str = "sample") -> Draws:
-        """Draws from the predictive of cluster k; K stands for a new one."""
+        """Return draws from the predictive of cluster k; K stands for a new one."""
         row = self.row(k) if k < self.n_clusters else self.model.empty_row()
         draws: Draws = require(
             self.model.family, "draws", row, self.model.n_features, needed_by=needed_by
@@ -220,7 +220,7 @@ class Mixture:
         return draws
 
     def _rows_and_new(self) -> list[Vector]:
-        """The clusters' statistics, and those of a new cluster."""
+        """Return the clusters' statistics, and those of a new cluster."""
         return [*(self.row(k) for k in range(self.n_clusters)), self.model.empty_row()]
 
     def posterior(self, k: int) -> dict[str, Any]:

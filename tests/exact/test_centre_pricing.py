@@ -13,6 +13,7 @@ from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.problem import Problem
 from dpsearch.promises import statistic_of
+from enumeration import seeds
 
 PRIORS = [
     priors.DirichletProcess(0.3),
@@ -58,7 +59,7 @@ def check_price(pricer, y):
     assert every[tuple(priced.columns[0])] == pytest.approx(largest, abs=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(range(60), 20))
 def test_the_largest_violation_is_that_of_all_subsets(seed):
     _, pricer, y = draw(seed)
     check_price(pricer, y)
@@ -84,7 +85,7 @@ def test_sets_above_a_threshold_are_found_and_nothing_is_above_the_bound(seed):
         assert every[tuple(members)] > threshold - 1e-10
 
 
-@pytest.mark.parametrize("seed", range(90, 130))
+@pytest.mark.parametrize("seed", seeds(range(90, 130), 20))
 def test_raised_prices_pay_for_every_subset(seed):
     _, pricer, y = draw(seed)
     raised = pricer.raise_prices(y, threshold=1e-7, max_columns=10**6)
@@ -95,7 +96,7 @@ def test_raised_prices_pay_for_every_subset(seed):
     assert all(before[tuple(members)] > 0.0 for members in raised.columns)
 
 
-@pytest.mark.parametrize("seed", range(130, 190))
+@pytest.mark.parametrize("seed", seeds(range(130, 190), 20))
 def test_all_sets_within_a_slack(seed):
     rng, pricer, y = draw(seed)
     every = values(pricer, y)
@@ -151,7 +152,7 @@ def test_prices_by_nearest_neighbours_pay_for_every_subset(seed):
     assert (late >= y).all()
 
 
-@pytest.mark.parametrize("seed", range(300, 400))
+@pytest.mark.parametrize("seed", seeds(range(300, 400), 20))
 def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
     """Prices as a proof meets them: each cluster's weight shared out among its points."""
     rng = np.random.default_rng(seed)

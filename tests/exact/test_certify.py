@@ -68,24 +68,24 @@ def check(seed, draw=draw, **options):
     return certificate
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", enumeration.seeds(range(150), 40))
 def test_the_optimum_of_enumeration_is_certified(seed):
     assert check(seed).verify()
 
 
-@pytest.mark.parametrize("seed", range(150, 300))
+@pytest.mark.parametrize("seed", enumeration.seeds(range(150, 300), 40))
 def test_the_proof_needs_no_good_partition_and_no_line(seed):
     check(seed, polish=False, line=False)
 
 
-@pytest.mark.parametrize("seed", range(240))
+@pytest.mark.parametrize("seed", enumeration.seeds(range(240), 80))
 def test_the_optimum_of_enumeration_is_certified_for_counts(seed):
     certificate = check(seed, draw_counts, polish=seed % 4 < 2, line=seed % 8 < 4)
     if seed % 5 == 0:
         assert certificate.verify()
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", enumeration.seeds(range(60), 15))
 def test_bounds_in_many_dimensions_hold(seed):
     """Five columns and more begin with prices that need no branch and bound."""
     rng = np.random.default_rng(seed)

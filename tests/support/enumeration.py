@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pytest
 
 from dpsearch.items import log_marginals
 from dpsearch.partition import all_partitions
@@ -44,3 +45,8 @@ def log_joints(problem: Problem) -> np.ndarray:
 
 def best(problem: Problem) -> float:
     return float(log_joints(problem).max())
+
+
+def seeds(every: range, quick: int) -> list:
+    """Return random seeds as parameters of a test, those after the first `quick` marked slow."""
+    return [*every[:quick], *(pytest.param(s, marks=pytest.mark.slow) for s in every[quick:])]

@@ -1,4 +1,4 @@
-"""What is chosen when the user says nothing: the family, its hyperparameters, the prior."""
+"""The choice of a family, its hyperparameters and the prior where the user gives none."""
 
 from dpsearch.automatic.choice import (
     Choice,

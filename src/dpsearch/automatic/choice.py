@@ -68,7 +68,7 @@ class Choice(NamedTuple):
     completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
 
     def or_carried(self, problem: Problem, found: Clustering) -> Clustering:
-        """What search found, or the partition carried along if that is better."""
+        """Return what search found, or the partition carried along if that is better."""
         if self.labels is None:
             return found
         carried = problem.clustering(self.labels, seconds=found.seconds)
@@ -221,7 +221,7 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
 
 
 def _in_order(matrix: Matrix) -> Ints:
-    """Few rows are sorted, so that their order does not matter: there chance decides most."""
+    """Return an order of the rows; few rows are sorted, so that their order does not matter."""
     return np.lexsort(matrix.T) if len(matrix) <= FEW_ROWS else np.arange(len(matrix))
 
 
@@ -277,7 +277,7 @@ def _start(matrix: Any, kind: type[Family], reason: str) -> tuple[Family, str]:
 
 
 def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
-    """How many columns of a kind there are; counts by name, as numbers may be taken for them."""
+    """Return the number of columns of a kind; counts by name, as numbers may be taken for them."""
     named = ""
     if kind == "count" and schema is not None:
         names = [schema.columns[j].name for j in columns]
@@ -322,18 +322,13 @@ def _guess_gaussian(X: Any) -> tuple[type[Family], str]:
 
 
 def _rows_suffice(n_rows: int, width: int) -> bool:
-    """Whether there are rows enough for a full covariance: as many as it has numbers, or more."""
+    """Whether there are enough rows for a full covariance: as many as it has parameters."""
     needed = max(_ROWS_A_COLUMN * width, width * (width + 1) // 2)
     return width <= _WIDE and n_rows >= needed
 
 
 def _is_counts(values: Any) -> bool:
-    return bool(
-        np.issubdtype(values.dtype, np.number)
-        and not np.iscomplexobj(values)
-        and (values >= 0).all()
-        and (values == np.floor(values)).all()
-    )
+    return bool((values >= 0).all() and (values == np.floor(values)).all())
 
 
 def _is_mostly_zero(X: Any) -> bool:
@@ -345,7 +340,7 @@ def _is_mostly_zero(X: Any) -> bool:
     return bool(values[above][times[above].argmax()] == 1.0)
 
 
-# -- checks that come before -------------------------------------------------------------------
+# -- checks before the choice -------------------------------------------------------------------
 
 
 def takes_gaps(family: Any) -> bool:
@@ -357,7 +352,7 @@ def takes_gaps(family: Any) -> bool:
 
 
 def _class_of(name: Any) -> type[Family] | None:
-    """The class that a name stands for; None for 'auto', and for what no family is called."""
+    """Return the class that a name stands for; None for 'auto' and for an unknown name."""
     try:
         return None if name == "auto" else by_name(name)
     except ParameterError:

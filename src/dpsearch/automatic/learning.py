@@ -18,6 +18,7 @@ exactly, and with enough rows it is worth a cluster to say so.  Nothing here is 
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ class _Compiled(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """What one round ended with."""
+    """The result of one round."""
 
     under: _Compiled
     labels: Labels
@@ -100,9 +101,9 @@ class _Learner:
         """Compile the family that a partition teaches, or the one to start from; once each."""
         key = b"" if labels is None else labels.tobytes()
         if key not in self._known:
-            family = (
-                self.start if labels is None else self.start.learned(self.sample.matrix, labels)
-            )
+            family = self.start
+            if labels is not None:
+                family = family.learned(self.sample.matrix, labels)
             self._known[key] = _Compiled(family, Problem(self.sample, family, self.prior))
         return self._known[key]
 
@@ -151,7 +152,7 @@ class _Learner:
         plain = _Learner(table, simpler.family, self.prior)
         found = plain.second_look(plain.rounds(plain.under(), quick=True))
         again = self.rounds(self.under(found.labels), found.labels)
-        best = max(best, again, key=_log_joint)
+        best = max(best, again, key=attrgetter("log_joint"))
         if replaces and found.log_joint > best.log_joint:
             return found._replace(is_simpler=True)
         return best
@@ -168,7 +169,9 @@ class _Learner:
         if not best.labels.any() and self.n_rows >= _FEWEST_TO_HALVE:
             halves = self.halves()
             if halves is not None:
-                best = max(best, self.rounds(self.under(halves), halves), key=_log_joint)
+                best = max(
+                    best, self.rounds(self.under(halves), halves), key=attrgetter("log_joint")
+                )
         return best
 
     def halves(self) -> Labels | None:
@@ -186,12 +189,8 @@ class _Learner:
         return max(apart, key=value, default=None)
 
 
-def _log_joint(found: _Round) -> float:
-    return found.log_joint
-
-
 def _sample(n_rows: int) -> Ints:
-    """Rows that take part: all, or some chosen as if at random, the same every time."""
+    """Return the rows that take part: all, or a random sample, the same every time."""
     if n_rows <= _SAMPLE:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng(0).choice(n_rows, size=_SAMPLE, replace=False))
