@@ -149,7 +149,7 @@ NOT_NUMBERS = {
     "none": ([[1.0, None]], "row 0, column 1 is missing|column 1 of X has no value at"),
     "complex": ([[1.0, 2j]], "Complex data not supported: X"),
     "sparse complex": (sp.csr_matrix([[1.0, 2j]]), "Complex data not supported: X"),
-    "too large a whole number": ([[1, 10**400]], "row 0, column 1 is too large"),
+    "too large an integer": ([[1, 10**400]], "row 0, column 1 is too large"),
     "ragged": ([[1.0, 2.0], [3.0]], "rows differ in length"),
     "one-dimensional": ([1.0, 2.0], "Expected 2D array, got 1D.*X"),
     "a series": (pd.Series([1.0, 2.0]), "Expected 2D array, got 1D.*X"),

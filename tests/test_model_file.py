@@ -283,7 +283,7 @@ def test_a_header_that_asks_for_much_memory_is_refused(shape, lies_about_its_siz
 
 # -- hostile contents --------------------------------------------------------------------------
 
-HUGE = 10**400  # a whole number that is no double
+HUGE = 10**400  # an integer that is no double
 
 ABOUTS = [
     ({"version": 2}, "format 2.*reads 1"),

@@ -206,7 +206,7 @@ def test_rare_numbers_among_numbers_do_not_weigh_more_than_they_should():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([1, 2, 0.5], r"sample_weight\[2\] is 0.5: .* whole number"),
+        ([1, 2, 0.5], r"sample_weight\[2\] is 0.5: .* integer"),
         ([1, -2, 3], r"sample_weight\[1\] is -2"),
         ([1, np.nan, 3], r"sample_weight\[1\] is nan"),
         ([1, np.inf, 3], r"sample_weight\[1\] is inf"),
@@ -214,7 +214,7 @@ def test_rare_numbers_among_numbers_do_not_weigh_more_than_they_should():
         ([1, 2], r"shape \(2,\), but X has 3 rows"),
         ([[1], [2], [3]], r"shape \(3, 1\)"),
         (["a", "b", "c"], "sample_weight must be"),
-        (["1", "2", "3"], "sample_weight must be whole numbers"),
+        (["1", "2", "3"], "sample_weight must be integers"),
         ([2**40, 1, 1], r"above 1.1e\+12"),
     ],
 )

@@ -280,10 +280,10 @@ def positive(value: Any, name: str) -> float:
 
 
 def whole(value: Any, name: str, least: int) -> int:
-    """Return a whole number of at least `least`, as Python's own; True and False are none."""
+    """Return an integer of at least `least`, as Python's own; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
         raise ParameterError(
-            f"{{parameter}} must be a whole number ≥ {least}, got {value!r}", parameter=name
+            f"{{parameter}} must be an integer ≥ {least}, got {value!r}", parameter=name
         )
     return int(value)
 
@@ -296,7 +296,7 @@ def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
         raise ParameterError(f"image_shape must be (height, width), got {shape!r}") from error
     for side in (height, width):
         if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
-            raise ParameterError(f"image_shape must be two whole numbers ≥ 1, got {shape!r}")
+            raise ParameterError(f"image_shape must be two integers ≥ 1, got {shape!r}")
     if height * width != n_pixels:
         raise ParameterError(
             f"image_shape {height}×{width} has {height * width} pixels, but {name} has"
@@ -332,7 +332,7 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
 
 
 def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
-    """Raise unless every value is a whole number ≥ 0, and their total at most `largest`."""
+    """Raise unless every value is an integer ≥ 0, and their total at most `largest`."""
     values = X.data if sp.issparse(X) else X.reshape(-1)
     bad = (values < 0.0) | (values != np.floor(values)) | (values > largest)
     if not bad.any():
@@ -346,11 +346,7 @@ def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
     row, column = divmod(at, X.shape[1])
     place = _sparse_place(X, at, None) if sp.issparse(X) else {"row": row, "column": column}
     kind = (
-        "negative"
-        if values[at] < 0
-        else "too large"
-        if values[at] > largest
-        else "not a whole number"
+        "negative" if values[at] < 0 else "too large" if values[at] > largest else "not an integer"
     )
     hint = " Negative values in data passed to" if values[at] < 0 else ""
     raise DataError(
@@ -366,7 +362,7 @@ def as_rng(rng: Any) -> np.random.Generator:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
         raise ParameterError(
-            f"rng must be None, a whole number or a numpy Generator, got {rng!r}"
+            f"rng must be None, an integer or a numpy Generator, got {rng!r}"
         ) from error
 
 
@@ -375,6 +371,6 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ParameterError(f"n_jobs must be a whole number other than 0 or None, got {n_jobs!r}")
+        raise ParameterError(f"n_jobs must be an integer other than 0 or None, got {n_jobs!r}")
     cores = os.cpu_count() or 1
     return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))

@@ -47,17 +47,17 @@ def by_appearance(labels: ArrayLike) -> Labels:
 
 
 def check_labels(labels: ArrayLike, n_items: int) -> Labels:
-    """Return labels as whole numbers numbered by first appearance, or raise."""
+    """Return labels as integers numbered by first appearance, or raise."""
     try:
         array = np.asarray(labels)
     except ValueError as error:
-        raise DataError(f"labels must be one whole number or name for each row: {error}") from error
+        raise DataError(f"labels must be one integer or name for each row: {error}") from error
     if array.ndim != 1 or len(array) != n_items:
         raise DataError(f"labels have shape {array.shape}, but there are {n_items} rows of data")
     if array.dtype.kind == "O" and all(isinstance(name, str) for name in array):
         array = array.astype(str)  # as pandas has names
     if array.dtype.kind not in "biufUS":
-        raise DataError(f"labels must be whole numbers or names, got {array.dtype} values")
+        raise DataError(f"labels must be integers or names, got {array.dtype} values")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise DataError(f"labels[{int(np.flatnonzero(~np.isfinite(array))[0])}] is not finite")
     return by_appearance(array)

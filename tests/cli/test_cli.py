@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 
 from command_line import as_text, complains, names_in, table
 from dpsearch import DPMixture, __version__, cli, demo, families, load
+from dpsearch.cli.fit import restart
 from dpsearch.cli.options import parse_duration
-from dpsearch.cli.restarts import restart
 from dpsearch.progress import stages
 
 PROGRAM = [sys.executable, "-W", "always", "-m", "dpsearch.cli"]

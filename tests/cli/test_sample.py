@@ -184,7 +184,7 @@ def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--draws", 0], "draws must be a whole number ≥ 1"),
+        (["--draws", 0], "draws must be an integer ≥ 1"),
         (["--draws", 10, "--burn-in", 30], "burn_in 30"),
         (["--sampler", "magic"], "unknown sampler 'magic'"),
         (["--start", "nowhere"], "unknown start 'nowhere'"),

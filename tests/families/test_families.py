@@ -227,9 +227,9 @@ def test_values_that_are_not_finite(name, value):
     ("family", "value", "kind"),
     [
         (families.Multinomial(), -1.0, "negative"),
-        (families.Multinomial(), 0.5, "not a whole number"),
+        (families.Multinomial(), 0.5, "not an integer"),
         (families.Poisson(), -1.0, "negative"),
-        (families.Poisson(), 0.5, "not a whole number"),
+        (families.Poisson(), 0.5, "not an integer"),
         (families.Bernoulli(), 2.0, "zeros and ones"),
         (families.Bernoulli(), -1.0, "zeros and ones"),
         (families.Bernoulli(), 0.5, "zeros and ones"),

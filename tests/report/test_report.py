@@ -348,9 +348,9 @@ def test_errors_name_what_is_wrong_and_leave_no_file(table, model, tmp_path):
         ({"index": [1, 2]}, "index has 2 entries for 90"),
         ({"image_shape": (3, 4)}, "image_shape 3×4 has 12 pixels"),
         ({"image_shape": 3}, "image_shape must be"),
-        ({"image_shape": (0, 2)}, "image_shape must be two whole numbers"),
-        ({"max_points": 0}, "max_points must be a whole number ≥ 1"),
-        ({"max_points": 1.5}, "max_points must be a whole number"),
+        ({"image_shape": (0, 2)}, "image_shape must be two integers"),
+        ({"max_points": 0}, "max_points must be an integer ≥ 1"),
+        ({"max_points": 1.5}, "max_points must be an integer"),
     ]:
         with pytest.raises(ParameterError, match=re.escape(message)):
             write_report(path, model, X, **options)

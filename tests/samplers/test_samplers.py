@@ -407,15 +407,15 @@ def test_callback_reports_progress_from_the_callers_thread():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"draws": 0}, "draws must be a whole number ≥ 1, got 0"),
-        ({"draws": 2.5}, "draws must be a whole number"),
-        ({"draws": True}, "draws must be a whole number"),
+        ({"draws": 0}, "draws must be an integer ≥ 1, got 0"),
+        ({"draws": 2.5}, "draws must be an integer"),
+        ({"draws": True}, "draws must be an integer"),
         ({"draws": 10, "burn_in": 10}, "burn_in 10 and thin 1 leave nothing of 10 draws"),
         ({"draws": 10, "burn_in": 20}, "burn_in 20"),
-        ({"draws": 10, "burn_in": -1}, "burn_in must be a whole number ≥ 0"),
+        ({"draws": 10, "burn_in": -1}, "burn_in must be an integer ≥ 0"),
         ({"draws": 10, "thin": 11}, "thin 11"),
-        ({"draws": 10, "thin": 0}, "thin must be a whole number ≥ 1"),
-        ({"draws": 10, "chains": 0}, "chains must be a whole number ≥ 1"),
+        ({"draws": 10, "thin": 0}, "thin must be an integer ≥ 1"),
+        ({"draws": 10, "chains": 0}, "chains must be an integer ≥ 1"),
         ({"draws": 10, "start": [0, 1]}, "labels have shape \\(2,\\), but there are 60 rows"),
         ({"draws": 10, "start": "nowhere"}, "unknown start 'nowhere'"),
         ({"draws": 10, "scan": "sideways"}, "unknown scan 'sideways'"),
@@ -458,7 +458,7 @@ def test_a_checkpoint_of_wider_data_is_refused(tmp_path):
 
 def test_bad_input_of_split_merge():
     for moves in (0, np.int64(0), True, 1.5):
-        with pytest.raises(ParameterError, match="moves must be a whole number"):
+        with pytest.raises(ParameterError, match="moves must be an integer"):
             split_merge(data(), FAMILY, PRIOR, draws=10, moves=moves)
     for variant in ([1], True, 1.0, "4"):
         with pytest.raises(ParameterError, match="unknown variant"):
@@ -467,7 +467,7 @@ def test_bad_input_of_split_merge():
         split_merge(data(), FAMILY, PRIOR, draws=10, colour=1)
     with pytest.raises(ParameterError, match="unknown variant 4: known are 1, 2, 3, 'sams'"):
         split_merge(data(), FAMILY, PRIOR, draws=10, variant=4)
-    with pytest.raises(ParameterError, match="scans must be a whole number"):
+    with pytest.raises(ParameterError, match="scans must be an integer"):
         split_merge(data(), FAMILY, PRIOR, draws=10, scans=-1)
     with pytest.raises(DPSearchError, match="product form"):
         gibbs(data(), FAMILY, priors.AntoniakCounts(1.0), draws=10)
@@ -492,9 +492,9 @@ def test_a_small_hyperparameter_has_diagnostics():
 
 def test_most_draws_must_be_a_number_above_zero(draws):
     for call in (draws.point_estimate, lambda **o: draws.log_predictive(data(), **o)):
-        with pytest.raises(ParameterError, match="most_draws must be a whole number ≥ 1"):
+        with pytest.raises(ParameterError, match="most_draws must be an integer ≥ 1"):
             call(most_draws=0)
-    with pytest.raises(ParameterError, match="size must be a whole number ≥ 1"):
+    with pytest.raises(ParameterError, match="size must be an integer ≥ 1"):
         draws.coclustering_blocks(2.5)
 
 

@@ -10,17 +10,18 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from dpsearch.cli.certify import certify
-from dpsearch.cli.demo import demo
 from dpsearch.cli.fit import fit
 from dpsearch.cli.inspect import inspect as inspect_model
+from dpsearch.cli.options import Command, parameters, signed
 from dpsearch.cli.predict import predict
 from dpsearch.cli.sample import sample
-from dpsearch.cli.signature import Command, parameters, signed
 from dpsearch.errors import DPSearchError
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
@@ -59,7 +60,7 @@ def _reporting(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt as error:
         code, message, cause = 130, "interrupted", error
     except BrokenPipeError as error:
-        # The reader of the output has ended, which is no error.  Nothing is left to be flushed.
+        # The reader of the output has ended, which is not an error.  Nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from error
     except DPSearchError as error:
@@ -67,8 +68,8 @@ def _reporting(debug: bool) -> Iterator[None]:
     except MemoryError as error:
         message, cause = "out of memory", error
     except OSError as error:
-        said = str(error.strerror or error)
-        message, cause = f"{error.filename}: {said}" if error.filename else said, error
+        reason = str(error.strerror or error)
+        message, cause = f"{error.filename}: {reason}" if error.filename else reason, error
     except Exception as error:
         code, cause = 70, error
         message = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
@@ -76,6 +77,15 @@ def _reporting(debug: bool) -> Iterator[None]:
         raise cause
     print(f"dpsearch: {' '.join(message.split())}", file=sys.stderr)
     raise typer.Exit(code) from cause
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo-output"),
+) -> None:
+    """Cluster 3,000 embedded handwritten digits, and show the clusters."""
+    from dpsearch.demo import run_demo
+
+    run_demo(out, Console())
 
 
 for command in (fit, predict, inspect_model, certify, sample, demo):
@@ -101,10 +111,10 @@ def _root(
 
 def main() -> None:
     """Entry point."""
-    for stream in (sys.stdout, sys.stderr):  # names in the data need not be of the locale
+    for stream in (sys.stdout, sys.stderr):  # the locale may lack characters of the data
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
-    # As batch systems and `timeout` end a program; so temporary files go.
+    # Exit by an exception on SIGTERM, so that temporary files are removed.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     app()

@@ -1,4 +1,4 @@
-"""What a command prints: messages on standard error, results on standard output."""
+"""Printing: messages on standard error, results on standard output."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from rich.console import Console
 
 
 class Messages:
-    """Lines on standard error, which `--quiet` silences."""
+    """Lines on standard error, which `--quiet` silences, or on standard output."""
 
-    def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet)
+    def __init__(self, quiet: bool = False, *, stderr: bool = True) -> None:
+        self.console = Console(stderr=stderr, quiet=quiet)
 
     def print(self, line: str) -> None:
-        # As it is: names of files may look like markup.
+        # Without markup: names of files may look like it.
         self.console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def print_json(content: Any) -> None:
-    """Print one object on one line.  JSON has no infinity, which becomes null."""
+    """Print one object on one line; infinity, which JSON lacks, becomes null."""
     print(json.dumps(plain(content), ensure_ascii=False, default=str))  # dates, as they print
 
 
 def plain(value: Any) -> Any:
-    """Turn NumPy's values into those that JSON has."""
+    """Turn NumPy's values into those of JSON."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -17,7 +17,7 @@ import typer
 
 from dpsearch._files import atomic_folder, atomic_write, check_folder
 from dpsearch.cli.console import Messages, plain, print_json
-from dpsearch.cli.model import rows_of
+from dpsearch.cli.model import rows_of, write_page
 from dpsearch.cli.options import (
     Alpha,
     Data,
@@ -33,15 +33,15 @@ from dpsearch.cli.options import (
     parse_duration,
     parse_kinds,
     reads_data,
+    with_options,
 )
-from dpsearch.cli.page import write_page
-from dpsearch.cli.signature import with_options
 from dpsearch.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpsearch.cli.results import Results
     from dpsearch.io import Table
     from dpsearch.progress import Stages
+    from dpsearch.refinement.consensus import Consensus
 
 FORMATS = ("csv", "parquet")
 WRITTEN = frozenset(
@@ -256,7 +256,6 @@ class _Job:
 
     def cluster(self, stage: Stages, interrupts: list[int]) -> None:
         from dpsearch.cli import large, results
-        from dpsearch.cli.restarts import restart
 
         stage.begin("fitting")
         model, table, n_restarts = self.estimator, self.table, self.fitting.restarts
@@ -297,17 +296,13 @@ class _Job:
             if self.output.report:
                 stage.begin("report")
                 write_page(
-                    folder / "report.html",
-                    self.estimator,
-                    self.table,
-                    explanation=self.results.explanation,
-                    image_shape=self.shape,
-                    consensus=self.restarts,
-                    sample=self.opened is not None,
-                )
+                    folder / "report.html", self.estimator, self.table,
+                    explanation=self.results.explanation, image_shape=self.shape,
+                    consensus=self.restarts, sample=self.opened is not None,
+                )  # fmt: skip
 
     def announce(self, messages: Messages) -> None:
-        """Say what was found and where it was written."""
+        """Print what was found and where it was written."""
         if self.output.as_json:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
         where = "" if self.folder is None else f"; written to {self.folder}"
@@ -318,13 +313,42 @@ class _Job:
             messages.print(agreement(self.restarts))
 
 
+def restart(
+    model: Any, rows: Any, n_restarts: int, seed: int, stage: Stages, interrupts: list[int]
+) -> Consensus:
+    """Fit the rows again from random orders, under the model's family and prior.
+
+    The model adopts a result that is better than its own.  Ctrl-C ends the restarts and keeps the
+    results so far.
+    """
+    from sklearn.base import clone
+
+    from dpsearch.refinement.consensus import Consensus
+
+    found = [model.clustering_]
+    for i in range(1, n_restarts + 1):
+        if interrupts:
+            break
+        stage.begin(f"restart {i} of {n_restarts}")
+        other = clone(model).set_params(
+            family=model.family_, alpha=model.mixture_.prior, order="random", certify=False,
+            kinds=None,  # the rows are a matrix already
+            random_state=(seed + i) % 2**32,
+        )  # fmt: skip
+        try:
+            other.fit(rows, callback=stage.callback)
+        except KeyboardInterrupt:
+            break
+        found.append(other.clustering_)
+        if other.log_joint_ > model.log_joint_:
+            model.adopt(other)
+    return Consensus.of(found)
+
+
 def _independent(family: Any, n_features: int) -> bool:
-    """Whether the family is for mixed columns, several of them of numbers taken one by one."""
-    numbers = [
-        one
-        for one in family.by_column(n_features)
-        if one.kind == "real" and one.independent_columns
-    ]
+    """Whether the family is for mixed columns and models several columns of numbers separately."""
+    columns = family.by_column(n_features)
+    numbers = [one for one in columns if one.kind == "real" and one.independent_columns]
     return len(family.members) > 1 and len(numbers) > 1
 
 
@@ -355,12 +379,12 @@ def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> Non
     found.model.save(folder / "model.npz")
     text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
     with atomic_write(folder / "run.json") as stream:
-        stream.write(text.encode("utf-8", "replace"))  # half a character may be in a file's name
+        stream.write(text.encode("utf-8", "replace"))  # file names may contain lone surrogates
 
 
 @contextlib.contextmanager
 def _noticing_interrupts() -> Iterator[list[int]]:
-    """Remember Ctrl-C: refinement ends with the best clustering so far and does not say why."""
+    """Record Ctrl-C: refinement returns the best clustering so far without reporting it."""
     noticed: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noticed

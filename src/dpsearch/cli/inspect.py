@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from dpsearch.cli.console import plain, print_json
+from dpsearch.cli.console import Messages, plain, print_json
 from dpsearch.cli.model import load_model
 from dpsearch.cli.options import Json, Model
 from dpsearch.families.description import described
@@ -22,7 +21,7 @@ _SHOWN_COLUMNS = 6
 
 
 def inspect(model: Model, as_json: Json = False) -> None:
-    """Show what a model is: family, hyperparameters, and its clusters."""
+    """Show a model: its family, hyperparameters and clusters."""
     estimator = load_model(model)
     mixture = estimator.mixture_
     explanation = estimator.explain()
@@ -42,7 +41,7 @@ def inspect(model: Model, as_json: Json = False) -> None:
                     explanation.value(name, x)
                     for name, x in zip(explanation.names, explanation.centres[k], strict=True)
                 ],
-                "indicative": [_said(explanation, one) for one in explanation.indicative(k)],
+                "indicative": [_described(explanation, one) for one in explanation.indicative(k)],
                 "posterior": mixture.posterior(k),
             }
             for k in range(mixture.n_clusters)
@@ -54,27 +53,25 @@ def inspect(model: Model, as_json: Json = False) -> None:
         _show(about)
 
 
-def _said(explanation: Explanation, one: Indication) -> dict[str, Any]:
-    """What a column says about a cluster, of categories by their levels."""
-    said = one._asdict()
+def _described(explanation: Explanation, one: Indication) -> dict[str, Any]:
+    """Return an indication with the levels of categories in place of codes."""
+    content = one._asdict()
     if not math.isnan(one.elsewhere):
-        said["elsewhere"] = explanation.value(one.column, one.elsewhere)
-    return {**said, "centre": explanation.value(one.column, one.centre)}
+        content["elsewhere"] = explanation.value(one.column, one.elsewhere)
+    return {**content, "centre": explanation.value(one.column, one.centre)}
 
 
 def _show(about: dict[str, Any]) -> None:
-    console = Console()
-
-    def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
-
+    messages = Messages(stderr=False)
     names, clusters = about["columns"], about["clusters"]
     proved = ", proved to be the best" if about["optimal"] else ""
-    say(f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters{proved}")
-    say(f"log joint {about['log_joint']:.6f}")
-    say(f"family: {described(plain(about['family']))}")
+    messages.print(
+        f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters{proved}"
+    )
+    messages.print(f"log joint {about['log_joint']:.6f}")
+    messages.print(f"family: {described(plain(about['family']))}")
     alpha = "" if about["alpha"] is None else f"; alpha {about['alpha']:.4g}"
-    say(f"prior: {described(plain(about['prior']))}{alpha}")
+    messages.print(f"prior: {described(plain(about['prior']))}{alpha}")
     # A few columns are all shown; of many, those that set clusters apart.
     few = len(names) <= _SHOWN_COLUMNS
     shown = Table()
@@ -85,9 +82,9 @@ def _show(about: dict[str, Any]) -> None:
     for k, cluster in enumerate(clusters[:_SHOWN_CLUSTERS]):
         cells = [escape(x) if isinstance(x, str) else f"{x:.4g}" for x in cluster["centre"] if few]
         if not few:
-            said = [one for one in cluster["indicative"] if one["log_bayes_factor"] > 0.0]
-            cells.append(escape(", ".join(one["column"] for one in said)))
+            positive = [one for one in cluster["indicative"] if one["log_bayes_factor"] > 0.0]
+            cells.append(escape(", ".join(one["column"] for one in positive)))
         shown.add_row(str(k), f"{cluster['size']:,}", *cells)
-    console.print(shown)
+    messages.console.print(shown)
     if len(clusters) > _SHOWN_CLUSTERS:
-        say(f"and {len(clusters) - _SHOWN_CLUSTERS} smaller clusters: see --json")
+        messages.print(f"and {len(clusters) - _SHOWN_CLUSTERS} smaller clusters: see --json")

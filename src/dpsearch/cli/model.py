@@ -1,4 +1,4 @@
-"""A saved model, and new data brought into its columns."""
+"""Saved models: loading them, reading data for them, and reports about them."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
 
 
 def known_columns(model: Any) -> ModelColumns:
-    """What a model knows of the columns of files."""
+    """Return what a model knows about the columns of files."""
     from dpsearch.io import ModelColumns
 
     schema = getattr(model, "schema_", None)
     names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
     wanted = None if names is None else tuple(str(name) for name in names)
     if wanted is not None and len(set(wanted)) < len(wanted):
-        wanted = None  # frames may repeat a name, which then says nothing
+        wanted = None  # names that repeat do not identify columns
     columns = () if schema is None else schema.columns
     return ModelColumns(
         wanted,
@@ -70,8 +70,20 @@ def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
 
 
 def rows_of(model: Any, table: Table) -> Any:
-    """The table as the model's solvers see it: categories as codes, gaps as the fit filled them."""
+    """Return the table as solvers see it: categories as codes, gaps as the fit filled them."""
     from dpsearch.cli.results import quiet_about_names
 
     with quiet_about_names():
         return model.encode(table.X)
+
+
+def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
+    """Write a report with the names that the table has; see `dpsearch.report`."""
+    from dpsearch.cli.results import quiet_about_names
+    from dpsearch.report import write_report
+
+    with quiet_about_names():
+        write_report(
+            path, model, table.X, names=table.names, index=table.index, title=table.source,
+            **options,
+        )  # fmt: skip

@@ -1,16 +1,17 @@
-"""The options that several commands have, and how their values are checked."""
+"""The options that several commands share, and how their values are checked."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsearch.cli.signature import Command, with_options
 from dpsearch.errors import DataError, DataTypeError, ParameterError, UnclearColumnError
 
 if TYPE_CHECKING:
@@ -19,7 +20,52 @@ if TYPE_CHECKING:
 else:  # typer looks at annotations; Polars is imported when there is something to read
     Reading = Any
 
-_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+# -- options that several commands share ----------------------------------------------------
+
+Command = Callable[..., None]
+
+
+def parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function, eval_str=True).parameters)
+
+
+def with_options(command: Command, options: Callable[..., Any], name: str) -> Command:
+    """Return a command that takes the parameters of `options` in place of its parameter `name`.
+
+    The result of calling `options` with them becomes that argument.
+    """
+    own, extra = parameters(command), parameters(options)
+    del own[name]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        value = options(**{key: given.pop(key) for key in extra})
+        command(**given, **{name: value})
+
+    return signed(run, {**own, **extra})
+
+
+def signed(run: Command, wanted: dict[str, inspect.Parameter]) -> Command:
+    """Declare the keywords of a function that takes any, which typer turns into options."""
+    keywords = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in wanted.values()
+    ]
+    run.__signature__ = inspect.Signature(keywords)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in keywords}
+    return run
+
+
+# -- values -----------------------------------------------------------------------------------
+
+_SIZES = {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
+_DURATIONS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def _quantity(text: str, units: dict[str, float], what: str) -> float:
+    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
+    if match is None or match[2] not in units:
+        raise typer.BadParameter(f"{text!r} is not a {what}")
+    return float(match[1]) * units[match[2]]
 
 
 def parse_size(text: str) -> int:
@@ -28,11 +74,41 @@ def parse_size(text: str) -> int:
     >>> parse_size("2GB"), parse_size("1.5 MB")
     (2000000000, 1500000)
     """
-    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-zA-Z]*)\s*", str(text))
-    unit = "" if match is None else match[2].upper().replace("IB", "B")
-    if match is None or unit not in _SIZES:
-        raise typer.BadParameter(f"{text!r} is not a size such as 500MB or 2GB")
-    return int(float(match[1]) * _SIZES[unit])
+    lower = str(text).lower().replace("ib", "b")
+    return int(_quantity(lower, _SIZES, "size such as 500MB or 2GB"))
+
+
+def parse_duration(text: str) -> float:
+    """Return the seconds in "30s", "2m", "1.5h" or a plain number.
+
+    >>> parse_duration("2m"), parse_duration("0.5")
+    (120.0, 0.5)
+    """
+    return _quantity(text, _DURATIONS, "duration such as 30s, 2m or 1h")
+
+
+def parse_alpha(text: str) -> float | str:
+    """Return a number, or the text itself: "auto" or the name of a prior."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def parse_kinds(text: str) -> dict[str, str]:
+    """Return the kinds of columns from NAME=KIND, separated by commas."""
+    from dpsearch.tables import KINDS
+
+    kinds = {}
+    for part in text.split(","):
+        name, equals, kind = part.rpartition("=")
+        if not equals or not name or kind.strip() not in KINDS:
+            raise ParameterError(
+                f"{{parameter}}: {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}",
+                parameter="--kinds",
+            )
+        kinds[name.strip()] = kind.strip()
+    return kinds
 
 
 Data = Annotated[
@@ -62,43 +138,6 @@ Memory = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-
-_UNITS = {"": 1.0, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
-
-
-def parse_duration(text: str) -> float:
-    """Return the seconds in "30s", "2m", "1.5h" or a plain number.
-
-    >>> parse_duration("2m"), parse_duration("0.5")
-    (120.0, 0.5)
-    """
-    match = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", str(text))
-    if match is None or match[2] not in _UNITS:
-        raise typer.BadParameter(f"{text!r} is not a duration such as 30s, 2m or 1h")
-    return float(match[1]) * _UNITS[match[2]]
-
-
-def parse_alpha(text: str) -> float | str:
-    """A number, or the text itself: "auto" or the name of a prior."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def parse_kinds(text: str) -> dict[str, str]:
-    """Return the kinds of columns from NAME=KIND, separated by commas."""
-    from dpsearch.tables import KINDS
-
-    kinds = {}
-    for part in text.split(","):
-        name, equals, kind = part.rpartition("=")
-        if not equals or not name or kind.strip() not in KINDS:
-            raise ParameterError(
-                f"--kinds: {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}"
-            )
-        kinds[name.strip()] = kind.strip()
-    return kinds
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -158,13 +197,13 @@ def _reading(
 
 
 def reads_data(command: Command) -> Command:
-    """Give a command the options about its data, as the argument `reading`."""
+    """Add the options about its data to a command, as the argument `reading`."""
     return with_options(command, _reading, "reading")
 
 
 @contextlib.contextmanager
 def errors_name(table: Table) -> Iterator[None]:
-    """Errors about the data name the file, its lines and its columns, and advise options."""
+    """Let errors about the data name the file, its lines and columns, and suggest options."""
     try:
         with advising_options():
             yield
@@ -175,7 +214,7 @@ def errors_name(table: Table) -> Iterator[None]:
 
 @contextlib.contextmanager
 def advising_options() -> Iterator[None]:
-    """Errors about a column advise an option of the command line instead of a parameter."""
+    """Let errors about a column suggest an option of the command line instead of a parameter."""
     try:
         yield
     except UnclearColumnError as error:

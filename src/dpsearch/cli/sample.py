@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 
 from dpsearch.cli.console import Messages, print_json
-from dpsearch.cli.model import load_model, read_for, rows_of
+from dpsearch.cli.model import load_model, read_for, rows_of, write_page
 from dpsearch.cli.options import (
     Alpha,
     Data,
@@ -30,9 +30,8 @@ from dpsearch.cli.options import (
     parse_alpha,
     parse_duration,
     reads_data,
+    with_options,
 )
-from dpsearch.cli.page import write_page
-from dpsearch.cli.signature import with_options
 from dpsearch.errors import DataError, ParameterError
 
 # Name → variant of `split_merge`.

@@ -33,11 +33,11 @@ from dpsearch.io.sniff import (
 )
 from dpsearch.io.table import MISSING, Reading, Table, name_of, shown, unreadable
 
-_WHOLE = 2.0**53  # in double precision every whole number below is itself
+_WHOLE = 2.0**53  # in double precision every integer below is itself
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINTS = re.compile(r"[+-]?\d{1,3}(\.\d{3})+(,\d*)?")
 _SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line for spreadsheets
-WRITTEN = "dpsearch: the first column as it is written"  # beside it, as long as it is whole numbers
+WRITTEN = "dpsearch: the first column as it is written"  # beside it, as long as it is integers
 _TRUTH = {"true": True, "false": False}
 
 
@@ -286,7 +286,7 @@ class Columns:
                 self.like_numbers[j] = seen + int(plain.is_not_null().sum())
 
     def _keep_first(self, frame: pl.DataFrame) -> None:
-        """Keep the first column's cells as long as all of them are whole numbers."""
+        """Keep the first column's cells as long as all of them are integers."""
         if self.first is None:
             return
         cells = frame[str(self.first)]

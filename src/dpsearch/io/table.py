@@ -102,7 +102,7 @@ class Table:
     index_column
         The column that it was.
     written
-        The first column as the file has it, text or whole numbers, where X has it in double
+        The first column as the file has it, text or integers, where X has it in double
         precision and it may number the rows.
     notes
         What the reader decided by itself, for people to read.

@@ -99,7 +99,7 @@ def _column(table: Table, j: int) -> Any:
 
 
 def _as_written(table: Table) -> pl.Series:
-    """The first column: whole numbers, or as text if they are not written as such, as 007 is."""
+    """The first column: integers, or as text if they are not written as such, as 007 is."""
     column = pl.Series(_column(table, 0)) if table.written is None else table.written
     if column.dtype in (pl.Float64, pl.String):
         whole = column.cast(pl.Int64, strict=False)  # null where it is too large

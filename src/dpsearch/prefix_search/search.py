@@ -159,4 +159,4 @@ def _check(heuristic: str, beam_size: int | None, method: str, max_states: int |
     for name, value in (("beam_size", beam_size), ("max_states", max_states)):
         whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         if value is not None and (not whole or value < 1):
-            raise ParameterError(f"{name} must be a whole number ≥ 1 or None, got {value!r}")
+            raise ParameterError(f"{name} must be an integer ≥ 1 or None, got {value!r}")

@@ -228,12 +228,12 @@ class _Levels:
 class _Numbering:
     """Whether a column numbers the rows.
 
-    That N whole numbers are 0 … N−1 in some order is known by their sum and sum of squares modulo
+    That N integers are 0 … N−1 in some order is known by their sum and sum of squares modulo
     2⁶⁴ and by their range; it takes no memory.
     """
 
     def __init__(self) -> None:
-        self.maybe = True  # whole numbers, none missing, none twice in a block
+        self.maybe = True  # integers, none missing, none twice in a block
         self.in_steps = True  # of one
         self.n_values = self.total = self.squares = 0
         self.least, self.most = np.inf, -np.inf

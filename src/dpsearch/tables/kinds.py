@@ -86,7 +86,7 @@ def _look_like_counts(seen: Vector) -> bool:
 
 
 def are_counts(median: float, mean: float, variance: float, n: int) -> bool:
-    """Whether whole numbers, none below zero, are taken for counts.
+    """Whether integers, none below zero, are taken for counts.
 
     A mixture of Poisson variables varies by its mean at least; a sample of one by less than two
     standard deviations of that ratio, √(2/n), below.  Ages, grades and ratings vary less.
