@@ -1,7 +1,7 @@
 """Archives of arrays with one JSON text: the form of every file that dpsearch writes for itself.
 
-They are NumPy's .npz, read without pickles, so that they can hold no code.  The entry ``about`` is
-the text; it names the format and its version.
+They are NumPy's .npz, read without pickles, so that they cannot contain code.  The entry ``about``
+is the text; it names the format and its version.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_DEFLATED = 1032  # bytes that one byte of a zip archive can stand for
 
 
 def write_archive(path: str | Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Write an archive; a file that is there is replaced only when the new one is complete."""
+    """Write an archive; an existing file is replaced only when the new one is complete."""
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     with atomic_write(path) as stream:
         np.savez_compressed(stream, about=text, **arrays)
@@ -61,12 +61,8 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
     for info in archive.infolist():
         with archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
-            read = (
-                np.lib.format.read_array_header_1_0
-                if version == (1, 0)
-                else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
+            major = "1_0" if version == (1, 0) else "2_0"
+            shape, _, dtype = getattr(np.lib.format, f"read_array_header_{major}")(stream)
             if dtype.hasobject:
                 raise ModelFileError(f"entry {info.filename} holds Python objects", source=path)
             wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize

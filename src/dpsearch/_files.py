@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one, nor loses what was there."""
+"""Write files atomically: readers never see half of one, and old ones survive a failure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dpsearch.errors import ParameterError
 
 
 def _as_usual(path: str | Path, mode: int) -> None:
-    """Give what `tempfile` made private the mode that it would have had otherwise."""
+    """Give a private temporary file or folder the usual permissions."""
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(path, mode & ~mask)
@@ -23,7 +23,7 @@ def _as_usual(path: str | Path, mode: int) -> None:
 
 @contextlib.contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Errors of the system name what was asked for, not what stands for it until it is done."""
+    """Let errors of the system name the requested path instead of the temporary one."""
     try:
         yield
     except OSError as error:
@@ -38,7 +38,7 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
 
 
 def _claim(path: Path) -> None:
-    """Make an empty file, for another to take its place, or raise if there is one."""
+    """Create an empty file, to be replaced by another, or raise if it exists."""
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
 
 
@@ -49,7 +49,7 @@ def _claim(path: Path) -> None:
 def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> Iterator[IO[Any]]:
     """Open a temporary file beside `path` that takes its place when the block ends well.
 
-    Without `force` a file that is there by then stays, and that is an error.
+    Without `force` it is an error if the file exists by then.
     """
     path = Path(path)
     if path.is_dir():
@@ -57,7 +57,7 @@ def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> I
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(path.parent))
     encoding = None if "b" in mode else "utf-8"
-    if path.exists() and not path.is_file():  # a device or a pipe: nothing can take its place
+    if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
         with naming(path), path.open(mode, encoding=encoding) as stream:
             yield stream
         return
@@ -89,7 +89,7 @@ def _exists(path: Path) -> ParameterError:
 
 
 def check_folder(path: str | Path, known: frozenset[str], *, force: bool) -> None:
-    """Raise if `atomic_folder` could not write there now; nothing is left behind."""
+    """Raise if `atomic_folder` could not write there now, and leave nothing behind."""
     with _staged(Path(path), _place(Path(path), known, force)):
         pass
 
@@ -98,8 +98,8 @@ def check_folder(path: str | Path, known: frozenset[str], *, force: bool) -> Non
 def atomic_folder(path: str | Path, known: frozenset[str], *, force: bool) -> Iterator[Path]:
     """Yield a temporary folder whose files are those of `path` when the block ends well.
 
-    A folder that is there already keeps what else is in it.  With `force` the new files take the
-    place of all that have `known` names, all of them or none; without it there must be none.
+    An existing folder keeps its other files.  With `force` the new files replace all that have
+    `known` names, all of them or none; without it there must be no such file.
     """
     path = Path(path)
     place = _place(path, known, force)
@@ -113,26 +113,26 @@ def atomic_folder(path: str | Path, known: frozenset[str], *, force: bool) -> It
 
 
 def _place(path: Path, known: frozenset[str], force: bool) -> Path:
-    """The folder that is meant, which need not be there yet, or raise if it is taken."""
-    place = Path(os.path.realpath(path))  # of a link what it leads to
+    """Return the folder, which need not exist yet, or raise if it cannot be written."""
+    place = Path(os.path.realpath(path))  # follows links
     if place.is_dir():
         for name in sorted(known):
             there = place / name
             if there.is_dir() and not there.is_symlink():
-                raise ParameterError(f"{path / name}: is a folder, not a file")
+                raise ParameterError("is a folder, not a file", source=path / name)
             if os.path.lexists(there) and not force:
                 raise _exists(path / name)
     elif os.path.lexists(place):
         raise ParameterError("is a file, not a folder", source=path)
     elif not place.parent.is_dir():
         missing = place.parent if path.is_symlink() else path.parent
-        raise ParameterError(f"{missing}: no such folder")
+        raise ParameterError("no such folder", source=missing)
     return place
 
 
 @contextlib.contextmanager
 def _staged(path: Path, place: Path) -> Iterator[Path]:
-    """A temporary folder from which files can be moved to `place`, on the same disk."""
+    """Yield a temporary folder on the same disk, from which files can be moved to `place`."""
     where = place if place.is_dir() else place.parent
     with naming(path):
         temporary = Path(tempfile.mkdtemp(dir=where, prefix=".dpsearch.", suffix=".part"))
@@ -145,7 +145,7 @@ def _staged(path: Path, place: Path) -> Iterator[Path]:
 
 
 def _move_in(temporary: Path, place: Path, known: frozenset[str]) -> None:
-    """Move files to where they belong; what is in their way goes aside, and back if one fails."""
+    """Move files into a folder; existing ones are set aside, and restored if a move fails."""
     written = sorted(file.name for file in temporary.iterdir())
     aside = Path(tempfile.mkdtemp(dir=place, prefix=".dpsearch.", suffix=".old"))
     placed = []

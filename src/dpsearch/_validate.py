@@ -293,10 +293,14 @@ def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
     try:
         height, width = shape
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"image_shape must be (height, width), got {shape!r}") from error
+        raise ParameterError(
+            f"{{parameter}} must be (height, width), got {shape!r}", parameter="image_shape"
+        ) from error
     for side in (height, width):
         if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
-            raise ParameterError(f"image_shape must be two integers ≥ 1, got {shape!r}")
+            raise ParameterError(
+                f"{{parameter}} must be two integers ≥ 1, got {shape!r}", parameter="image_shape"
+            )
     if height * width != n_pixels:
         raise ParameterError(
             f"image_shape {height}×{width} has {height * width} pixels, but {name} has"
@@ -371,6 +375,9 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ParameterError(f"n_jobs must be an integer other than 0 or None, got {n_jobs!r}")
+        raise ParameterError(
+            f"{{parameter}} must be an integer other than 0 or None, got {n_jobs!r}",
+            parameter="n_jobs",
+        )
     cores = os.cpu_count() or 1
     return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))

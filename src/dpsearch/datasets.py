@@ -1,4 +1,4 @@
-"""Data to try things on: an embedded part of MNIST, and draws from the model itself."""
+"""Example data: an embedded part of MNIST, and draws from the model itself."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def whitened(X: Any, n_components: int = 50) -> Matrix:
 def principal_components(X: Any, n_components: int = 50, *, whiten: bool = False) -> Matrix:
     """Return X centred and reduced to its principal components, largest first.
 
-    whiten: each scaled to unit variance.
+    With `whiten` each is scaled to unit variance.
     """
     centred = np.asarray(X, dtype=np.float64) - np.mean(X, axis=0)
     n, width = centred.shape

@@ -36,7 +36,7 @@ class Demo(NamedTuple):
 def run_demo(out: Path, console: Console) -> Demo:
     """Run the demonstration; the picture needs matplotlib and is left out without it."""
     if out.exists() and not out.is_dir():
-        raise ParameterError(f"{out}: is a file, not a folder")
+        raise ParameterError("is a file, not a folder", source=out)
     begun = time.perf_counter()
     digits = datasets.mnist_digits()
     n = len(digits.images)
@@ -46,8 +46,7 @@ def run_demo(out: Path, console: Console) -> Demo:
     console.print("Loading kernels; the first run compiles them, which takes a while …")
     problem = Problem(X, family, priors.DirichletProcess(alpha=1.0))
     with progress(console, "search") as callback:
-        # A first pass, and a small problem worked out to the end, compile or load the kernels,
-        # so that what follows is timed by itself.
+        # A first pass and a small problem compile or load the kernels before anything is timed.
         search(problem, beam_size=10, callback=callback)
         few = Problem(X[:60], family, problem.prior)
         refine(few, np.arange(60), rng=0)

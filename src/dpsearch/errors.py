@@ -9,7 +9,7 @@ from typing import Any
 
 
 class DPSearchError(Exception):
-    """Base of all errors raised on purpose by dpsearch.
+    """Base of all errors that dpsearch raises deliberately.
 
     The message is composed when it is shown, from a text and the fields.  A caller who knows more
     (the name of the file, the names of the columns, the number of the first row of a block) sets
@@ -70,7 +70,7 @@ class DPSearchError(Exception):
     def locate(
         self, source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
     ) -> None:
-        """Say where the data of the error are; an error that has a source already keeps its own.
+        """Set where the data of the error are; an error that already has a source keeps its own.
 
         `rows` is the number of the first row, or the numbers of all rows; `columns` are the names
         or numbers of all columns.
@@ -89,7 +89,7 @@ class DPSearchError(Exception):
 def located(
     source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
 ) -> Iterator[None]:
-    """Let the errors of a block of rows or columns say where it comes from; see `locate`."""
+    """Set where the data are in errors about a block of rows or columns; see `locate`."""
     try:
         yield
     except DPSearchError as error:

@@ -1,4 +1,4 @@
-"""What a clustering says: which columns set a cluster apart, how sure each row is, what is odd.
+"""Explain a clustering: which columns set clusters apart, how certain rows are, which are outliers.
 
 Columns.  The log Bayes factor of column d for cluster k compares two accounts of that column:
 
@@ -43,7 +43,7 @@ _CHUNK = 4_000_000  # numbers drawn at a time
 _MOST = 100_000_000  # numbers drawn in all: some seconds
 _FIRST_DRAWS = 32  # for a row with gaps, and twice as many in all each time after
 _ENOUGH = 10  # of its draws below it
-_LARGEST_COUNT = 2.0**53  # from here on numbers are not told apart by 1
+_LARGEST_COUNT = 2.0**53  # from here on doubles cannot represent every integer
 
 
 def explain_mixture(
@@ -57,13 +57,16 @@ def explain_mixture(
     rng: Rng,
     with_columns: bool = True,
 ) -> Explanation:
-    """Explain the clusters by their columns, unless not wanted, and rows if there are any.
+    """Explain the clusters by their columns, if `with_columns`, and the rows if X is given.
 
     `labels` are the clusters that contain the rows, −1 for a row that is in none of them; None if
     all are new.  `fitted` are the rows as the clusters have them, if their gaps were filled.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
-        raise ParameterError(f"outlier_rate must lie between 0 and 1, got {outlier_rate!r}")
+        raise ParameterError(
+            f"{{parameter}} must lie between 0 and 1, got {outlier_rate!r}",
+            parameter="outlier_rate",
+        )
     no_columns = np.empty((mixture.n_clusters, 0))
     columns, centres, elsewhere = _about_columns(mixture) if with_columns else (no_columns,) * 3
     n_draws = 0
@@ -156,7 +159,7 @@ class _Twins(NamedTuple):
     def of(
         cls, mixture: Mixture, X: Any, labels: Labels | None, log_inside: Vector
     ) -> _Twins | None:
-        """Return what draws are compared with, if any of the rows are of the fit and whole."""
+        """Return the rows to compare draws with; None if no row of the fit is all integers."""
         if labels is None:
             return None
         rows = np.flatnonzero((labels >= 0) & (mixture.sizes[labels] > 1))
@@ -202,7 +205,7 @@ def _p_values(
 ) -> Vector:
     """Return the share of draws from the clusters that are no more probable than each row."""
     if len(log_inside) == 1 and log_inside[0] == -math.inf:
-        return np.ones(1)  # the only row there is: nothing to compare it with
+        return np.ones(1)  # a single row cannot be compared with others
     missing = np.isnan(X) if has_gaps(X) else np.zeros((X.shape[0], 0), bool)
     gappy = missing.any(axis=1)
     out = np.empty(X.shape[0])
@@ -225,7 +228,7 @@ def _log_inside(mixture: Mixture, X: Any, twins: _Twins | None) -> Vector:
 
 
 def _edge(log_inside: Vector) -> Vector:
-    """What draws as dense as a row are not above: equal densities may differ by rounding."""
+    """Return densities with a margin for rounding, so that equal ones compare as equal."""
     return np.asarray(log_inside + 1e-9 * np.maximum(np.abs(log_inside), 1.0))
 
 
@@ -237,7 +240,7 @@ def _p_values_of_whole(
     n_draws: int,
     rng: Rng,
 ) -> Vector:
-    """All rows are compared with the same draws, of the lengths that rows have."""
+    """Compare all rows with the same draws, which have the lengths of the rows."""
     wanted = rng.choice(lengths, size=n_draws)
     drawn = np.empty(n_draws)
     step = max(1, _CHUNK // mixture.model.n_features)
@@ -261,10 +264,10 @@ def _p_values_with_gaps(
     n_draws: int,
     rng: Rng,
 ) -> Vector:
-    """Each row is compared with draws of its own, which lack what it lacks.
+    """Compare each row with draws of its own, which lack the same values.
 
-    One by one, until h of them are at most as dense: if that is the l-th, the p-value is h/l (Besag
-    & Clifford 1991, "Sequential Monte Carlo p-values", Biometrika 78).  Few rows need many.
+    Draws are added until h of them are at most as dense; if that is the l-th, the p-value is h/l
+    (Besag & Clifford 1991, "Sequential Monte Carlo p-values", Biometrika 78).  Few rows need many.
     """
     n_rows = len(log_inside)
     below, out = np.zeros(n_rows, np.int64), np.zeros(n_rows)
@@ -300,7 +303,7 @@ def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> Any:
 
 
 def _by_length(log_density: Vector, lengths: Matrix) -> tuple[Any, Any]:
-    """Return how the log density of draws goes with length: its mean and its deviation.
+    """Return the mean and the deviation of the log density of draws as functions of length.
 
     A sum over words: the mean grows about as the length, and the variance with it.
     """

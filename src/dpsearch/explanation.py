@@ -1,4 +1,4 @@
-"""What an explanation of a clustering holds, as arrays, frames and text."""
+"""`Explanation`: an explained clustering as arrays, frames and text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLAIN = (1e-4, 1e15)  # sizes of numbers that are written without an exponent
 
 
 class Indication(NamedTuple):
-    """A column, and what it says about a cluster."""
+    """How a column sets a cluster apart."""
 
     column: str
     log_bayes_factor: float
@@ -29,7 +29,7 @@ class Indication(NamedTuple):
 
     @property
     def direction(self) -> str:
-        """In words: higher or lower than elsewhere, or otherwise different."""
+        """Whether values are higher or lower than elsewhere, or otherwise different."""
         if self.is_code or self.centre == self.elsewhere or math.isnan(self.elsewhere):
             return "different"
         return "higher" if self.centre > self.elsewhere else "lower"
@@ -64,7 +64,7 @@ class Explanation:
     outlier_rate
         Rows with smaller p-values are outliers.
     n_draws
-        Draws that p-values come from: fewer the wider the table, see `can_find_outliers`.
+        Number of draws behind the p-values, smaller for wider tables; see `can_find_outliers`.
     levels
         By the name of a column of categories, what its codes stand for.
     codes
@@ -96,7 +96,7 @@ class Explanation:
         return (self.n_draws + 1) * self.outlier_rate >= 1.0
 
     def value(self, column: str, number: float) -> float | str:
-        """What a number stands for in a column: a level where codes stand for them."""
+        """Return the level that a code of a column stands for, or the number itself."""
         levels = self.levels.get(column)
         return number if levels is None else str(levels[round(number)])
 
@@ -108,7 +108,7 @@ class Explanation:
 
     @property
     def typical(self) -> tuple[Ints, ...]:
-        """For each cluster up to ten of its rows that are most probable, surely its own first."""
+        """The ten most probable rows of each cluster, those with a certainty below 0.5 last."""
         out = []
         for k in range(self.n_clusters):
             rows = np.flatnonzero(self.labels == k)
@@ -119,14 +119,17 @@ class Explanation:
 
     @property
     def borderline(self) -> Ints:
-        """Rows whose certainty is below 0.9, the least certain first; `second` says what else."""
+        """Rows whose certainty is below 0.9, the least certain first."""
         rows = np.flatnonzero(self.certainty < _SURE)
         return rows[np.argsort(self.certainty[rows], kind="stable")]
 
     def indicative(self, k: int, n: int = 10) -> list[Indication]:
-        """The columns that set cluster k apart most, the first one most of all."""
+        """Return the n columns that set cluster k apart most, the most indicative first."""
         if not isinstance(k, (int, np.integer)) or not 0 <= k < self.n_clusters:
-            raise ParameterError(f"k must be a cluster, 0 … {self.n_clusters - 1}, got {k!r}")
+            raise ParameterError(
+                f"{{parameter}} must be a cluster, 0 … {self.n_clusters - 1}, got {k!r}",
+                parameter="k",
+            )
         best = np.argsort(-self.columns[k], kind="stable")[:n]
         return [
             Indication(
@@ -151,14 +154,13 @@ class Explanation:
             ``"pandas"`` or ``"polars"``; None for the first of them that is installed.
         """
         if table == "points":
-            is_outlier = self.p_value <= self.outlier_rate
             content: dict[str, Any] = {
                 "cluster": self.labels,
                 "certainty": self.certainty,
                 "second": self.second,
                 "log_density": self.log_density,
                 "p_value": self.p_value,
-                "outlier": is_outlier,
+                "outlier": self.p_value <= self.outlier_rate,
             }
         elif table == "clusters":
             width = len(self.names)
@@ -173,8 +175,17 @@ class Explanation:
                 "elsewhere": self.elsewhere[at],
             }
         else:
-            raise ParameterError(f"table must be 'points' or 'clusters', got {table!r}")
-        return _library(library).DataFrame(content)
+            raise ParameterError(
+                f"{{parameter}} must be 'points' or 'clusters', got {table!r}", parameter="table"
+            )
+        if library is None:
+            library = "pandas" if importlib.util.find_spec("pandas") else "polars"
+        if library not in ("pandas", "polars"):
+            raise ParameterError(
+                f"{{parameter}} must be 'pandas', 'polars' or None, got {library!r}",
+                parameter="library",
+            )
+        return importlib.import_module(library).DataFrame(content)
 
     def summary(self) -> str:
         """Return the explanation as a few lines of text."""
@@ -238,9 +249,9 @@ def _listed(rows: Ints) -> str:
 
 
 def _shown(*values: float | str) -> list[str]:
-    """Return levels as they are, and numbers with three digits, or as many as tell them apart.
+    """Return levels as they are, and numbers with as many digits as distinguish them.
 
-    That is, with one digit more than the first in which they differ.
+    That is one digit more than the first in which they differ, and at least three.
 
     >>> _shown(2008.31, 2006.94), _shown(112345.0, 98001.0), _shown(5.006, 1.0), _shown(1.0, 1.0)
     (['2008.3', '2006.9'], ['112,000', '98,000'], ['5.01', '1'], ['1', '1'])
@@ -255,28 +266,17 @@ def _shown(*values: float | str) -> list[str]:
 
 
 def _number(value: float, size: float, digits: int) -> str:
-    """Return a number with this many digits, beside others up to that size."""
+    """Return a number with the decimals that give `digits` digits to a number of that size."""
     if value == 0.0 or not math.isfinite(value):
         return f"{value:g}"
     if not _PLAIN[0] <= size < _PLAIN[1]:
         return f"{value:.{digits}g}"
     decimals = digits - 1 - _order(size)
-    rounded = round(value, decimals) + 0.0  # which makes −0 a 0
+    rounded = round(value, decimals) + 0.0  # turns −0 into 0
     text = f"{rounded:{',' if abs(rounded) >= 1e4 else ''}.{max(decimals, 0)}f}"
     return text.rstrip("0").rstrip(".") if decimals > 0 else text
 
 
 def _order(size: float) -> int:
-    """Of the first digit: 0 for ones, 1 for tens."""
+    """Return the order of magnitude: 0 for ones, 1 for tens."""
     return math.floor(math.log10(size))
-
-
-def _library(name: str | None) -> Any:
-    if name is None:
-        installed = [known for known in ("pandas", "polars") if importlib.util.find_spec(known)]
-        if not installed:
-            raise ParameterError("to_frame needs pandas or polars, and neither is installed")
-        name = installed[0]
-    if name not in ("pandas", "polars"):
-        raise ParameterError(f"library must be 'pandas', 'polars' or None, got {name!r}")
-    return importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Model files: NumPy archives of plain numbers and one JSON text.  They can hold no code.
+"""Model files: NumPy archives of plain numbers and one JSON text.  They cannot contain code.
 
 Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, what was found),
 ``pool`` and ``sizes`` (the clusters' statistics), ``labels``, and ``weights`` if rows had any.
@@ -26,26 +26,14 @@ from dpsearch.weights import check_weights
 
 FORMAT = "dpsearch-model"
 VERSION = 1
-
-
-def _is_plain(value: Any) -> bool:
-    return isinstance(value, (str, int, float, bool, type(None), np.generic))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 _MANY_FEATURES = 2**20
+_PLAIN = (str, int, float, bool, type(None), np.generic)
 
 
 def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, Any]) -> None:
     """Write what a fit found, and the parameters of the estimator."""
     mixture, clustering = state.mixture, state.clustering
+    upper = clustering.upper_bound
     about = {
         "format": FORMAT,
         "version": VERSION,
@@ -56,11 +44,15 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "index": state.index_name,
         "schema": None if state.schema is None else state.schema.to_dict(),
         "reason": state.reason,
-        # Objects are not parameters that a file can hold; what they became is stored above.
-        "parameters": {k: _plain(v) for k, v in parameters.items() if _is_plain(v)},
+        # A file cannot hold objects; the family and prior made of them are stored above.
+        "parameters": {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in parameters.items()
+            if isinstance(value, _PLAIN)
+        },
         "log_joint": clustering.log_joint,
         "seconds": clustering.seconds,
-        "upper_bound": _finite(clustering.upper_bound),
+        "upper_bound": upper if math.isfinite(upper) else None,
         "optimal": clustering.optimal,
         "last_batch": state.last_batch,
     }
@@ -87,11 +79,14 @@ def read_model(path: Path) -> tuple[FittedState, dict[str, Any]]:
 def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     family = FAMILIES.from_dict(about["family"])
     prior = PRIORS.from_dict(about["prior"])
-    # Before anything is made that is as large as the file says.
+    # Checked before anything of that size is allocated.
     n_features = about["n_features"]
     most = max(_MANY_FEATURES, arrays["pool"].size)
-    if not _is_whole(n_features) or not 1 <= n_features <= most:
+    if type(n_features) is not int or not 1 <= n_features <= most:
         raise ModelFileError(f"n_features is {n_features!r}")
+    index = about.get("index")
+    if not isinstance(index, str | None):
+        raise ModelFileError(f"index is {index!r}, not a name")
     last_batch = bool(about.get("last_batch", False))
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
@@ -103,7 +98,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         _schema(about.get("schema"), n_features),  # not in the files of earlier versions
         _names(about["feature_names"], n_features),
         weights,
-        index_name=_index(about.get("index")),
+        index_name=index,
         last_batch=last_batch,
     )
 
@@ -137,20 +132,14 @@ def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
     return tuple(str(name) for name in names)
 
 
-def _index(index: Any) -> str | None:
-    if index is not None and not isinstance(index, str):
-        raise ModelFileError(f"index is {index!r}, not a name")
-    return index
-
-
 def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any, ...]:
     """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
     missing = {"pool", "sizes", "labels"} - set(arrays)
     if missing:
         raise ModelFileError(f"the entry {min(missing)} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
-    whole = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
-    if not whole or pool.ndim != 1 or pool.dtype != np.float64:
+    integers = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
+    if not integers or pool.ndim != 1 or pool.dtype != np.float64:
         raise ModelFileError("pool, sizes or labels have the wrong type")
     if len(pool) != len(sizes) * width:
         raise ModelFileError(f"pool has {len(pool)} numbers, not {len(sizes)} × {width}")
@@ -165,12 +154,8 @@ def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any,
 
 
 def _agree(labels: Labels, weights: Ints | None, sizes: Ints, last_batch: bool) -> bool:
-    """Whether clusters have the sizes that labels give them; of a last batch, at least these."""
+    """Whether the sizes are those of the labels; with a last batch they may be larger."""
     if labels.min() < 0 or labels.max() >= len(sizes) or sizes.min() <= 0:
         return False
     counts = np.bincount(labels, weights, minlength=len(sizes))
     return bool(((counts <= sizes) if last_batch else (counts == sizes)).all())
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""How results look in a notebook: a few lines of HTML that suit light and dark pages."""
+"""Results in a notebook: a few lines of HTML for light and dark pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SHOWN = 12
 
 
 def clustering_html(clustering: Any, caption: str = "Clustering") -> str:
-    """A clustering: what was found, and a bar for the size of each cluster."""
+    """Return a clustering as HTML, with a bar for the size of each cluster."""
     sizes = clustering.sizes
     facts = [
         f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>",
@@ -32,7 +32,7 @@ def clustering_html(clustering: Any, caption: str = "Clustering") -> str:
 
 
 def model_html(model: Any, diagram: str) -> str:
-    """scikit-learn's diagram of an estimator, with what it found once it is fitted."""
+    """Return scikit-learn's diagram of an estimator, and its clustering if it is fitted."""
     if not hasattr(model, "clustering_"):
         return diagram
     about = f"{type(model).__name__}, {model.family_.name} family"

@@ -119,7 +119,10 @@ class Problem:
         weights: Ints | None = None,
     ) -> None:
         if not isinstance(family, Family):
-            raise ParameterError(f"family must be one of dpsearch.families, got {family!r}")
+            raise ParameterError(
+                f"{{parameter}} must be one of dpsearch.families, got {family!r}",
+                parameter="family",
+            )
         model = family.compile(X)
         self._set(model, *_weighted(model, weights), prior, NO_ROWS, None)
 
@@ -153,7 +156,9 @@ class Problem:
         tables: Tables | None,
     ) -> None:
         if not isinstance(prior, Prior):
-            raise ParameterError(f"prior must be one of dpsearch.priors, got {prior!r}")
+            raise ParameterError(
+                f"{{parameter}} must be one of dpsearch.priors, got {prior!r}", parameter="prior"
+            )
         self.prior = prior
         self.background = background
         self._set_tables(items, tables)

@@ -1,4 +1,4 @@
-"""Progress on a terminal; nothing is shown where there is none."""
+"""Progress on a terminal; elsewhere nothing is shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BAR = 24  # characters
 def progress(console: Console, what: str) -> Iterator[Callback | None]:
     """Yield a callback for a solver that shows the log joint and the number of clusters.
 
-    It is None if the bar would not be seen.
+    It is None if the output is not a terminal or is quiet.
     """
     if not console.is_terminal or console.quiet:
         yield None
@@ -53,7 +53,7 @@ def progress(console: Console, what: str) -> Iterator[Callback | None]:
 
 
 class Stages:
-    """What is being done, one stage after the other, on a line that changes."""
+    """A line that shows the current stage of the work."""
 
     def __init__(self, status: Any) -> None:
         self._status = status
@@ -74,13 +74,13 @@ class Stages:
         self.show(f"compiling kernels {bar} {report.number} of about {report.expected}")
 
     def show(self, about: str) -> None:
-        """Show how far the stage is."""
+        """Show the progress of the stage."""
         if self._status is not None:
             self._status.update(escape(f"{self._stage}: {about}" if about else self._stage))
 
     @property
     def callback(self) -> Callable[[Any], None] | None:
-        """A callback for a solver; None if it would not be seen."""
+        """A callback for a solver; None if nothing is shown."""
         return None if self._status is None else lambda report: self.show(describe(report))
 
 
@@ -97,7 +97,7 @@ def stages(console: Console) -> Iterator[Stages]:
 
 
 def describe(event: Event) -> str:
-    """Return one line for what a solver reports."""
+    """Return one line that describes an event of a solver."""
     if math.isnan(event.log_joint):
         return f"{event.done} of {event.total} {event.step}"
     about = f"{event.n_clusters} clusters, log joint {event.log_joint:.6g}"

@@ -104,7 +104,9 @@ def choose(
     if isinstance(family, Family):
         return Choice(family, "as given", None)
     if not isinstance(family, str):
-        raise ParameterError(f"family must be 'auto', a name or a family, got {family!r}")
+        raise ParameterError(
+            f"{{parameter}} must be 'auto', a name or a family, got {family!r}", parameter="family"
+        )
     table = CheckedTable.of(X)
     if table.shape[0] > FEW_ROWS or table.sparse:
         return _chosen(table, family, prior, schema, may_complete)

@@ -233,4 +233,4 @@ def check_writable(path: Path, force: bool) -> None:
     if path.is_file() and not force:
         raise ParameterError(f"{path} exists; use --force to overwrite it")
     if not path.parent.is_dir():
-        raise ParameterError(f"{path.parent}: no such folder")
+        raise ParameterError("no such folder", source=path.parent)

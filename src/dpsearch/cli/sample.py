@@ -89,7 +89,7 @@ class Chains:
         out = outputs.out
         saved = self.checkpoint or out.with_name(out.name + ".checkpoint")
         if saved.resolve() in {path.resolve() for path in outputs.paths}:
-            raise ParameterError(f"{saved}: --checkpoint names a file to be written")
+            raise ParameterError("--checkpoint names a file to be written", source=saved)
         if saved.exists() and not self.resume:
             raise ParameterError(
                 f"{saved} exists, from a run that was stopped: continue with --resume, or remove it"
@@ -225,7 +225,7 @@ def sample(
             rows = rows_of(source.model, source.table)
             problem = source.model.problem(rows)
         if outputs.report is not None and source.model.fitted_labels(rows) is None:
-            raise DataError(f"{data}: --report needs the data that {model} was fitted to")
+            raise DataError(f"--report needs the data that {model} was fitted to", source=data)
     for note in source.table.notes:
         messages.print(f"note: {note}")
     with _saving(messages, saved), progress(messages.console, "sample") as callback:
@@ -252,8 +252,9 @@ def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage
         return Source(table, model, start)
     if table.n_rows != len(model.labels_):
         raise DataError(
-            f"{data}: {table.n_rows} rows, but {path} was fitted to {len(model.labels_)}: its"
-            " clusters are no start; use --start search"
+            f"{table.n_rows} rows, but {path} was fitted to {len(model.labels_)}: its clusters are"
+            " no start; use --start search",
+            source=data,
         )
     return Source(table, model, model.labels_)
 

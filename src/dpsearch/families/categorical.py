@@ -337,7 +337,9 @@ class Categorical(Family):
             raise ParameterError("n_levels is None: give it, or take it from data by resolve(X)")
         levels = per_column(self.n_levels, n_features, "n_levels", above_zero=True)
         if (levels != np.floor(levels)).any():
-            raise ParameterError(f"n_levels must be integers, got {self.n_levels!r}")
+            raise ParameterError(
+                f"{{parameter}} must be integers, got {self.n_levels!r}", parameter="n_levels"
+            )
         if levels.sum() > _MOST_LEVELS:
             raise ParameterError(f"n_levels adds up to {levels.sum():g}, above {_MOST_LEVELS}")
         return levels.astype(np.int64)

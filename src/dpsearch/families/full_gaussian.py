@@ -101,17 +101,23 @@ class FullGaussian(Family):
         try:
             scale = np.asarray(self.scale, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ParameterError("scale must be a number, a vector or a matrix") from error
+            raise ParameterError(
+                "{parameter} must be a number, a vector or a matrix", parameter="scale"
+            ) from error
         if scale.shape != (n_features, n_features):
             raise ParameterError(
                 f"scale has shape {scale.shape}, but the data have {n_features} columns"
             )
         if not np.isfinite(scale).all() or not np.allclose(scale, scale.T, rtol=1e-10, atol=0.0):
-            raise ParameterError("scale must be a symmetric matrix of finite numbers")
+            raise ParameterError(
+                "{parameter} must be a symmetric matrix of finite numbers", parameter="scale"
+            )
         try:
             return mean, np.linalg.cholesky(scale)
         except np.linalg.LinAlgError as error:
-            raise ParameterError("scale must be positive definite") from error
+            raise ParameterError(
+                "{parameter} must be positive definite", parameter="scale"
+            ) from error
 
     def resolve(self, X: Any) -> FullGaussian:
         return self.with_parameters(degrees=self._degrees(X.shape[1]))

@@ -358,7 +358,10 @@ class Gaussian(Family):
 
     def __post_init__(self) -> None:
         if self.form not in ("auto", "isotropic", "columns"):
-            raise ParameterError(f"form must be auto, isotropic or columns, got {self.form!r}")
+            raise ParameterError(
+                f"{{parameter}} must be auto, isotropic or columns, got {self.form!r}",
+                parameter="form",
+            )
 
     def _tau(self, n_features: int) -> Vector:
         noise = per_column(self.noise_variance, n_features, "noise_variance", above_zero=True)

@@ -197,7 +197,10 @@ class Product(Composite):
             isinstance(part, (list, tuple)) and len(part) == 2 for part in parts
         )
         if not pairs:
-            raise ParameterError(f"parts must be pairs of a family and its columns, got {parts!r}")
+            raise ParameterError(
+                f"{{parameter}} must be pairs of a family and its columns, got {parts!r}",
+                parameter="parts",
+            )
         return cls([(read(family), plain_value(columns, "columns")) for family, columns in parts])
 
     @classmethod

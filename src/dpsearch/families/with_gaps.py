@@ -47,7 +47,10 @@ class WithGaps(Composite):
 
     def __post_init__(self) -> None:
         if not isinstance(self.family, Family) or isinstance(self.family, WithGaps):
-            raise ParameterError(f"family must be a family without gaps, got {self.family!r}")
+            raise ParameterError(
+                f"{{parameter}} must be a family without gaps, got {self.family!r}",
+                parameter="family",
+            )
         if not self.family.independent_columns:
             raise ParameterError(
                 f"the {self.family.name} family cannot skip missing values: its columns are not"

@@ -135,8 +135,10 @@ def format_of(path: Path, reading: Reading) -> str:
         if ending.lower() in endings:
             return form
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
-    raise DataError(f"{path}: cannot tell the format from '{ending}'; known are {known} (or say"
-                    " --input-format)")  # fmt: skip
+    raise DataError(
+        f"cannot tell the format from '{ending}'; known are {known} (or say --input-format)",
+        source=path,
+    )
 
 
 @contextlib.contextmanager

@@ -34,7 +34,11 @@ def placing_order(problem: Problem, order: Any, rng: Rng) -> Ints:
     try:
         given = np.asarray(order, dtype=np.int64)
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"order must be a name or a permutation, got {order!r}") from error
+        raise ParameterError(
+            f"{{parameter}} must be a name or a permutation, got {order!r}", parameter="order"
+        ) from error
     if given.shape != (n,) or not np.array_equal(np.sort(given), np.arange(n)):
-        raise ParameterError(f"order must be a permutation of 0 … {n - 1}")
+        raise ParameterError(
+            f"{{parameter}} must be a permutation of 0 … {n - 1}", parameter="order"
+        )
     return given

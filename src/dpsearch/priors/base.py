@@ -115,7 +115,9 @@ class Prior(Described):
         """
         sizes = check_sizes(sizes, empty=True)
         if remaining < 0:
-            raise ParameterError(f"remaining must be 0 or more, got {remaining}")
+            raise ParameterError(
+                f"{{parameter}} must be 0 or more, got {remaining}", parameter="remaining"
+            )
         tables = self.tables(int(sizes.sum()) + remaining)
         placed = float(self.log_w(sizes).sum())
         if not has_convex_sizes(tables):
@@ -174,7 +176,9 @@ def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
     """Return cluster sizes as an array, or raise; `empty` allows that there are none."""
     out = np.asarray(sizes, dtype=np.int64).reshape(-1)
     if (out < 1).any() or (len(out) == 0 and not empty):
-        raise ParameterError(f"sizes must be one or more integers ≥ 1, got {list(sizes)}")
+        raise ParameterError(
+            f"{{parameter}} must be one or more integers ≥ 1, got {list(sizes)}", parameter="sizes"
+        )
     return out
 
 

@@ -46,7 +46,10 @@ class PitmanYor(Prior):
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 raise ParameterError(f"{name} must be a number, got {value!r}")
         if not 0.0 <= self.discount < 1.0:
-            raise ParameterError(f"discount must be at least 0 and below 1, got {self.discount!r}")
+            raise ParameterError(
+                f"{{parameter}} must be at least 0 and below 1, got {self.discount!r}",
+                parameter="discount",
+            )
         if not (math.isfinite(self.alpha) and self.alpha > -self.discount):
             raise ParameterError(
                 f"alpha must be finite and above -discount = {-self.discount}, got {self.alpha!r}"

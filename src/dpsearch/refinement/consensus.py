@@ -86,7 +86,9 @@ def consensus(
     0.0
     """
     if n_restarts < 1:
-        raise ParameterError(f"n_restarts must be at least 1, got {n_restarts!r}")
+        raise ParameterError(
+            f"{{parameter}} must be at least 1, got {n_restarts!r}", parameter="n_restarts"
+        )
     problem = Problem(X, family, prior)
     found = []
     for stream in as_rng(rng).spawn(n_restarts):

@@ -119,7 +119,9 @@ def refine(
     if not problem.prior.product_form:
         raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
-        raise ParameterError(f"seconds must be a number ≥ 0 or None, got {seconds!r}")
+        raise ParameterError(
+            f"{{parameter}} must be a number ≥ 0 or None, got {seconds!r}", parameter="seconds"
+        )
     refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
         refinement.run(thorough, tries)

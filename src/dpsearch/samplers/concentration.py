@@ -140,5 +140,5 @@ def select_alpha(
 def _grid(alphas: Sequence[float] | Vector) -> Vector:
     grid = np.array([positive(alpha, "alphas") for alpha in np.ravel(alphas).tolist()])
     if len(grid) == 0:
-        raise ParameterError("alphas must hold at least one value")
+        raise ParameterError("{parameter} must hold at least one value", parameter="alphas")
     return grid

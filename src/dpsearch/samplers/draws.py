@@ -265,9 +265,9 @@ class Draws:
             )
             fits = draws._fits_together()
         except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{path}: not a valid file of draws: {error}") from error
+            raise ModelFileError(f"not a valid file of draws: {error}", source=path) from error
         if not fits:
-            raise ModelFileError(f"{path}: the arrays do not fit together")
+            raise ModelFileError("the arrays do not fit together", source=path)
         return draws
 
     def _arrays(self) -> dict[str, Any]:

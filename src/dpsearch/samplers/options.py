@@ -78,7 +78,9 @@ class RunOptions:
             )
         seconds = self.checkpoint_seconds
         if not (isinstance(seconds, numbers.Real) and float(seconds) >= 0):
-            raise ParameterError(f"checkpoint_seconds must be ≥ 0, got {seconds!r}")
+            raise ParameterError(
+                f"{{parameter}} must be ≥ 0, got {seconds!r}", parameter="checkpoint_seconds"
+            )
         n_threads(self.n_jobs)  # raises if it is not a valid number of jobs
 
     @property

@@ -176,7 +176,9 @@ def sample(
     begun = time.perf_counter()
     how = RunOptions(**options)
     if alpha not in ALPHAS:
-        raise ParameterError(f"alpha must be one of {', '.join(ALPHAS)}, got {alpha!r}")
+        raise ParameterError(
+            f"{{parameter}} must be one of {', '.join(ALPHAS)}, got {alpha!r}", parameter="alpha"
+        )
     moves = [*moves]
     if alpha == "sample":
         moves.append(AlphaUpdate())

@@ -167,7 +167,9 @@ class Schema:
 
 def check_kinds(kinds: Any, names: list[str]) -> None:
     if not isinstance(kinds, Mapping):
-        raise ParameterError(f"kinds must map names of columns to kinds, got {kinds!r}")
+        raise ParameterError(
+            f"{{parameter}} must map names of columns to kinds, got {kinds!r}", parameter="kinds"
+        )
     for name, kind in kinds.items():
         if name not in names:
             raise ParameterError(f"kinds names the column {name!r}, which X does not have")
