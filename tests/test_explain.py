@@ -16,7 +16,7 @@ import naive
 from dpsearch import DPMixture, Explanation, explain, explanation, families, load, priors
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
-from dpsearch.families.capabilities import Draws
+from dpsearch.families.capabilities import PredictiveDraws
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Problem
 from explaining import agrees_with_naive, explained, mixture_of
@@ -345,7 +345,7 @@ def test_the_interval_catches_a_rule_that_is_wrong(monkeypatch):
 
     def narrow(self, row, n_features):
         centre, draws = self.posterior(row, n_features)["mean"], right(self, row, n_features)
-        return Draws(lambda size, rng: centre + 0.8 * (draws.sample(size, rng) - centre))
+        return PredictiveDraws(lambda size, rng: centre + 0.8 * (draws.sample(size, rng) - centre))
 
     monkeypatch.setattr(families.Gaussian, "draws", narrow)
     found = explained(X, family, labels, outlier_rate=RATE)

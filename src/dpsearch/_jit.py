@@ -148,18 +148,21 @@ _void = types.none
 # cluster's statistics, `pool` all rows end to end with `starts` the first element of those
 # meant, and (`ids`, `values`) one data row: `ids` is empty for dense data and holds the column
 # numbers of `values` for sparse data.
-INIT = _void(_vector, _vector)  # (params, row)
-UPDATE = _void(_vector, _vector, _ids, _vector, _f8)  # (params, row, ids, values, weight)
-MERGE = _void(_vector, _vector, _vector, _f8)  # (params, row, other, sign)
-SCORE_ROWS = _void(_vector, _vector, _ints, _ids, _vector, _vector)  # (…, ids, values, out)
-LOG_MARGINAL = _f8(_vector, _vector)  # (params, row)
-SCORE_MEMBER = _f8(_vector, _vector, _ids, _vector)  # (params, row, ids, values)
-# (params, pool, starts, offsets, skipped, ids, values, out)
-SCORE_BEST = _void(_vector, _vector, _ints, _vector, types.int64, _ids, _vector, _vector)
-SCORE_DOTS = _void(_vector, _vector, _ints, _vector, _f8, _vector)  # (…, dots, square, out)
-FEATURES = _void(_vector, _ids, _vector, _vector)  # (params, ids, values, out)
-# (params, row, helpers, low, high, ids, values)
-BOUND = _f8(_vector, _vector, types.int64, _vector, _vector, _ids, _vector)
+SIGNATURES = {
+    "update": _void(_vector, _vector, _ids, _vector, _f8),  # (params, row, ids, values, weight)
+    "merge": _void(_vector, _vector, _vector, _f8),  # (params, row, other, sign)
+    # (params, pool, starts, ids, values, out)
+    "score_rows": _void(_vector, _vector, _ints, _ids, _vector, _vector),
+    "log_marginal": _f8(_vector, _vector),  # (params, row)
+    "score_member": _f8(_vector, _vector, _ids, _vector),  # (params, row, ids, values)
+    # (params, pool, starts, offsets, skipped, ids, values, out)
+    "score_best": _void(_vector, _vector, _ints, _vector, types.int64, _ids, _vector, _vector),
+    # (params, pool, starts, dots, square, out)
+    "score_dots": _void(_vector, _vector, _ints, _vector, _f8, _vector),
+    "features": _void(_vector, _ids, _vector, _vector),  # (params, ids, values, out)
+    # (params, row, helpers, low, high, ids, values)
+    "bound": _f8(_vector, _vector, types.int64, _vector, _vector, _ids, _vector),
+}
 
 
 class Pointer:
@@ -205,16 +208,12 @@ class Pointer:
         return self.function(*args)
 
 
-def pointer(signature: Any, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Pointer]:
-    """Mark a family function to be called by address with `signature` (one of those above).
+def pointer(name: str, *, allocates: bool = False) -> Callable[[Callable[..., Any]], Pointer]:
+    """Mark a family's function of this name, one of `SIGNATURES`, to be called by its address.
 
     It is compiled without Numba's memory manager, as `inner` is, unless it says that it allocates.
     """
-
-    def mark(function: Callable[..., Any]) -> Pointer:
-        return Pointer(function, signature, allocates)
-
-    return mark
+    return lambda function: Pointer(function, SIGNATURES[name], allocates)
 
 
 def _view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
@@ -277,13 +276,12 @@ def _caller(signature: Any) -> Any:
     return call
 
 
-call_init = _caller(INIT)
-call_update = _caller(UPDATE)
-call_merge = _caller(MERGE)
-call_score_rows = _caller(SCORE_ROWS)
-call_log_marginal = _caller(LOG_MARGINAL)
-call_score_member = _caller(SCORE_MEMBER)
-call_score_best = _caller(SCORE_BEST)
-call_score_dots = _caller(SCORE_DOTS)
-call_features = _caller(FEATURES)
-call_bound = _caller(BOUND)
+call_update = _caller(SIGNATURES["update"])
+call_merge = _caller(SIGNATURES["merge"])
+call_score_rows = _caller(SIGNATURES["score_rows"])
+call_log_marginal = _caller(SIGNATURES["log_marginal"])
+call_score_member = _caller(SIGNATURES["score_member"])
+call_score_best = _caller(SIGNATURES["score_best"])
+call_score_dots = _caller(SIGNATURES["score_dots"])
+call_features = _caller(SIGNATURES["features"])
+call_bound = _caller(SIGNATURES["bound"])

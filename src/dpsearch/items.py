@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._jit import (
-    call_init,
     call_log_marginal,
     call_merge,
     call_score_best,
@@ -33,7 +32,6 @@ class Core(NamedTuple):
 
     params: Vector
     width: int  # of one row of statistics
-    init: int
     update: int
     merge: int
     score_rows: int
@@ -169,7 +167,8 @@ def log_marginal(core: Core, row: Any) -> float:
 @inner
 def clear_row(core: Core, row: Any) -> None:
     """Make a row the statistics of no data."""
-    call_init(core.init, (core.params, row))
+    row[:] = 0.0
+    call_merge(core.merge, (core.params, row, row, 0.0))
 
 
 @kernel

@@ -17,7 +17,7 @@ from scipy.special import logsumexp, softmax
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.base import Model, gapped
-from dpsearch.families.capabilities import Draws, Gaps, require
+from dpsearch.families.capabilities import Gaps, PredictiveDraws, require
 from dpsearch.families.packing import unlocked
 from dpsearch.items import (
     Core,
@@ -211,10 +211,10 @@ class Mixture:
         )
         return gaps
 
-    def draws(self, k: int, needed_by: str = "sample") -> Draws:
+    def draws(self, k: int, needed_by: str = "sample") -> PredictiveDraws:
         """Return draws from the predictive of cluster k; K stands for a new one."""
         row = self.row(k) if k < self.n_clusters else self.model.empty_row()
-        draws: Draws = require(
+        draws: PredictiveDraws = require(
             self.model.family, "draws", row, self.model.n_features, needed_by=needed_by
         )
         return draws

@@ -14,7 +14,6 @@ from dpsearch import certify, families, priors, search
 from dpsearch.bounds import at_least
 from dpsearch.errors import CapabilityError, ProofError
 from dpsearch.families import Functions, pointer
-from dpsearch.families.base import INIT, LOG_MARGINAL, MERGE, SCORE_ROWS, UPDATE
 from dpsearch.families.statistics import (
     BetaCounts,
     DirichletCounts,
@@ -28,25 +27,20 @@ from models import DRAWS
 DP = priors.DirichletProcess(1.0)
 
 
-@pointer(INIT)
-def init(params, row):
-    row[:] = 0.0
-
-
-@pointer(UPDATE)
+@pointer("update")
 def update(params, row, ids, values, weight):
     row[0] += weight
     for d in range(values.shape[0]):
         row[1 + d] += weight * values[d]
 
 
-@pointer(MERGE)
+@pointer("merge")
 def merge(params, row, other, sign):
     for d in range(row.shape[0]):
         row[d] += sign * other[d]
 
 
-@pointer(SCORE_ROWS)
+@pointer("score_rows")
 def score_rows(params, pool, starts, ids, values, out):
     a, b = params[1], params[2]
     for k in range(starts.shape[0]):
@@ -58,7 +52,7 @@ def score_rows(params, pool, starts, ids, values, out):
             out[k] += math.lgamma(a + b + n + s) - math.lgamma(a + b + n + s + 1 + x)
 
 
-@pointer(LOG_MARGINAL)
+@pointer("log_marginal")
 def log_marginal(params, row):
     a, b, n = params[1], params[2], row[0]
     out = 0.0
@@ -69,7 +63,7 @@ def log_marginal(params, row):
     return out
 
 
-FUNCTIONS = Functions(init, update, merge, score_rows, log_marginal)
+FUNCTIONS = Functions(update, merge, score_rows, log_marginal)
 
 
 @dataclass(frozen=True)

@@ -11,43 +11,27 @@ from scipy.special import betaln
 
 from dpsearch import priors
 from dpsearch.families import Example, Family, Functions, pointer
-from dpsearch.families.base import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_BEST,
-    SCORE_MEMBER,
-    SCORE_ROWS,
-    UPDATE,
-)
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.statistics import GammaCounts
 from models import FiniteMixture
 
 # Whole numbers x ≥ 0, geometric with a Beta(a, b) prior: a row is n and the sum of each column.
 
 
-@pointer(INIT)
-def _init(params, row):
-    row[:] = 0.0
-
-
-@pointer(UPDATE)
+@pointer("update")
 def _update(params, row, ids, values, weight):
     row[0] += weight
     for d in range(values.shape[0]):
         row[1 + d] += weight * values[d]
 
 
-@pointer(MERGE)
+@pointer("merge")
 def _merge(params, row, other, sign):
     for d in range(row.shape[0]):
         row[d] += sign * other[d]
 
 
-@pointer(SCORE_ROWS)
+@pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):
     a, b = params[1], params[2]
     for k in range(starts.shape[0]):
@@ -59,7 +43,7 @@ def _score_rows(params, pool, starts, ids, values, out):
             out[k] += math.lgamma(a + b + n + s) - math.lgamma(a + b + n + s + 1 + x)
 
 
-@pointer(LOG_MARGINAL)
+@pointer("log_marginal")
 def _log_marginal(params, row):
     a, b, n = params[1], params[2], row[0]
     out = n * params[3]
@@ -80,7 +64,7 @@ class Right(Family):
     name: ClassVar[str] = "planted"
     constant: ClassVar[float] = 0.0
     independent_columns: ClassVar[bool] = True
-    functions: ClassVar[Functions] = Functions(_init, _update, _merge, _score_rows, _log_marginal)
+    functions: ClassVar[Functions] = Functions(_update, _merge, _score_rows, _log_marginal)
 
     def width(self, n_features):
         return 1 + n_features
@@ -96,7 +80,7 @@ class Right(Family):
             p = rng.beta(self.a + row[0], self.b + row[1:], size=(size, n_features))
             return rng.geometric(p) - 1.0
 
-        return Draws(sample)
+        return PredictiveDraws(sample)
 
     def columns(self, row, n_features):
         a, b = self.a + row[0], self.b + row[1:]
@@ -127,7 +111,7 @@ def caught_by(law: str) -> Any:
     return note
 
 
-@pointer(LOG_MARGINAL)
+@pointer("log_marginal")
 def _marginal_of_one_column(params, row):
     a, b, n, s = params[1], params[2], row[0], row[1]
     out = math.lgamma(a + n) + math.lgamma(b + s) - math.lgamma(a + b + n + s)
@@ -139,14 +123,14 @@ class WrongMarginal(Right):
     functions = replace(RIGHT, log_marginal=_marginal_of_one_column)
 
 
-@pointer(UPDATE)
+@pointer("update")
 def _update_by_halves(params, row, ids, values, weight):
     row[0] += weight
     for d in range(values.shape[0]):
         row[1 + d] = 0.5 * row[1 + d] + weight * values[d]
 
 
-@pointer(SCORE_ROWS)
+@pointer("score_rows")
 def _score_by_marginals(params, pool, starts, ids, values, out):
     a, b = params[1], params[2]
     for k in range(starts.shape[0]):
@@ -167,18 +151,20 @@ class DependsOnOrder(Right):
     functions = replace(RIGHT, update=_update_by_halves, score_rows=_score_by_marginals)
 
 
-@pointer(INIT)
-def _init_by_one(params, row):
-    row[:] = 0.0
-    row[0] = 1.0
+@pointer("merge")
+def _merge_from_one(params, row, other, sign):
+    for d in range(row.shape[0]):
+        row[d] += sign * other[d]
+    if sign == 0.0:
+        row[0] = 1.0
 
 
 @caught_by("chain_rule")
 class NotEmptyAtFirst(Right):
-    functions = replace(RIGHT, init=_init_by_one)
+    functions = replace(RIGHT, merge=_merge_from_one)
 
 
-@pointer(UPDATE)
+@pointer("update")
 def _update_never_less(params, row, ids, values, weight):
     row[0] += weight
     for d in range(values.shape[0]):
@@ -190,7 +176,7 @@ class NeverForgets(Right):
     functions = replace(RIGHT, update=_update_never_less)
 
 
-@pointer(MERGE)
+@pointer("merge")
 def _merge_sizes(params, row, other, sign):
     row[0] += sign * other[0]
 
@@ -200,7 +186,7 @@ class MergesSizesAlone(Right):
     functions = replace(RIGHT, merge=_merge_sizes)
 
 
-@pointer(MERGE)
+@pointer("merge")
 def _merge_twice(params, row, other, sign):
     for d in range(row.shape[0]):
         row[d] += sign * other[d] * (2.0 if sign > 0.0 else 1.0)
@@ -211,7 +197,7 @@ class WrongMerge(Right):
     functions = replace(RIGHT, merge=_merge_twice)
 
 
-@pointer(UPDATE)
+@pointer("update")
 def _update_once(params, row, ids, values, weight):
     sign = 1.0 if weight > 0.0 else -1.0
     row[0] += sign
@@ -224,7 +210,7 @@ class IgnoresWeights(Right):
     functions = replace(RIGHT, update=_update_once)
 
 
-@pointer(SCORE_ROWS)
+@pointer("score_rows")
 def _score_the_first(params, pool, starts, ids, values, out):
     a, b, n = params[1], params[2], pool[starts[0]]
     out[:] = 0.0
@@ -239,7 +225,7 @@ class ScoresTheFirstAlone(Right):
     functions = replace(RIGHT, score_rows=_score_the_first)
 
 
-@pointer(SCORE_MEMBER)
+@pointer("score_member")
 def _score_member_with_itself(params, row, ids, values):
     out = 0.0
     for d in range(values.shape[0]):
@@ -252,7 +238,7 @@ class WrongMember(Right):
     functions = replace(RIGHT, score_member=_score_member_with_itself)
 
 
-@pointer(SCORE_BEST)
+@pointer("score_best")
 def _leave_all_out(params, pool, starts, offsets, skipped, ids, values, out):
     for k in range(starts.shape[0]):
         out[k] = -np.inf
@@ -269,13 +255,13 @@ class DependsOnTheFirstData(Right):
         return np.array([n_features, self.a, self.b + 0.01 * X.shape[0], self.constant])
 
 
-@pointer(FEATURES)
+@pointer("features")
 def _features(params, ids, values, out):
     for d in range(values.shape[0]):
         out[d] = values[d]
 
 
-@pointer(BOUND)
+@pointer("bound")
 def _bound_without_helpers(params, row, helpers, low, high, ids, values):
     a, b, n = params[1], params[2], row[0]
     out = 0.0
@@ -310,7 +296,7 @@ class EncodesByOtherRows(Right):
         return X + 0.1 * X.shape[0]
 
 
-@pointer(LOG_MARGINAL)
+@pointer("log_marginal")
 def _marginal_of_all_columns(params, row):
     a, b, n = params[1], params[2], row[0]
     s = 0.0
@@ -320,7 +306,7 @@ def _marginal_of_all_columns(params, row):
     return out - math.lgamma(a) - math.lgamma(b) + math.lgamma(a + b)
 
 
-@pointer(SCORE_ROWS)
+@pointer("score_rows")
 def _score_all_columns(params, pool, starts, ids, values, out):
     a, b = params[1], params[2]
     for k in range(starts.shape[0]):
@@ -360,7 +346,7 @@ class SaysMoreOfMany(Right):
 class DrawsTooLarge(Right):
     def draws(self, row, n_features):
         right = super().draws(row, n_features)
-        return Draws(lambda size, rng: right.sample(size, rng) + 1.0)
+        return PredictiveDraws(lambda size, rng: right.sample(size, rng) + 1.0)
 
 
 @caught_by("draws_follow_the_predictive")

@@ -14,7 +14,7 @@ import pytest
 from scipy.special import softmax
 from scipy.stats import chisquare
 
-from dpsearch.families.base import pack
+from dpsearch.families.packing import pack
 from dpsearch.items import add_item
 from dpsearch.priors.base import Prior, log_prior
 from dpsearch.problem import Problem

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+from dpsearch._jit import pointer
 from dpsearch._validate import check_counts
-from dpsearch.families.base import Example, Family, Functions, pointer
+from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.bernoulli import Bernoulli
-from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
+from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
@@ -26,7 +27,6 @@ __all__ = [
     "Categorical",
     "Columns",
     "DiagonalGaussian",
-    "Draws",
     "Example",
     "Family",
     "FullGaussian",
@@ -35,6 +35,7 @@ __all__ = [
     "Gaussian",
     "Multinomial",
     "Poisson",
+    "PredictiveDraws",
     "Product",
     "ProjectedGaussian",
     "Simpler",

@@ -123,13 +123,6 @@ def _set_column(params, row, d):  # type: ignore[no-untyped-def]
     row[at(ROW.marginals, n_features) + d] = _log_marginal_of(params, d, n, log_beta)
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    for d in range(length(params, PARAMS.shape)):
-        _set_column(params, row, d)
-
-
 @_jit.inner
 def _change(params, row, d, weight, value, more):  # type: ignore[no-untyped-def]
     """Add values of column d (or take them, if `weight` is below 0): their mean and squares."""
@@ -149,7 +142,7 @@ def _change(params, row, d, weight, value, more):  # type: ignore[no-untyped-def
     _set_column(params, row, d)
 
 
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     row[ROW.n] += weight
     for d in range(values.shape[0]):
@@ -157,19 +150,18 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
             _change(params, row, d, weight, values[d], 0.0)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = length(params, PARAMS.shape)
     row[ROW.n] += sign * other[ROW.n]
     for d in range(n_features):
-        added = other[at(ROW.counts, n_features) + d]
-        if added != 0.0:
-            mean = other[at(ROW.means, n_features) + d]
-            squares = other[at(ROW.squares, n_features) + d]
-            _change(params, row, d, sign * added, mean, sign * squares)
+        added = sign * other[at(ROW.counts, n_features) + d]
+        mean = other[at(ROW.means, n_features) + d]
+        squares = other[at(ROW.squares, n_features) + d]
+        _change(params, row, d, added, mean, sign * squares)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     for k in range(starts.shape[0]):
@@ -187,7 +179,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     n_features = length(params, PARAMS.shape)
     out = 0.0
@@ -196,7 +188,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     """What each column's log marginal would lose with the point."""
     n_features = values.shape[0]
@@ -216,7 +208,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.FEATURES)
+@_jit.pointer("features")
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
     """Write the values, 0 where they are missing, and after them whether they are there."""
     n_features = values.shape[0]
@@ -226,7 +218,7 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
         out[n_features + d] = 1.0 if there else 0.0
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every column the best over how many of the helpers have it."""
     n_features = values.shape[0]
@@ -247,7 +239,6 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 FUNCTIONS = Functions(
-    _init,
     _update,
     _merge,
     _score_rows,

@@ -120,12 +120,7 @@ def _build(params, row):  # type: ignore[no-untyped-def]
         diagonal += i + 1
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    _clear(params, row)
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     n, kappa = row[ROW.n], params[PARAMS.strength] + row[ROW.n]
@@ -158,7 +153,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features, strength = int(params[PARAMS.n_features]), params[PARAMS.strength]
     n, more = row[ROW.n], other[ROW.n]
@@ -186,7 +181,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     for k in range(starts.shape[0]):
@@ -198,7 +193,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = pool[s + ROW.constant] - exponent * logs
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     """With Ψ⁻ without the point, |Ψ⁻| = |Ψ|(1 − h) and 1 + κ⁻/κ (z − m⁻)ᵀΨ⁻⁻¹(z − m⁻) = 1/(1 − h).
 
@@ -213,7 +208,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return out + 0.5 * (params[PARAMS.degrees] + row[ROW.n] - 1.0) * math.log1p(-share)
 
 
-@_jit.pointer(_jit.SCORE_BEST)
+@_jit.pointer("score_best")
 def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     best = -np.inf
@@ -238,13 +233,13 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
             best = max(best, out[k])
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     half = 0.5 * (params[PARAMS.degrees] + row[ROW.n])
     return _total(params, row[ROW.n]) - half * row[ROW.log_det]
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """With helpers, let |Ψ| be as small as it can be and the point at their mean.
 
@@ -259,7 +254,6 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 FUNCTIONS = Functions(
-    _init,
     _update,
     _merge,
     _score_rows,

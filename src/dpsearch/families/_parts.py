@@ -24,7 +24,8 @@ from dpsearch import _jit
 from dpsearch._stack import stack_vector
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import located
-from dpsearch.families.base import Family, Functions, pack
+from dpsearch.families.base import Family, Functions
+from dpsearch.families.packing import pack
 from dpsearch.items import Items
 
 
@@ -38,8 +39,7 @@ class _Entry(NamedTuple):
     feature: int  # where its features begin, with whether a point has the part
     n_features: int  # besides
     sparse: int  # whether its data have column numbers
-    init: int  # from here on the addresses of its functions
-    update: int
+    update: int  # from here on the addresses of its functions
     merge: int
     score_rows: int
     log_marginal: int
@@ -91,15 +91,7 @@ def _ids(params, p, ids, values):  # type: ignore[no-untyped-def]
     return ids[sparse * _begin(params, p, values) : sparse * int(values[p])]
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[0] = 0.0
-    for p in range(int(params[0])):
-        own, part = _own(params, p), _row(params, p, row)
-        _jit.call_init(_entry(params, p, _AT.init), (own, part))
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     row[0] += weight
     for p in range(int(params[0])):
@@ -110,7 +102,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
             _jit.call_update(address, (own, part, own_ids, own_values, weight))
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     row[0] += sign * other[0]
     for p in range(int(params[0])):
@@ -118,7 +110,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
         _jit.call_merge(_entry(params, p, _AT.merge), (own, part, added, sign))
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     scratch = stack_vector()  # type: ignore[call-arg,var-annotated]
     for first in range(0, starts.shape[0], _AT_ONCE):
@@ -141,7 +133,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
                 scores[k] += scratch[k]
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     out = 0.0
     for p in range(int(params[0])):
@@ -150,7 +142,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     out = 0.0
     for p in range(int(params[0])):
@@ -162,7 +154,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.FEATURES)
+@_jit.pointer("features")
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
     for f in range(out.shape[0]):
         out[f] = 0.0
@@ -176,7 +168,7 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
             _jit.call_features(address, (_own(params, p), own_ids, own_values, features))
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every part the best over how many of the helpers have it."""
     out = 0.0
@@ -227,7 +219,6 @@ def functions_of(parts: Sequence[Part]) -> Functions:
     member = all(v.score_member is not None for v in variants)
     bounded = all(v.bound is not None for v in variants)
     return Functions(
-        _init,
         _update,
         _merge,
         _score_rows,
@@ -313,8 +304,8 @@ def relocated(parts: Sequence[Part], params: Vector) -> Vector:
     heads = params[_HEAD : _HEAD + len(_AT) * len(parts)].reshape(len(parts), len(_AT))
     for head, part in zip(heads, parts, strict=True):
         variant = part.family.variant()
-        pointers = [getattr(variant, name) for name in _Entry._fields[_AT.init :]]
-        head[_AT.init :] = [0 if found is None else found.address for found in pointers]
+        pointers = [getattr(variant, name) for name in _Entry._fields[_AT.update :]]
+        head[_AT.update :] = [0 if found is None else found.address for found in pointers]
         begin, end = int(head[_AT.begin]), int(head[_AT.end])
         params[begin:end] = part.family.relocated(params[begin:end], len(part.columns))
     return params

@@ -17,62 +17,26 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from dpsearch._jit import (
-    BOUND,
-    FEATURES,
-    INIT,
-    LOG_MARGINAL,
-    MERGE,
-    SCORE_BEST,
-    SCORE_DOTS,
-    SCORE_MEMBER,
-    SCORE_ROWS,
-    UPDATE,
-    Pointer,
-    pointer,
-)
+from dpsearch._jit import Pointer, pointer
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch.errors import DataError
 from dpsearch.families.capabilities import (
     Columns,
-    Draws,
     Gaps,
+    PredictiveDraws,
     Simpler,
     fill_by_columns,
     lacking,
     require,
 )
-from dpsearch.families.packing import pack, without_zeros, writable
+from dpsearch.families.packing import pack, writable
 from dpsearch.families.parameters import Parametrised
 from dpsearch.families.statistics import Statistic
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
 from dpsearch.tables.checked import CheckedTable
 
-# All that a family's file needs: these, the signatures of its functions, and `pointer`.
-__all__ = [
-    "BOUND",
-    "FEATURES",
-    "INIT",
-    "LOG_MARGINAL",
-    "MERGE",
-    "SCORE_BEST",
-    "SCORE_DOTS",
-    "SCORE_MEMBER",
-    "SCORE_ROWS",
-    "UPDATE",
-    "Bounds",
-    "Dots",
-    "Example",
-    "Family",
-    "Functions",
-    "Model",
-    "pack",
-    "pointer",
-    "without_zeros",
-]
 
-
-@pointer(FEATURES)
+@pointer("features")
 def data_features(params, ids, values, out):  # type: ignore[no-untyped-def]
     """The data row itself, dense or sparse, as a vector."""
     out[:] = 0.0
@@ -82,7 +46,11 @@ def data_features(params, ids, values, out):  # type: ignore[no-untyped-def]
 
 @dataclasses.dataclass(frozen=True)
 class Functions:
-    """A family's functions.  The first five are required, the others are capabilities.
+    """A family's functions.  The first four are required, the others are capabilities.
+
+    merge
+        Adds (sign 1) or takes out (−1) the points of another row.  With sign 0, of a row of zeros
+        it makes that of an empty cluster: it refreshes all numbers that follow from statistics.
 
     score_member
         log H(x | the other members) for a point that the row contains.  Without it, or where it
@@ -99,7 +67,6 @@ class Functions:
         numbers of a data row whose sums over helpers it takes: by default the row itself.
     """
 
-    init: Pointer
     update: Pointer
     merge: Pointer
     score_rows: Pointer
@@ -236,7 +203,7 @@ class Family(Parametrised):
         """What a cluster says of each column: for `explain`, `impute` and the report."""
         return None
 
-    def draws(self, row: Vector, n_features: int) -> Draws | None:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
         """Draws from a cluster's posterior predictive: for `sample` and `outliers`."""
         return None
 
@@ -329,7 +296,6 @@ class Model:
                 family.parameters(self.n_features, table.matrix), dtype=np.float64
             ),
             width=family.width(self.n_features),
-            init=functions.init.address,
             update=functions.update.address,
             merge=functions.merge.address,
             score_rows=functions.score_rows.address,

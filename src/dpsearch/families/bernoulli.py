@@ -31,7 +31,7 @@ from dpsearch.errors import DataError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.categorical import LevelsWithGaps, row_with_gaps
 from dpsearch.families.layout import table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
@@ -83,13 +83,7 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
     row[ROW.constant] = constant
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    _constants(params, row)
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     ones = view(row, ROW.ones, table(params, PARAMS.successes).shape[0])
     row[ROW.n] += weight
@@ -102,7 +96,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = table(params, PARAMS.successes).shape[0]
     ones, more = view(row, ROW.ones, n_features), view(other, ROW.ones, n_features)
@@ -112,7 +106,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = table(params, PARAMS.successes).shape[0]
     for k in range(starts.shape[0]):
@@ -127,7 +121,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
     gamma_successes = table(params, PARAMS.gamma_successes)
@@ -146,7 +140,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every column as many helpers that agree with the point as there can be."""
     successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
@@ -189,7 +183,7 @@ class Bernoulli(Family):
     accepts_sparse: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _init, _update, _merge, _score_rows, _log_marginal, bound=_bound
+        _update, _merge, _score_rows, _log_marginal, bound=_bound
     )
 
     def _prior(self, n_features: int) -> tuple[Vector, Vector]:
@@ -280,9 +274,11 @@ class Bernoulli(Family):
         """The row of a single column with these counts of its levels, without logarithms."""
         return layout.make(ROW, 1, n=counts.sum(), ones=counts[1])
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         ones = self.posterior(row, n_features)["probabilities"]
-        return Draws(lambda size, rng: (rng.random((size, n_features)) < ones).astype(np.float64))
+        return PredictiveDraws(
+            lambda size, rng: (rng.random((size, n_features)) < ones).astype(np.float64)
+        )
 
     def learned(self, X: Any, labels: Ints) -> Bernoulli:
         counts, ones = sums_of(X, labels)

@@ -6,7 +6,7 @@ asks by `require`, whose error names the capability and the method to write.
 | capability | method | needed by |
 | --- | --- | --- |
 | columns | `columns(row, n_features)` returns `Columns` | `explain`, `impute`, the report |
-| draws | `draws(row, n_features)` returns `Draws` | `sample`, `outliers`, `explain(X)` |
+| draws | `draws(row, n_features)` returns `PredictiveDraws` | `sample`, `outliers`, `explain(X)` |
 | gaps | `gaps(rows, n_features)` returns `Gaps` | `predict` and `impute` of rows with gaps |
 | log_ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
 | statistic | `statistic(X)` returns a closed form of `statistics` | proofs of `certify` |
@@ -92,7 +92,7 @@ def log_bayes_factors(inside: Columns, outside: Columns, both: Columns) -> Vecto
 
 
 @dataclass(frozen=True)
-class Draws:
+class PredictiveDraws:
     """Draws from the posterior predictive of one cluster.
 
     Each is a draw with its own parameter: rows are exchangeable, not one sample of a single

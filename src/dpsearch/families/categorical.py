@@ -35,7 +35,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.with_gaps import WithOwnRows
@@ -114,13 +114,7 @@ def _set_all(params, row):  # type: ignore[no-untyped-def]
     _set_constant(params, row)
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    _set_all(params, row)
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     n_counts = int(params[PARAMS.n_counts])
     counts, logs = view(row, ROW.counts, n_counts), view(row, ROW.logs, n_counts)
@@ -132,7 +126,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     _set_constant(params, row)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_counts = int(params[PARAMS.n_counts])
     counts, more = view(row, ROW.counts, n_counts), view(other, ROW.counts, n_counts)
@@ -142,7 +136,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _set_all(params, row)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_counts = int(params[PARAMS.n_counts])
     for k in range(starts.shape[0]):
@@ -153,7 +147,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
     counts = view(row, ROW.counts, n_counts)
@@ -167,7 +161,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
     n, counts = row[ROW.n], view(row, ROW.counts, n_counts)
@@ -183,7 +177,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every column as many helpers at the point's level as there can be, and no others."""
     n_levels, n_counts = int(params[PARAMS.n_levels]), int(params[PARAMS.n_counts])
@@ -207,7 +201,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 FUNCTIONS = Functions(
-    _init, _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound
 )
 
 
@@ -423,14 +417,14 @@ class Categorical(Family):
         """The row of a single column with these counts of its levels, without logarithms."""
         return layout.make(ROW, len(counts), n=counts.sum(), counts=counts)
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         probabilities = self.posterior(row, n_features)["probabilities"]
 
         def sample(size: int, rng: Rng) -> Any:
             codes = [rng.choice(len(column), size=size, p=column) for column in probabilities]
             return np.stack(codes, axis=1).astype(np.float64)
 
-        return Draws(sample)
+        return PredictiveDraws(sample)
 
     def learned(self, X: Any, labels: Ints) -> Categorical:
         # Each column its own: one that tells clusters apart says nothing about one of noise.

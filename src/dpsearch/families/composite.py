@@ -15,7 +15,7 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Family, Functions
-from dpsearch.families.capabilities import Columns, Draws, all_or_none
+from dpsearch.families.capabilities import Columns, PredictiveDraws, all_or_none
 
 
 class Composite(Family):
@@ -95,7 +95,7 @@ class Composite(Family):
         parts = self._parts(X.shape[1])
         return np.hstack([part.family.lengths(X[:, part.columns]) for part in parts])
 
-    def draws(self, row: Vector, n_features: int) -> Draws | None:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
         triples = self._triples(row, n_features)
         parts = all_or_none(family.draws(own, width) for family, own, width in triples)
         if parts is None:
@@ -110,7 +110,7 @@ class Composite(Family):
             pairs = zip(parts, np.split(lengths, np.cumsum(given)[:-1], axis=1), strict=True)
             return np.hstack([part.like(own, rng) for part, own in pairs])[:, order]
 
-        return Draws(sample, of_lengths)
+        return PredictiveDraws(sample, of_lengths)
 
     def by_column(self, n_features: int) -> list[Family]:
         parts = self._parts(n_features)

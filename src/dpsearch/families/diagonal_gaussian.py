@@ -39,7 +39,7 @@ from dpsearch.families._columns import (
 )
 from dpsearch.families._diagonal_columns import PARAMS, best_case, column_step, column_total
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import (
     START_STRENGTH,
@@ -110,12 +110,6 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
     row[ROW.log_betas] = logs
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    _constants(params, row)
-
-
 @_jit.inner
 def _add(params, row, added, means, share, squares):  # type: ignore[no-untyped-def]
     """Add (or take, if `added` is below 0) points of these means, and a share of these squares.
@@ -140,12 +134,12 @@ def _add(params, row, added, means, share, squares):  # type: ignore[no-untyped-
     _constants(params, row)
 
 
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     _add(params, row, weight, values, 0.0, values)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = length(params, PARAMS.strength)
     squares = view(other, ROW.squares, n_features)
@@ -169,7 +163,7 @@ def _sum_logs(values, centres, factors):  # type: ignore[no-untyped-def]
     return logs + math.log(product)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features, shape = values.shape[0], entry(params, PARAMS.shape, 0)
     for k in range(starts.shape[0]):
@@ -184,7 +178,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = pool[s + ROW.constant] - (shape + 0.5 * (pool[s + ROW.n] + 1.0)) * logs
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     n, out = row[ROW.n], 0.0
     if n < length(params, PARAMS.totals):
@@ -195,7 +189,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out - (entry(params, PARAMS.shape, 0) + 0.5 * n) * row[ROW.log_betas]
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     n_features, n = values.shape[0], row[ROW.n]
     centres, factors = view(row, ROW.centres, n_features), view(row, ROW.factors, n_features)
@@ -205,7 +199,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
     return out
 
 
-_SHARED = Functions(_init, _update, _merge, _score_rows, _log_marginal, bound=_bound)
+_SHARED = Functions(_update, _merge, _score_rows, _log_marginal, bound=_bound)
 
 
 @dataclass(frozen=True)
@@ -357,11 +351,11 @@ class DiagonalGaussian(Family):
             squares=fields.squares,
         )
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         posterior = self.posterior(row, n_features)
         kappa, shape = posterior["strength"], posterior["shape"]
         spread = np.sqrt(posterior["scale"] * (kappa + 1.0) / (kappa * shape))
-        return Draws(
+        return PredictiveDraws(
             lambda size, rng: (
                 posterior["mean"] + spread * rng.standard_t(2.0 * shape, (size, n_features))
             )

@@ -31,7 +31,7 @@ from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inver
 from dpsearch.families._normal_wishart import FUNCTIONS, LOG_PI, PARAMS, ROW
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
+from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.learning import (
     START_STRENGTH,
@@ -246,7 +246,7 @@ class FullGaussian(Family):
             lambda X, weights: expected(X, np.ascontiguousarray(weights), means, scales),
         )
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         mean, scale, degrees = self.predictive(row, n_features)
         factor = np.linalg.cholesky(scale)
 
@@ -254,7 +254,7 @@ class FullGaussian(Family):
             normal = rng.standard_normal((size, n_features)) @ factor.T
             return mean + normal / np.sqrt(rng.chisquare(degrees, (size, 1)) / degrees)
 
-        return Draws(sample)
+        return PredictiveDraws(sample)
 
     @classmethod
     def suggest(cls, X: Any) -> FullGaussian:

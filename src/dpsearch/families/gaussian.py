@@ -32,7 +32,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import in_range, mean_and_variance, standardised, varies, with_holes
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 from dpsearch.families.statistics import NormalMeans
@@ -84,13 +84,7 @@ def _isotropic_constants(params, row):  # type: ignore[no-untyped-def]
     row[ROW.curvature] = -0.5 / variance
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    _isotropic_constants(params, row)
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     row[ROW.n] += weight
     if row[ROW.n] <= 0.0:
@@ -108,7 +102,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     _isotropic_constants(params, row)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = length(params, PARAMS.tau)
     row[ROW.n] += sign * other[ROW.n]
@@ -131,7 +125,7 @@ def _score(pool, s, dot, square):  # type: ignore[no-untyped-def]
     return pool[s + ROW.constant] + pool[s + ROW.slope] * dot + pool[s + ROW.curvature] * square
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     square = 0.0
@@ -166,7 +160,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         k += 1
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     sums = view(row, ROW.sums, n_features)
@@ -184,13 +178,13 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return -0.5 * (n_features * math.log(2.0 * math.pi * variance) + distance / variance)
 
 
-@_jit.pointer(_jit.SCORE_DOTS)
+@_jit.pointer("score_dots")
 def _score_dots(params, pool, starts, dots, square, out):  # type: ignore[no-untyped-def]
     for k in range(starts.shape[0]):
         out[k] = _score(pool, starts[k], dots[k], square)
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     n_features, tau = length(params, PARAMS.tau), entry(params, PARAMS.tau, 0)
     n = row[ROW.n]
@@ -198,7 +192,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return -0.5 * (out + n_features * math.log1p(n / tau))
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _columns_log_marginal(params, row):  # type: ignore[no-untyped-def]
     tau = table(params, PARAMS.tau)
     n, means = row[COLUMNS.n], view(row, COLUMNS.means, tau.shape[0])
@@ -224,12 +218,6 @@ def _columns_constants(params, row):  # type: ignore[no-untyped-def]
     row[COLUMNS.constant] = -0.5 * log_scale
 
 
-@_jit.pointer(_jit.INIT)
-def _columns_init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    _columns_constants(params, row)
-
-
 @_jit.inner
 def _move_means(row, added, sign, means):  # type: ignore[no-untyped-def]
     """Add points of these means, without their scatter; the update of Welford and of Chan."""
@@ -248,13 +236,13 @@ def _move_means(row, added, sign, means):  # type: ignore[no-untyped-def]
     row[COLUMNS.scatter] = max(left, 0.0)
 
 
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _columns_update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     _move_means(row, weight, 1.0, values)
     _columns_constants(params, row)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _columns_merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     row[COLUMNS.scatter] += sign * other[COLUMNS.scatter]
     means = view(other, COLUMNS.means, length(params, PARAMS.tau))
@@ -262,7 +250,7 @@ def _columns_merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _columns_constants(params, row)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _columns_score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     n_features = values.shape[0]
     for k in range(starts.shape[0]):
@@ -294,20 +282,19 @@ def _best_case(params, n, sums, scale, helpers, low, high, values):  # type: ign
     return out
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     sums = view(row, ROW.sums, values.shape[0])
     return _best_case(params, row[ROW.n], sums, 1.0, helpers, low, high, values)
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _columns_bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     n, means = row[COLUMNS.n], view(row, COLUMNS.means, values.shape[0])
     return _best_case(params, n, means, n, helpers, low, high, values)
 
 
 _ISOTROPIC = Functions(
-    _init,
     _update,
     _merge,
     _score_rows,
@@ -318,7 +305,6 @@ _ISOTROPIC = Functions(
     bound=_bound,
 )
 _COLUMNS = Functions(
-    _columns_init,
     _columns_update,
     _columns_merge,
     _columns_score_rows,
@@ -450,10 +436,10 @@ class Gaussian(Family):
         shared = {"n": fields.n, "squares": fields.squares / n_features}
         return [layout.make(ROW, 1, sums=total, **shared) for total in fields.sums]
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         posterior = self.posterior(row, n_features)
         spread = np.sqrt(posterior["mean_variance"] + posterior["noise_variance"])
-        return Draws(
+        return PredictiveDraws(
             lambda size, rng: posterior["mean"] + spread * rng.standard_normal((size, n_features))
         )
 

@@ -28,10 +28,11 @@ from dpsearch._special import log_gamma_table, log_rising, table_rising
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
-from dpsearch.families.base import Example, Family, Functions, without_zeros
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
+from dpsearch.families.packing import without_zeros
 from dpsearch.families.statistics import DirichletCounts
 
 _LARGEST_TABLE = 1 << 22
@@ -60,12 +61,7 @@ def _log_rising_total(params, total, n):  # type: ignore[no-untyped-def]
     return table_rising(table(params, PARAMS.total_log_gammas), params[PARAMS.total], total, n)
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     counts = view(row, ROW.counts, length(params, PARAMS.concentration))
     row[ROW.n] += weight
@@ -74,13 +70,13 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
         counts[ids[i]] += weight * values[i]
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     for i in range(row.shape[0]):
         row[i] += sign * other[i]
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     concentration = table(params, PARAMS.concentration)
     log_gammas = table(params, PARAMS.log_gammas)
@@ -96,7 +92,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     concentration = table(params, PARAMS.concentration)
     log_gammas = table(params, PARAMS.log_gammas)
@@ -110,7 +106,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return score - _log_rising_total(params, row[ROW.total] - n_words, n_words)
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     concentration = table(params, PARAMS.concentration)
     log_gammas = table(params, PARAMS.log_gammas)
@@ -121,7 +117,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.FEATURES)
+@_jit.pointer("features")
 def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
     out[:] = 0.0
     for i in range(values.shape[0]):
@@ -129,7 +125,7 @@ def _features(params, ids, values, out):  # type: ignore[no-untyped-def]
         out[out.shape[0] - 1] += values[i]
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """Every word of the point as frequent in the helpers, and the helpers as short, as can be."""
     counts = view(row, ROW.counts, length(params, PARAMS.concentration))
@@ -166,7 +162,6 @@ class Multinomial(Family):
     kind: ClassVar[str] = "words"
     accepts_sparse: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _init,
         _update,
         _merge,
         _score_rows,
@@ -249,7 +244,7 @@ class Multinomial(Family):
     def lengths(self, X: Any) -> Matrix:
         return np.asarray(X.sum(axis=1), dtype=np.float64).reshape(-1, 1)
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         """Documents as long as the cluster's mean, or as given: lengths are not modelled."""
         posterior = self.posterior(row, n_features)
         concentration, mean = posterior["concentration"], posterior["mean_length"]
@@ -260,7 +255,9 @@ class Multinomial(Family):
             counts = rng.multinomial(lengths[:, 0].astype(np.int64), probabilities)
             return counts.astype(np.float64)
 
-        return Draws(lambda size, rng: of_lengths(np.full((size, 1), length), rng), of_lengths)
+        return PredictiveDraws(
+            lambda size, rng: of_lengths(np.full((size, 1), length), rng), of_lengths
+        )
 
     def learned(self, X: Any, labels: Ints) -> Multinomial:
         return type(self)(pseudo_count(sums_of(X, labels).sums))

@@ -33,10 +33,11 @@ from dpsearch._types import Ints, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
 from dpsearch.families._columns import means, with_holes
-from dpsearch.families.base import Example, Family, Functions, without_zeros
-from dpsearch.families.capabilities import Columns, Draws
+from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import at, entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.packing import without_zeros
 from dpsearch.families.statistics import GammaCounts
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows
 
@@ -112,13 +113,7 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
     row[ROW.constant] = constant
 
 
-@_jit.pointer(_jit.INIT)
-def _init(params, row):  # type: ignore[no-untyped-def]
-    row[:] = 0.0
-    _constants(params, row)
-
-
-@_jit.pointer(_jit.UPDATE)
+@_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     n_features, lacking = length(params, PARAMS.shape), _n_observed(params, ids)
     sums = view(row, ROW.sums, n_features)
@@ -140,7 +135,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
             row[ROW.constant] -= _set_column(params, row, d)
 
 
-@_jit.pointer(_jit.MERGE)
+@_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = length(params, PARAMS.shape)
     sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
@@ -155,7 +150,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _constants(params, row)
 
 
-@_jit.pointer(_jit.SCORE_ROWS)
+@_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     shape, log_gammas = table(params, PARAMS.shape), table(params, PARAMS.log_gammas)
     n_features, n_observed = shape.shape[0], _n_observed(params, ids)
@@ -180,7 +175,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score
 
 
-@_jit.pointer(_jit.SCORE_MEMBER)
+@_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     shape, rates = table(params, PARAMS.shape), table(params, PARAMS.rate)
     log_gammas = table(params, PARAMS.log_gammas)
@@ -205,7 +200,7 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer(_jit.LOG_MARGINAL)
+@_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     shape, rates = table(params, PARAMS.shape), table(params, PARAMS.rate)
     log_gammas = table(params, PARAMS.log_gammas)
@@ -245,7 +240,7 @@ def _best_case(params, row, d, x, helpers, low, high):  # type: ignore[no-untype
     return best_case
 
 
-@_jit.pointer(_jit.BOUND)
+@_jit.pointer("bound")
 def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
     """In every column the helpers that suit the point best."""
     out = 0.0
@@ -261,7 +256,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 _FUNCTIONS = Functions(
-    _init, _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, bound=_bound
 )
 
 
@@ -401,14 +396,14 @@ class Poisson(Family):
         fields = layout.read(ROW, row, n_features)
         return layout.make(ROW, n_features, n=fields.n, total=fields.total, sums=fields.sums)
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         posterior = self.posterior(row, n_features)
 
         def sample(size: int, rng: Rng) -> Any:
             rates = rng.gamma(posterior["shape"], 1.0 / posterior["rate"], (size, n_features))
             return rng.poisson(rates).astype(np.float64)
 
-        return Draws(sample)
+        return PredictiveDraws(sample)
 
     @classmethod
     def suggest(cls, X: Any) -> Poisson:

@@ -29,7 +29,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
-from dpsearch.families.capabilities import Columns, Draws, Gaps, Simpler
+from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
 
 _MOST_COMPONENTS = 20
@@ -202,10 +202,10 @@ class ProjectedGaussian(Family):
                 seen = np.where(values >= _TOLD, told @ left / values, np.nan)
             yield at, seen, right.T
 
-    def draws(self, row: Vector, n_features: int) -> Draws:
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         """Rows with projections from the posterior predictive, in the span of the components."""
         inner = self._inner.draws(row, len(self._matrix(n_features)))
-        return Draws(lambda size, rng: self._back(inner.sample(size, rng), n_features))
+        return PredictiveDraws(lambda size, rng: self._back(inner.sample(size, rng), n_features))
 
     @classmethod
     def suggest(cls, X: Any) -> ProjectedGaussian:
