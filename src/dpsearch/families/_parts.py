@@ -200,9 +200,6 @@ class Part(NamedTuple):
     family: Family
     columns: Ints
 
-    def row(self, row: Vector, at: int) -> Vector:
-        return row[at : at + self.width]
-
     @property
     def width(self) -> int:
         return self.family.width(len(self.columns))
@@ -229,29 +226,15 @@ def functions_of(parts: Sequence[Part]) -> Functions:
     )
 
 
-def width_of(parts: Sequence[Part]) -> int:
-    return _HEAD + sum(part.width for part in parts)
-
-
-def features_of(parts: Sequence[Part]) -> int:
-    return sum(part.n_features for part in parts)
-
-
-def starts_of(parts: Sequence[Part]) -> list[int]:
-    """Where in a row each part's begins."""
-    widths = [part.width for part in parts]
-    return [_HEAD + sum(widths[:p]) for p in range(len(parts))]
-
-
-def rows_of(parts: Sequence[Part], row: Vector) -> list[Vector]:
-    """The parts' rows."""
-    return [part.row(row, at) for part, at in zip(parts, starts_of(parts), strict=True)]
+def starts_of(parts: Sequence[Part]) -> Ints:
+    """Return where in a row each part's row begins, and where the last one ends."""
+    return np.cumsum([_HEAD, *(part.width for part in parts)])
 
 
 def counts_of(parts: Sequence[Part]) -> Ints:
-    """Which numbers of a row are counts: the parts' sizes and their own counts."""
+    """Return which numbers of a row are counts: the parts' sizes and their own counts."""
     out = [np.zeros(1, np.int64)]
-    for part, at in zip(parts, starts_of(parts), strict=True):
+    for part, at in zip(parts, starts_of(parts), strict=False):
         counts = part.family.counts_in_row(len(part.columns))
         out.append(np.array([at]))
         if counts is not None:
@@ -273,7 +256,7 @@ def parameters_of(parts: Sequence[Part], X: Any) -> Vector:
         end += len(tables[-1])
         heads[members, _AT.end] = end
     n_features = [part.n_features for part in parts]
-    heads[:, _AT.row] = starts_of(parts)
+    heads[:, _AT.row] = starts_of(parts)[:-1]
     heads[:, _AT.width] = [part.width for part in parts]
     heads[:, _AT.feature] = np.cumsum(n_features) - n_features
     heads[:, _AT.n_features] = np.array(n_features) - 1

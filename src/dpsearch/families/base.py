@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from dpsearch._jit import Pointer, pointer
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch.errors import DataError
+from dpsearch.families import layout
 from dpsearch.families.capabilities import (
     Columns,
     Gaps,
@@ -30,9 +32,9 @@ from dpsearch.families.capabilities import (
     require,
 )
 from dpsearch.families.packing import pack, writable
-from dpsearch.families.parameters import Parametrised
 from dpsearch.families.statistics import Statistic
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
+from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
 
 
@@ -103,7 +105,7 @@ class Example:
     X: Any
 
 
-class Family(Parametrised):
+class Family(Described):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
     # What the columns hold: "real", "count", "binary" or "category" values, "words" of documents
@@ -133,9 +135,17 @@ class Family(Parametrised):
 
     # -- required ----------------------------------------------------------------------------
 
-    @abstractmethod
+    def row_layout(self) -> Any:
+        """Return the layout of a row; None for a family that defines `width`."""
+        return None
+
+    def row_size(self, n_features: int) -> int:
+        """Return the length of the vectors of a row that has a layout."""
+        return n_features
+
     def width(self, n_features: int) -> int:
-        """Length of one row of statistics."""
+        """Return the length of one row of statistics."""
+        return layout.width(self.row_layout(), self.row_size(n_features))
 
     @abstractmethod
     def parameters(self, n_features: int, X: Any) -> Vector:
@@ -149,6 +159,28 @@ class Family(Parametrised):
     @abstractmethod
     def examples(cls) -> list[Example]:
         """Data sets small and varied enough to test the family with."""
+
+    # -- hyperparameters -----------------------------------------------------------------------
+
+    def hyperparameters(self) -> dict[str, Any]:
+        """Every hyperparameter by the name that `rescaled` knows it by."""
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in fields}
+
+    def with_parameters(self, **changes: Any) -> Self:
+        """Return a copy with some hyperparameters changed."""
+        return dataclasses.replace(self, **changes)  # type: ignore[type-var]
+
+    def rescaled(self, factors: Mapping[str, float]) -> Self:
+        """Return a copy with some hyperparameters multiplied, vectors and matrices as a whole."""
+        return self.with_parameters(
+            **{name: _times(getattr(self, name), factor) for name, factor in factors.items()}
+        )
+
+    def column(self, d: int, n_features: int) -> Self:
+        """The same for one column on its own, where columns are independent."""
+        vectors = {name: v for name, v in self.hyperparameters().items() if np.ndim(v) == 1}
+        return self.with_parameters(**{name: _at(value, d) for name, value in vectors.items()})
 
     # -- the data before the functions see them, and what depends on the functions -------------
 
@@ -172,12 +204,14 @@ class Family(Parametrised):
         return self.functions
 
     def bound_width(self, n_features: int) -> int:
-        """Number of features that `features` writes."""
-        return n_features
+        """Return the number of features that `features` writes."""
+        return self.row_size(n_features)
 
     def counts_in_row(self, n_features: int) -> slice | Ints | None:
-        """Which numbers of a row are integers not below zero: kernels may index by them."""
-        return None
+        """Return which numbers of a row are integers not below 0: kernels may index by them."""
+        if self.row_layout() is None:
+            return None
+        return layout.counts(self.row_layout(), self.row_size(n_features))
 
     # -- learning: hyperparameters when the user gives none -----------------------------------
 
@@ -282,6 +316,17 @@ class Family(Parametrised):
     def relocated(self, params: Vector, n_features: int) -> Vector:
         """Return parameters from another process with what this process must renew in them."""
         return params
+
+
+def _at(values: Any, d: int) -> Any:
+    """Element d of a vector of hyperparameters, as a plain number."""
+    return np.asarray(values)[d if len(values) > 1 else 0].item()
+
+
+def _times(value: Any, factor: float) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_times(part, factor) for part in value)
+    return np.asarray(value, dtype=np.float64) * factor if np.ndim(value) else value * factor
 
 
 class Model:

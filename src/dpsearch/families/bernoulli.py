@@ -35,6 +35,7 @@ from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.categorical import LevelsWithGaps, row_with_gaps
 from dpsearch.families.layout import table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
+from dpsearch.families.packing import without_zeros
 from dpsearch.families.statistics import BetaCounts
 
 _LARGEST_TABLE = 1 << 22
@@ -190,8 +191,8 @@ class Bernoulli(Family):
         successes = per_column(self.successes, n_features, "successes", above_zero=True)
         return successes, per_column(self.failures, n_features, "failures", above_zero=True)
 
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, n_features)
+    def row_layout(self) -> Any:
+        return ROW
 
     def check(self, X: Any) -> None:
         values = X.data if sp.issparse(X) else X.reshape(-1)
@@ -226,19 +227,13 @@ class Bernoulli(Family):
         )
 
     def encode(self, X: Any) -> Any:
-        if sp.issparse(X) and (X.data == 0.0).any():
-            X = X.copy()
-            X.eliminate_zeros()
-        return X
+        return without_zeros(X) if sp.issparse(X) else X
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
     def statistic(self, X: Any) -> BetaCounts:
         return BetaCounts(self.encode(X), *self._prior(X.shape[1]))
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(ROW, n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         successes, failures = self._prior(n_features)

@@ -265,14 +265,11 @@ class LevelsWithGaps(WithOwnRows):
         levels, counts = family.level_counts(n_features)
         return levels, counts
 
-    def bound_width(self, n_features: int) -> int:
+    def row_layout(self) -> Any:
+        return ROW
+
+    def row_size(self, n_features: int) -> int:
         return int(self._level_counts(n_features)[0].sum()) + n_features
-
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, self.bound_width(n_features))
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(ROW, self.bound_width(n_features))
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         return level_parameters(*self._level_counts(n_features), X.shape[0], gaps=True)
@@ -286,14 +283,11 @@ class LevelsWithGaps(WithOwnRows):
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
-    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+    def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         family: Any = self.family
         levels, _ = self._level_counts(n_features)
-        counts = layout.read(ROW, row, self.bound_width(n_features)).counts[: levels.sum()]
-        return [
-            (family.column(d, n_features), family.row_of_levels(own))
-            for d, own in enumerate(np.split(counts, np.cumsum(levels)[:-1]))
-        ]
+        counts = layout.read(ROW, row, self.row_size(n_features)).counts[: levels.sum()]
+        return [family.row_of_levels(own) for own in np.split(counts, np.cumsum(levels)[:-1])]
 
 
 @dataclass(frozen=True)
@@ -344,10 +338,10 @@ class Categorical(Family):
         self.check(X)
         return self.with_parameters(n_levels=tuple(int(code) + 1 for code in X.max(axis=0)))
 
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, self.bound_width(n_features))
+    def row_layout(self) -> Any:
+        return ROW
 
-    def bound_width(self, n_features: int) -> int:
+    def row_size(self, n_features: int) -> int:
         return int(np.sum(self._levels(n_features)))
 
     def check(self, X: Any) -> None:
@@ -376,9 +370,6 @@ class Categorical(Family):
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(ROW, self.bound_width(n_features))
-
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         levels = self._levels(n_features)
         prior = np.repeat(self._concentration(n_features), levels)
@@ -405,7 +396,7 @@ class Categorical(Family):
         return LevelsWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        fields = layout.read(ROW, row, self.bound_width(n_features))
+        fields = layout.read(ROW, row, self.row_size(n_features))
         return row_with_gaps(fields.n, fields.counts, n_features)
 
     def level_counts(self, n_features: int) -> tuple[Ints, Vector]:

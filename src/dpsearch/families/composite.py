@@ -33,16 +33,14 @@ class Composite(Family):
         """Whether each row of the data has each part."""
         return np.ones((X.shape[0], len(self._parts(X.shape[1]))), bool)
 
-    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
-        """The family and the row of each part."""
-        parts = self._parts(n_features)
-        rows = _parts.rows_of(parts, row)
-        return [(part.family, own) for part, own in zip(parts, rows, strict=True)]
+    def _rows(self, row: Vector, n_features: int) -> list[Vector]:
+        """Return the row of each part."""
+        return np.split(row, _parts.starts_of(self._parts(n_features))[:-1])[1:]
 
     def _triples(self, row: Vector, n_features: int) -> list[tuple[Family, Vector, int]]:
-        """The family, the row and the number of columns of each part."""
-        pairs = zip(self._pairs(row, n_features), self._parts(n_features), strict=True)
-        return [(family, own, len(part.columns)) for (family, own), part in pairs]
+        """Return the family, the row and the number of columns of each part."""
+        pairs = zip(self._parts(n_features), self._rows(row, n_features), strict=True)
+        return [(part.family, own, len(part.columns)) for part, own in pairs]
 
     def _order(self, n_features: int) -> Ints:
         """What sorts the parts' columns, taken one part after the other, into the table's order."""
@@ -52,10 +50,10 @@ class Composite(Family):
         return _parts.functions_of([Part(member, np.zeros(1, np.int64)) for member in self.members])
 
     def width(self, n_features: int) -> int:
-        return _parts.width_of(self._parts(n_features))
+        return int(_parts.starts_of(self._parts(n_features))[-1])
 
     def bound_width(self, n_features: int) -> int:
-        return _parts.features_of(self._parts(n_features))
+        return sum(part.n_features for part in self._parts(n_features))
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         return _parts.parameters_of(self._parts(n_features), self._complete(X))
@@ -63,7 +61,7 @@ class Composite(Family):
     def relocated(self, params: Vector, n_features: int) -> Vector:
         return _parts.relocated(self._parts(n_features), params)
 
-    def counts_in_row(self, n_features: int) -> Ints:
+    def counts_in_row(self, n_features: int) -> slice | Ints | None:
         return _parts.counts_of(self._parts(n_features))
 
     def encode(self, X: Any) -> Any:

@@ -3,7 +3,7 @@
     x | μ, v ~ N(μ, v),   μ | v ~ N(μ₀, v/κ₀),   v ~ InverseGamma(a₀, b₀)      column by column
 
 Data are encoded as z = (x − μ₀)/√b₀, so that the prior mean is 0 and the prior scale 1.  With n
-points of a cluster, their mean z̄ and their squared deviations M = Σ (z − z̄)² (Murphy 2007,
+points of a cluster, their mean z̄ and their squared learning.deviations M = Σ (z − z̄)² (Murphy 2007,
 "Conjugate Bayesian analysis of the Gaussian distribution", eqs 85–100):
 
     posterior    κ = κ₀ + n,  a = a₀ + n/2,  m = n z̄/κ,  β = 1 + M/2 + κ₀ n z̄²/(2κ)
@@ -29,7 +29,7 @@ from dpsearch import _jit
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import per_column
-from dpsearch.families import _diagonal_columns, layout
+from dpsearch.families import _diagonal_columns, layout, learning
 from dpsearch.families._columns import (
     in_range,
     mean_and_variance,
@@ -41,16 +41,6 @@ from dpsearch.families._diagonal_columns import PARAMS, best_case, column_step, 
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
-from dpsearch.families.learning import (
-    START_STRENGTH,
-    STRENGTHS,
-    WITHIN,
-    deviations,
-    moments_within,
-    most_likely,
-    pooled_variance,
-    sums_of,
-)
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
 
 _LARGEST_TABLE = 1 << 22
@@ -270,11 +260,8 @@ class DiagonalGaussian(Family):
     def variant(self) -> Functions:
         return _diagonal_columns.FUNCTIONS if self._has_columns() else _SHARED
 
-    def _layout(self) -> Any:
+    def row_layout(self) -> Any:
         return _diagonal_columns.ROW if self._has_columns() else ROW
-
-    def width(self, n_features: int) -> int:
-        return layout.width(self._layout(), n_features)
 
     def bound_width(self, n_features: int) -> int:
         return 2 * n_features if self._has_columns() else n_features
@@ -315,7 +302,7 @@ class DiagonalGaussian(Family):
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         mean, scale = self.location_scale(n_features)
         strength, shape = self.strength_shape(n_features)
-        fields = layout.read(self._layout(), row, n_features)
+        fields = layout.read(self.row_layout(), row, n_features)
         kappa, shape = strength + fields.n, shape + 0.5 * fields.n
         beta = scale**2 * kappa / (2.0 * fields.factors * (kappa + 1.0))
         variance = np.full(n_features, math.inf)  # the mean of an inverse gamma with shape ≤ 1
@@ -341,7 +328,7 @@ class DiagonalGaussian(Family):
         return DiagonalWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        fields = layout.read(self._layout(), row, n_features)
+        fields = layout.read(self.row_layout(), row, n_features)
         return layout.make(
             _diagonal_columns.ROW,
             n_features,
@@ -364,16 +351,16 @@ class DiagonalGaussian(Family):
     @classmethod
     def suggest(cls, X: Any) -> DiagonalGaussian:
         mean, variance = mean_and_variance(X)
-        return cls._with_variance(mean, WITHIN * variance, START_STRENGTH)
+        return cls._with_variance(mean, learning.WITHIN * variance, learning.START_STRENGTH)
 
     def learned(self, X: Any, labels: Ints) -> DiagonalGaussian:
         mean = per_column(self.prior_mean, X.shape[1], "prior_mean", above_zero=False)
         scale = per_column(self.scale, X.shape[1], "scale", above_zero=True)
         start = mean, scale / (_SHAPE - 1.0)  # as in `_with_variance`
-        mean, within = moments_within(X, pooled_variance(X, labels), start)
-        sums = sums_of(X, labels)
+        mean, within = learning.moments_within(X, learning.pooled_variance(X, labels), start)
+        sums = learning.sums_of(X, labels)
         counts, squares = sums.counts, (sums.means - mean) ** 2
-        spread = sums_of(deviations(X, labels) ** 2, labels).sums
+        spread = learning.sums_of(learning.deviations(X, labels) ** 2, labels).sums
         scale = (_SHAPE - 1.0) * within
 
         def log_likelihood(strength: float) -> float:
@@ -383,7 +370,9 @@ class DiagonalGaussian(Family):
             out = -(_SHAPE + 0.5 * counts) * logs - 0.5 * np.log1p(counts / strength)
             return float(out.sum())
 
-        return self._with_variance(mean, within, most_likely(log_likelihood, STRENGTHS))
+        return self._with_variance(
+            mean, within, learning.most_likely(log_likelihood, learning.STRENGTHS)
+        )
 
     @classmethod
     def _with_variance(cls, mean: Vector, variance: Vector, strength: float) -> DiagonalGaussian:
@@ -408,11 +397,8 @@ class DiagonalWithGaps(WithOwnRows):
     functions: ClassVar[Functions] = _diagonal_columns.FUNCTIONS
     log_ceiling = WithGaps.log_ceiling  # of each column on its own
 
-    def width(self, n_features: int) -> int:
-        return layout.width(_diagonal_columns.ROW, n_features)
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(_diagonal_columns.ROW, n_features)
+    def row_layout(self) -> Any:
+        return _diagonal_columns.ROW
 
     def bound_width(self, n_features: int) -> int:
         return 2 * n_features
@@ -430,13 +416,10 @@ class DiagonalWithGaps(WithOwnRows):
         _, scale = family.location_scale(X.shape[1])
         return np.asarray(-(~np.isnan(X) @ np.log(scale)))
 
-    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+    def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(_diagonal_columns.ROW, row, n_features)
         statistics = ("means", "squares", "centres", "factors")
         return [
-            (
-                self.family.column(d, n_features),
-                layout.make(ROW, 1, n=n, **{name: getattr(fields, name)[d] for name in statistics}),
-            )
+            layout.make(ROW, 1, n=n, **{name: getattr(fields, name)[d] for name in statistics})
             for d, n in enumerate(fields.counts)
         ]

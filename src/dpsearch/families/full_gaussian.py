@@ -26,23 +26,13 @@ from scipy.special import gammaln
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column, positive
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families import layout
+from dpsearch.families import layout, learning
 from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
 from dpsearch.families._normal_wishart import FUNCTIONS, LOG_PI, PARAMS, ROW
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
-from dpsearch.families.learning import (
-    START_STRENGTH,
-    STRENGTHS,
-    WITHIN,
-    deviations,
-    moments_within,
-    most_likely,
-    pooled_covariance,
-    sums_of,
-)
 
 _LARGEST_TABLE = 1 << 22
 
@@ -122,8 +112,8 @@ class FullGaussian(Family):
     def resolve(self, X: Any) -> FullGaussian:
         return self.with_parameters(degrees=self._degrees(X.shape[1]))
 
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, n_features)
+    def row_layout(self) -> Any:
+        return ROW
 
     def _steps(self, n_features: int, size: int) -> Vector:
         """The predictive's constant without |Ψ|, for n = 0 … size − 1."""
@@ -259,7 +249,9 @@ class FullGaussian(Family):
     @classmethod
     def suggest(cls, X: Any) -> FullGaussian:
         mean, variance = mean_and_variance(X)
-        return cls._with_covariance(mean, np.diag(WITHIN * variance), START_STRENGTH)
+        return cls._with_covariance(
+            mean, np.diag(learning.WITHIN * variance), learning.START_STRENGTH
+        )
 
     def simpler(self, X: Any) -> Simpler | None:
         """Independent columns, unless there is only one."""
@@ -270,12 +262,12 @@ class FullGaussian(Family):
     def learned(self, X: Any, labels: Ints) -> FullGaussian:
         mean, factor = self._location_factor(X.shape[1])
         start = mean, (factor**2).sum(axis=1) / len(mean)  # as in `_with_covariance`
-        mean, covariance = moments_within(X, pooled_covariance(X, labels), start)
+        mean, covariance = learning.moments_within(X, learning.pooled_covariance(X, labels), start)
         n_features = X.shape[1]
         scale, degrees = n_features * covariance, 2.0 * n_features + 1.0
-        sums = sums_of(X, labels)
+        sums = learning.sums_of(X, labels)
         counts, shifts = sums.counts[:, 0], sums.means - mean
-        rest = deviations(X, labels)
+        rest = learning.deviations(X, labels)
         spread = np.array([rest[labels == k].T @ rest[labels == k] for k in range(len(counts))])
 
         def log_likelihood(strength: float) -> float:
@@ -286,7 +278,9 @@ class FullGaussian(Family):
             out = -0.5 * (degrees + counts) * logs - 0.5 * n_features * np.log1p(counts / strength)
             return float(out.sum())
 
-        return self._with_covariance(mean, covariance, most_likely(log_likelihood, STRENGTHS))
+        return self._with_covariance(
+            mean, covariance, learning.most_likely(log_likelihood, learning.STRENGTHS)
+        )
 
     @classmethod
     def _with_covariance(cls, mean: Vector, covariance: Any, strength: float) -> FullGaussian:

@@ -377,8 +377,8 @@ class Gaussian(Family):
     def variant(self) -> Functions:
         return _COLUMNS if self.form == "columns" else _ISOTROPIC
 
-    def width(self, n_features: int) -> int:
-        return layout.width(COLUMNS if self.form == "columns" else ROW, n_features)
+    def row_layout(self) -> Any:
+        return COLUMNS if self.form == "columns" else ROW
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         return layout.make_params(PARAMS, tau=self._tau(n_features))

@@ -32,7 +32,7 @@ from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
-from dpsearch.families.packing import without_zeros
+from dpsearch.families.packing import row_sums, without_zeros
 from dpsearch.families.statistics import DirichletCounts
 
 _LARGEST_TABLE = 1 << 22
@@ -174,8 +174,8 @@ class Multinomial(Family):
     def _concentration(self, n_features: int) -> Vector:
         return per_column(self.concentration, n_features, "concentration", above_zero=True)
 
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, n_features)
+    def row_layout(self) -> Any:
+        return ROW
 
     def bound_width(self, n_features: int) -> int:
         return n_features + 1  # and the length of the document
@@ -203,21 +203,15 @@ class Multinomial(Family):
 
     def log_base(self, X: Any) -> Vector:
         X = self.encode(X)
-        per_word = sp.csr_matrix((gammaln(X.data + 1.0), X.indices, X.indptr), shape=X.shape)
-        lengths = np.asarray(X.sum(axis=1)).reshape(-1)
-        return np.asarray(gammaln(lengths + 1.0) - np.asarray(per_word.sum(axis=1)).reshape(-1))
+        return np.asarray(gammaln(row_sums(X) + 1.0) - row_sums(X, gammaln(X.data + 1.0)))
 
     def log_ceiling(self, X: Any) -> Vector:
         X = self.encode(X)
-        lengths = np.asarray(X.sum(axis=1)).reshape(-1)
-        per_word = sp.csr_matrix((xlogy(X.data, X.data), X.indices, X.indptr), shape=X.shape)
-        return np.asarray(np.asarray(per_word.sum(axis=1)).reshape(-1) - xlogy(lengths, lengths))
+        lengths = row_sums(X)
+        return np.asarray(row_sums(X, xlogy(X.data, X.data)) - xlogy(lengths, lengths))
 
     def statistic(self, X: Any) -> DirichletCounts:
         return DirichletCounts(self.encode(X), self._concentration(X.shape[1]))
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(ROW, n_features)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         fields = layout.read(ROW, row, n_features)

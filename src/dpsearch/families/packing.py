@@ -19,6 +19,13 @@ def without_zeros(X: Any) -> Any:
     return encoded
 
 
+def row_sums(X: Any, values: Any = None) -> Any:
+    """Return the sum of each row of a CSR matrix, or of other values at its entries."""
+    values = X.data if values is None else values
+    terms = sp.csr_matrix((values, X.indices, X.indptr), shape=X.shape)
+    return np.asarray(terms.sum(axis=1)).reshape(-1)
+
+
 def pack(X: Any) -> Items:
     """Lay dense or CSR rows end to end, unless the family has done so itself."""
     if isinstance(X, Items):

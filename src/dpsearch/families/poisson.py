@@ -37,7 +37,7 @@ from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import at, entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
-from dpsearch.families.packing import without_zeros
+from dpsearch.families.packing import row_sums, without_zeros
 from dpsearch.families.statistics import GammaCounts
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows
 
@@ -267,11 +267,8 @@ class PoissonWithGaps(WithOwnRows):
 
     log_ceiling = WithGaps.log_ceiling  # of each column on its own
 
-    def width(self, n_features: int) -> int:
-        return layout.width(ROW, n_features)
-
-    def counts_in_row(self, n_features: int) -> Ints:
-        return layout.counts(ROW, n_features)
+    def row_layout(self) -> Any:
+        return ROW
 
     def bound_width(self, n_features: int) -> int:
         return 2 * n_features
@@ -291,14 +288,11 @@ class PoissonWithGaps(WithOwnRows):
         value: Vector = getattr(self.family, of_column)(np.nan_to_num(X))
         return value
 
-    def _pairs(self, row: Vector, n_features: int) -> list[tuple[Family, Vector]]:
+    def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(ROW, row, n_features)
         return [
-            (
-                self.family.column(d, n_features),
-                layout.make(ROW, 1, 1, n=fields.n - lacking, total=total, sums=total),
-            )
-            for d, (lacking, total) in enumerate(zip(fields.missing, fields.sums, strict=True))
+            layout.make(ROW, 1, 1, n=fields.n - missing, total=total, sums=total)
+            for missing, total in zip(fields.missing, fields.sums, strict=True)
         ]
 
 
@@ -362,14 +356,11 @@ class Poisson(Family):
 
     def log_base(self, X: Any) -> Vector:
         X = self.encode(X)
-        logs = sp.csr_matrix((gammaln(X.data + 1.0), X.indices, X.indptr), shape=X.shape)
-        return -np.asarray(logs.sum(axis=1)).reshape(-1)
+        return np.asarray(-row_sums(X, gammaln(X.data + 1.0)))
 
     def log_ceiling(self, X: Any) -> Vector:
         X = self.encode(X)
-        best = xlogy(X.data, X.data) - X.data  # at the rate x
-        terms = sp.csr_matrix((best, X.indices, X.indptr), shape=X.shape)
-        return np.asarray(terms.sum(axis=1)).reshape(-1)
+        return np.asarray(row_sums(X, xlogy(X.data, X.data) - X.data))  # at the rate x
 
     def statistic(self, X: Any) -> GammaCounts:
         return GammaCounts(self.encode(X), *self.prior(X.shape[1]))
@@ -411,10 +402,7 @@ class Poisson(Family):
         return cls._with_shape(np.where(mean > 0.0, mean, 1.0), 1.0)
 
     def learned(self, X: Any, labels: Ints) -> Poisson:
-        shape, rate = (
-            per_column(getattr(self, name), X.shape[1], name, above_zero=True)
-            for name in ("shape", "rate")
-        )
+        shape, rate = self.prior(X.shape[1])
         counts, sums = sums_of(X, labels)
 
         def log_likelihood(new: float) -> float:

@@ -77,11 +77,8 @@ class Product(Composite):
         )
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
-        shares = zip(*(self._pairs(row, n_features) for row in rows), strict=True)
-        parts = [
-            (part, [own for _, own in share])
-            for part, share in zip(self._parts(n_features), shares, strict=True)
-        ]
+        by_part = zip(*(self._rows(row, n_features) for row in rows), strict=True)
+        parts = list(zip(self._parts(n_features), map(list, by_part), strict=True))
 
         def log_densities(X: Any) -> Matrix:
             out = np.zeros((X.shape[0], len(rows)))

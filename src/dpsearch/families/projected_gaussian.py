@@ -133,10 +133,10 @@ class ProjectedGaussian(Family):
     def resolve(self, X: Any) -> ProjectedGaussian:
         return self._with_inner(self._inner.resolve(self._some_projections(X.shape[1])))
 
-    def width(self, n_features: int) -> int:
-        return self._inner.width(len(self._matrix(n_features)))
+    def row_layout(self) -> Any:
+        return self._inner.row_layout()
 
-    def bound_width(self, n_features: int) -> int:
+    def row_size(self, n_features: int) -> int:
         return len(self._matrix(n_features))
 
     def parameters(self, n_features: int, X: Any) -> Vector:

@@ -19,9 +19,8 @@ import numpy as np
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.families._parts import Part
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.composite import Composite
-from dpsearch.tables.checked import CheckedTable
 
 
 @dataclass(frozen=True)
@@ -66,9 +65,6 @@ class WithGaps(Composite):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         return row
 
-    def suited(self, table: CheckedTable) -> Self:
-        return self.resolve(table.matrix)
-
     def resolve(self, X: Any) -> Self:
         return type(self)(self.family.resolve(filled(X)))
 
@@ -88,7 +84,7 @@ class WithGaps(Composite):
         return ~np.isnan(X)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        columns = [family.posterior(own, 1) for family, own in self._pairs(row, n_features)]
+        columns = [family.posterior(own, 1) for family, own, _ in self._triples(row, n_features)]
         return {key: _joined([column[key] for column in columns]) for key in columns[0]}
 
     @property
@@ -120,14 +116,14 @@ Family.form_with_gaps = WithGaps
 class WithOwnRows(WithGaps):
     """`WithGaps` of a family that has a form of its own: its functions, and rows without parts.
 
-    A subclass also says how its rows come apart by column (`_pairs`).
+    A subclass also says how its rows come apart by column (`_rows`).
     """
 
-    def variant(self) -> Functions:
-        return self.functions
-
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return params  # with no addresses in them
+    variant = Family.variant
+    relocated = Family.relocated  # with no addresses in the parameters
+    width = Family.width
+    bound_width = Family.bound_width
+    counts_in_row = Family.counts_in_row
 
 
 def filled(X: Any) -> Matrix:
