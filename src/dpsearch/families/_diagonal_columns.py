@@ -25,11 +25,13 @@ from dpsearch.families.layout import at, entry, length, view_at
 
 
 class _Params(NamedTuple):
-    """Of both forms.  Tables are for all columns together, or here for one."""
+    """Of both forms.  There is one table for all columns together, or here one for each prior."""
 
+    size: layout.Number  # of each table
     strength: layout.Numbers  # κ₀ of each column
     shape: layout.Numbers  # a₀
-    steps: layout.Numbers  # the predictive's constant without β, by n; here empty if columns differ
+    begins: layout.Numbers  # where the tables of each column begin
+    steps: layout.Numbers  # the predictive's constant without β, by n
     totals: layout.Numbers  # the marginal's
 
 
@@ -87,8 +89,8 @@ def best_case(params, d, n, centre, factor, x, helpers, low, high):  # type: ign
 
 @_jit.inner
 def _step(params, d, n):  # type: ignore[no-untyped-def]
-    if n < length(params, PARAMS.steps):
-        return entry(params, PARAMS.steps, n)
+    if n < params[PARAMS.size]:
+        return entry(params, PARAMS.steps, entry(params, PARAMS.begins, d) + n)
     return column_step(params, d, n)
 
 
@@ -96,8 +98,9 @@ def _step(params, d, n):  # type: ignore[no-untyped-def]
 def _log_marginal_of(params, d, n, log_beta):  # type: ignore[no-untyped-def]
     """Return log H of n values of column d."""
     shape = entry(params, PARAMS.shape, d) + 0.5 * n
-    if n < length(params, PARAMS.totals):
-        return entry(params, PARAMS.totals, n) - shape * log_beta
+    if n < params[PARAMS.size]:
+        total = entry(params, PARAMS.totals, entry(params, PARAMS.begins, d) + n)
+        return total - shape * log_beta
     return column_total(params, d, n) - shape * log_beta
 
 

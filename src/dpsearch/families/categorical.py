@@ -418,7 +418,7 @@ class Categorical(Family):
         return PredictiveDraws(sample)
 
     def learned(self, X: Any, labels: Ints) -> Categorical:
-        # Each column its own: one that tells clusters apart says nothing about one of noise.
+        # By column: one that separates clusters carries no information about one of noise.
         learned = []
         for d, size in enumerate(self._levels(X.shape[1])):
             indicators = (X[:, [d]] == np.arange(size)).astype(np.float64)

@@ -67,7 +67,7 @@ ROW = layout.row(_Row)
 @_jit.inner
 def _step(params, n):  # type: ignore[no-untyped-def]
     """Return the predictive's constant for n points, without β."""
-    if n < length(params, PARAMS.steps):
+    if n < params[PARAMS.size]:
         return entry(params, PARAMS.steps, n)
     out = 0.0
     for d in range(length(params, PARAMS.shape)):
@@ -171,7 +171,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
 @_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     n, out = row[ROW.n], 0.0
-    if n < length(params, PARAMS.totals):
+    if n < params[PARAMS.size]:
         out = entry(params, PARAMS.totals, n)
     else:
         for d in range(length(params, PARAMS.shape)):
@@ -270,18 +270,27 @@ class DiagonalGaussian(Family):
         return self.laid_out(n_features, X.shape[0], by_column=self._has_columns())
 
     def laid_out(self, n_features: int, n_rows: int, *, by_column: bool) -> Vector:
-        """The parameters.  By column, tables are for one column and empty if columns differ."""
+        """Return the parameters, with tables for all columns together or for each prior."""
         self.location_scale(n_features)
         strength, shape = self.strength_shape(n_features)
-        kinds = len(np.unique(np.stack([strength, shape]), axis=1).T)
+        _, first, kind = np.unique(
+            np.stack([strength, shape]), axis=1, return_index=True, return_inverse=True
+        )
+        # One pass for each prior: priors that differ share the budget.
+        size = min(n_rows + 2, _LARGEST_TABLE // len(first))
         if by_column:
-            size = min(n_rows + 2, _LARGEST_TABLE) if kinds == 1 else 0
-            steps, totals = self.column(0, n_features)._tables(1, size)
+            columns = [self.column(int(d), n_features)._tables(1, size) for d in first]
+            steps, totals = np.concatenate(columns, axis=1)
         else:
-            # One pass per column at worst: columns that differ share the budget.
-            steps, totals = self._tables(n_features, min(n_rows + 2, _LARGEST_TABLE // kinds))
+            steps, totals = self._tables(n_features, size)
         return layout.make_params(
-            PARAMS, strength=strength, shape=shape, steps=steps, totals=totals
+            PARAMS,
+            size=size,
+            strength=strength,
+            shape=shape,
+            begins=kind.reshape(-1) * size,
+            steps=steps,
+            totals=totals,
         )
 
     def encode(self, X: Any) -> Any:

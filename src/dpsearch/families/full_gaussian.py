@@ -223,7 +223,7 @@ class FullGaussian(Family):
         return posterior["mean"], scale, degrees
 
     def predictives(self, rows: list[Vector], n_features: int) -> tuple[Any, Any, Any]:
-        """The same of several clusters."""
+        """Return locations, scale matrices and degrees of freedom of several clusters."""
         parts = [self.predictive(row, n_features) for row in rows]
         means, scales, degrees = (np.array(part) for part in zip(*parts, strict=True))
         return means, scales, degrees

@@ -2,11 +2,12 @@
 
 Spread.  The prior on a cluster's covariance is centred on the average covariance of the clusters
 there are, its moment estimate.  Maximising the log joint instead would go further: it makes the
-prior so broad that whatever is constant in a handful of rows, such as a number that was cut off
-at the end of its range, is worth a cluster.
+prior so broad that any value that is constant in a handful of rows, such as a number that was cut
+off at the end of its range, is worth a cluster.
 
-The partition may be of a sample in which a column happens to be constant.  Such a column tells
-nothing, and keeps what `suggest` made of all the data: a number put in its place would have units.
+The partition may be of a sample in which a column happens to be constant.  Such a column carries
+no information, and keeps what `suggest` made of all the data: a number put in its place would have
+units.
 
 Strengths and concentrations, which say how much clusters differ from each other, maximise
 Σ_k log H(x_k), within bounds.

@@ -36,7 +36,7 @@ _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 15
 _NOTHING = 1e-10  # share of the variance below which a component is rounding
 _UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
-_TOLD = 0.3  # how much of a projection's information must have been observed
+_LEAST_OBSERVED = 0.3  # how much of a projection's information must have been observed
 _BLOCK = 4096
 
 
@@ -171,14 +171,14 @@ class ProjectedGaussian(Family):
 
         def densities(X: Any) -> Matrix:
             out = np.empty((X.shape[0], len(rows)))
-            for at, seen, rotation in self._told(X):
+            for at, seen, rotation in self._observed_projections(X):
                 turned = _turned(means, scales, rotation)
                 out[at] = log_densities(np.ascontiguousarray(seen), *turned, degrees)
             return out
 
         def fill(X: Any, weights: Matrix) -> Matrix:
             out = np.array(X)
-            for at, seen, rotation in self._told(X):
+            for at, seen, rotation in self._observed_projections(X):
                 turned = _turned(means, scales, rotation)
                 z = expected(np.ascontiguousarray(seen), weights[at], *turned) @ rotation.T
                 out[at] = np.where(np.isnan(X[at]), self._back(z, n_features), X[at])
@@ -186,20 +186,20 @@ class ProjectedGaussian(Family):
 
         return Gaps(densities, fill)
 
-    def _told(self, X: Any) -> Iterator[tuple[Ints, Matrix, Matrix]]:
+    def _observed_projections(self, X: Any) -> Iterator[tuple[Ints, Matrix, Matrix]]:
         """What each row determines of its projections, for rows with the same gaps at a time.
 
-        Yields the rows, Vᵀz of each with NaN where that is not told, and V.
+        Yields the rows, Vᵀz of each with NaN where the observed columns do not determine it, and V.
         """
         components, loadings = self._matrix(X.shape[1]), self._way_back(X.shape[1])
         patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
         for p, missing in enumerate(patterns):
             at = np.flatnonzero(which.ravel() == p)
             known = components[:, ~missing]
-            told = (X[at][:, ~missing] - self._centre(X.shape[1])[~missing]) @ known.T
+            observed = (X[at][:, ~missing] - self._centre(X.shape[1])[~missing]) @ known.T
             left, values, right = np.linalg.svd(known @ loadings[~missing])
             with np.errstate(divide="ignore", invalid="ignore"):
-                seen = np.where(values >= _TOLD, told @ left / values, np.nan)
+                seen = np.where(values >= _LEAST_OBSERVED, observed @ left / values, np.nan)
             yield at, seen, right.T
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
