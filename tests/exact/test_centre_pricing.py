@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dpsearch import datasets, families, priors
-from dpsearch.exact.centre_pricing import CentrePricer
-from dpsearch.exact.neighbours import neighbour_prices
+from dpsearch.exact.centre_pricing import CentrePricer, neighbour_prices
+from dpsearch.exact.promises import statistic_of
 from dpsearch.problem import Problem
-from dpsearch.promises import statistic_of
 from enumeration import seeds
 
 PRIORS = [

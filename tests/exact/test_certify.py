@@ -17,6 +17,7 @@ from dpsearch.errors import CapabilityError, DataError, ParameterError, ProofErr
 from dpsearch.exact import certify
 from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.slopes import intercept, is_linear, ranges, slope
+from dpsearch.items import Rows
 from dpsearch.problem import Problem
 
 PRIORS = [
@@ -208,6 +209,8 @@ def test_verification_fails_when_loose_prices_or_potentials_are_lowered():
         y[10] -= 1e-3
         changed = dataclasses.replace(certificate, prices=(entry._replace(y=y),))
         assert not changed.verify()
+        missing = dataclasses.replace(certificate, prices=(entry._replace(low=2),))
+        assert not missing.verify()
 
 
 def test_a_fractional_case_is_closed_by_enumeration():
@@ -285,6 +288,18 @@ def test_what_cannot_be_certified_says_so_at_once():
         certify(X, np.zeros(60), family, DP, tolerance=math.nan)
     with pytest.raises(DataError, match="labels"):
         certify(X, np.zeros(59), family, DP)
+
+
+def test_a_problem_with_background_clusters_is_refused():
+    X, family = structured()
+    whole = Problem(X, family, DP)
+    background = Rows(*whole.rows(np.zeros(60, np.int64)))
+    model, items = whole.model, whole.items
+    problem = Problem.of_items(model, items, whole.log_base, DP, background=background)
+    with pytest.raises(CapabilityError, match="certify does not take .* background clusters"):
+        certify(problem, np.zeros(60))
+    with pytest.raises(CapabilityError, match="'dual' does not take .* background clusters"):
+        search(problem, heuristic="dual", beam_size=None)
 
 
 def test_a_family_without_any_bound_is_named(monkeypatch):

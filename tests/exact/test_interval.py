@@ -10,10 +10,11 @@ import pytest
 import enumeration
 from dpsearch import families, priors
 from dpsearch.exact import interval, line
+from dpsearch.exact.promises import statistic_of
+from dpsearch.exact.proof import Bounded
 from dpsearch.exact.slopes import slope
 from dpsearch.items import log_marginals
 from dpsearch.problem import Problem
-from dpsearch.promises import statistic_of
 from models import PRODUCT_PRIORS
 
 DP = priors.DirichletProcess(1.0)
@@ -27,8 +28,12 @@ def interval_optimum(problem, deadline=np.inf):
     return interval.interval_optimum(problem, closed_form(problem), deadline)
 
 
-def verify_potentials(problem, order, potentials, ranges):
-    return interval.verify_potentials(problem, closed_form(problem), order, potentials, ranges)
+def verify_potentials(problem, order, entries):
+    return interval.verify_potentials(problem, closed_form(problem), order, entries)
+
+
+def value_and_bound(problem, found):
+    return problem.log_joint(found.labels), max(entry.upper for entry in found.entries)
 
 
 def scale(rng):
@@ -81,8 +86,8 @@ def test_finds_and_proves_the_enumerated_optimum(name, prior):
         want = enumeration.best(problem)
         found = interval_optimum(problem)
         assert found is not None
-        proved = verify_potentials(problem, found.order, found.potentials, found.ranges)
-        for value in (found.log_joint, found.upper_bound, proved):
+        proved = verify_potentials(problem, found.order, found.entries)
+        for value in (*value_and_bound(problem, found), proved):
             assert value == pytest.approx(want, rel=1e-9, abs=1e-8)
         assert proved >= want - 1e-10 * abs(want)
 
@@ -115,8 +120,8 @@ def test_agrees_with_a_programme_over_numbers_of_clusters(name, prior):
         found = interval_optimum(problem)
         layers = slow_layers(problem, found.order)
         want = (layers + problem.tables.log_v)[1:].max() + problem.log_base
-        assert found.log_joint == pytest.approx(want, rel=1e-10, abs=1e-8)
-        assert found.upper_bound == pytest.approx(want, rel=1e-10, abs=1e-8)
+        for value in value_and_bound(problem, found):
+            assert value == pytest.approx(want, rel=1e-10, abs=1e-8)
 
 
 def hard_inputs(rng, n):
@@ -159,9 +164,10 @@ def test_far_and_wide_data_keep_their_digits():
     X = rng.uniform(-1e4, 1e4, size=(3000, 1)) + 1e7
     problem = Problem(X, families.Gaussian(1e7, 1e8, 1.0), DP)
     found = interval_optimum(problem)
-    assert abs(found.upper_bound - found.log_joint) < 1e-6
-    proved = verify_potentials(problem, found.order, found.potentials, found.ranges)
-    assert proved == pytest.approx(found.log_joint, abs=1e-5)
+    value, upper = value_and_bound(problem, found)
+    assert abs(upper - value) < 1e-6
+    proved = verify_potentials(problem, found.order, found.entries)
+    assert proved == pytest.approx(value, abs=1e-5)
 
 
 def test_two_words_and_documents_of_different_lengths_are_refused():
@@ -194,7 +200,8 @@ def contiguous(labels, key):
 def test_is_left_out_where_it_does_not_apply(family, X, prior):
     problem = Problem(X, family, prior)
     assert interval_optimum(problem) is None
-    assert verify_potentials(problem, np.arange(4), np.zeros((1, 5)), [[1, 4]]) == np.inf
+    entry = Bounded(1, 4, 0.0, np.zeros(5), 0.0, "line", 0.0)
+    assert verify_potentials(problem, np.arange(4), [entry]) == np.inf
 
 
 def test_any_potentials_prove_a_valid_bound():
@@ -205,16 +212,16 @@ def test_any_potentials_prove_a_valid_bound():
         problem = Problem(X, family, prior)
         found = interval_optimum(problem)
         want = enumeration.best(problem)
-        shifted = found.potentials + rng.normal(size=found.potentials.shape)
-        proved = verify_potentials(problem, found.order, shifted, found.ranges)
+        shifted = [entry._replace(y=entry.y + rng.normal(size=7)) for entry in found.entries]
+        proved = verify_potentials(problem, found.order, shifted)
         assert proved >= want - 1e-8
-    ranges = np.array([[1, 6]])
-    order, potentials = found.order, found.potentials[:1]
-    assert verify_potentials(problem, order, potentials, ranges) < np.inf
-    assert verify_potentials(problem, order, potentials, [[2, 6]]) == np.inf
-    assert verify_potentials(problem, order, potentials * np.nan, ranges) == np.inf
-    assert verify_potentials(problem, order[::-1], potentials, ranges) == np.inf
-    assert verify_potentials(problem, np.zeros(6, int), potentials, ranges) == np.inf
+    order, entry = found.order, found.entries[0]._replace(low=1, high=6)
+    assert verify_potentials(problem, order, [entry]) < np.inf
+    assert verify_potentials(problem, order, [entry._replace(low=2)]) == np.inf
+    assert verify_potentials(problem, order, [entry._replace(high=7)]) == np.inf
+    assert verify_potentials(problem, order, [entry._replace(y=entry.y * np.nan)]) == np.inf
+    assert verify_potentials(problem, order[::-1], [entry]) == np.inf
+    assert verify_potentials(problem, np.zeros(6, int), [entry]) == np.inf
 
 
 def first_few(solve, left, *arguments):
@@ -226,12 +233,13 @@ def test_a_deadline_leaves_nothing_or_a_valid_bound(monkeypatch):
     problem = Problem(X, families.Gaussian(0.0, 10.0, 1.0), PRODUCT_PRIORS[1])
     assert interval_optimum(problem, deadline=0.0) is None
     best = interval_optimum(problem)
-    assert len(best.ranges) > 1
+    assert len(best.entries) > 1
     for programmes in range(1, 5):
         with monkeypatch.context() as patch:
             few = partial(first_few, interval._solve, iter(range(programmes)))
             patch.setattr(interval, "_solve", few)
             found = interval_optimum(problem)
-        assert found.upper_bound >= best.log_joint - 1e-8
-        proved = verify_potentials(problem, found.order, found.potentials, found.ranges)
-        assert proved == pytest.approx(found.upper_bound, abs=1e-6)
+        _, upper = value_and_bound(problem, found)
+        assert upper >= problem.log_joint(best.labels) - 1e-8
+        proved = verify_potentials(problem, found.order, found.entries)
+        assert proved == pytest.approx(upper, abs=1e-6)

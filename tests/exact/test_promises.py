@@ -11,8 +11,8 @@ import pytest
 
 import enumeration
 from dpsearch import certify, families, priors, search
-from dpsearch.bounds import at_least
 from dpsearch.errors import CapabilityError, ProofError
+from dpsearch.exact.promises import at_least
 from dpsearch.families import Functions, pointer
 from dpsearch.families.statistics import (
     BetaCounts,

@@ -9,10 +9,10 @@ import pytest
 
 import enumeration
 from dpsearch import families, priors
-from dpsearch.exact import certify, pricers
+from dpsearch.exact import certify, proof
+from dpsearch.exact.promises import statistic_of
 from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.problem import Problem
-from dpsearch.promises import statistic_of
 from models import DRAWS
 
 NAMES = ["bernoulli", "poisson", "multinomial"]
@@ -21,7 +21,7 @@ PRIORS = [priors.DirichletProcess(1.0), priors.PitmanYor(0.7, 0.6)]
 
 def pricer_for(problem, lam):
     statistic = statistic_of(problem, np.zeros(problem.n_items, np.int64))
-    return pricers.pricer_for(problem, statistic, lam)
+    return proof.pricer_for(problem, statistic, lam)
 
 
 def structureless(name, rng, n):

@@ -78,16 +78,6 @@ class Room(NamedTuple):
     chosen: Ints  # open points of the set that is tried
 
 
-class Found(NamedTuple):
-    """Sets end to end, their values, and counters."""
-
-    members: Ints
-    indptr: Ints
-    values: Vector
-    count: Any  # int64 [4]: nodes on the stack, sets found, node visits, times prices were raised
-    level: Any  # float64 [2]: best value found, largest bound of a leaf given up
-
-
 @inner
 def _widest(half):  # type: ignore[no-untyped-def]
     out = 0.0
@@ -131,7 +121,7 @@ def _load(space, y, nodes, found, top, room):  # type: ignore[no-untyped-def]
         room.centre[d] = nodes.centre[top, d]
         room.half[d] = nodes.half[top, d]
         room.total[d] = nodes.sums[top, d]
-    if nodes.integers[top, AGE] == found.count[3]:
+    if nodes.integers[top, AGE] == found.count[2]:
         return nodes.sums[top, n_columns]
     base = 0.0  # prices were raised since
     for k in range(nodes.integers[top, N_IN]):
@@ -328,64 +318,66 @@ def _within(space, total, n, centre, half):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _record(found, y, inside, n_in, chosen, n_chosen, exact, mode):  # type: ignore[no-untyped-def]
+def _record(found, y, inside, n_in, chosen, n_chosen, value, mode):  # type: ignore[no-untyped-def]
     """Keep the set inside[:n_in] ∪ chosen[:n_chosen]; in mode RAISE, pay for it."""
     at = found.count[1]
-    end = found.indptr[at]
-    size = n_in + n_chosen
-    for k in range(size):
-        found.members[end + k] = inside[k] if k < n_in else chosen[k - n_in]
-    found.indptr[at + 1] = end + size
-    found.values[at] = exact
     found.count[1] += 1
-    found.level[0] = max(found.level[0], exact)
-    if mode == RAISE:
-        for k in range(size):
-            y[found.members[end + k]] += exact / size
-        found.count[3] += 1
+    found.values[at] = value
+    size = n_in + n_chosen
+    for i in range(y.shape[0]):
+        found.members[at, i] = 0
+    for k in range(size):
+        i = inside[k] if k < n_in else chosen[k - n_in]
+        found.members[at, i] = 1
+        if mode == RAISE:
+            y[i] += value / size
+    if mode == LARGEST:
+        found.level[0] = max(found.level[0], value)
+    elif mode == RAISE:
+        found.count[2] += 1
 
 
 @inner
-def _visit(space, y, nodes, found, top, floor, mode, margin, rounding, room):  # type: ignore[no-untyped-def]
+def _visit(space, y, nodes, room, found, run, top):  # type: ignore[no-untyped-def]
     """Settle the node at `top`, or put it or two children in its place; return the new top."""
-    integers, parent_bound = nodes.integers, nodes.bound[top]
+    integers, parent_bound, floor = nodes.integers, nodes.bound[top], found.level[0]
     fresh = integers[top, START] + integers[top, LENGTH]
     if fresh + integers[top, LENGTH] > nodes.arena.shape[0]:
         found.level[1] = max(found.level[1], parent_bound)
         return top
     base = _load(space, y, nodes, found, top, room)
-    n_in, n_open, base = _sort_points(space, y, nodes, top, margin, base, room)
+    n_in, n_open, base = _sort_points(space, y, nodes, top, run.margin, base, room)
     n_low = max(integers[top, N_LOW], n_in)
     n_high = min(integers[top, N_HIGH], n_in + n_open)
     if n_low > n_high:
         return top
     if n_open == 0:
-        exact = _set_value(space, room.total, base, n_in)
-        counted = mode != ALL or _within(space, room.total, n_in, room.centre, room.half)
-        if exact > floor and counted:
-            _record(found, y, nodes.inside, n_in, room.chosen, 0, exact, mode)
+        value = _set_value(space, room.total, base, n_in)
+        counted = run.mode != ALL or _within(space, room.total, n_in, room.centre, room.half)
+        if value > floor and counted:
+            _record(found, y, nodes.inside, n_in, room.chosen, 0, value, run.mode)
         return top
     points = nodes.arena[fresh : fresh + n_open]
     t = _level_of(space.g, n_low, n_high)
     bound, fixed, middle = _bound(space, points, n_low, n_high, n_in, n_open, base, t, room)
-    bound = min(bound, parent_bound) + rounding
+    bound = min(bound, parent_bound) + run.rounding
     if bound <= floor:
         return top
-    if mode != ALL:
-        n_chosen, exact = _try_set(space, y, points, n_low, n_in, n_open, base, t, room)
-        if exact > floor:
-            _record(found, y, nodes.inside, n_in, room.chosen, n_chosen, exact, mode)
-            return top + 1  # look at the same node again: with a higher floor or other prices
+    if run.mode != ALL:
+        n_chosen, value = _try_set(space, y, points, n_low, n_in, n_open, base, t, room)
+        if value > floor:
+            _record(found, y, nodes.inside, n_in, room.chosen, n_chosen, value, run.mode)
+            return top + 1  # examine the same node again: with a higher floor or other prices
     if top + 2 > integers.shape[0] or _widest(room.half) <= _SMALLEST:
         found.level[1] = max(found.level[1], bound)
         return top
-    age = found.count[3]
+    age = found.count[2]
     for child in range(2):
         _push(nodes, top + child, age, n_low, n_high, fresh, n_open, n_in, base, bound, room)
     if n_low < n_high and _size_loss(space.g, n_low, n_high) >= bound - fixed - middle:
         integers[top, N_HIGH] = (n_low + n_high) // 2
         integers[top + 1, N_LOW] = (n_low + n_high) // 2 + 1
-    elif mode == ALL and n_open <= _POINT_BRANCH:
+    elif run.mode == ALL and n_open <= _POINT_BRANCH:
         pick = _most_doubtful(points, n_open, t, room)
         for child in range(2):
             integers[top + child, POINT], integers[top + child, ACTION] = pick, 1 + child
@@ -398,30 +390,20 @@ def _visit(space, y, nodes, found, top, floor, mode, margin, rounding, room):  #
 
 
 @kernel
-def explore(space, y, nodes, found, room, mode, threshold, margin, rounding, budget):  # type: ignore[no-untyped-def]
-    """Work on the stack until it is empty, the sets' room is full, or `budget` is spent.
+def explore(space, y, nodes, room, found, run, budget):  # type: ignore[no-untyped-def]
+    """Work on the stack until it is empty, no more sets can be recorded, or `budget` is spent.
 
-    Budget is counted in points looked at.  Returns True when the stack is empty.
+    The budget counts points examined.
 
-    LARGEST: nodes are settled below the larger of `threshold` and the best value found.
-    RAISE: a set above `threshold` has its members' prices raised until it is not; `y` changes.
-    ALL: every set with value ≥ threshold is recorded (`margin`: how much a point's removal or
-    joining can gain at such a set).
+    LARGEST: nodes are settled below the larger of the floor and the best value found.
+    RAISE: a set above the floor has its members' prices raised until it is not; `y` changes.
+    ALL: every set above the floor is recorded.
     """
-    n_points = space.x.shape[0]
     work = 0
     top = found.count[0]
-    while top > 0 and work < budget:
-        if found.indptr[found.count[1]] + n_points > found.members.shape[0]:
-            break
-        if found.count[1] >= found.values.shape[0]:
-            break
+    while top > 0 and work < budget and found.count[1] < found.values.shape[0]:
         top -= 1
-        floor = max(threshold, found.level[0]) if mode == LARGEST else threshold
-        if nodes.bound[top] <= floor:
-            continue
-        found.count[2] += 1
-        work += 3 * nodes.integers[top, LENGTH] + 20
-        top = _visit(space, y, nodes, found, top, floor, mode, margin, rounding, room)
+        if nodes.bound[top] > found.level[0]:
+            work += 3 * nodes.integers[top, LENGTH] + 20
+            top = _visit(space, y, nodes, room, found, run, top)
     found.count[0] = top
-    return top == 0

@@ -46,34 +46,19 @@ class Nodes(NamedTuple):
     bound: Vector
 
 
-class Found(NamedTuple):
-    members: Any  # int8 [set, point]
-    values: Vector
-    tally: Ints  # nodes open, sets found, nodes visited
-    level: Vector  # the threshold; it rises with what is found when the largest is wanted
-
-
 @inner
-def _add_up(space, room):  # type: ignore[no-untyped-def]
-    """Set room.sums to those of the chosen set."""
+def _value(space, y, n, room):  # type: ignore[no-untyped-def]
+    """Return log w(C) − y(C) of the chosen set, and set room.sums to its sums."""
     n_points, n_columns = space.x.shape
+    out = space.constant[n]
     for d in range(n_columns):
         room.sums[d] = 0
     for i in range(n_points):
         if room.chosen[i] == 1:
+            out -= y[i]
             for d in range(n_columns):
                 room.sums[d] += space.x[i, d]
-
-
-@inner
-def _value(space, y, n, room):  # type: ignore[no-untyped-def]
-    """Return log w(C) − y(C) of the chosen set; its sums go to room.sums."""
-    _add_up(space, room)
-    out = space.constant[n]
-    for i in range(space.x.shape[0]):
-        if room.chosen[i] == 1:
-            out -= y[i]
-    for d in range(space.x.shape[1]):
+    for d in range(n_columns):
         out += part(space, d, n, room.sums[d])
     return out
 
@@ -238,7 +223,7 @@ def _split(space, n, bound, by_point, nodes, found, room):  # type: ignore[no-un
             may = room.status[i] == FREE and room.chosen[i] == 1
             if may and (point < 0 or room.values[i] > room.values[point]):
                 point = i
-    at = found.tally[0]
+    at = found.count[0]
     for side in range(2):
         nodes.size[at] = n
         nodes.bound[at] = bound
@@ -258,16 +243,16 @@ def _split(space, n, bound, by_point, nodes, found, room):  # type: ignore[no-un
         else:
             nodes.status[at, point] = IN if side == 1 else OUT
         at += 1
-    found.tally[0] = at
+    found.count[0] = at
 
 
 @inner
 def _record(value, found, room):  # type: ignore[no-untyped-def]
-    at = found.tally[1]
+    at = found.count[1]
     for i in range(room.chosen.shape[0]):
         found.members[at, i] = room.chosen[i]
     found.values[at] = value
-    found.tally[1] = at + 1
+    found.count[1] = at + 1
 
 
 @inner
@@ -288,27 +273,26 @@ def bound_nodes(space, y, nodes, room, threshold, margin, begin, end):  # type: 
 
 
 @inner
-def explore(space, y, nodes, found, room, mode, floor, margin, rounding, most):  # type: ignore[no-untyped-def]
+def explore(space, y, nodes, room, found, run, most):  # type: ignore[no-untyped-def]
     """Close open nodes until none is left, `most` are visited or something is full.
 
-    Sets above `floor` are recorded.  Return whether no node is left.
+    Sets above the run's floor are recorded.
     """
     n_points = space.x.shape[0]
     visited = 0
-    while found.tally[0] > 0:
-        full = found.tally[0] + 2 > nodes.bound.shape[0] or found.tally[1] >= found.values.shape[0]
-        if full or visited >= most:
+    while found.count[0] > 0 and visited < most:
+        if found.count[0] + 2 > nodes.bound.shape[0] or found.count[1] >= found.values.shape[0]:
             break
         visited += 1
-        at = found.tally[0] - 1
-        found.tally[0] = at
+        at = found.count[0] - 1
+        found.count[0] = at
         threshold = found.level[0]
         if nodes.bound[at] <= threshold:
             continue
         n = nodes.size[at]
         before = nodes.bound[at]
         _load(nodes, at, room)
-        bound = min(before, _shrink(space, y, n, threshold, margin, room))
+        bound = min(before, _shrink(space, y, n, threshold, run.margin, room))
         if bound <= threshold:
             continue
         value = _value(space, y, n, room)
@@ -317,22 +301,20 @@ def explore(space, y, nodes, found, room, mode, floor, margin, rounding, most): 
             if room.status[i] == FREE:
                 n_free += 1
         by_point = n_free <= _FEW
-        if mode == ALL:
+        if run.mode == ALL:
             if n_free == 0:
-                if value >= floor:
+                if value >= run.floor:
                     _record(value, found, room)
                 continue
             # No bound closes a node that holds a set to be listed.
-            by_point = by_point or value >= floor
-        elif value > floor:
+            by_point = by_point or value >= run.floor
+        elif value > run.floor:
             _record(value, found, room)
-            if mode == LARGEST:
-                found.level[0] = max(threshold, value + rounding)
+            if run.mode == LARGEST:
+                found.level[0] = max(threshold, value + run.rounding)
             else:
                 for i in range(n_points):
                     if room.chosen[i] == 1:
                         y[i] += value / n
         if n_free > 0:
             _split(space, n, bound, by_point, nodes, found, room)
-    found.tally[2] += visited
-    return found.tally[0] == 0

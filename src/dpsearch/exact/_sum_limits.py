@@ -36,20 +36,20 @@ class Space(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Working space for one node."""
+    """Working space for one node, by column and by point."""
 
-    low: Any
+    low: Any  # int64 [column]
     high: Any
-    status: Any
+    sums: Any  # of the chosen set
+    lines: Vector  # [column]: slopes of the lines
+    inside: Vector  # sums of the points that are in
+    spare: Vector  # sums of those that are free
+    gains: Vector  # how much more a one gains than a zero
+    barred: Any  # int8 [column]: 1 if ones are impossible, 2 if zeros are, 3 if both are
+    status: Any  # int8 [point]
+    chosen: Any  # int8: 1 in the best set by the linear bound
     free: Ints
-    chosen: Any  # int8: in the best set by the linear bound
     values: Vector
-    lines: Vector  # slopes of the lines
-    sums: Ints
-    inside: Vector  # [column]: sums of the points that are in
-    spare: Vector  # [column]: of those that are free
-    barred: Any  # int8 [column]: 1 if ones cannot be, 2 if zeros, 3 if neither
-    gains: Vector  # [column]: what a one gains more than a zero
 
 
 @inner
@@ -140,6 +140,22 @@ def _bar(space, room):  # type: ignore[no-untyped-def]
 
 
 @inner
+def _extreme_sum(space, d, wanted, place, step, room):  # type: ignore[no-untyped-def]
+    """Return the sum of the first `wanted` free points from an end; the same without the last."""
+    total = 0
+    all_but_one = 0
+    taken = 0
+    while taken < wanted:
+        i = space.ascending[d, place]
+        if room.status[i] == FREE:
+            all_but_one = total
+            total += space.x[i, d]
+            taken += 1
+        place += step
+    return total, all_but_one
+
+
+@inner
 def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
     """`limit` for counts, by adding up the smallest and the largest of each column."""
     n_points, n_columns = space.x.shape
@@ -165,28 +181,8 @@ def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
         for i in range(n_points):
             if room.status[i] == IN:
                 inside += space.x[i, d]
-        least = 0  # of `wanted` free points; the same without the last of them
-        least_but_one = 0
-        taken = 0
-        for place in range(n_points):
-            if taken == wanted:
-                break
-            i = space.ascending[d, place]
-            if room.status[i] == FREE:
-                least_but_one = least
-                least += space.x[i, d]
-                taken += 1
-        most = 0
-        most_but_one = 0
-        taken = 0
-        for place in range(n_points - 1, -1, -1):
-            if taken == wanted:
-                break
-            i = space.ascending[d, place]
-            if room.status[i] == FREE:
-                most_but_one = most
-                most += space.x[i, d]
-                taken += 1
+        least, least_but_one = _extreme_sum(space, d, wanted, 0, 1, room)
+        most, most_but_one = _extreme_sum(space, d, wanted, n_points - 1, -1, room)
         if inside + least > room.low[d]:
             room.low[d] = inside + least
         if inside + most < room.high[d]:

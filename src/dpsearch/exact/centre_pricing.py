@@ -7,19 +7,20 @@ import time
 
 import numpy as np
 
+from dpsearch._jit import kernel
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Labels, Vector
-from dpsearch.bounds import EPSILON
-from dpsearch.exact._centre_boxes import Found, Nodes, Room, Space, explore
-from dpsearch.exact.neighbours import neighbour_prices
-from dpsearch.exact.pricing import RAISE, Explored, Pricer, Raised, Run
+from dpsearch._types import Labels, Matrix, Vector
+from dpsearch.exact._centre_boxes import Nodes, Room, Space, explore
+from dpsearch.exact.pricing import Found, Priced, Pricer, Run
+from dpsearch.exact.promises import EPSILON
 from dpsearch.exact.slopes import is_convex
 from dpsearch.families.statistics import NormalMeans
 from dpsearch.problem import Problem
 
-_WORK = 2_000_000  # points looked at between two looks at the clock
+_WORK = 2_000_000  # points examined between two readings of the clock
 _STACK = 2000  # nodes: two for each level of a branch
-_ROOM = 64  # open lists that the arena holds at full length, and sets that are found at a time
+_LISTS = 64  # lists of open points that the arena holds at full length
+_DISTANCES = 20_000_000  # distances computed between two readings of the clock
 
 
 class CentrePricer(Pricer):
@@ -34,7 +35,7 @@ class CentrePricer(Pricer):
         farthest = np.minimum(space.tau, self.n) * (away * away).max(axis=0)
         self._magnitude = 0.5 * float((space.x**2).sum() + farthest.sum())
         self._magnitude += float(np.abs(space.g[1:]).max())
-        self._memory: tuple[Nodes, Room, Found] | None = None
+        self._memory: tuple[Nodes, Room] | None = None
 
     @classmethod
     def takes(cls, problem: Problem) -> bool:
@@ -59,14 +60,11 @@ class CentrePricer(Pricer):
 
     def raise_prices(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
-    ) -> Raised:
+    ) -> Priced:
         threshold = max(threshold, 6.0 * self.rounding(y))
-        columns = [np.array([i]) for i in np.flatnonzero(self.alone > y)]
-        raised = np.maximum(y, self.alone)
         # One run is fast and overlooks some sets: a point that was worth having in a box stays in
         # its sub-boxes when its price has risen since.  So it only prepares for pricing.
-        run = Run(RAISE, threshold, threshold, deadline, limit=max_columns)
-        columns += [members for _, members in self.explore(raised, run).sets]
+        raised, columns, _ = self._raise_in_one_run(y, threshold, max_columns, deadline)
         n_raised = 0
         while True:
             priced = self.price(
@@ -80,33 +78,13 @@ class CentrePricer(Pricer):
                     n_raised += 1
             if not priced.columns or not priced.complete or n_raised >= max_columns:
                 complete = priced.complete and not priced.columns
-                return Raised(raised, priced.bound, columns, complete)
+                return Priced(raised, priced.bound, columns, complete)
 
-    def explore(self, y: Vector, run: Run) -> Explored:
+    def _begin(self, y: Vector, run: Run, found: Found) -> None:
+        found.level[0] = run.floor
         if self.n < 2:
-            return Explored([], np.array([-math.inf]), -math.inf)
-        sets = []
-        nodes, room, found = self._begin()
-        rounding, done = self.rounding(y), False
-        while not done:
-            done = explore(
-                self.space, y, nodes, found, room, run.mode, run.floor, run.margin, rounding, _WORK
-            )
-            for k in range(found.count[1]):
-                members = found.members[found.indptr[k] : found.indptr[k + 1]]
-                sets.append((float(found.values[k]), np.sort(members)))
-            found.count[1] = 0
-            if len(sets) > run.limit or time.perf_counter() > run.deadline:
-                break
-        # What was given up, and what is still on the stack.
-        left = np.append(nodes.bound[: found.count[0]], found.level[1])
-        return Explored(sets, left, -math.inf)
-
-    def _begin(self) -> tuple[Nodes, Room, Found]:
-        """Return working space with one node on the stack, which holds every set."""
-        if self._memory is None:
-            self._memory = _memory(*self.space.x.shape)
-        nodes, room, found = self._memory
+            return
+        nodes, _ = self._memory = self._memory or _memory(*self.space.x.shape)
         corners = np.vstack([self.space.x, self.space.mu])
         low, high = corners.min(axis=0), corners.max(axis=0)
         nodes.centre[0] = 0.5 * (low + high)
@@ -115,9 +93,17 @@ class CentrePricer(Pricer):
         nodes.integers[0] = (2, self.n, 0, self.n, 0, -1, 0, 0)
         nodes.bound[0] = math.inf
         nodes.arena[: self.n] = np.arange(self.n)
-        found.count[:] = (1, 0, 0, 0)
-        found.level[:] = -math.inf
-        return nodes, room, found
+        found.count[0] = 1
+
+    def _work(self, y: Vector, run: Run, found: Found) -> None:
+        assert self._memory is not None  # since `_begin`
+        explore(self.space, y, *self._memory, found, run, _WORK)
+
+    def _left(self, found: Found) -> Vector:
+        given_up = found.level[1:]
+        if self._memory is None:
+            return given_up
+        return np.append(self._memory[0].bound[: found.count[0]], given_up)
 
 
 def _space(statistic: NormalMeans, log_w: Vector) -> Space:
@@ -138,33 +124,62 @@ def _space(statistic: NormalMeans, log_w: Vector) -> Space:
     return Space(np.ascontiguousarray(points - shift), tau, -shift, g, step_high, step_low)
 
 
-def _memory(n: int, n_columns: int) -> tuple[Nodes, Room, Found]:
+def _memory(n: int, n_columns: int) -> tuple[Nodes, Room]:
     nodes = Nodes(
         centre=np.empty((_STACK, n_columns)),
         half=np.empty((_STACK, n_columns)),
         sums=np.empty((_STACK, n_columns + 1)),
         integers=np.empty((_STACK, 8), np.int64),
         bound=np.empty(_STACK),
-        arena=np.empty(_ROOM * n + 4096, np.int64),
+        arena=np.empty(_LISTS * n + 4096, np.int64),
         inside=np.empty(n, np.int64),
     )
-    room = Room(
-        centre=np.empty(n_columns),
-        half=np.empty(n_columns),
-        total=np.empty(n_columns),
-        trial=np.empty(n_columns),
-        slope=np.empty(n_columns),
-        width=np.empty(n_columns),
-        value=np.empty(n),
-        spread=np.empty(n),
-        far=np.empty(n),
-        chosen=np.empty(n, np.int64),
-    )
-    found = Found(
-        members=np.empty(_ROOM * n, np.int64),
-        indptr=np.zeros(10 * _ROOM + 1, np.int64),
-        values=np.empty(10 * _ROOM),
-        count=np.zeros(4, np.int64),
-        level=np.empty(2),
-    )
-    return nodes, room, found
+    room = [*np.empty((6, n_columns)), *np.empty((3, n)), np.empty(n, np.int64)]
+    return nodes, Room._make(room)
+
+
+def neighbour_prices(x: Matrix, g: Vector, deadline: float) -> Vector:
+    """Return prices by nearest neighbours that pay for every cluster, as low as time allows.
+
+    With unit noise, log w(C) ≤ g(n) − ½ Σ_{i∈C} |x_i − x̄|² (see `_centre_boxes` for g; the prior's
+    pull on the mean only lowers it), and the scatter is a sum over pairs:
+
+        ½ Σ_i |x_i − x̄|² = 1/(4n) Σ_i Σ_{j∈C} |x_i − x_j|² ≥ 1/(4n) Σ_i s_i(n),
+
+    s_i(n) the sum of the n − 1 smallest squared distances from point i.  So the prices
+
+        y_i = max over n of [ g(n) − s_i(n)/4 ] / n
+
+    pay for every cluster.  So does any vector that is nowhere below these, such as the start, the
+    same with s = 0, of which as many prices are lowered as time allows.  (The smaller of two prices
+    point by point, with other prices that pay, would not: each kind shares out a cluster's weight
+    in its own way.)
+    """
+    n = len(x)
+    out: Vector = np.full(n, float((g[1 : n + 1] / np.arange(1, n + 1)).max()))
+    block = max(1, _DISTANCES // (n * x.shape[1]))
+    for begin in range(0, n, block):
+        _lower(x, g, out, begin, min(begin + block, n))
+        if time.perf_counter() > deadline:
+            break
+    return out
+
+
+@kernel
+def _lower(x, g, y, begin, end):  # type: ignore[no-untyped-def]
+    n, n_columns = x.shape
+    squares = np.empty(n)
+    for i in range(begin, end):
+        for j in range(n):
+            square = 0.0
+            for d in range(n_columns):
+                off = x[i, d] - x[j, d]
+                square += off * off
+            squares[j] = square
+        squares.sort()
+        total = 0.0
+        best = -np.inf
+        for k in range(n):  # the point itself comes first, at distance 0
+            total += squares[k]
+            best = max(best, (g[k + 1] - 0.25 * total) / (k + 1))
+        y[i] = best

@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
-from dpsearch.bounds import EPSILON, at_least
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
-from dpsearch.exact.interval import interval_optimum, verify_potentials
-from dpsearch.exact.loose import loose_prices
-from dpsearch.exact.pricers import pricer_for
+from dpsearch.exact.interval import interval_optimum, line_rounding, verify_potentials
+from dpsearch.exact.master import SOLVER_ERROR, best_partition
+from dpsearch.exact.promises import EPSILON, at_least, require_points, rounding_of, statistic_of
 from dpsearch.exact.proof import (
     FOREVER,
-    SOLVER_ERROR,
     Bounded,
     Proof,
     Sets,
-    best_of_sets,
+    are_complete,
     by_loose_prices,
     by_prices,
+    loose_prices,
+    pricer_for,
     without_room,
 )
 from dpsearch.exact.slopes import is_linear, ranges, slope
@@ -33,7 +33,6 @@ from dpsearch.families.statistics import Statistic
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
-from dpsearch.promises import rounding_of, statistic_of
 from dpsearch.refinement.driver import refine
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
@@ -56,11 +55,11 @@ class Certificate:
     optimal
         Whether the gap is at most `tolerance`.
     clustering
-        The best partition known: the one given, or a better one that was met on the way.
+        The best partition known: the one given, or a better one that was found on the way.
     prices
-        What proves the bound, range by range of the number of clusters.
+        The proof of the bound: prices for each range of the number of clusters.
     order
-        Of the points on a line, where the proof is by the dynamic programme.
+        The order of points on a line, if the proof is by the dynamic programme.
     method
         How it was proved: ``"line"`` (dynamic programme), ``"prices"``, ``"sets"`` (prices, and an
         integer programme over all sets that fit into the gap), ``"quick"`` or ``"ceiling"`` (loose
@@ -87,26 +86,19 @@ class Certificate:
         Prices every set anew, without the cuts and the search that led to the prices.
         """
         problem = Problem(self.problem.model.matrix, self.problem.model.family, self.problem.prior)
-        if not all(_well_formed(entry, problem.n_items, self.order) for entry in self.prices):
-            return False
         value = problem.log_joint(self.clustering.labels)
         if abs(value - self.lower_bound) > 1e-9 * max(1.0, abs(value)):
             return False
         statistic = statistic_of(problem, self.clustering.labels)
         if self.order is not None:
-            ranges = np.array([(entry.low, entry.high) for entry in self.prices])
-            potentials = np.array([entry.y for entry in self.prices])
-            upper = verify_potentials(problem, statistic, self.order, potentials, ranges)
+            upper = verify_potentials(problem, statistic, self.order, self.prices)
             # A rounding error in one pair counts once for each cluster, and log H is rounded in
             # either run.
-            return upper <= self.upper_bound + 4 * problem.n_items * _line_rounding(problem, upper)
-        covered = np.zeros(len(problem.log_v), bool)
-        covered[0] = True
-        for entry in self.prices:
-            if not _proves(problem, statistic, entry, self.upper_bound):
-                return False
-            covered[entry.low : entry.high + 1] = True
-        return bool(covered.all())
+            rounding = 4 * problem.n_items * line_rounding(problem, self.upper_bound)
+            return upper <= self.upper_bound + rounding
+        return are_complete(problem, self.prices, problem.n_items) and all(
+            _proves(problem, statistic, entry, self.upper_bound) for entry in self.prices
+        )
 
 
 def certify(
@@ -128,14 +120,14 @@ def certify(
     data, family, prior
         As for `search`.  The prior must be of product form (not AntoniakCounts).
     start
-        A clustering or labels.  A better partition met on the way takes its place.
+        A clustering or labels.  A better partition that is found on the way takes its place.
     time_limit
-        Wall time in seconds.  None: until the gap is closed, or cannot be closed further.
+        Wall time in seconds.  None: run until the gap is closed, or cannot be closed further.
     tolerance
         A gap up to this, in nats, counts as closed.
     polish
-        Whether to refine the partition first.  None: unless `start` is a clustering on which
-        refinement has converged.
+        Whether to refine the partition first.  None: refine it unless `start` is a clustering on
+        which refinement has converged.
     line
         Whether to use the dynamic programme on one-dimensional data.  Its potentials bound every
         partition, but are not prices of arbitrary sets.
@@ -145,8 +137,8 @@ def certify(
     Returns
     -------
     Certificate
-        Its upper bound is finite and valid, whenever time runs out.  Ctrl-C returns what is
-        proved by then.
+        Its upper bound is finite and valid, even if time runs out early.  Ctrl-C returns what has
+        been proved so far.
 
     Examples
     --------
@@ -166,7 +158,7 @@ def certify(
         raise CapabilityError(
             f"certify needs a prior that is a product over clusters; {problem.prior.name} is not"
         )
-    problem.require_points("certify")
+    require_points(problem, "certify")
     if polish is None:
         polish = not (isinstance(start, Clustering) and start.converged)
     labels = by_appearance(labels_of(start, problem))
@@ -218,7 +210,7 @@ class _Closing:
         sets = Sets()
         while self.work and time.perf_counter() <= self.deadline:
             self._next(sets)
-            if not self.work:  # those that had no more time than their share
+            if not self.work:  # return to ranges whose share of the time ran out
                 self.work, self.later = self.later, []
 
     def certificate(self) -> Certificate:
@@ -270,17 +262,13 @@ class _Closing:
         found = interval_optimum(self.problem, self.statistic, self.deadline)
         if found is None:
             return False
-        upper = found.upper_bound + _line_rounding(self.problem, found.upper_bound)
-        self.done = [
-            Bounded(int(low), int(high), 0.0, potentials, 0.0, "line", upper)
-            for (low, high), potentials in zip(found.ranges, found.potentials, strict=True)
-        ]
+        self.done = list(found.entries)
         self.work, self.order = [], found.order
         self._take(found.labels)
         return True
 
     def _quick(self) -> None:
-        """In many dimensions branch and bound may not get far: have something to fall back on."""
+        """Find prices to fall back on: in many dimensions branch and bound may not get far."""
         start = self.work[0]
         pricer = pricer_for(self.problem, self.statistic, start.lam)
         y = None if pricer is None else pricer.quick(deadline=self._share(0.3))
@@ -353,27 +341,11 @@ def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
 def _check_number(value: float | None, name: str, *, none: bool) -> None:
     if value is None and none:
         return
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float, np.number))
-        or not 0 <= value < np.inf
-    ):
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not (is_number and 0 <= value < np.inf):  # type: ignore[operator]
         raise ParameterError(
             f"{name} must be a number ≥ 0{' or None' if none else ''}, got {value!r}"
         )
-
-
-def _well_formed(entry: Bounded, n_items: int, order: Ints | None) -> bool:
-    """Whether an entry holds numbers that can be a proof at all."""
-    shape = (n_items,) if order is None else (n_items + 1,)
-    numbers = np.isfinite([entry.lam, entry.slack, entry.upper]).all()
-    prices = np.shape(entry.y) == shape and bool(np.isfinite(entry.y).all())
-    return bool(numbers) and prices and entry.slack >= 0.0 and 1 <= entry.low <= entry.high
-
-
-def _line_rounding(problem: Problem, upper: float) -> float:
-    magnitude = float(np.abs(problem.alone).sum()) + abs(upper) + 1.0
-    return 16.0 * EPSILON * magnitude
 
 
 def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wanted: float) -> bool:
@@ -393,9 +365,9 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wante
     if entry.kind == "prices":
         return False
     columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000)
-    if not columns:
-        return columns is not None
-    _, bound = best_of_sets(pricer, columns, entry.low, entry.high, FOREVER)
+    if columns is None:
+        return False
+    _, bound = best_partition(pricer, columns, entry.low, entry.high, FOREVER)
     return bound + SOLVER_ERROR / 2.0 <= wanted
 
 

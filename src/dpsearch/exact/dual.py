@@ -11,9 +11,9 @@ import numpy as np
 
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.exact.pricers import pricer_for
 from dpsearch.exact.pricing import Pricer
-from dpsearch.exact.proof import Proof, Sets, by_loose_prices
+from dpsearch.exact.promises import require_points, statistic_of
+from dpsearch.exact.proof import Proof, Sets, by_loose_prices, pricer_for
 from dpsearch.exact.slopes import intercept, is_linear, slope
 from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.beam import beam
@@ -21,7 +21,6 @@ from dpsearch.prefix_search.dual import tree_of
 from dpsearch.prefix_search.heuristics import DUAL, Heuristic, blank
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
-from dpsearch.promises import statistic_of
 from dpsearch.refinement.driver import refine
 
 _TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
@@ -32,7 +31,7 @@ _BEAM = 10
 
 def dual(problem: Problem, order: Ints) -> Heuristic:
     """Find prices for the problem, and list the sets that come close to them."""
-    problem.require_points("heuristic 'dual'")
+    require_points(problem, "heuristic 'dual'")
     n, log_v = problem.n_items, problem.tables.log_v
     if not problem.prior.product_form or not is_linear(log_v):
         raise CapabilityError(
@@ -51,10 +50,7 @@ def dual(problem: Problem, order: Ints) -> Heuristic:
     columns = pricer.columns_within(y, slack, limit=_MOST_SETS)
     while columns is None:  # too many: any smaller slack is valid, and less tight
         slack = 0.5 * slack if slack > _TOLERANCE else 0.0
-        if slack > 0.0:
-            columns = pricer.columns_within(y, slack, limit=_MOST_SETS)
-        else:
-            columns = []
+        columns = pricer.columns_within(y, slack, limit=_MOST_SETS) if slack > 0.0 else []
     worth = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
     tree = tree_of(columns, np.minimum(worth, 0.0), order, -slack, ceiling)
     return blank(problem, DUAL)._replace(tree=tree)
@@ -74,5 +70,5 @@ def _prices(problem: Problem, pricer: Pricer) -> tuple[Vector, float]:
         if outcome.what != "better" or outcome.labels is None:
             break
         labels = by_appearance(outcome.labels)
-    # What is still lacking, a set has at least once.
+    # A set has at least one point, which pays for what the set still lacks.
     return bounded.y + max(bounded.slack, 0.0), problem.log_joint(labels)

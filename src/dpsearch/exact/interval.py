@@ -27,13 +27,13 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
-from dpsearch.bounds import at_least
 from dpsearch.exact.line import (
     SQUARE,
     Line,
@@ -44,10 +44,11 @@ from dpsearch.exact.line import (
     values_on_line,
     weight,
 )
+from dpsearch.exact.promises import EPSILON, at_least, rounding_of
+from dpsearch.exact.proof import Bounded, are_complete
 from dpsearch.exact.slopes import intercept, is_convex, slope
 from dpsearch.families.statistics import Statistic
 from dpsearch.problem import Problem
-from dpsearch.promises import rounding_of
 
 _BITS = 3  # 2^3 starts in a block, 2^3 blocks in a larger one
 _LEVELS = 4
@@ -55,26 +56,16 @@ _ROUNDING = 1e-12  # relative: two bounds this close are the same
 
 
 class IntervalOptimum(NamedTuple):
-    """A best partition, and what proves it.
-
-    Row r of `potentials` bounds every partition with ranges[r, 0] to ranges[r, 1] clusters.
-    """
+    """A best partition, and the potentials that prove it, for ranges of the number of clusters."""
 
     labels: Labels
-    log_joint: float
-    upper_bound: float
-    order: Ints
-    potentials: Matrix
-    ranges: Ints
+    order: Ints  # of the points on the line
+    entries: tuple[Bounded, ...]
 
 
-class _Proof(NamedTuple):
-    """Potentials for numbers of clusters from low to high, and the bound that they give."""
-
-    low: int
-    high: int
-    bound: float
-    potentials: Vector
+def line_rounding(problem: Problem, upper: float) -> float:
+    """Return the rounding error of a bound by potentials."""
+    return 16.0 * EPSILON * (float(np.abs(problem.alone).sum()) + abs(upper) + 1.0)
 
 
 def interval_optimum(
@@ -82,9 +73,9 @@ def interval_optimum(
 ) -> IntervalOptimum | None:
     """Return a best partition of points with a one-dimensional statistic.
 
-    None if the statistic is not one-dimensional (see `line`), or if the deadline (a time of
-    `time.perf_counter`) comes before the first programme ends.  At a deadline after that, the
-    partition may not be a best one, and `upper_bound` says how far it is from it.
+    Return None if the statistic is not one-dimensional (see `line`), or if the deadline (a time of
+    `time.perf_counter`) comes before the first programme ends.  If it comes later, the partition
+    may not be a best one, and the bound of the entries is above its log joint.
     """
     values = values_on_line(statistic)
     if statistic is None or values is None or not problem.prior.product_form:
@@ -94,8 +85,8 @@ def interval_optimum(
     line = line_of(statistic, values[order], log_w)
     best = -math.inf
     labels = np.zeros(n, np.int64)
-    todo: list[tuple[int, int, _Proof | None]] = [(1, len(log_v) - 1, None)]
-    proofs: list[_Proof] = []
+    todo: list[tuple[int, int, Bounded | None]] = [(1, len(log_v) - 1, None)]
+    entries: list[Bounded] = []
     while todo:
         low, high, wider = todo.pop()
         lam = slope(log_v, low, high)
@@ -104,9 +95,9 @@ def interval_optimum(
         if solved is None:
             if wider is None:
                 return None
-            # Out of time: what bounds the wider range stands.
-            if all(wider is not proof for proof in proofs):
-                proofs.append(wider)
+            # Out of time: the bound on the wider range stands.
+            if all(wider is not entry for entry in entries):
+                entries.append(wider)
             continue
         potentials, starts = solved
         candidate = _labels(order, starts)
@@ -116,32 +107,26 @@ def interval_optimum(
         value = bound + float(problem.tables.log_v[n_clusters] - height - lam * n_clusters)
         if value > best:
             best, labels = value, candidate
-        proof = _Proof(low, high, bound, potentials)
+        entry = Bounded(low, high, lam, potentials, 0.0, "line", bound)
         if bound - best <= _ROUNDING * (1.0 + abs(best)) or not low < n_clusters < high:
-            proofs.append(proof)
+            entries.append(entry)
         else:
-            todo += [(low, n_clusters, proof), (n_clusters, high, proof)]
-    log_joint = problem.log_joint(labels)
-    upper = max(proof.bound for proof in proofs) + problem.log_base
-    return IntervalOptimum(
-        labels=labels,
-        log_joint=log_joint,
-        upper_bound=at_least(log_joint, upper, rounding_of(problem, statistic, upper)),
-        order=order,
-        potentials=np.array([proof.potentials for proof in proofs]),
-        ranges=np.array([(proof.low, proof.high) for proof in proofs]),
-    )
+            todo += [(low, n_clusters, entry), (n_clusters, high, entry)]
+    upper = max(entry.upper for entry in entries) + problem.log_base
+    upper = at_least(problem.log_joint(labels), upper, rounding_of(problem, statistic, upper))
+    upper += line_rounding(problem, upper)
+    return IntervalOptimum(labels, order, tuple(entry._replace(upper=upper) for entry in entries))
 
 
 def verify_potentials(
-    problem: Problem, statistic: Statistic | None, order: Ints, potentials: Matrix, ranges: Ints
+    problem: Problem, statistic: Statistic | None, order: Ints, entries: Sequence[Bounded]
 ) -> float:
     """Return the upper bound on the log joint of every partition that potentials prove.
 
-    Looks at every pair of start and end, and at nothing else than its arguments.  Potentials that
-    are too small for some pairs still prove a bound: by the most that any cluster lacks, times the
-    number of clusters, or by the sum over all ends of the most that a cluster with this end lacks.
-    Infinity if the ranges leave a number of clusters out or the order is not one of the statistic.
+    Every pair of start and end is examined.  Potentials that are too small for some pairs still
+    prove a bound: by the most that any cluster lacks, times the number of clusters, or by the sum
+    over all ends of the most that a cluster with this end lacks.  Return infinity if the ranges
+    omit a number of clusters or the order is not one of the statistic.
     """
     points, n = values_on_line(statistic), problem.n_items
     if statistic is None or points is None or not problem.prior.product_form:
@@ -149,24 +134,20 @@ def verify_potentials(
     if not np.array_equal(np.sort(order), np.arange(n)):
         return math.inf
     ordered = points[order]
-    if (np.diff(ordered) < 0.0).any():
+    if (np.diff(ordered) < 0.0).any() or not are_complete(problem, entries, n + 1):
         return math.inf
-    covered = np.zeros(len(problem.log_v), bool)
     line = line_of(statistic, ordered, problem.size_weights())
     out = -math.inf
-    for (low, high), values in zip(np.asarray(ranges), np.asarray(potentials), strict=True):
-        if not (1 <= low <= high <= n and values.shape == (n + 1,) and np.isfinite(values).all()):
-            return math.inf
-        lam = slope(problem.log_v, low, high)
-        height = intercept(problem.log_v, lam, low, high)
+    for entry in entries:
+        lam = slope(problem.log_v, entry.low, entry.high)
+        height = intercept(problem.log_v, lam, entry.low, entry.high)
         lacks = np.zeros(n + 1)
         for begin, end in chunks(line):
             moved, gain = seen_from(line, begin)
-            find_lacks(moved, lam, values + gain, lacks, begin, end)
-        lacking = min(int(high) * float(lacks.max()), float(lacks.sum()))
-        out = max(out, height + float(values[n] - values[0]) + lacking)
-        covered[low : high + 1] = True
-    return out + problem.log_base if covered[1:].all() else math.inf
+            find_lacks(moved, lam, entry.y + gain, lacks, begin, end)
+        lacking = min(entry.high * float(lacks.max()), float(lacks.sum()))
+        out = max(out, height + float(entry.y[n] - entry.y[0]) + lacking)
+    return out + problem.log_base
 
 
 class _Blocks(NamedTuple):
@@ -178,7 +159,7 @@ class _Blocks(NamedTuple):
 
 
 def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector, Ints] | None:
-    """Return (F, best start of each end); None if out of time."""
+    """Return (F, best start of each end); None if time runs out."""
     n = len(line.points)
     values, starts = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     shape = (_LEVELS, (n >> _BITS) + 1)

@@ -14,10 +14,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.exact.pricing import Pricer
+
+SOLVER_ERROR = 4e-7  # nats: feasibility tolerances of the integer programme
 
 
 class Relaxed(NamedTuple):
-    """The LP over known sets."""
+    """The solution of the LP over known sets."""
 
     value: float
     prices: Vector
@@ -25,9 +28,9 @@ class Relaxed(NamedTuple):
 
 
 def distinct_rows(columns: list[Ints], n: int) -> tuple[Any, Ints]:
-    """Return the sparse matrix [groups, columns] of who is in which set, and each point's group.
+    """Return the sparse membership matrix [groups, columns], and each point's group.
 
-    Points that are in the same sets make one row.
+    Points that are in the same sets form one group.
     """
     member = np.zeros((n, len(columns)), bool)
     for s, members in enumerate(columns):
@@ -39,7 +42,7 @@ def distinct_rows(columns: list[Ints], n: int) -> tuple[Any, Ints]:
 
 
 def relax(columns: list[Ints], weights: Vector, n: int, *, seconds: float) -> Relaxed | None:
-    """Solve the LP over these sets, which must hold a partition; None if time is up."""
+    """Solve the LP over these sets, which must hold a partition; return None if time runs out."""
     from scipy.optimize import linprog  # slow to import, and seldom needed
 
     matrix, group = distinct_rows(columns, n)
@@ -54,22 +57,19 @@ def relax(columns: list[Ints], weights: Vector, n: int, *, seconds: float) -> Re
 
 
 def best_partition(
-    columns: list[Ints],
-    weights: Vector,
-    n: int,
-    *,
-    log_v: Vector,
-    low: int,
-    high: int,
-    seconds: float,
+    pricer: Pricer, columns: list[Ints], low: int, high: int, seconds: float
 ) -> tuple[Labels | None, float]:
-    """Return the best partition into low … high of these sets, and an upper bound on all of them.
+    """Return the best partition into low … high of these sets, and a bound on the log joint of all.
 
-    `weights` are without λ; log V of the number of sets is added.  No partition: (None, −∞).  The
-    bound is infinite if time was up before one was known.
+    The solver's bound may be too low by `SOLVER_ERROR`.  It is infinite if time ran out before one
+    was known.  If there is no partition, return (None, −∞).
     """
+    if not columns:
+        return None, -math.inf
     from scipy.optimize import Bounds, LinearConstraint, milp
 
+    problem, n = pricer.problem, pricer.n
+    weights = np.array([pricer.log_weight(members) for members in columns]) - pricer.lam
     counts = np.arange(low, high + 1)
     n_counts = len(counts)
     matrix, _ = distinct_rows(columns, n)
@@ -83,7 +83,7 @@ def best_partition(
     )
     right = np.concatenate([np.ones(matrix.shape[0]), [0.0, 1.0]])
     result = milp(
-        -np.concatenate([weights, log_v[counts]]),
+        -np.concatenate([weights, problem.log_v[counts]]),
         integrality=np.ones(len(columns) + n_counts),
         bounds=Bounds(0.0, 1.0),
         constraints=LinearConstraint(choose, right, right),
@@ -92,14 +92,14 @@ def best_partition(
     if result.status == 2:
         return None, -math.inf
     bound = math.inf if result.mip_dual_bound is None else -float(result.mip_dual_bound)
-    bound = bound if math.isfinite(bound) else math.inf
+    bound = bound + problem.log_base if math.isfinite(bound) else math.inf
     if result.x is None:
         return None, bound
     return labels_of([columns[s] for s in np.flatnonzero(result.x[: len(columns)] > 0.5)], n), bound
 
 
 def labels_of(columns: list[Ints], n: int) -> Labels | None:
-    """Return the labels of a partition given as sets; None if it is not one."""
+    """Return the labels of a partition given as sets; None if they are not a partition."""
     labels = np.full(n, -1, np.int64)
     for k, members in enumerate(columns):
         labels[members] = k

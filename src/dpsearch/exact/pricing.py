@@ -1,4 +1,4 @@
-"""Pricing: which cluster is worth more than its points cost?
+"""Pricing: find the cluster whose weight exceeds the price of its points the most.
 
 For a prior whose log V(K) = v₀ + λK (the Dirichlet process: λ = log α), a partition's log joint is
 v₀ plus the sum of its clusters' weights
@@ -13,8 +13,9 @@ max over C of log w(C) − y(C), exactly or from above, and the sets that break 
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,31 +23,23 @@ from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import log_marginals
 from dpsearch.problem import Problem
 
-# What a run is for: the largest violation; prices raised until none is left; or all sets.
+# The purpose of a run: to find the largest violation, to raise prices until there is none, or to
+# list all sets.
 LARGEST, RAISE, ALL = range(3)
+_SETS = 640  # sets that a kernel can return at a time
 
 
 class Priced(NamedTuple):
-    """What pricing has proved and found.
+    """Prices, and what pricing has proved and found.
 
+    y
+        The prices, raised if that was asked for.
     bound
-        Every non-empty C has log w(C) − y(C) ≤ bound.  Rounding is allowed for.
+        Every non-empty C has log w(C) − y(C) ≤ bound, with an allowance for rounding.
     columns
-        Members (increasing) of distinct sets with log w(C) − y(C) > threshold, best first.
+        Members (increasing) of sets that broke the prices.
     complete
-        False if time was up first: the bound is then valid, but loose.
-    """
-
-    bound: float
-    columns: list[Ints]
-    complete: bool
-
-
-class Raised(NamedTuple):
-    """Prices that were raised where sets broke them, as they were found.
-
-    bound
-        Every non-empty C has log w(C) − y(C) ≤ bound for the *raised* prices.
+        False if the run was stopped early: the bound is then valid, but loose.
     """
 
     y: Vector
@@ -59,30 +52,42 @@ class Run(NamedTuple):
     """What to look for among sets of two and more points.
 
     floor
-        Sets with log w(C) − y(C) above it are wanted.
+        Sets with log w(C) − y(C) above it are recorded.
     level
-        What is known to be reached.
+        A value that is known to be reached.
+    rounding
+        The rounding error of log w(C) − y(C).
     margin
-        How much the removal or joining of a point can gain at a set that is wanted.
+        How much the removal or joining of a point can gain at a set that is recorded.
     limit
-        More sets than this end the run.
+        The run ends when more sets than this are found.
     """
 
     mode: int  # in mode RAISE, prices change
     floor: float
     level: float
+    rounding: float
     deadline: float
     margin: float = 0.0
     limit: float = math.inf
 
 
+class Found(NamedTuple):
+    """Sets that a kernel has found, and the state of its search."""
+
+    members: Any  # int8 [set, point]
+    values: Vector
+    count: Any  # int64 [3]: nodes on the stack, sets found, times prices were raised
+    level: Vector  # [2]: what a node must exceed; the largest bound of a node that was given up
+
+
 class Explored(NamedTuple):
-    """Sets of two and more points that a run found.
+    """Sets of two and more points that a run found, with their values.
 
     left
-        [n]: a bound on sets of n points that were not looked at; −∞ if all were.
+        Bounds on the sets that were not examined; −∞ if all were.
     level
-        What no other set exceeds.
+        No other set exceeds this value.
     """
 
     sets: list[tuple[float, Ints]]
@@ -95,7 +100,7 @@ class Explored(NamedTuple):
 
 
 class Pricer(ABC):
-    """Prices the clusters of one problem over single points.
+    """Price the clusters of one problem over single points, by branch and bound.
 
     Parameters
     ----------
@@ -114,21 +119,29 @@ class Pricer(ABC):
 
     @abstractmethod
     def fit(self, labels: Labels) -> Vector:
-        """Say how well each point fits its cluster; up to a constant per cluster, first prices."""
+        """Return how well each point fits its cluster: first prices, up to a constant for each."""
 
     @abstractmethod
     def rounding(self, y: Vector) -> float:
-        """What sums over a cluster can be off by, in double precision."""
+        """Return how far sums over a cluster can be off in double precision."""
 
     @abstractmethod
     def raise_prices(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
-    ) -> Raised:
+    ) -> Priced:
         """Raise prices until no set exceeds `threshold`, stopping at `max_columns` sets."""
 
     @abstractmethod
-    def explore(self, y: Vector, run: Run) -> Explored:
-        """Look for sets by branch and bound."""
+    def _begin(self, y: Vector, run: Run, found: Found) -> None:
+        """Put nodes that cover all sets on the stack."""
+
+    @abstractmethod
+    def _work(self, y: Vector, run: Run, found: Found) -> None:
+        """Work on the stack for a limited time."""
+
+    @abstractmethod
+    def _left(self, found: Found) -> Vector:
+        """Return the bounds of the nodes on the stack and of those that were given up."""
 
     def quick(self, *, deadline: float = math.inf) -> Vector | None:
         """Return prices that pay for every set, found without branch and bound, if it can."""
@@ -142,17 +155,36 @@ class Pricer(ABC):
         marginal = float(log_marginals(self.problem.model.core, pool, 1)[0])
         return self.lam + float(self.log_w[sizes[0]]) + marginal
 
+    def explore(self, y: Vector, run: Run) -> Explored:
+        """Look for sets until the stack is empty, or the run's limit or deadline is reached."""
+        sets: list[tuple[float, Ints]] = []
+        found = Found(
+            members=np.empty((_SETS, self.n), np.int8),
+            values=np.empty(_SETS),
+            count=np.zeros(3, np.int64),
+            level=np.array([run.level, -math.inf]),
+        )
+        self._begin(y, run, found)
+        enough = False
+        while found.count[0] > 0 and not enough:
+            self._work(y, run, found)
+            for k in range(found.count[1]):
+                sets.append((float(found.values[k]), np.flatnonzero(found.members[k])))
+            found.count[1] = 0
+            enough = len(sets) > run.limit or time.perf_counter() > run.deadline
+        return Explored(sets, self._left(found), float(found.level[0]))
+
     def price(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Priced:
-        """Bound log w(C) − y(C) over all C; collect sets above `threshold`.
+        """Bound log w(C) − y(C) over all C; collect distinct sets above `threshold`, best first.
 
-        Below `threshold` the bound need not be tight: where no set exceeds it, `bound` may be
-        anything up to `threshold`.  `deadline` is on the clock of `time.perf_counter`.
+        Where no set exceeds `threshold`, `bound` may be anything up to `threshold`.  `deadline` is
+        a time of `time.perf_counter`.
         """
-        alone = self.alone - y
+        alone, rounding = self.alone - y, self.rounding(y)
         level = max(threshold, float(alone.max()))
-        explored = self.explore(y.copy(), Run(LARGEST, threshold, level, deadline))
+        explored = self.explore(y.copy(), Run(LARGEST, threshold, level, rounding, deadline))
         found = explored.sets + [
             (float(alone[i]), np.array([i])) for i in np.flatnonzero(alone > threshold)
         ]
@@ -162,12 +194,12 @@ class Pricer(ABC):
         left = float(explored.left.max())
         bound = max(level, explored.level, left, *(value for value, _ in best[:1]))
         columns = [members for _, members in best[:max_columns]]
-        return Priced(bound + self.rounding(y), columns, explored.complete)
+        return Priced(y, bound + rounding, columns, explored.complete)
 
     def columns_within(
         self, y: Vector, slack: float, *, limit: int, deadline: float = math.inf
     ) -> list[Ints] | None:
-        """Return ALL sets with log w(C) − y(C) ≥ −slack, or None: more than `limit`, or no time."""
+        """Return all sets with log w(C) − y(C) ≥ −slack; None for more than `limit` or no time."""
         rounding = self.rounding(y)
         worst = self.price(y, threshold=0.0, max_columns=1, deadline=deadline)
         if not worst.complete:
@@ -175,9 +207,20 @@ class Pricer(ABC):
         floor = -slack - rounding
         # A set within the slack from which a point is taken is worth at most the largest excess.
         margin = slack + worst.bound + 2.0 * rounding
-        run = Run(ALL, floor, floor - rounding, deadline, margin, limit)
+        run = Run(ALL, floor, floor - rounding, rounding, deadline, margin, float(limit))
         explored = self.explore(y.copy(), run)
         columns = {members.tobytes(): members for _, members in explored.sets}
         for i in np.flatnonzero(self.alone - y >= floor):
             columns[np.array([i]).tobytes()] = np.array([i])
         return list(columns.values()) if explored.complete and len(columns) <= limit else None
+
+    def _raise_in_one_run(
+        self, y: Vector, threshold: float, max_columns: int, deadline: float
+    ) -> tuple[Vector, list[Ints], Explored]:
+        """Return raised prices, the sets that broke them, and what the run left."""
+        raised = np.maximum(y, self.alone)
+        rounding = self.rounding(raised)
+        run = Run(RAISE, threshold, threshold, rounding, deadline, limit=float(max_columns))
+        explored = self.explore(raised, run)
+        columns = [np.array([i]) for i in np.flatnonzero(self.alone > y)]
+        return raised, columns + [members for _, members in explored.sets], explored

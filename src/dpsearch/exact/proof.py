@@ -2,7 +2,7 @@
 
 1. First prices share out each cluster's weight; pricing raises them where sets break them, which
    gives an upper bound at once, and the sets become cuts.
-2. Repair (`duals`): prices that pay for all cuts with nothing lost on the partition.  Back to
+2. Repair (`repair`): prices that pay for all cuts with nothing lost on the partition.  Back to
    pricing, until no set breaks the prices: the bound is the partition's value.
 3. Cuts that cannot all be paid for: the LP over the known sets (`master`) is above the partition.
    If its solution is a partition, that one is better.  If it is fractional, column generation
@@ -13,28 +13,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.bounds import EPSILON
-from dpsearch.exact.duals import Repair
-from dpsearch.exact.loose import loose_prices
-from dpsearch.exact.master import Relaxed, best_partition, labels_of, relax
-from dpsearch.exact.pricing import Pricer, Raised
+from dpsearch.errors import CapabilityError
+from dpsearch.exact.centre_pricing import CentrePricer
+from dpsearch.exact.master import SOLVER_ERROR, Relaxed, best_partition, labels_of, relax
+from dpsearch.exact.pricing import Priced, Pricer
+from dpsearch.exact.promises import EPSILON, log_ceiling
+from dpsearch.exact.repair import Repair
 from dpsearch.exact.slopes import intercept, slope
+from dpsearch.exact.sum_pricing import SumPricer
+from dpsearch.families.statistics import NormalMeans, Statistic
+from dpsearch.prefix_search.heuristics import admissible
 from dpsearch.problem import Problem
 
 _MARGIN = 0.5  # nats that cuts should have to spare
 _SWEEPS = 300
 _PATIENCE = 8  # rounds without a fifth off the gap before the LP is asked
 _SMALL = 1e-4  # nats: below, a slack is of the order of rounding
-SOLVER_ERROR = 4e-7  # nats: feasibility tolerances of the integer programme
 _IN_USE = 1e-6  # of a set in the LP's solution
 _BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
 _MOST_SETS = 20_000  # for the integer programme
+_MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
 FOREVER = 1e9  # seconds
 
 
@@ -44,8 +48,9 @@ class Bounded(NamedTuple):
     kind
         ``"prices"``: every set C has log w(C) − y(C) ≤ slack, with λ in log w.
         ``"sets"``: the same, and the best partition into sets that fit into the gap was found.
-        ``"ceiling"``: the prices are at least those of `loose`.
-        ``"quick"``: the prices are at least those that the pricer's `quick` makes of them.
+        ``"ceiling"``: the prices are at least those of `loose_prices`.
+        ``"quick"``: the prices are at least those of the pricer's `quick`.
+        ``"line"``: y are the potentials of `interval`.
     """
 
     low: int
@@ -55,6 +60,52 @@ class Bounded(NamedTuple):
     slack: float
     kind: str
     upper: float
+
+
+def are_complete(problem: Problem, entries: Sequence[Bounded], n_prices: int) -> bool:
+    """Whether entries hold numbers that can be a proof, for every number of clusters."""
+    covered = np.zeros(len(problem.log_v), bool)
+    for entry in entries:
+        if np.shape(entry.y) != (n_prices,) or not np.isfinite(entry.y).all():
+            return False
+        numbers = np.isfinite([entry.lam, entry.slack, entry.upper]).all() and entry.slack >= 0.0
+        if not (numbers and 1 <= entry.low <= entry.high < len(covered)):
+            return False
+        covered[entry.low : entry.high + 1] = True
+    return bool(covered[1:].all())
+
+
+def pricer_for(problem: Problem, statistic: Statistic | None, lam: float) -> Pricer | None:
+    """Return a pricer for the problem's clusters, or None if there is none."""
+    if statistic is None:
+        return None
+    if isinstance(statistic, NormalMeans):
+        return CentrePricer(problem, statistic, lam) if CentrePricer.takes(problem) else None
+    return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
+
+
+def loose_prices(problem: Problem, lam: float) -> Vector:
+    """Return the better of two prices with y(C) ≥ λ + log W(|C|) + log H(x_C) for every C.
+
+    They need no pricing, and every family with a density ceiling has them.  By the chain rule
+    log H(x_C) is at most the sum of its points' density ceilings, and λ + log W(n) at most n times
+    its largest value per point.  For few points, the joint bound of the heuristic 'admissible': in
+    a fixed order, a point either opens its cluster or joins one to which earlier points, as many
+    and as suitable as there are, have come before it.
+    """
+    ceiling = log_ceiling(problem, "certify")
+    sizes = np.arange(1, problem.n_points + 1)
+    y: Vector = ceiling + float(((lam + problem.size_weights()[1:]) / sizes).max())
+    if problem.n_items <= _MOST_POINTS:
+        try:
+            heuristic = admissible(problem, np.arange(problem.n_items))
+        except CapabilityError:
+            return y
+        opened = problem.alone + problem.tables.log_w[1] + lam
+        joint = np.maximum(heuristic.fresh[: problem.n_items], opened)
+        if joint.sum() < y.sum():
+            y = joint
+    return y
 
 
 def by_prices(problem: Problem, entry: Bounded, y: Vector, slack: float, kind: str) -> Bounded:
@@ -87,24 +138,8 @@ def without_room(slack: float) -> float:
     return slack / (1.25 if slack < 1.5 * _SMALL else 1.01)
 
 
-def best_of_sets(
-    pricer: Pricer, columns: list[Ints], low: int, high: int, seconds: float
-) -> tuple[Labels | None, float]:
-    """Return the best partition into low … high of these sets, and a bound on the log joint of all.
-
-    The bound is what the solver says, to which `SOLVER_ERROR` may be lacking.
-    """
-    problem = pricer.problem
-    weights = np.array([pricer.log_weight(members) for members in columns]) - pricer.lam
-    labels, bound = best_partition(
-        columns, weights, problem.n_items, log_v=problem.log_v, low=low, high=high,
-        seconds=seconds,
-    )  # fmt: skip
-    return labels, bound + problem.log_base
-
-
 class Outcome(NamedTuple):
-    """What came of an attempt: proved, better (another partition), stuck or late."""
+    """The result of an attempt: proved, better (another partition), stuck or late."""
 
     what: str
     bounded: Bounded
@@ -120,7 +155,7 @@ class Sets:
         self._known: dict[bytes, int] = {}
 
     def add(self, columns: list[Ints], pricer: Pricer) -> list[int]:
-        """Take sets; return the numbers of those that are new."""
+        """Add sets; return the numbers of those that are new."""
         new = []
         for members in columns:
             key = members.astype(np.int64).tobytes()
@@ -252,7 +287,7 @@ class Proof:
             _MARGIN, sweeps=sweeps, tolerance=1e-3 * self.tolerance, deadline=self.deadline
         )
 
-    def _raise(self, y: Vector) -> Raised:
+    def _raise(self, y: Vector) -> Priced:
         """Price, and keep the raised prices if their bound is the best."""
         raised = self.pricer.raise_prices(
             y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
@@ -275,10 +310,7 @@ class Proof:
         )
         if columns is None:
             return Outcome("stuck", self.best)
-        if not columns:
-            upper = self.goal + SOLVER_ERROR
-            return Outcome("proved", self.best._replace(kind="sets", upper=upper))
-        labels, bound = best_of_sets(self.pricer, columns, self.low, self.high, self._left())
+        labels, bound = best_partition(self.pricer, columns, self.low, self.high, self._left())
         bound += SOLVER_ERROR
         if labels is not None and self.problem.log_joint(labels) > self.better:
             return Outcome("better", self.best, labels)

@@ -10,15 +10,14 @@ from scipy.special import digamma
 
 from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.bounds import EPSILON
-from dpsearch.exact._sum_boxes import Found, Nodes, bound_nodes, explore
+from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
 from dpsearch.exact._sum_limits import BINARY, COUNTS, Room, Space
-from dpsearch.exact.pricing import RAISE, Explored, Pricer, Raised, Run
+from dpsearch.exact.pricing import Found, Priced, Pricer, Run
+from dpsearch.exact.promises import EPSILON
 from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts
 from dpsearch.problem import Problem
 
-_WORK = 50_000_000  # numbers looked at between two looks at the clock
-_SETS = 1024  # that are found between two looks
+_WORK = 50_000_000  # numbers examined between two readings of the clock
 _LARGEST = 1 << 24  # numbers in tables, points times columns
 _MOST_POINTS = 2000  # a node is open for every size of a set
 
@@ -32,7 +31,18 @@ class SumPricer(Pricer):
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
         self.statistic = statistic
         self.space = _space(statistic, self.lam + self.log_w)
-        self._nodes: Nodes | None = None
+        n, n_columns = self.space.x.shape
+        self._nodes = _new_nodes(2 * n + 64, n, n_columns)
+        self._room = Room._make(
+            [
+                *np.zeros((3, n_columns), np.int64),
+                *np.zeros((4, n_columns)),
+                np.zeros(n_columns, np.int8),
+                *np.zeros((2, n), np.int8),
+                np.zeros(n, np.int64),
+                np.zeros(n),
+            ]
+        )
 
     @classmethod
     def takes(cls, statistic: Counts) -> bool:
@@ -40,7 +50,7 @@ class SumPricer(Pricer):
         return len(points) <= _MOST_POINTS and points.size + float(points.sum()) <= _LARGEST
 
     def fit(self, labels: Labels) -> Vector:
-        """E[log p(x_n | θ)] under the posterior of the point's cluster.
+        """Return E[log p(x_n | θ)] under the posterior of the point's cluster.
 
         It is the gradient of log H at the cluster, so that prices with these differences pay, to
         first order, for every set close to it.
@@ -52,7 +62,7 @@ class SumPricer(Pricer):
         return out
 
     def _expected(self, members: Ints) -> Vector:
-        """E[log p(x | θ)] of a cluster's points under its posterior, up to a constant."""
+        """Return E[log p(x | θ)] of a cluster's points under its posterior, up to a constant."""
         statistic, n = self.statistic, len(members)
         points = statistic.points[members]
         sums = points.sum(axis=0)
@@ -73,54 +83,19 @@ class SumPricer(Pricer):
 
     def raise_prices(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
-    ) -> Raised:
+    ) -> Priced:
         rounding = self.rounding(y)
         threshold = max(threshold, 4.0 * rounding)
-        columns = [np.array([i]) for i in np.flatnonzero(self.alone > y)]
-        raised = np.maximum(y, self.alone)
-        run = Run(RAISE, threshold, threshold, deadline, limit=max_columns)
-        explored = self.explore(raised, run)
-        columns += [members for _, members in explored.sets]
-        # Out of time: what sets of n points may still lack, n points can pay together.
+        raised, columns, explored = self._raise_in_one_run(y, threshold, max_columns, deadline)
+        # Out of time: n points together can pay for what sets of n points may still lack.
         share = max(float((explored.left[1:] / np.arange(1, self.n + 1)).max()), 0.0)
         if share == math.inf:
-            return Raised(raised, math.inf, columns, False)
-        return Raised(raised + share, explored.level + rounding, columns, explored.complete)
+            return Priced(raised, math.inf, columns, False)
+        return Priced(raised + share, explored.level + rounding, columns, explored.complete)
 
-    def explore(self, y: Vector, run: Run) -> Explored:
-        sets: list[tuple[float, Ints]] = []
-        n, n_columns = self.space.x.shape
-        nodes = self._nodes or _new_nodes(2 * n + 64, n, n_columns)
-        found = Found(
-            members=np.empty((_SETS, n), np.int8),
-            values=np.empty(_SETS),
-            tally=np.zeros(3, np.int64),
-            level=np.array([run.level]),
-        )
-        room = _new_room(n, n_columns)
-        rounding, work = self.rounding(y), max(1, _WORK // (20 * n * n_columns))
-        found.tally[0] = self._open(y, nodes, room, run, work)
-        done = found.tally[0] == 0
-        enough = False
-        while not (done or enough):
-            done = explore(
-                self.space, y, nodes, found, room, run.mode, run.floor, run.margin, rounding, work
-            )
-            for k in range(found.tally[1]):
-                sets.append((float(found.values[k]), np.flatnonzero(found.members[k])))
-            found.tally[1] = 0
-            if found.tally[0] + 2 > len(nodes.bound):
-                nodes = _grown(nodes)
-            enough = len(sets) > run.limit or time.perf_counter() > run.deadline
-        self._nodes = nodes
-        left = np.full(n + 1, -math.inf)
-        opened = slice(0, found.tally[0])
-        np.maximum.at(left, nodes.size[opened], nodes.bound[opened])
-        return Explored(sets, left, float(found.level[0]))
-
-    def _open(self, y: Vector, nodes: Nodes, room: Room, run: Run, work: int) -> int:
-        """Open a node for every size, the one of the largest bound on top; return their number."""
-        count = self.n - 1
+    def _begin(self, y: Vector, run: Run, found: Found) -> None:
+        """Open a node for every size, the one of the largest bound on top."""
+        nodes, count = self._nodes, self.n - 1
         nodes.size[:count] = np.arange(2, self.n + 1)
         nodes.low[:count] = 0
         nodes.high[:count] = self.space.x.sum(axis=0)
@@ -128,16 +103,36 @@ class SumPricer(Pricer):
             nodes.high[:count] = np.minimum(nodes.high[:count], nodes.size[:count, None])
         nodes.status[:count] = 0
         nodes.bound[:count] = math.inf
-        for begin in range(0, count, work):
+        at_a_time = self._nodes_at_a_time()
+        for begin in range(0, count, at_a_time):
             if time.perf_counter() > run.deadline:
                 break
-            end = min(begin + work, count)
-            bound_nodes(self.space, y, nodes, room, run.level, run.margin, begin, end)
+            end = min(begin + at_a_time, count)
+            bound_nodes(self.space, y, nodes, self._room, run.level, run.margin, begin, end)
         best = np.argsort(nodes.bound[:count], kind="stable")
         best = best[nodes.bound[best] > run.level]
         for array in (nodes.size, nodes.high, nodes.bound):
             array[: len(best)] = array[best]
-        return len(best)
+        found.count[0] = len(best)
+
+    def _work(self, y: Vector, run: Run, found: Found) -> None:
+        explore(self.space, y, self._nodes, self._room, found, run, self._nodes_at_a_time())
+        capacity = len(self._nodes.bound)
+        if found.count[0] + 2 > capacity:
+            larger = _new_nodes(2 * capacity, *self.space.x.shape)
+            for new, old in zip(larger, self._nodes, strict=True):
+                new[:capacity] = old
+            self._nodes = larger
+
+    def _nodes_at_a_time(self) -> int:
+        return max(1, _WORK // (20 * int(self.space.x.size)))
+
+    def _left(self, found: Found) -> Vector:
+        """Return a bound for each size of sets."""
+        left = np.full(self.n + 1, -math.inf)
+        opened = slice(0, found.count[0])
+        np.maximum.at(left, self._nodes.size[opened], self._nodes.bound[opened])
+        return left
 
 
 def _space(statistic: Counts, log_w: Vector) -> Space:
@@ -180,7 +175,7 @@ def _space(statistic: Counts, log_w: Vector) -> Space:
 
 
 def _log_rising(a: float, size: int) -> Vector:
-    """The values log Γ(a + s)/Γ(a) for s = 0 … size − 1."""
+    """Return log Γ(a + s)/Γ(a) for s = 0 … size − 1."""
     table = log_gamma_table(a, size)
     out: Vector = table - table[0]
     return out
@@ -193,28 +188,4 @@ def _new_nodes(capacity: int, n: int, n_columns: int) -> Nodes:
         high=np.zeros((capacity, n_columns), np.int64),
         status=np.zeros((capacity, n), np.int8),
         bound=np.zeros(capacity),
-    )
-
-
-def _grown(nodes: Nodes) -> Nodes:
-    larger = _new_nodes(2 * len(nodes.bound), nodes.status.shape[1], nodes.low.shape[1])
-    for new, old in zip(larger, nodes, strict=True):
-        new[: len(old)] = old
-    return larger
-
-
-def _new_room(n: int, n_columns: int) -> Room:
-    return Room(
-        low=np.zeros(n_columns, np.int64),
-        high=np.zeros(n_columns, np.int64),
-        status=np.zeros(n, np.int8),
-        free=np.zeros(n, np.int64),
-        chosen=np.zeros(n, np.int8),
-        values=np.zeros(n),
-        lines=np.zeros(n_columns),
-        sums=np.zeros(n_columns, np.int64),
-        inside=np.zeros(n_columns),
-        spare=np.zeros(n_columns),
-        barred=np.zeros(n_columns, np.int8),
-        gains=np.zeros(n_columns),
     )

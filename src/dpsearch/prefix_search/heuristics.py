@@ -36,6 +36,7 @@ import numpy as np
 from dpsearch._jit import call_bound, call_features, call_update, inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import CapabilityError
+from dpsearch.exact.promises import log_ceiling
 from dpsearch.families.base import Bounds
 from dpsearch.items import (
     Core,
@@ -49,7 +50,6 @@ from dpsearch.items import (
 from dpsearch.prefix_search.dual import Tree, no_tree
 from dpsearch.priors.base import has_convex_sizes, size_step
 from dpsearch.problem import Problem
-from dpsearch.promises import log_ceiling
 
 TRIVIAL, REPLICA, ADMISSIBLE, INADMISSIBLE, DUAL = range(5)
 # The helpers' envelopes need about N³/6 · features numbers.

@@ -12,10 +12,10 @@ import numpy as np
 
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
-from dpsearch.bounds import at_least, rounding_error
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
 from dpsearch.exact.dual import dual
+from dpsearch.exact.promises import at_least, rounding_error
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first

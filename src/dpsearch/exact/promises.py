@@ -1,4 +1,4 @@
-"""What a family promises about log H, compared with its log H before a proof relies on it.
+"""What proofs rely on: a family's promises about log H, and allowances for rounding.
 
 A wrong ceiling or closed form would make a false proof.  Both are compared with the family's own
 functions on single points, on all points together and on random sets of them.
@@ -13,17 +13,43 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import Labels, Vector
-from dpsearch.bounds import rounding_error
-from dpsearch.errors import CapabilityError
+from dpsearch.errors import CapabilityError, ProofError
 from dpsearch.families.capabilities import require
 from dpsearch.families.statistics import BetaCounts, NormalMeans, Statistic
 from dpsearch.items import log_marginals, rows_of_labels
 from dpsearch.problem import Problem
 
+EPSILON = 2.0**-52  # of double precision
 AGREEMENT = 1e-8  # relative: how far two computations of log H may lie apart
 _MOST_CLUSTERS = 100  # of a random partition
 _MOST_COPIED = 200  # points whose ceiling is compared with a cluster of copies
 _LARGEST = 1 << 24  # numbers in a dense table of counts
+
+
+def at_least(lower: float, upper: float, rounding: float) -> float:
+    """Return the upper bound, raised to `lower` where it lies below it by no more than rounding.
+
+    >>> at_least(1.0, 1.0 - 1e-12, 1e-10)
+    1.0
+    """
+    if not upper >= lower - rounding:
+        raise ProofError(
+            f"a bound of {upper!r} on every partition contradicts a partition with the log joint"
+            f" {lower!r}: this is an error in dpsearch or in the family; please report it"
+        )
+    return max(upper, lower)
+
+
+def rounding_error(n_terms: int, magnitude: float) -> float:
+    """Return how far a sum of terms can be off, given the sum of their absolute values."""
+    return (n_terms + 64) * EPSILON * (magnitude + 1.0)
+
+
+def require_points(problem: Problem, what: str) -> None:
+    """Raise unless the problem is about single points alone; `what` needs it."""
+    problem.require_points(what)
+    if len(problem.background.sizes):
+        raise CapabilityError(f"{what} does not take a problem with background clusters")
 
 
 def log_ceiling(problem: Problem, needed_by: str) -> Vector:
@@ -47,8 +73,6 @@ def log_ceiling(problem: Problem, needed_by: str) -> Vector:
 
 def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     """Return the closed form of log H, with dense points, if the family has one for these data."""
-    if problem.model.matrix is None or len(problem.background.sizes) or not problem.items.single:
-        return None
     statistic = problem.model.family.statistic(problem.model.matrix)
     if statistic is None:
         return None
