@@ -20,12 +20,13 @@ from dpsearch.errors import CapabilityError, located
 from dpsearch.events import Callback
 from dpsearch.fitted import FittedState
 from dpsearch.fitted_methods import FittedMethods, generator
-from dpsearch.fitting import FitOptions, Refinement, certify_seconds, fit_in_memory, fit_in_shards
+from dpsearch.fitting import FitOptions, Refinement, certify_seconds, fit_in_memory
 from dpsearch.items import Rows
 from dpsearch.mixture import Mixture
 from dpsearch.model_file import read_model, write_model
 from dpsearch.problem import Clustering
 from dpsearch.scale.dask_tables import is_collection
+from dpsearch.scale.fit import fit_in_shards
 from dpsearch.scale.opened import TableOptions, open_table
 from dpsearch.scale.stream import Stream
 from dpsearch.tables import CheckedTable
@@ -199,11 +200,11 @@ class DPMixture(
             if opened.schema is not None:
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
+                how = self._options(callback)
                 if opened.in_memory:
-                    how = self._options(callback)
                     state = fit_in_memory(opened.load(), opened.schema, how, sample_weight)
                 else:
-                    state = fit_in_shards(opened, self._options(callback))
+                    state = fit_in_shards(opened, how)
         self._set(state._replace(names=opened.feature_names))
         if self.verbose:
             print(f"dpsearch: {self.family_.name} family ({self.reason_}); {self.clustering_}")

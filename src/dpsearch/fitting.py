@@ -1,4 +1,4 @@
-"""One fit: choose the family, search, refine and certify; in memory or in shards."""
+"""One fit in memory: choose the family, search, refine and certify; and the options of any fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
-from dpsearch._validate import n_threads
 from dpsearch.automatic import Choice, check_columns, choose, choose_weighted
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
@@ -20,9 +19,6 @@ from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement import refine
-from dpsearch.scale.fit import fit_shards
-from dpsearch.scale.opened import OpenedTable
-from dpsearch.scale.workers import ShardEvents
 from dpsearch.tables import CheckedTable, Schema
 from dpsearch.weights import check_weights
 
@@ -45,7 +41,7 @@ class Refinement(NamedTuple):
     def of(cls, value: Any) -> Refinement:
         """Return what the estimator's `refine` means."""
         if isinstance(value, str) and value == "auto":
-            return cls(True, automatic=True)
+            return _AUTOMATIC
         wanted, seconds = _flag_or_seconds(value, "refine", "'auto', True")
         return cls(wanted, seconds=seconds)
 
@@ -57,6 +53,9 @@ class Refinement(NamedTuple):
         return None if self.automatic or self.seconds is not None else _MOST_ROUNDS
 
 
+_AUTOMATIC = Refinement(True, automatic=True)
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """How to fit: the estimator's parameters, checked."""
@@ -64,13 +63,13 @@ class FitOptions:
     family: Any
     prior: Prior
     rng: Rng
-    beam_size: int
-    order: Any
-    refinement: Refinement
-    certify_seconds: float | None  # None: no certificate
-    n_jobs: int | None
-    checkpoint: str | Path | None
-    callback: Callback | None
+    beam_size: int = 1
+    order: Any = "ascending"
+    refinement: Refinement = _AUTOMATIC
+    certify_seconds: float | None = None  # None: no certificate
+    n_jobs: int | None = None
+    checkpoint: str | Path | None = None
+    callback: Callback | None = None
 
 
 def certify_seconds(value: Any) -> float | None:
@@ -199,33 +198,3 @@ def _with_rows_of_no_weight(
     if (weights == 0).any():
         labels[weights == 0] = mixture.memberships(table.rows(weights == 0)).labels
     return replace(found, labels=labels, weights=weights)
-
-
-def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
-    """Fit a table in shards."""
-    if options.certify_seconds is not None:
-        raise ParameterError("certify is for tables in memory: set n_shards=1")
-    workers = opened.workers(n_threads(options.n_jobs))
-    events = None
-    if options.callback is not None:
-        events = ShardEvents(options.callback, len(opened.shards))
-        workers.progress = events.shard
-    fitted = fit_shards(
-        opened.shards,
-        workers,
-        options.family,
-        options.prior,
-        schema=opened.schema,
-        beam_size=options.beam_size,
-        order=options.order,
-        seconds=options.refinement.seconds,
-        most_rounds=options.refinement.most_rounds,
-        rng=options.rng,
-        callback=None if events is None else events.round,
-        checkpoint=options.checkpoint,
-    )
-    found = Clustering(
-        fitted.labels, fitted.log_joint, seconds=fitted.seconds, trace=fitted.trace,
-        converged=fitted.converged,
-    )  # fmt: skip
-    return FittedState(fitted.mixture, found, fitted.choice.reason, opened.schema)

@@ -14,6 +14,7 @@ import pytest
 
 from dpsearch import DPMixture, families, gibbs, priors
 from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
+from dpsearch.fitting import FitOptions, Refinement
 from dpsearch.scale import cluster as scale_cluster
 from dpsearch.scale import fit as scale_fit
 from dpsearch.scale.cluster import DaskWorkers
@@ -47,7 +48,8 @@ SHARDS = shards_of_array(X, 4, False)
 
 
 def fitted(shards, workers, **settings):
-    return fit_shards(shards, workers, GAUSSIAN, PRIOR, rng=np.random.default_rng(0), **settings)
+    options = FitOptions(GAUSSIAN, PRIOR, np.random.default_rng(0), **settings)
+    return fit_shards(shards, workers, options)
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +78,9 @@ def client(local):
 
 
 def same(found, wanted):
-    assert isinstance(found.labels, da.Array)
-    np.testing.assert_array_equal(found.labels.compute(), wanted.labels)
-    assert found.log_joint == wanted.log_joint
+    assert isinstance(found.clustering.labels, da.Array)
+    np.testing.assert_array_equal(found.clustering.labels.compute(), wanted.clustering.labels)
+    assert found.clustering.log_joint == wanted.clustering.log_joint
     np.testing.assert_array_equal(found.mixture.pool, wanted.mixture.pool)
 
 
@@ -100,12 +102,12 @@ def test_the_same_result_as_threads_and_kilobytes_travel(client, undisturbed):
     told = []
     workers = Weighing(SHARDS, client, told.append)
     same(fitted(SHARDS, workers), undisturbed)
-    rounds = len(undisturbed.trace)
+    rounds = len(undisturbed.clustering.trace)
     assert told == [1, 2, 3, 4] * (rounds + 2)  # a look, the rounds, the labels
     few = max(workers.bytes)
     more = shards_of_array(planted(80_000)[0], 4, False)
     larger = Weighing(more, client)
-    fitted(more, larger, most_rounds=0)
+    fitted(more, larger, refinement=Refinement(False))
     print(f"bytes for each shard: {few} of 200 rows, {max(larger.bytes)} of 20,000")
     assert max(larger.bytes) < 2 * few < 10_000
 
@@ -126,10 +128,10 @@ def test_a_round_that_is_taken_back_and_one_that_is_interrupted(client, undistur
     names = task_and_names[-1][1]
     back = workers.labels(names, True)
     np.testing.assert_array_equal(back.compute(), threads.labels(names, True))
-    workers.tell = interrupt
+    workers.progress = interrupt
     with pytest.raises(KeyboardInterrupt):
         workers.run(*task_and_names[-1])
-    workers.tell = None
+    workers.progress = None
     np.testing.assert_array_equal(workers.labels(names, True).compute(), back.compute())
 
 
@@ -366,8 +368,8 @@ def test_the_scheduler_gone_and_a_checkpoint_that_resumes(far, undisturbed, tmp_
     assert time.monotonic() - begun < 60
     monkeypatch.setattr(scale_fit, "search", None)  # no sample is searched
     again = fitted(SHARDS, Threads(SHARDS, 1), checkpoint=path)
-    assert again.log_joint == pytest.approx(undisturbed.log_joint, abs=1e-6)
-    assert again.choice.reason == "as given"
+    assert again.clustering.log_joint == pytest.approx(undisturbed.clustering.log_joint, abs=1e-6)
+    assert again.reason == "as given"
 
 
 def test_checkpoints_of_other_runs_are_refused(tmp_path):

@@ -151,7 +151,7 @@ def test_clusters_that_the_sample_missed_are_found():
     items, _ = problem.model.items(X[seen])
     start = Rows(*problem.model.rows(items, labels[seen], 2))
     workers = Threads(shards_of_array(X, 4, False), 1)
-    found = run_rounds(workers, problem.model, PRIOR, start)
+    _, found = run_rounds(workers, problem.model, PRIOR, start)
     assert adjusted_rand_score(labels, found.labels) > 0.99
     assert found.log_joint == pytest.approx(problem.log_joint(found.labels), abs=1e-6)
     assert [point.log_joint for point in found.trace] == sorted(p.log_joint for p in found.trace)
@@ -179,7 +179,7 @@ def test_a_round_that_makes_it_worse_is_taken_back():
     X, labels = planted(400, k=4)
     problem = Problem(X, GAUSSIAN, PRIOR)
     start = Rows(*problem.rows(labels))
-    found = run_rounds(Spoiling(shards_of_array(X, 2, False), 1), problem.model, PRIOR, start)
+    _, found = run_rounds(Spoiling(shards_of_array(X, 2, False), 1), problem.model, PRIOR, start)
     assert len(found.trace) == 2
     assert found.trace[1].log_joint < found.trace[0].log_joint == found.log_joint
     assert found.log_joint == pytest.approx(problem.log_joint(found.labels), abs=1e-6)
@@ -196,7 +196,7 @@ def test_an_interrupted_round_leaves_the_last_one():
     X, labels = planted(400, k=4)
     problem = Problem(X, GAUSSIAN, PRIOR)
     shards = shards_of_array(X, 2, False)
-    found = run_rounds(Interrupted(shards, 1), problem.model, PRIOR, Rows(*problem.rows(labels)))
+    _, found = run_rounds(Interrupted(shards, 1), problem.model, PRIOR, Rows(*problem.rows(labels)))
     assert found.log_joint == pytest.approx(problem.log_joint(found.labels), abs=1e-6)
 
 

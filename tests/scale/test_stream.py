@@ -142,6 +142,10 @@ def test_predicting_and_saving_between_batches(tmp_path):
     assert model.score_samples(X[600:]).shape == (300,)
     model.save(tmp_path / "model.npz")
     again = dpsearch.load(tmp_path / "model.npz")
+    again.save(tmp_path / "again.npz")
+    for loaded in (again, dpsearch.load(tmp_path / "again.npz")):
+        assert loaded.state_.last_batch
+        np.testing.assert_array_equal(loaded.labels_, model.labels_)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
 
 

@@ -1,26 +1,28 @@
-"""The whole fit of a table in shards: look, search a sample, then rounds over all."""
+"""The fit of a table in shards: look at all rows, search a sample, then run rounds."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels, Rng
-from dpsearch.automatic import Choice, choose
-from dpsearch.errors import CapabilityError, WorkersError, located
-from dpsearch.events import Event
+from dpsearch._types import Ints
+from dpsearch._validate import n_threads
+from dpsearch.automatic import choose
+from dpsearch.errors import CapabilityError, ParameterError, WorkersError, located
 from dpsearch.families.base import Model
+from dpsearch.fitted import FittedState
+from dpsearch.fitting import FitOptions
 from dpsearch.items import Rows
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
-from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 from dpsearch.scale.checkpoint import Checkpoint
+from dpsearch.scale.opened import OpenedTable
 from dpsearch.scale.rounds import run_rounds
 from dpsearch.scale.source import (
     SAMPLE_ROWS,
@@ -31,79 +33,68 @@ from dpsearch.scale.source import (
     stacked,
     telling_rows,
 )
-from dpsearch.scale.workers import Workers
+from dpsearch.scale.workers import ShardEvents, Workers
 from dpsearch.tables import Schema
 
 
-class Fitted(NamedTuple):
-    """What a fit in shards gives."""
-
-    mixture: Mixture
-    labels: Labels
-    log_joint: float
-    choice: Choice
-    trace: list[Event]
-    seconds: float
-    converged: bool
+def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
+    """Fit an opened table by its workers."""
+    if options.certify_seconds is not None:
+        raise ParameterError("certify is for tables in memory: set n_shards=1")
+    workers = opened.workers(n_threads(options.n_jobs))
+    if options.callback is not None:
+        events = ShardEvents(options.callback, len(opened.shards))
+        workers.progress = events.shard
+        options = replace(options, callback=events.round)
+    return fit_shards(opened.shards, workers, options, opened.schema)
 
 
 def fit_shards(
     shards: Sequence[Shard],
     workers: Workers,
-    family: Any,
-    prior: Prior,
-    *,
+    options: FitOptions,
     schema: Schema | None = None,
-    beam_size: int = 1,
-    order: Any = "ascending",
-    seconds: float | None = None,
-    most_rounds: int | None = None,
-    rng: Rng,
-    callback: Callable[[Event], None] | None = None,
-    checkpoint: str | Path | None = None,
-) -> Fitted:
-    """Fit all rows of some shards.
+) -> FittedState:
+    """Fit all rows of the shards.
 
-    A sample decides on the family and its hyperparameters, as in a fit of one piece, and its
-    clusters are where the shards begin.  With a `checkpoint` the clusters are written to this file
-    after every round, and if it is there they are where the shards begin.
+    A sample decides on the family and its hyperparameters, as in a fit in memory, and its clusters
+    are the start of the rounds.  With a checkpoint the clusters are written to this file after
+    every round; if the file exists, its clusters are the start instead.
     """
+    prior, rng = options.prior, options.rng
     if not prior.product_form:
         raise CapabilityError(f"shards need a prior of product form; {prior.name} is not")
     begun = time.perf_counter()
     seed = int(rng.integers(2**31))
     store = None
-    if checkpoint is not None:
-        store = Checkpoint(checkpoint, shards, family, prior, schema)
+    if options.checkpoint is not None:
+        store = Checkpoint(options.checkpoint, shards, options.family, prior, schema)
     resumed = None if store is None else store.read()
     if resumed is not None:
-        choice = Choice(resumed.model.family, resumed.reason, None)
-        model, start = resumed.model, resumed.clusters
+        reason, model, start = resumed.reason, resumed.model, resumed.clusters
     else:
         looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
         sample, numbers = _sample(looks, begins_of(shards))
         with located(rows=numbers):
-            gaps = any(one.gaps for one in looks)
-            choice, model, start = _begin(
-                sample, gaps, family, prior, schema, beam_size, order, rng
-            )
+            reason, model, start = _begin(sample, any(one.gaps for one in looks), options, schema)
     passed = time.perf_counter() - begun
 
     def keep(clusters: Rows, log_joint: float) -> None:
         better = resumed is None or log_joint > resumed.log_joint
         if store is not None and better:
-            store.write(model, clusters, log_joint, choice.reason)
+            store.write(model, clusters, log_joint, reason)
 
+    seconds = options.refinement.seconds
     try:
-        result = run_rounds(
+        clusters, found = run_rounds(
             workers,
             model,
             prior,
             start,
             seed=seed,
             seconds=None if seconds is None else max(0.0, seconds - passed),
-            most_rounds=most_rounds,
-            callback=callback,
+            most_rounds=options.refinement.most_rounds,
+            callback=options.callback,
             keep=keep,
         )
     except WorkersError as error:
@@ -113,10 +104,9 @@ def fit_shards(
             f"{error}; {store.path} has the clusters after {store.n_rounds} rounds, and the same"
             " call goes on from there"
         ) from error
-    mixture = Mixture(model.without_data(), *result.clusters, prior)
-    trace = [point._replace(seconds=point.seconds + passed) for point in result.trace]
-    total = time.perf_counter() - begun
-    return Fitted(mixture, result.labels, result.log_joint, choice, trace, total, result.converged)
+    trace = [point._replace(seconds=point.seconds + passed) for point in found.trace]
+    found = replace(found, seconds=time.perf_counter() - begun, trace=trace)
+    return FittedState(Mixture(model.without_data(), *clusters, prior), found, reason, schema)
 
 
 def _sample(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
@@ -130,22 +120,16 @@ def _sample(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
 
 
 def _begin(
-    sample: Any,
-    gaps: bool,
-    family: Any,
-    prior: Prior,
-    schema: Schema | None,
-    beam_size: int,
-    order: Any,
-    rng: Rng,
-) -> tuple[Choice, Model, Rows]:
-    """Choose the family by a sample, and search it."""
-    choice = choose(sample, family, prior, schema, may_complete=False)
+    sample: Any, gaps: bool, options: FitOptions, schema: Schema | None
+) -> tuple[str, Model, Rows]:
+    """Choose the family by a sample and search it; return the reason, the model and clusters."""
+    prior, rng = options.prior, options.rng
+    choice = choose(sample, options.family, prior, schema, may_complete=False)
     chosen = choice.family
     if gaps and chosen.takes_gaps:
         chosen = chosen.with_gaps()  # also if the sample has none
     problem = Problem(sample, chosen, prior)
-    found = search(problem, beam_size=beam_size, order=order, rng=rng)
+    found = search(problem, beam_size=options.beam_size, order=options.order, rng=rng)
     found = choice.or_carried(problem, found)
     found = refine(problem, found.labels, rng=rng, thorough=False, keep_interrupted=False)
-    return choice, problem.model, Rows(*problem.rows(found.labels))
+    return choice.reason, problem.model, Rows(*problem.rows(found.labels))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from dpsearch.families.base import Model
 from dpsearch.items import Rows
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Problem
+from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement import refine
 from dpsearch.scale.shard import NOWHERE, Handed, Task, together
 from dpsearch.scale.workers import Workers
@@ -28,16 +28,6 @@ _MOST_ROUNDS = 10
 _ENOUGH = 1e-6  # nats a row: rounds end when they bring less
 _TRIES = 2  # at splitting a cluster, in a shard and round
 _TRYING = 8  # shards that try it, on average; all if there are fewer
-
-
-class Sharded(NamedTuple):
-    """What came of it."""
-
-    clusters: Rows
-    labels: Any
-    log_joint: float
-    trace: list[Event]
-    converged: bool  # whether rounds ended because the last brought nothing
 
 
 class Round(NamedTuple):
@@ -59,11 +49,12 @@ def run_rounds(
     most_rounds: int | None = None,
     callback: Callable[[Event], None] | None = None,
     keep: Callable[[Rows, float], None] | None = None,
-) -> Sharded:
+) -> tuple[Rows, Clustering]:
     """Place all rows among the clusters of a sample, and improve while that helps.
 
     After `seconds`, or `most_rounds` beside the placing, no further round begins.  `keep` is called
-    the clusters and the log joint whenever they are the best so far.
+    with the clusters and the log joint whenever they are the best so far.  The clustering has
+    converged if the last round brought nothing.
     """
     begun = time.perf_counter()
     share = min(1.0, _TRYING / workers.n_shards)
@@ -104,7 +95,8 @@ def run_rounds(
         task = task._replace(clusters=found.clusters, seed=task.seed + 1)
     assert best is not None
     labels = workers.labels(best.clusters_of_parts, back)
-    return Sharded(best.clusters, labels, best.log_joint, trace, converged)
+    clustering = Clustering(labels, best.log_joint, trace=trace, converged=converged)
+    return best.clusters, clustering
 
 
 def merged(handed: Sequence[Handed], model: Model, prior: Prior, n_known: int, seed: int) -> Round:
