@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from dpsearch import families, priors, search
+from dpsearch import Problem, families, priors, search
 from dpsearch.errors import DataError
 from dpsearch.progress import progress
 
 
 def test_the_progress_bar_follows_a_search():
     X = np.random.default_rng(0).normal(size=(9000, 2))
+    problem = Problem(X, families.Gaussian(0.0, 4.0, 1.0), priors.DirichletProcess(1.0))
+    search(problem)  # Compiled now, so that the bar shows nothing but the search.
     shown = io.StringIO()
     console = Console(file=shown, force_terminal=True, width=120)
     with progress(console, "search") as callback:
-        result = search(
-            X, families.Gaussian(0.0, 4.0, 1.0), priors.DirichletProcess(1.0), callback=callback
-        )
+        result = search(problem, callback=callback)
     text = shown.getvalue()
     assert "9,000/9,000" in text
     assert f"{result.n_clusters} clusters, log joint" in text
