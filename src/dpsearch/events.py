@@ -1,4 +1,4 @@
-"""What solvers report while they run: one type for progress, history and callbacks."""
+"""Events, which solvers report while they run: for progress, history and callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items: what solvers place into clusters.
+"""Items: the units that solvers place into clusters.
 
 An item is a block of one or more data points that stay together.  It is stored either as a data
 row (a point, or several copies of it) or as a row of sufficient statistics (a block, such as a

@@ -16,14 +16,9 @@ def by_size(labels: Labels) -> Labels:
     >>> by_size(np.array([7, 3, 3, 9]))
     array([1, 0, 0, 2])
     """
-    _, first, inverse, sizes = np.unique(
-        labels, return_index=True, return_inverse=True, return_counts=True
-    )
-    order = np.lexsort((first, -sizes))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    out: Labels = rank[inverse.reshape(-1)]
-    return out
+    dense = by_appearance(labels)
+    order = np.argsort(-np.bincount(dense), kind="stable")
+    return np.asarray(np.argsort(order)[dense])
 
 
 def by_appearance(labels: ArrayLike) -> Labels:
@@ -40,10 +35,8 @@ def by_appearance(labels: ArrayLike) -> Labels:
         first[labels[::-1]] = np.arange(n - 1, -1, -1)
     else:
         _, first, labels = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first, kind="stable")] = np.arange(len(first))
-    out: Labels = rank[labels.reshape(-1)]
-    return out
+    rank = np.argsort(np.argsort(first, kind="stable"))
+    return np.asarray(rank[labels.reshape(-1)])
 
 
 def check_labels(labels: ArrayLike, n_items: int) -> Labels:

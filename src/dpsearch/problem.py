@@ -1,4 +1,4 @@
-"""The one objective, the problem that solvers work on, and what they return.
+"""The objective, the problem that solvers work on, and the clustering that they return.
 
     log_joint(c) = log V(K, N) + Σ_k [ log W(n_k) + log H(x_k) ]
 
@@ -98,7 +98,7 @@ class Problem:
     family, prior
         One of `dpsearch.families`, one of `dpsearch.priors`, or your own.
     weights
-        Whole numbers ≥ 1: how many copies of each row there are.  Copies stay together.
+        The number of copies of each row, integers ≥ 1.  Copies stay together.
 
     Examples
     --------
@@ -136,11 +136,11 @@ class Problem:
         background: Rows = NO_ROWS,
         tables: Tables | None = None,
     ) -> Problem:
-        """A problem over items of a compiled family: points, or blocks of them.
+        """Return a problem over items of a compiled family: points, or blocks of them.
 
-        With a `background`, the items are added to clusters that hold other points already, which
-        stay where they are: labels 0, 1, … mean these.  The prior's `tables` are made if none are
-        given, with places for all the points and clusters that there can be.
+        With a `background`, the items join clusters that hold other points already, which stay
+        where they are and have the labels 0, 1, ….  By default the prior's `tables` cover the
+        largest possible numbers of points and clusters.
         """
         out = cls.__new__(cls)
         out._set(model, items, log_base, prior, background, tables)
@@ -183,14 +183,14 @@ class Problem:
             )
 
     def with_prior(self, prior: Prior) -> Problem:
-        """The same data and family under another prior."""
+        """Return the problem of the same data and family under another prior."""
         out = copy.copy(self)
         out.prior = prior
         out._set_tables(self.items, None)
         return out
 
     def with_family(self, family: Family) -> Problem:
-        """The same data, taken as rows with their weights, and prior under another family."""
+        """Return the problem of the same rows, weights and prior under another family."""
         model = family.compile(self.model.data)
         weights = None if self.items.blocks else self.items.sizes
         out = copy.copy(self)
@@ -205,11 +205,11 @@ class Problem:
         return self.items.n_items
 
     def dots(self) -> Dots | None:
-        """The block capability, where the family has it and items are points."""
+        """Return the block capability if the family has it and items are points."""
         return self.model.dots() if self.items.single else None
 
     def require_points(self, what: str) -> None:
-        """Raise unless each item is one point; `what` needs it."""
+        """Raise an error that names `what` unless each item is one point."""
         if not self.items.single:
             raise CapabilityError(
                 f"{what} takes single points, not rows with weights or blocks of points"
@@ -237,7 +237,7 @@ class Problem:
         return pool, sizes
 
     def log_joint(self, labels: Labels) -> float:
-        """Compute the objective from nothing."""
+        """Compute the objective from the data."""
         pool, sizes = self.rows(labels)
         return self._value(sizes, log_marginals(self.model.core, pool, len(sizes)))
 

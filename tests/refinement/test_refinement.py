@@ -14,7 +14,7 @@ from dpsearch.items import score_best, score_item, score_member
 from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
 from dpsearch.refinement import driver
-from dpsearch.refinement.local import TO_PLACE, repartition
+from dpsearch.refinement.local import TO_PLACE, Beginning, repartition
 from dpsearch.state import State, sweep
 from models import DRAWS, PRODUCT_PRIORS
 
@@ -172,9 +172,8 @@ def test_local_repartition_reports_its_value_and_the_state_takes_it_over(name):
     slots = np.array([1, 3])
     chosen = np.flatnonzero(np.isin(state.labels, slots))
     before = state.log_joint
-    new = repartition(
-        problem, chosen, np.full(len(chosen), TO_PLACE), 0, 3, rng.permutation(len(chosen)), 5
-    )
+    start = Beginning(np.full(len(chosen), TO_PLACE), 0)
+    new = repartition(problem, chosen, start, 3, rng.permutation(len(chosen)), 5)
     gain = new.log_value + problem.tables.log_v[3 + new.n_clusters]
     gain -= state.values[slots].sum() + problem.tables.log_v[5]
     state.replace(slots, chosen, new.labels, new.n_clusters)

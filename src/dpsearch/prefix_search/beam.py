@@ -18,8 +18,7 @@ from dpsearch.events import Callback, Event
 from dpsearch.items import add_item, clear_row, copy_row, score_item
 from dpsearch.prefix_search.beam_state import (
     Counts,
-    more_nodes,
-    more_rows,
+    enlarged,
     new_hypotheses,
     new_nodes,
     new_room,
@@ -30,7 +29,7 @@ from dpsearch.priors.antoniak import complete, grow, rule_of, tally
 from dpsearch.priors.base import size_step, size_weight
 from dpsearch.problem import Problem
 
-_CHUNK = 1024  # items between two looks at the callback and Ctrl-C
+_CHUNK = 1024  # items between two calls of the callback, or checks for Ctrl-C
 
 
 def beam(
@@ -44,7 +43,7 @@ def beam(
     nodes = new_nodes(4 * beam_size + 1024)
     hypotheses = new_hypotheses(beam_size, 32)
     room = new_room(hypotheses, rows, width, problem.n_points)
-    # One hypothesis to begin with: nothing placed.
+    # The search begins with one hypothesis, in which nothing is placed.
     counts = Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
     rule = rule_of(problem.prior) if problem.tables.multiplicity else None
     placed, n_enqueued, n_dequeued = 0, 0, 0
@@ -56,8 +55,13 @@ def beam(
         n_enqueued += made
         n_dequeued += taken
         if placed < stop:  # something is full
-            rows, counts = more_rows(rows, counts, width, beam_size)
-            nodes, counts = more_nodes(nodes, counts, beam_size)
+            n_rows, n_nodes = len(rows.sizes), len(nodes.item)
+            if counts.free_rows <= beam_size:
+                rows = enlarged(rows, new_rows(width, 2 * n_rows), counts.free_rows)
+                counts = counts._replace(free_rows=counts.free_rows + n_rows)
+            if counts.free_nodes <= beam_size:
+                nodes = enlarged(nodes, new_nodes(2 * n_nodes), counts.free_nodes)
+                counts = counts._replace(free_nodes=counts.free_nodes + n_nodes)
             hypotheses = wider(hypotheses)
             room = new_room(hypotheses, rows, width, problem.n_points)
         best = int(np.argmax(hypotheses.scores[: counts.hypotheses]))
@@ -89,7 +93,7 @@ def _advance(  # type: ignore[no-untyped-def]
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
     Return (where it stopped, states created, states expanded, counts).  `rule` is None for a prior
-    of product form; Numba leaves out what depends on it then.
+    of product form; Numba then removes the code that needs it.
     """
     made = 0
     taken = 0
@@ -156,8 +160,8 @@ def _candidates(  # type: ignore[no-untyped-def]
 ):
     """List (hypothesis, cluster, score) of all successors that may be among the best.
 
-    With a full beam, each hypothesis's best successor is as good as the worst of these bests:
-    whatever is below that cannot stay.
+    With a full beam, each hypothesis's best successor is at least as good as the worst of these
+    best ones, so that successors below it cannot stay.
     """
     n_hypotheses = counts.hypotheses
     threshold = np.inf
@@ -209,7 +213,7 @@ def _candidates(  # type: ignore[no-untyped-def]
 def _count_candidates(  # type: ignore[no-untyped-def]
     tables, rule, beam, rows, n_hypotheses, alone, remaining, room
 ):
-    """The same under AntoniakCounts: the paper's score, with p(c) greedily completed."""
+    """List all successors under AntoniakCounts: the paper's score, with p(c) greedily completed."""
     found = 0
     shape, count = room.completion[0], room.completion[1]
     placed_shape, placed_count = room.completion[2], room.completion[3]
@@ -295,8 +299,10 @@ def _step(core, items, i, alone, tables, beam, rows, nodes, counts, room, found,
 
 @inner
 def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-untyped-def]
-    """Count each hypothesis's successors; list those without any in room.slots, and let go of
-    their rows.  Return how many they are."""
+    """Count each hypothesis's successors; return the number of those that have none.
+
+    These are listed in room.slots, and their rows are released.
+    """
     room.children[:n_hypotheses] = 0
     for c in range(kept):
         room.children[room.parents[c]] += 1
@@ -419,7 +425,7 @@ def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # ty
 
 @inner
 def _release(nodes, node, free_nodes):  # type: ignore[no-untyped-def]
-    """Let go of a list, back to where another one shares it."""
+    """Release a list, back to the node that another list shares."""
     while node >= 0:
         nodes.users[node] -= 1
         if nodes.users[node] > 0:

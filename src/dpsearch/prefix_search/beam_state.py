@@ -1,4 +1,4 @@
-"""What a beam search keeps: hypotheses, the cluster rows that they share, lists of members."""
+"""The state of a beam search: hypotheses, the cluster rows that they share, lists of members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Hypotheses(NamedTuple):
     rows: Any  # [beam, capacity]; unsigned, which spares the test for indices from the end
     counts: Ints
     scores: Vector  # by which hypotheses are ranked
-    placed: Vector  # the same without the prior's completion; kept for AntoniakCounts only
+    placed: Vector  # scores without the prior's completion; for AntoniakCounts only
 
 
 class Rows(NamedTuple):
@@ -53,8 +53,8 @@ class Room(NamedTuple):
     starts: Ints
     out: Vector
     row: Vector
-    parents: Any  # int32
-    choices: Any  # int32
+    parents: Any  # uint32
+    choices: Any  # uint32
     scores: Vector
     children: Ints
     slots: Ints
@@ -129,29 +129,19 @@ def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> R
     )
 
 
-def more_rows(rows: Rows, counts: Counts, width: int, beam_size: int) -> tuple[Rows, Counts]:
-    if counts.free_rows > beam_size:
-        return rows, counts
-    old = len(rows.sizes)
-    grown = new_rows(width, 2 * old)
-    grown.pool[: len(rows.pool)] = rows.pool
-    for name in ("sizes", "steps", "users", "members", "live"):
-        getattr(grown, name)[:old] = getattr(rows, name)
-    grown.free[: counts.free_rows] = rows.free[: counts.free_rows]
-    grown.free[counts.free_rows : counts.free_rows + old] = np.arange(old, 2 * old)
-    return grown, counts._replace(free_rows=counts.free_rows + old)
+def enlarged(old: Any, larger: Any, n_free: int) -> Any:
+    """Copy pools into larger ones; what these have in addition joins the stack of free entries."""
+    copied(old, larger)
+    n, more = len(old.free), len(larger.free) - len(old.free)
+    larger.free[n_free : n_free + more] = np.arange(n, n + more)
+    return larger
 
 
-def more_nodes(nodes: Nodes, counts: Counts, beam_size: int) -> tuple[Nodes, Counts]:
-    if counts.free_nodes > beam_size:
-        return nodes, counts
-    old = len(nodes.item)
-    grown = new_nodes(2 * old)
-    for name in ("before", "item", "users"):
-        getattr(grown, name)[:old] = getattr(nodes, name)
-    grown.free[: counts.free_nodes] = nodes.free[: counts.free_nodes]
-    grown.free[counts.free_nodes : counts.free_nodes + old] = np.arange(old, 2 * old)
-    return grown, counts._replace(free_nodes=counts.free_nodes + old)
+def copied(old: Any, larger: Any) -> Any:
+    """Copy arrays into the beginnings of larger ones."""
+    for source, target in zip(old, larger, strict=True):
+        target[: len(source)] = source
+    return larger
 
 
 def wider(hypotheses: Hypotheses) -> Hypotheses:

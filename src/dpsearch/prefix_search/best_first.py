@@ -22,6 +22,7 @@ from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.events import Callback, Event
 from dpsearch.items import Rows, add_item, clear_row, copy_row, score_item
+from dpsearch.prefix_search.beam_state import copied
 from dpsearch.prefix_search.dual import node_of, worth_of
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.heap import Queue, new_queue, pop, push, shrink
@@ -38,7 +39,7 @@ from dpsearch.priors.antoniak import completion_room, greedy_completion, rule_of
 from dpsearch.priors.base import log_completion, size_weight
 from dpsearch.problem import Problem
 
-_CHUNK = 512  # expansions between two looks at the callback and Ctrl-C
+_CHUNK = 512  # expansions between two calls of the callback, or checks for Ctrl-C
 
 
 class _States(NamedTuple):
@@ -51,7 +52,7 @@ class _States(NamedTuple):
 
 
 class _Store(NamedTuple):
-    """What expanded states own: statistics of clusters, and lists of them."""
+    """The clusters of expanded states: rows of statistics, and lists of rows."""
 
     pool: Vector
     sizes: Ints
@@ -105,9 +106,10 @@ def best_first(
     seconds: float | None = None,
     callback: Callback | None = None,
 ) -> Outcome:
-    """Run the search; at `max_states` states enqueued, complete the best one greedily.
+    """Run the search until a complete state comes off the queue.
 
-    The same after `seconds` of processor time, which other work on the machine does not count in.
+    After `max_states` states enqueued, or `seconds` of this thread's processor time, the best
+    state is completed greedily.
     """
     begun = time.perf_counter()
     deadline = math.inf if seconds is None else time.thread_time() + seconds
@@ -142,7 +144,7 @@ def best_first(
 
 
 def _labels(states: _States, state: int, order: Ints) -> Labels:
-    """Read the labels of a state's prefix; -1 for what is not placed."""
+    """Return the labels of a state's prefix; −1 for items that are not placed."""
     labels = np.full(len(order), -1, np.int64)
     while states.level[state] > 0:
         labels[order[states.level[state] - 1]] = states.choice[state]
@@ -151,7 +153,7 @@ def _labels(states: _States, state: int, order: Ints) -> Labels:
 
 
 def _completed(problem: Problem, states: _States, state: int, order: Ints) -> Labels:
-    """Place what a state leaves open where the log joint grows most, item by item."""
+    """Place the items that a state leaves open where the log joint grows most, one by one."""
     labels = _labels(states, state, order)
     left = order[states.level[state] :]
     rest = copy.copy(problem)
@@ -184,22 +186,16 @@ def _new_store(capacity: int, width: int) -> _Store:
 def _grown(
     states: _States, store: _Store, queue: Queue, used: _Used, n: int, width: int
 ) -> tuple[_States, _Store, Queue]:
-    """Double whatever may not hold one more expansion."""
+    """Double the structures that may not hold one more expansion."""
     if used.states + n + 1 > len(states.level):
-        larger = _new_states(max(2 * len(states.level), used.states + 2 * n + 2))
-        states = _States(*(_copied(a, b) for a, b in zip(states, larger, strict=True)))
+        size = max(2 * len(states.level), used.states + 2 * n + 2)
+        states = copied(states, _new_states(size))
     if used.queue + n + 1 > len(queue.score):
-        bigger = new_queue(max(2 * len(queue.score), used.queue + 2 * n + 2))
-        queue = Queue(*(_copied(a, b) for a, b in zip(queue, bigger, strict=True)))
+        size = max(2 * len(queue.score), used.queue + 2 * n + 2)
+        queue = copied(queue, new_queue(size))
     if used.rows + 1 > len(store.sizes) or used.lists + n > len(store.lists):
-        wider = _new_store(max(2 * len(store.sizes), n), width)
-        store = _Store(*(_copied(a, b) for a, b in zip(store, wider, strict=True)))
+        store = copied(store, _new_store(max(2 * len(store.sizes), n), width))
     return states, store, queue
-
-
-def _copied(source: Any, target: Any) -> Any:
-    target[: len(source)] = source
-    return target
 
 
 def _new_room(problem: Problem) -> _Room:
@@ -228,7 +224,7 @@ def _run(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Expand states until one is complete, a limit is reached or a structure may be too small.
 
-    Return (the last state looked at, its score, what is used, states taken off, states put on).
+    Return (the last state examined, its score, the numbers in use, states dequeued, enqueued).
     """
     n = order.shape[0]
     n_states, n_queue, n_rows, n_lists = used.states, used.queue, used.rows, used.lists
@@ -374,7 +370,7 @@ def _score_by_prices(tree, store, room, begin, n_clusters, level):  # type: igno
 
 @inner
 def _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n_clusters, level):  # type: ignore[no-untyped-def]
-    """Best and second best case of every unplaced item over the clusters as they are now."""
+    """Set the best and second best case of each unplaced item over the present clusters."""
     left = order.shape[0] - level - 1
     for m in range(left):
         room.first[m] = -np.inf
@@ -399,7 +395,7 @@ def _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n
 def _rest_of_child(  # type: ignore[no-untyped-def]
     core, items, alone, tables, heuristic, order, store, room, begin, k, count, level
 ):
-    """Sum of the best cases after the next item has gone to cluster k."""
+    """Return the sum of the best cases after the next item has gone to cluster k."""
     left = order.shape[0] - level - 1
     if left == 0:
         return 0.0

@@ -12,7 +12,7 @@ its best priced extension.  All sets with v(T) ≥ −slack are listed beforehan
 the list is worth at most −slack.  Sorted as words of N bits in placing order they form a tree: a
 cluster of the prefix is a node at depth t, and the best of its extensions is known for each node.
 
-Here is the tree; `dpsearch.exact.dual` finds the prices and the sets.
+This module has the tree; `dpsearch.exact.dual` finds the prices and the sets.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def tree_of(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceilin
 
 @inner
 def worth_of(tree, node, bit):  # type: ignore[no-untyped-def]
-    """Largest v(T) of a node's sets without (bit 0) or with (bit 1) the next item."""
+    """Return the largest v(T) of a node's sets without (bit 0) or with (bit 1) the next item."""
     below = tree.child[node, bit] if node >= 0 else -1
     return tree.best[below] if below >= 0 else tree.rest
 

@@ -11,8 +11,6 @@ from dpsearch._types import Vector
 
 
 class Queue(NamedTuple):
-    """A binary heap with the best score on top."""
-
     score: Vector
     state: Any  # int32
 
@@ -39,10 +37,7 @@ def _swap(queue, a, b):  # type: ignore[no-untyped-def]
 def push(queue, size, score, state):  # type: ignore[no-untyped-def]
     queue.score[size] = score
     queue.state[size] = state
-    at = size
-    while at > 0 and _before(queue, at, (at - 1) // 2):
-        _swap(queue, at, (at - 1) // 2)
-        at = (at - 1) // 2
+    _sift_up(queue, size)
     return size + 1
 
 
@@ -52,6 +47,13 @@ def pop(queue, size):  # type: ignore[no-untyped-def]
     _swap(queue, 0, size)
     _sift_down(queue, 0, size)
     return size
+
+
+@inner
+def _sift_up(queue, at):  # type: ignore[no-untyped-def]
+    while at > 0 and _before(queue, at, (at - 1) // 2):
+        _swap(queue, at, (at - 1) // 2)
+        at = (at - 1) // 2
 
 
 @inner
@@ -77,8 +79,5 @@ def shrink(queue, size, cap):  # type: ignore[no-untyped-def]
         size -= 1
         if worst < size:
             _swap(queue, worst, size)
-            at = worst
-            while at > 0 and _before(queue, at, (at - 1) // 2):
-                _swap(queue, at, (at - 1) // 2)
-                at = (at - 1) // 2
+            _sift_up(queue, worst)
     return size

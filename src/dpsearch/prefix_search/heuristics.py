@@ -71,7 +71,7 @@ class Heuristic(NamedTuple):
 
 
 def blank(problem: Problem, code: int) -> Heuristic:
-    """A heuristic without tables."""
+    """Return a heuristic without tables."""
     nothing = np.zeros((0, 0))
     return Heuristic(
         code, np.zeros(problem.n_items + 1), np.zeros(0), nothing, nothing, nothing,
@@ -96,8 +96,13 @@ def replica(problem: Problem, order: Ints) -> Heuristic:
     scaled = problem.items
     if problem.model.family.scale_replicas:
         scaled = _scaled(problem.items, problem.model.n_features)
-    fresh = _fresh_replicas(problem.model.core, problem.items, scaled, problem.alone, order)
-    return blank(problem, REPLICA)._replace(fresh=fresh, scaled=scaled)
+    return _with_fresh(problem, order, blank(problem, REPLICA)._replace(scaled=scaled))
+
+
+def _with_fresh(problem: Problem, order: Ints, heuristic: Heuristic) -> Heuristic:
+    core, tables = problem.model.core, problem.tables
+    fresh = _fresh_values(heuristic, core, problem.items, tables, order)
+    return heuristic._replace(fresh=fresh)
 
 
 def _require(problem: Problem, name: str) -> None:
@@ -137,11 +142,11 @@ def admissible(problem: Problem, order: Ints) -> Heuristic:
         )
     features = _features(problem.model.core, bounds, problem.items, order)
     low, high = _envelopes(features)
-    core, tables = problem.model.core, problem.tables
-    fresh = _fresh_bounds(core, bounds, problem.items, tables, order, low, high)
-    return blank(problem, ADMISSIBLE)._replace(
-        fresh=fresh, low=low, high=high, slopes=_slopes(tables.log_v), bounds=bounds
+    slopes = _slopes(problem.tables.log_v)
+    heuristic = blank(problem, ADMISSIBLE)._replace(
+        low=low, high=high, slopes=slopes, bounds=bounds
     )
+    return _with_fresh(problem, order, heuristic)
 
 
 def _slopes(log_v: Vector) -> Matrix:
@@ -209,17 +214,20 @@ def _envelopes(features: Matrix) -> Any:
 
 
 @kernel
-def _fresh_bounds(core, bounds, items, tables, order, low, high):  # type: ignore[no-untyped-def]
-    """Best case of each item in a cluster that helpers have opened, at every level."""
+def _fresh_values(heuristic, core, items, tables, order):  # type: ignore[no-untyped-def]
+    """Return the best case of each item in a cluster that helpers have opened, at every level."""
     n = order.shape[0]
     out = np.empty(n * (n + 1) // 2)
     empty = np.empty(core.width)
+    scratch = np.empty(core.width)
+    start = np.zeros(1, np.int64)
+    score = np.empty(1)
     clear_row(core, empty)
     for t in range(n):
-        for m in range(n - t):
-            out[_pair(n, t, m)] = _best_bound(
-                core, bounds, items, tables, order, low, high, empty, 0, t, m
-            )
+        level = out[_pair(n, t, 0) :]
+        rest_of_row(
+            heuristic, core, items, tables, order, empty, 0, t, level, scratch, start, score
+        )
     return out
 
 
@@ -227,9 +235,9 @@ def _fresh_bounds(core, bounds, items, tables, order, low, high):  # type: ignor
 def _best_bound(  # type: ignore[no-untyped-def]
     core, bounds, items, tables, order, low, high, row, size, t, m
 ):
-    """Best case of the item at t + m in a cluster of `size` points, over numbers of helpers.
+    """Return the best case of the item at t + m in a cluster of `size` points with any helpers.
 
-    An empty cluster must be opened by a helper: being first in a new cluster is dealt with apart.
+    An empty cluster must be opened by a helper; `fresh_value` covers being first in a new cluster.
     """
     n = order.shape[0]
     i = order[t + m]
@@ -246,28 +254,11 @@ def _best_bound(  # type: ignore[no-untyped-def]
     return best
 
 
-@kernel
-def _fresh_replicas(core, items, scaled, alone, order):  # type: ignore[no-untyped-def]
-    n = order.shape[0]
-    out = np.empty(n * (n + 1) // 2)
-    empty = np.empty(core.width)
-    row = np.empty(core.width)
-    score = np.empty(1)
-    start = np.zeros(1, np.int64)
-    clear_row(core, empty)
-    for t in range(n):
-        for m in range(n - t):
-            out[_pair(n, t, m)] = _best_replica(
-                core, items, scaled, order, empty, t, m, row, start, score
-            )
-    return out
-
-
 @inner
 def _best_replica(core, items, scaled, order, cluster, t, m, row, start, score):  # type: ignore[no-untyped-def]
-    """Best predictive of the item at t + m when replicas of it, up to m, join the cluster first.
+    """Return the best predictive of the item at t + m after up to m replicas join the cluster.
 
-    Scaled replicas while they help, then plain ones while they help.
+    Scaled replicas are added while they help, then plain ones.
     """
     i = order[t + m]
     copy_row(cluster, row)
@@ -307,7 +298,7 @@ def rest_of_row(  # type: ignore[no-untyped-def]
 
 @inner
 def fresh_value(heuristic, tables, alone, order, n_clusters, t, m):  # type: ignore[no-untyped-def]
-    """Best case of the item at t + m in a cluster not open yet, when n_clusters are."""
+    """Return the best case of the item at t + m in a new cluster, with n_clusters open."""
     n = order.shape[0]
     value = heuristic.fresh[_pair(n, t, m)]
     if heuristic.code == ADMISSIBLE:

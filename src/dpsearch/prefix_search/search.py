@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 import time
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import ArrayLike
+from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import as_rng
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
@@ -19,13 +18,8 @@ from dpsearch.exact.promises import at_least, rounding_error
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first
-from dpsearch.prefix_search.greedy import greedy_with_rows
-from dpsearch.prefix_search.heuristics import (
-    admissible,
-    inadmissible,
-    replica,
-    trivial,
-)
+from dpsearch.prefix_search.greedy import greedy_state
+from dpsearch.prefix_search.heuristics import admissible, inadmissible, replica, trivial
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem
@@ -82,7 +76,7 @@ def search(
     rng
         Seed or Generator for the random order.
     callback
-        Called now and then with an `Event`.
+        Called with an `Event` from time to time.
 
     Returns
     -------
@@ -103,52 +97,59 @@ def search(
     if problem.tables.multiplicity:
         problem.require_points("AntoniakCounts")
     placing = placing_order(problem, order, as_rng(rng))
-    if method == "auto":
-        simple = heuristic == "inadmissible" and beam_size is not None and max_states is None
-        method = "beam" if simple else "best-first"
-    bound, optimal, rows = math.inf, False, None
-    if method == "beam":
-        if heuristic != "inadmissible" or beam_size is None or max_states is not None:
-            raise ParameterError(
-                "method 'beam' takes the heuristic 'inadmissible', a finite beam_size and no"
-                " max_states; use method 'best-first'"
-            )
-        if beam_size == 1 and not problem.tables.multiplicity:
-            labels, found = greedy_with_rows(problem, placing, callback)
-            # The last digits depend on the order; `log_joint` adds the items in the given one.
-            rows = found if (placing[1:] > placing[:-1]).all() else None
-            # Each item was tried in every cluster open before it and in a new one.
-            opened = np.maximum.accumulate(labels[placing]) + 1
-            dequeued, enqueued = problem.n_items, problem.n_items + int(opened[:-1].sum())
-        else:
-            labels, dequeued, enqueued = beam(problem, placing, beam_size, callback)
-    else:
-        outcome = best_first(
-            problem,
-            placing,
-            HEURISTICS[heuristic](problem, placing),
-            queue_size=beam_size,
-            max_states=max_states,
-            callback=callback,
+    simple = heuristic == "inadmissible" and beam_size is not None and max_states is None
+    if method == "beam" and not simple:
+        raise ParameterError(
+            "method 'beam' takes the heuristic 'inadmissible', a finite beam_size and no"
+            " max_states; use method 'best-first'"
         )
-        labels, dequeued, enqueued = outcome.labels, outcome.n_dequeued, outcome.n_enqueued
-        proves = heuristic in ("admissible", "dual", "trivial") and beam_size is None
-        if proves and problem.prior.product_form:
-            bound = outcome.score + problem.log_base
-            optimal = outcome.complete
+    if beam_size is not None and simple and method != "best-first":
+        result = _beam(problem, placing, beam_size, callback)
+    else:
+        result = _best_first(problem, placing, heuristic, beam_size, max_states, callback)
     seconds = time.perf_counter() - begun
-    result = problem.clustering(
-        labels,
-        rows,
-        optimal=optimal,
-        n_dequeued=dequeued,
-        n_enqueued=enqueued,
-        seconds=seconds,
-    )
-    spent = float(np.abs(problem.alone).sum()) + abs(result.log_joint)
-    upper = at_least(result.log_joint, bound, rounding_error(problem.n_items, spent))
     trace = [Event(seconds, result.log_joint, result.n_clusters, "search")]
-    return replace(result, upper_bound=upper, trace=trace)
+    return replace(result, seconds=seconds, trace=trace)
+
+
+def _beam(problem: Problem, placing: Ints, beam_size: int, callback: Callback | None) -> Clustering:
+    if beam_size > 1 or problem.tables.multiplicity:
+        labels, dequeued, enqueued = beam(problem, placing, beam_size, callback)
+        return problem.clustering(labels, n_dequeued=dequeued, n_enqueued=enqueued)
+    state = greedy_state(problem, placing, callback)
+    # The last digits depend on the order; `log_joint` adds the items in the given one.
+    rows = state.rows if (placing[1:] > placing[:-1]).all() else None
+    # Each item was tried in every cluster open before it and in a new one.
+    opened = np.maximum.accumulate(state.labels[placing]) + 1
+    enqueued = problem.n_items + int(opened[:-1].sum())
+    return problem.clustering(state.labels, rows, n_dequeued=problem.n_items, n_enqueued=enqueued)
+
+
+def _best_first(
+    problem: Problem,
+    placing: Ints,
+    heuristic: str,
+    queue_size: int | None,
+    max_states: int | None,
+    callback: Callback | None,
+) -> Clustering:
+    outcome = best_first(
+        problem,
+        placing,
+        HEURISTICS[heuristic](problem, placing),
+        queue_size=queue_size,
+        max_states=max_states,
+        callback=callback,
+    )
+    counts: dict[str, Any] = {"n_dequeued": outcome.n_dequeued, "n_enqueued": outcome.n_enqueued}
+    proves = heuristic in ("admissible", "dual", "trivial") and queue_size is None
+    if not (proves and problem.prior.product_form):
+        return problem.clustering(outcome.labels, **counts)
+    result = problem.clustering(outcome.labels, optimal=outcome.complete, **counts)
+    spent = float(np.abs(problem.alone).sum()) + abs(result.log_joint)
+    slack = rounding_error(problem.n_items, spent)
+    upper = at_least(result.log_joint, outcome.score + problem.log_base, slack)
+    return replace(result, upper_bound=upper)
 
 
 def _check(heuristic: str, beam_size: int | None, method: str, max_states: int | None) -> None:
@@ -157,6 +158,6 @@ def _check(heuristic: str, beam_size: int | None, method: str, max_states: int |
     if method not in METHODS:
         raise ParameterError(f"unknown method {method!r}: known are {', '.join(METHODS)}")
     for name, value in (("beam_size", beam_size), ("max_states", max_states)):
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if value is not None and (not whole or value < 1):
+        integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if value is not None and (not integer or value < 1):
             raise ParameterError(f"{name} must be an integer ≥ 1 or None, got {value!r}")

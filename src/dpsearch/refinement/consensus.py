@@ -1,6 +1,7 @@
-"""How sure is a partition?  Several searches from other orders, and where they disagree.
+"""Consensus: search and refine from several orders, and compare the partitions found.
 
-Cheap, and no substitute for a posterior: it shows which points good partitions place differently.
+It shows which points good partitions place differently; it is cheap, and no substitute for a
+posterior.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Consensus:
     disagreement
         For each point, how far its cluster in the best partition differs from its cluster in the
         others: one minus the Jaccard index of the two sets of points, averaged over the others.
-        0 means that all agree about its company.
+        0 means that all partitions put it together with the same points.
     """
 
     clusterings: list[Clustering]
@@ -51,7 +52,7 @@ class Consensus:
         return self.clusterings[0]
 
     def together(self, rows: Ints) -> Matrix:
-        """Share of the partitions that put each pair of these rows into one cluster."""
+        """Return the share of the partitions that put each pair of these rows together."""
         out = np.zeros((len(rows), len(rows)))
         for clustering in self.clusterings:
             labels = clustering.labels[rows]
@@ -98,7 +99,7 @@ def consensus(
 
 
 def _jaccard_distance(a: Labels, b: Labels) -> Vector:
-    """For each point, 1 − |A ∩ B| / |A ∪ B| of its clusters A and B in two partitions."""
+    """Return 1 − |A ∩ B| / |A ∪ B| of each point's clusters A and B in two partitions."""
     width = int(b.max()) + 1
     pair = a * width + b
     _, inverse, overlap = np.unique(pair, return_inverse=True, return_counts=True)

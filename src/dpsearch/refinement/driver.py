@@ -4,8 +4,8 @@
 2. Growth: clusters are split between seeds, with a sweep after each round, while splits succeed.
 3. Merges, decided from the clusters' statistics alone.
 4. Neighbourhoods: a few similar clusters are given a new partition (see `moves`), in batches of
-   disjoint ones that threads share; moves that bring more for their cost are tried more often.  A
-   sweep follows now and then.
+   disjoint ones that threads share; moves that gain more for their cost are tried more often, and
+   sweeps are interspersed.
 
 It has converged when nothing moves in a sweep, no merge among neighbours improves, and every
 cluster has been at the centre of a number of random proposals without success since a proposal or
@@ -29,37 +29,32 @@ from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
-from dpsearch.refinement.local import Repartition, repartition
-from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
-from dpsearch.refinement.schedule import Schedule
+from dpsearch.refinement.local import Beginning, Repartition, repartition
+from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, Schedule, begin
 from dpsearch.state import State
 
-_BATCH = 8  # neighbourhoods looked at together, whatever the number of threads
+_BATCH = 8  # neighbourhoods in a batch; results would depend on it, so it is not n_threads
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
-_ENDLESS_PATIENCE = 300  # the same when the user gives the time
-_SWEEP_COST = 300_000_000  # numbers read between two looks at the clock
+_ENDLESS_PATIENCE = 300  # used instead where the caller limits the time
+_SWEEP_COST = 300_000_000  # numbers read between two checks of the time
 _LOCAL_SWEEPS = 10
 _TRIES = 3  # at splitting a cluster in two, where no other moves follow
 _LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
 _MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
-# A gain below this is taken, but is no reason to go on: where data lie far from the prior mean,
-# rounding can make tiny gains appear again and again.
+# Smaller gains are accepted, but do not prolong the run: where data lie far from the prior mean,
+# rounding makes tiny gains appear again and again.
 _SIGNIFICANT = 1e-3
 
 
 class _Job(NamedTuple):
-    """One proposal, complete with its random numbers, so that threads need none."""
+    """One proposal with all its random numbers, so that threads need none."""
 
-    move: int
     slots: Ints
     chosen: Ints
-    labels: Labels
-    n_clusters: int
+    start: Beginning
     n_others: int  # clusters outside, when the proposal was made
     order: Ints
-    seeds: Ints
-    seed_labels: Labels
 
 
 def refine(
@@ -87,12 +82,12 @@ def refine(
     seconds
         Wall time to spend.  None: until it has converged.
     thorough
-        False leaves out the last phase, which takes most of the time and finds little: what
-        remains are sweeps, splits and merges.
+        False leaves out the last phase, which takes most of the time and finds little; sweeps,
+        splits and merges remain.
     tries
         How often to try to split a cluster in two.  None: once, or three times if not `thorough`.
     rng
-        Seed or Generator.  The same seed gives the same result unless time cuts it.
+        Seed or Generator.  The same seed gives the same result unless `seconds` ends the run.
     callback
         Called with an `Event` as the search goes on.
     n_jobs
@@ -140,16 +135,13 @@ def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1)
 
 
 def halved(problem: Problem, *, rng: Any) -> Labels:
-    """Divide everything between two random items, and sweep; whether that improves or not."""
+    """Divide all items between two random ones, and sweep, whether that improves or not."""
     random = as_rng(rng)
     everything = np.arange(problem.n_items)
     start = begin(GROWTH[-1], np.zeros(problem.n_items, np.int64), 1, random)
     assert start is not None
     order = random.permutation(problem.n_items)
-    return repartition(
-        problem, everything, start.labels, start.n_clusters, 0, order, _LOCAL_SWEEPS,
-        start.seeds, start.seed_labels,
-    ).labels  # fmt: skip
+    return repartition(problem, everything, start, 0, order, _LOCAL_SWEEPS).labels
 
 
 class _OutOfTime(Exception):
@@ -179,7 +171,7 @@ class _Refinement:
         self.trace: list[Event] = []
         self.converged = False
         self.interrupted = False
-        self.schedule = Schedule(NEIGHBOURHOODS)
+        self.schedule = Schedule(len(NEIGHBOURHOODS))
         self.everything = np.arange(problem.n_items)
         self.failures = np.zeros(len(self.state.values), np.int64)
         self.note("start")
@@ -201,7 +193,7 @@ class _Refinement:
 
     def result(self) -> Clustering:
         labels = self.state.labels.copy()
-        # The promise is kept to the last digit: rounding can make a worse partition look better.
+        # Rounding can make a partition look better than `start` when it is not.
         if self.problem.log_joint(by_appearance(labels)) < self.problem.log_joint(self.start):
             labels = self.start
         result = self.problem.clustering(
@@ -249,9 +241,9 @@ class _Refinement:
     def grow(self, tries: int) -> None:
         """Split clusters between seeds, in rounds, while that improves.
 
-        A cluster gets so many tries at being split in two.
+        Each cluster is tried `tries` times at being split in two.
         """
-        untouched = {int(slot) for slot in self.state.live} if tries else set()
+        untouched = set(self.state.live.tolist()) if tries else set()
         while untouched:
             fresh: set[int] = set()
             for slot in sorted(untouched):
@@ -261,22 +253,21 @@ class _Refinement:
                         continue
                     used = self.split(slot, move)
                     if used is not None:
-                        fresh.update(int(other) for other in used)
+                        fresh.update(used.tolist())
                         break
             if fresh:
                 self.note("split")
                 self.state.clusters.changed[:] = False
                 self.sweeps(1)
-                # A sweep changes many clusters a little: split again those that splits made, and
-                # whatever lost or gained an item.
-                fresh.update(int(s) for s in self.state.live if self.state.clusters.changed[s])
-            live = {int(slot) for slot in self.state.live}
-            untouched = fresh & live
+                # The next round splits the clusters that splits made, and those that lost or
+                # gained an item in the sweep.
+                fresh.update(np.flatnonzero(self.state.clusters.changed).tolist())
+            untouched = fresh & set(self.state.live.tolist())
 
     def split(self, slot: int, move: Move) -> Ints | None:
         """Try to split one cluster; return the slots of its parts if that improved."""
         slots = np.array([slot])
-        job = self.job(GROWTH.index(move), move, slots)
+        job = self.job(move, slots)
         if job is None:
             return None
         new = self.evaluate(job)
@@ -285,9 +276,9 @@ class _Refinement:
         return self.state.replace(slots, job.chosen, new.labels, new.n_clusters)
 
     def merge(self) -> None:
-        """Merge pairs while that improves; a cluster is looked at again only when changed."""
+        """Merge pairs while that improves; a cluster is tried again only when it has changed."""
         state = self.state
-        todo = [int(slot) for slot in state.live]
+        todo = state.live.tolist()
         merged = False
         while todo:
             slot = todo.pop()
@@ -349,13 +340,13 @@ class _Refinement:
                     continue
                 jobs = self.batch(restless)
                 improved = False
-                # All are worked out before any is applied: they are proposals about one state.
-                outcomes = list(threads.map(self.evaluate, jobs))
-                for job, new in zip(jobs, outcomes, strict=True):
-                    cost = float(len(job.chosen) * (1 + job.n_clusters))
+                # All are evaluated before any is applied: they are proposals about one state.
+                outcomes = list(threads.map(self.evaluate, [job for _, job in jobs]))
+                for (kind, job), new in zip(jobs, outcomes, strict=True):
+                    cost = float(len(job.chosen) * (1 + job.start.n_clusters))
                     work += cost * _LOCAL_SWEEPS / 2
                     gain = self.gain(job, new)
-                    self.schedule.learn(job.move, gain, cost)
+                    self.schedule.learn(kind, gain, cost)
                     failed = self.failures[job.slots[0]] + 1
                     self.failures[job.slots[0]] = failed
                     if gain > _MIN_GAIN:
@@ -373,7 +364,7 @@ class _Refinement:
                     since_refresh = 0
 
     def failures_of(self, slots: Ints) -> Ints:
-        """Proposals about each of these clusters that have failed since it last changed."""
+        """Return how many proposals about each cluster have failed since it last changed."""
         missing = len(self.state.values) - len(self.failures)
         if missing > 0:  # the state has grown
             self.failures = np.concatenate([self.failures, np.zeros(missing, np.int64)])
@@ -394,38 +385,34 @@ class _Refinement:
         return self.state.log_joint > before + _SIGNIFICANT
 
     def sweep_and_mark(self) -> int:
-        """Sweep, and have what changed looked at again; return how many items moved."""
-        changed = self.state.clusters.changed
-        changed[:] = False
+        """Sweep, and have changed clusters tried again; return how many items moved."""
+        self.state.clusters.changed[:] = False
         moved = self.sweeps(1)
-        changed = self.state.clusters.changed
-        touched = self.state.live[changed[self.state.live]]
+        touched = self.state.live[self.state.clusters.changed[self.state.live]]
         # A sweep changes clusters a little; half the patience is enough for those.
         self.failures[touched] = np.minimum(self.failures_of(touched), _PATIENCE // 2)
         return moved
 
     # -- proposals --------------------------------------------------------------------------
 
-    def batch(self, restless: Ints) -> list[_Job]:
-        """Make disjoint proposals about clusters that are not settled."""
+    def batch(self, restless: Ints) -> list[tuple[int, _Job]]:
+        """Make disjoint proposals, numbers of moves and jobs, about restless clusters."""
         taken: set[int] = set()
-        jobs: list[_Job] = []
+        jobs: list[tuple[int, _Job]] = []
         for slot in self.rng.permutation(restless)[:_BATCH]:
             if int(slot) in taken:
                 continue
             kind = self.schedule.choose(self.rng)
             move = NEIGHBOURHOODS[kind]
             slots = self.neighbours(int(slot), move.n_clusters, taken)
-            job = self.job(kind, move, slots)
+            job = self.job(move, slots)
             if job is not None:
-                taken.update(int(s) for s in slots)
-                jobs.append(job)
-        if not jobs:  # nothing that these moves apply to: all clusters are too small
-            slot = int(restless[0])
-            everything = self.neighbours(slot, 3, taken)
-            job = self.job(len(NEIGHBOURHOODS) - 1, NEIGHBOURHOODS[-1], everything)
+                taken.update(slots.tolist())
+                jobs.append((kind, job))
+        if not jobs:  # all clusters are too small for these moves, but not for the last one
+            job = self.job(NEIGHBOURHOODS[-1], self.neighbours(int(restless[0]), 3, taken))
             assert job is not None
-            jobs.append(job)
+            jobs.append((len(NEIGHBOURHOODS) - 1, job))
         return jobs
 
     def neighbours(self, slot: int, count: int, taken: set[int]) -> Ints:
@@ -434,18 +421,18 @@ class _Refinement:
         if count == 1 or state.n_live == 1:
             return np.array([slot])
         others, gains = self.merge_candidates(slot)
-        # A few more than needed, to pick from; and room for those that another job has taken.
+        # A few more than needed to choose from, and as many as other jobs may have taken.
         wide = count + 2 + len(taken)
         near = others[np.argsort(-gains, kind="stable")[:wide]]
-        free = [int(s) for s in near if int(s) not in taken]
+        free = [slot for slot in near.tolist() if slot not in taken]
         picked = self.rng.permutation(free[: count + 2])[: count - 1]
         return np.concatenate([[slot], picked]).astype(np.int64)
 
     def merge_candidates(self, slot: int) -> tuple[Ints, Vector]:
         """Return clusters near this one, and what merging with each would gain.
 
-        Among few clusters, all the others.  Among many, those that a few of the cluster's items
-        would go to: without looking at all pairs.
+        These are all the others if there are few; else those that a few of the cluster's items
+        would go to.
         """
         state = self.state
         others = state.live[state.live != slot]
@@ -456,7 +443,8 @@ class _Refinement:
             others = others[others != slot]
         return others, state.merge_gains(slot, others)
 
-    def job(self, kind: int, move: Move, slots: Ints) -> _Job | None:
+    def job(self, move: Move, slots: Ints) -> _Job | None:
+        """Return a proposal about the clusters in these slots, if the move applies to them."""
         members = [self.state.members(int(slot)) for slot in slots]
         chosen = np.concatenate(members)
         current = np.repeat(np.arange(len(slots)), [len(m) for m in members])
@@ -464,21 +452,15 @@ class _Refinement:
         if start is None:
             return None
         order = self.rng.permutation(len(chosen))
-        return _Job(
-            kind, slots, chosen, start.labels, start.n_clusters, self.state.n_live - len(slots),
-            order, start.seeds, start.seed_labels,
-        )  # fmt: skip
+        return _Job(slots, chosen, start, self.state.n_live - len(slots), order)
 
     def evaluate(self, job: _Job) -> Repartition:
-        """Work a proposal out.  Threads run this; it changes nothing."""
+        """Compute the outcome of a proposal.  Threads run this; it changes nothing."""
         n_sweeps = max(2, min(_LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
-        return repartition(
-            self.problem, job.chosen, job.labels, job.n_clusters, job.n_others, job.order, n_sweeps,
-            job.seeds, job.seed_labels,
-        )  # fmt: skip
+        return repartition(self.problem, job.chosen, job.start, job.n_others, job.order, n_sweeps)
 
     def gain(self, job: _Job, new: Repartition) -> float:
-        """Change of the log joint, with the number of clusters as it is now."""
+        """Return the change of the log joint, given the present number of clusters."""
         log_v, n = self.problem.tables.log_v, self.state.n_live
         after = new.log_value + log_v[n - len(job.slots) + new.n_clusters]
         return float(after - self.state.values[job.slots].sum() - log_v[n])

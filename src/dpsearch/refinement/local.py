@@ -1,19 +1,19 @@
 """The move that every other one is made of: find a new partition of a few clusters' items.
 
-Given the items of some clusters, each with a cluster, with none yet, or to be divided between
-seeds:
+Each item of some clusters begins with a cluster, with none, or is to be divided between seeds.
+Then
 
-1. what is to be divided goes to the seed under which it is most probable;
-2. what has no cluster is placed where the log joint grows most, in the order given (the search
-   engine's greedy pass);
-3. sweeps over all of them, each to its best place, until none moves.
+1. each item to be divided goes to the seed under which it is most probable;
+2. each item without a cluster is placed where the log joint grows most, in the given order (the
+   search engine's greedy pass);
+3. sweeps move each item to its best place until none moves.
 
-Only the chosen items' clusters are looked at, so the cost is that of a small problem, and the
-change of the log joint is exact.
+Only the chosen items' clusters are scored, so the cost is that of a small problem, and the change
+of the log joint is exact.
 
-Why seeds: a cluster of one point says little about its neighbours when the prior is strong, so a
-greedy pass from two points puts nearly everything into the larger cluster.  Comparing the seeds
-with each other, without the prior, halves a cluster in a sensible direction at once.
+Seeds are needed because a cluster of one point says little about its neighbours when the prior is
+strong, so a greedy pass from two points puts nearly everything into the larger cluster.  Comparing
+the seeds with each other, without the prior, halves a cluster in a sensible direction at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from dpsearch.state.sweep import EPSILON
 TO_PLACE = -1
 TO_DIVIDE = -2
 
-
 _NO_SEEDS = np.empty(0, np.int64)
 
 
@@ -47,6 +46,15 @@ class LocalRoom(NamedTuple):
     scratch: Vector
 
 
+class Beginning(NamedTuple):
+    """The partition that `repartition` starts from."""
+
+    labels: Labels  # 0 … n_clusters − 1, or `TO_PLACE`, or `TO_DIVIDE` between the seeds
+    n_clusters: int
+    seeds: Ints = _NO_SEEDS  # positions of the seeds
+    seed_labels: Labels = _NO_SEEDS  # and the labels that go with them
+
+
 class Repartition(NamedTuple):
     """A new partition of some items."""
 
@@ -55,47 +63,30 @@ class Repartition(NamedTuple):
     log_value: float  # Σ [log W + log H] over these clusters
 
 
-def new_room(problem: Problem, capacity: int) -> LocalRoom:
-    width = problem.model.core.width
-    return LocalRoom(
-        pool=np.empty(capacity * width),
-        sizes=np.zeros(capacity, np.int64),
-        starts=np.arange(capacity, dtype=np.int64) * width,
-        out=np.empty(capacity),
-        scratch=np.empty(width),
-    )
-
-
 def repartition(
     problem: Problem,
     chosen: Ints,
-    labels: Labels,
-    n_clusters: int,
+    start: Beginning,
     n_others: int,
     order: Ints,
     max_sweeps: int,
-    seeds: Ints = _NO_SEEDS,
-    seed_labels: Labels = _NO_SEEDS,
 ) -> Repartition:
-    """Return a new partition of some items.
+    """Return a new partition of the chosen items, beside `n_others` clusters that stay.
 
-    Parameters
-    ----------
-    chosen
-        The items.
-    labels
-        Their clusters, 0 … n_clusters − 1, or `TO_PLACE`, or `TO_DIVIDE` between the seeds.
-    n_others
-        Number of clusters outside, which stay.
-    order
-        Permutation of the chosen items (by position): the order of placing and of sweeping.
-    seeds, seed_labels
-        Positions of the seeds, and the labels that go with them.
+    `order` is a permutation of their positions: the order of placing and of sweeping.
     """
+    labels, n_clusters, seeds, seed_labels = start
     labels = labels.copy()
     capacity = max(n_clusters + 30, len(seeds))
     while True:
-        room = new_room(problem, capacity)
+        width = problem.model.core.width
+        room = LocalRoom(
+            pool=np.empty(capacity * width),
+            sizes=np.zeros(capacity, np.int64),
+            starts=np.arange(capacity, dtype=np.int64) * width,
+            out=np.empty(capacity),
+            scratch=np.empty(width),
+        )
         found, value = _repartition(
             problem.model.core, problem.items, problem.alone, problem.tables,
             chosen, labels, n_clusters, n_others, order, max_sweeps, seeds, seed_labels, room,
@@ -113,7 +104,7 @@ def _repartition(  # type: ignore[no-untyped-def]
     core, items, alone, tables, chosen, labels, n_clusters, n_others, order, max_sweeps,
     seeds, seed_labels, room,
 ):  # fmt: skip
-    """Return (number of clusters, value), or (−1, 0) when the room is full; labels in place."""
+    """Change labels in place; return (number of clusters, value), or (−1, 0) if room is full."""
     capacity = room.sizes.shape[0]
     width = core.width
     if seeds.shape[0] > 0:
@@ -237,10 +228,7 @@ def _move_cluster(core, room, labels, source, target):  # type: ignore[no-untype
     if source == target:
         return
     width = core.width
-    copy_row(
-        view(room.pool, source * width, width),
-        view(room.pool, target * width, width),
-    )
+    copy_row(view(room.pool, source * width, width), view(room.pool, target * width, width))
     room.sizes[target] = room.sizes[source]
     for p in range(labels.shape[0]):
         if labels[p] == source:

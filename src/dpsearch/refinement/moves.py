@@ -1,4 +1,4 @@
-"""Proposals: which clusters to take together, and how to begin their new partition.
+"""Proposals: which clusters to take together, how to begin their new partition, what to try next.
 
 Each move is a beginning for `repartition`, which does the rest.  The first of the clusters is the
 one that the proposal is about; the others are its neighbours, whose items may come and go.
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels, Rng
-from dpsearch.refinement.local import TO_DIVIDE, TO_PLACE
+from dpsearch._types import Labels, Rng
+from dpsearch.refinement.local import TO_DIVIDE, TO_PLACE, Beginning
 
 
 class Move(NamedTuple):
@@ -28,24 +28,11 @@ class Move(NamedTuple):
     n_clusters: int
     extra: int = 0
 
-    def __str__(self) -> str:
-        return f"{self.name} {self.n_clusters}"
 
-
-class Beginning(NamedTuple):
-    """What `repartition` starts from."""
-
-    labels: Labels
-    n_clusters: int
-    seeds: Ints
-    seed_labels: Labels
-
-
-# To begin with, clusters are split alone: large ones into many parts, where there is room for
-# them, then into two.
+# At first clusters are split by themselves: large ones into many parts, then all into two.
 GROWTH = (Move("split", 1, 8), Move("split", 1, 2))
 LARGE = 1000
-# Afterwards all of these are tried, in proportion to what they bring for their cost.
+# Afterwards these are tried, in proportion to what they gain for their cost.
 NEIGHBOURHOODS = (
     Move("split", 1, 2),
     Move("split", 5, 2),
@@ -67,44 +54,64 @@ NEIGHBOURHOODS = (
 
 def begin(move: Move, current: Labels, n_clusters: int, rng: Rng) -> Beginning | None:
     """Return a beginning for items with these labels, or None if there are too few of them."""
-    nobody = np.empty(0, np.int64)
     if move.name == "research":
-        return Beginning(np.full(len(current), TO_PLACE), 0, nobody, nobody)
+        return Beginning(np.full(len(current), TO_PLACE), 0)
     if move.name == "reseed":
         n_seeds = max(1, n_clusters + move.extra)
-        return _divided(np.arange(len(current)), len(current), n_seeds, np.arange(n_seeds), rng)
-    if move.name == "dissolve":
-        if n_clusters < 2:
-            return None
-        # The first cluster's number goes to the last one.
-        labels = np.where(current == n_clusters - 1, 0, current)
-        labels[current == 0] = TO_PLACE
-        return Beginning(labels, n_clusters - 1, nobody, nobody)
-    if move.name == "exchange":
-        if n_clusters < 2:
-            return None
-        names = np.array([1, 0])
-        split = _divided(np.flatnonzero(current == 1), len(current), 2, names, rng)
-        if split is None:
-            return None
-        labels = np.where(current == 1, split.labels, current)
-        labels[current == 0] = TO_PLACE
-        return Beginning(labels, n_clusters, split.seeds, split.seed_labels)
-    n_seeds = max(2, min(move.extra, int((current == 0).sum()) // 2))
-    names = np.concatenate([[0], np.arange(n_clusters, n_clusters + n_seeds - 1)])
-    split = _divided(np.flatnonzero(current == 0), len(current), n_seeds, names, rng)
-    if split is None:
+        return _divided(np.zeros_like(current), 0, n_seeds, np.arange(n_seeds), n_seeds, rng)
+    if move.name == "split":
+        n_seeds = max(2, min(move.extra, int((current == 0).sum()) // 2))
+        names = np.concatenate([[0], np.arange(n_clusters, n_clusters + n_seeds - 1)])
+        return _divided(current, 0, n_seeds, names, n_clusters + n_seeds - 1, rng)
+    if n_clusters < 2:
         return None
-    labels = np.where(current == 0, split.labels, current)
-    return Beginning(labels, n_clusters + n_seeds - 1, split.seeds, split.seed_labels)
+    dissolved = np.where(current == 0, TO_PLACE, current)
+    if move.name == "exchange":
+        return _divided(dissolved, 1, 2, np.array([1, 0]), n_clusters, rng)
+    # The first cluster's number goes to the last one.
+    return Beginning(np.where(current == n_clusters - 1, 0, dissolved), n_clusters - 1)
 
 
-def _divided(inside: Ints, n: int, n_seeds: int, names: Labels, rng: Rng) -> Beginning | None:
-    """Divide the items `inside` between random ones of them."""
+def _divided(
+    labels: Labels, cluster: int, n_seeds: int, names: Labels, n_clusters: int, rng: Rng
+) -> Beginning | None:
+    """Divide the items of a cluster between random ones of them, which get these names."""
+    inside = np.flatnonzero(labels == cluster)
     if len(inside) < n_seeds:
         return None
-    # Draw with replacement and look whether that mattered: faster than numpy's choice without.
+    # Drawing with replacement, and again if an item is drawn twice, is faster than numpy's choice.
     seeds = rng.integers(len(inside), size=n_seeds)
     while len(set(seeds.tolist())) < n_seeds:
         seeds = rng.permutation(len(inside))[:n_seeds]
-    return Beginning(np.full(n, TO_DIVIDE), n_seeds, inside[seeds], names)
+    divided = np.where(labels == cluster, TO_DIVIDE, labels)
+    return Beginning(divided, n_clusters, inside[seeds], names)
+
+
+class Schedule:
+    """Chooses moves by what they have gained for their cost, and forgets slowly.
+
+    Cost is counted in scores computed, not in seconds, so that the same seed gives the same result.
+    """
+
+    def __init__(self, n_moves: int) -> None:
+        self._gain = np.zeros(n_moves)
+        self._cost = np.zeros(n_moves)
+        self._tried = np.zeros(n_moves)
+
+    def choose(self, rng: Rng) -> int:
+        """Return the number of a move: each has a chance, and fruitful ones a larger one."""
+        if self._tried.min() < 3:
+            return int(np.argmin(self._tried))
+        rate = self._gain / self._cost
+        total = rate.sum()
+        bounds = np.cumsum(
+            0.7 * rate / total + 0.3 / len(rate) if total > 0.0 else np.ones_like(rate)
+        )
+        return int(np.searchsorted(bounds, rng.random() * bounds[-1]))
+
+    def learn(self, move: int, gain: float, cost: float) -> None:
+        self._gain *= 0.998
+        self._cost *= 0.998
+        self._gain[move] += max(gain, 0.0)
+        self._cost[move] += cost
+        self._tried[move] += 1

@@ -8,7 +8,16 @@ import numpy as np
 
 from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.items import add_item, copy_row, log_marginal, log_marginals, merge_rows, score_item
+from dpsearch.dots import gather_size
+from dpsearch.items import (
+    Rows,
+    add_item,
+    copy_row,
+    log_marginal,
+    log_marginals,
+    merge_rows,
+    score_item,
+)
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import size_steps, size_weight, size_weights
 from dpsearch.problem import Problem
@@ -20,22 +29,26 @@ from dpsearch.state.clusters import (
     open_slot,
     set_size,
 )
-from dpsearch.state.sweep import sweep
+from dpsearch.state.sweep import sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # before statistics are computed anew
 
 
 class State:
-    """A partition: rows of statistics in slots, members by slot, the log joint."""
+    """A partition: rows of statistics in slots, members by slot, the log joint.
+
+    Items with the label −1 have no cluster until a sweep places them.
+    """
 
     def __init__(self, problem: Problem, labels: Labels) -> None:
         self.problem = problem
         self._core = problem.model.core
         n_background = len(problem.background.sizes)
-        labels = labels.copy() if n_background else by_appearance(labels)
+        as_they_are = n_background > 0 or labels.min() < 0
+        labels = labels.copy() if as_they_are else by_appearance(labels)
         self.n_live = max(n_background, int(labels.max()) + 1)
         capacity = max(64, 2 * self.n_live + 8)
-        # The plain Python function: there is nothing to compile for.
+        # Called as plain Python, which spares its compilation.
         self.clusters: Clusters = empty_clusters.py_func(  # type: ignore[attr-defined]
             self._core.width, labels, capacity
         )
@@ -86,11 +99,17 @@ class State:
 
     def sweep(self, order: Ints) -> int:
         """Move each item to its best place, in this order; return how many moved."""
+        problem, n_features = self.problem, self.problem.model.n_features
         done, moved = 0, 0
         while done < len(order):
-            visited, self.n_live, more = sweep(
-                self.problem, self.clusters, self.n_live, order[done:]
+            # Called as plain Python, which spares its compilation.
+            room = sweep_room.py_func(  # type: ignore[attr-defined]
+                self._core, n_features, gather_size(n_features), len(self.values)
             )
+            visited, self.n_live, more = sweep_items(
+                self._core, problem.dots(), problem.items, problem.alone, problem.tables,
+                self.clusters, self.n_live, order[done:], room, None,
+            )  # fmt: skip
             done += visited
             moved += more
             if done < len(order):
@@ -104,11 +123,11 @@ class State:
         return moved
 
     def merge_gains(self, slot: int, others: Ints) -> Vector:
-        """Change of the log joint when a cluster is merged with each of some others."""
+        """Return the change of the log joint when a cluster is merged with each of some others."""
         return self._merge_gains(slot, others, False)
 
     def gather_gains(self, slots: Ints) -> Vector:
-        """Change of the log joint when the first two of some clusters are merged, three, …"""
+        """Return the change of the log joint when the first two clusters are merged, three, …"""
         return self._merge_gains(int(slots[0]), slots[1:], True)
 
     def _merge_gains(self, slot: int, others: Ints, together: bool) -> Vector:
@@ -120,7 +139,7 @@ class State:
         return out
 
     def best_places(self, items: Ints, count: int) -> Ints:
-        """The clusters that some items would best go to: `count` for each, without repetition."""
+        """Return the `count` best clusters of each of some items, without repetition."""
         scores = np.empty(self.n_live)
         scratch = np.empty(self._core.width)
         starts = self.clusters.starts[: self.n_live]
@@ -154,6 +173,12 @@ class State:
         for k, slot in enumerate(used):
             self._members[int(slot)] = chosen[order[bounds[k] : bounds[k + 1]]]
         return used
+
+    @property
+    def rows(self) -> Rows:
+        """The clusters' statistics, slot by slot, where no slot has been emptied."""
+        width = self._core.width
+        return Rows(self.clusters.pool[: self.n_live * width], self.clusters.sizes[: self.n_live])
 
     def _grow(self) -> None:
         """Double the number of slots."""

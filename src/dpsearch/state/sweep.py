@@ -1,9 +1,13 @@
-"""Sweeps over the data: each item to its best cluster, or to one drawn by its probability.
+"""Sweeps over the data: each item moves to its best cluster, or to one drawn by its probability.
 
-The first is refinement's reassignment.  The second is Neal's algorithm 3 (2000), collapsed Gibbs
-sampling: item i goes to cluster k of the others with probability proportional to
-W(n_k + 1)/W(n_k) · H(x_i | cluster k), and to a new one with V(K + 1)/V(K) · W(1) · H(x_i), where
-K counts the clusters of the other items.  Both look at the same numbers in the same loop.
+The first is refinement's reassignment and, for items that have no cluster yet, the greedy search.
+The second is Neal's algorithm 3 (2000), collapsed Gibbs sampling: item i goes to cluster k of the
+others with probability proportional to W(n_k + 1)/W(n_k) · H(x_i | cluster k), and to a new one
+with V(K + 1)/V(K) · W(1) · H(x_i), where K counts the clusters of the other items.
+
+Families whose score needs only inner products of the point with a linear statistic of each cluster
+(`dots`) take four points at a time: the cluster rows are read once for four points, and the
+products are corrected by the points' inner products with each other as the clusters change.
 """
 
 from __future__ import annotations
@@ -14,12 +18,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._jit import call_score_dots, call_update, inner, kernel, view
-from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.dots import BLOCK, block_products, gather, gather_size
+from dpsearch._types import Matrix, Vector
+from dpsearch.dots import BLOCK, block_products, gather
 from dpsearch.items import Core, add_item, score_best, score_item, score_member
 from dpsearch.priors.base import size_weight
-from dpsearch.problem import Problem
-from dpsearch.state.clusters import Clusters, drop, open_slot, set_size
+from dpsearch.state.clusters import drop, open_slot, set_size
 
 # Gains below this many nats are rounding.
 EPSILON = 1e-9
@@ -49,30 +52,13 @@ def sweep_room(core: Core, n_features: int, n_gathered: int, capacity: int) -> R
     )
 
 
-def sweep(problem: Problem, clusters: Clusters, n_live: int, order: Ints) -> tuple[int, int, int]:
-    """Move each item to its best place, in order, up to where the slots run out.
-
-    Return (items visited, number of clusters, items moved).
-    """
-    model = problem.model
-    # Called as plain Python: there is nothing to compile for.
-    room = sweep_room.py_func(  # type: ignore[attr-defined]
-        model.core, model.n_features, gather_size(model.n_features), len(clusters.sizes)
-    )
-    done, n_live, moved = sweep_items(
-        model.core, problem.dots(), problem.items, problem.alone, problem.tables, clusters, n_live,
-        order, room, None,
-    )  # fmt: skip
-    return int(done), int(n_live), int(moved)
-
-
 @inner
 def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room, rng):  # type: ignore[no-untyped-def]
-    """Visit items in order; return (how many were visited, clusters, items moved).
+    """Visit items in order; return (items visited, number of clusters, items moved).
 
-    With an `rng` places are drawn, without one the best is taken; `dots` is None for families
-    without the block capability.  Numba leaves out what depends on an argument that is None, so
-    each case compiles apart.
+    With an `rng`, places are drawn; without one, the best is taken.  `dots` is None for families
+    without the block capability.  Numba removes the branches that an argument of None excludes, so
+    each case is compiled separately.
     """
     moved = 0
     at = 0
@@ -102,7 +88,8 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                         (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
                          room.out),
                     )  # fmt: skip
-                old = clusters.place[clusters.labels[i]]
+                label = clusters.labels[i]
+                old = clusters.place[label] if label >= 0 else -1
                 weighted = False
                 if dots is None:
                     if rng is None:
@@ -131,11 +118,10 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
 def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
     """Turn the scores in room.out into log weights of each place; return that of a new cluster.
 
-    All are relative to the partition without item i.  `weighted`: the prior's part is in already.
+    All are relative to the partition without item i.  `old` is its position in live, −1 if it has
+    no cluster.  `weighted`: the scores include the prior's part already.
     """
     size = items.sizes[i]
-    slot = clusters.live[old]
-    n = clusters.sizes[slot]
     if size == 1:
         if not weighted:
             for k in range(n_live):
@@ -146,14 +132,16 @@ def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, wei
             if k != old:
                 room.out[k] += size_weight(tables, other + size) - size_weight(tables, other)
     fresh = alone + size_weight(tables, size)
-    if n > size:
+    if old >= 0:
+        slot = clusters.live[old]
+        n = clusters.sizes[slot]
+        if n == size:  # alone already: to stay is to be the new cluster
+            room.out[old] = fresh + tables.log_v[n_live] - tables.log_v[n_live - 1]
+            return -np.inf
         row = view(clusters.pool, slot * core.width, core.width)
         stay = score_member(core, items, i, row, room.scratch)
         room.out[old] = stay + size_weight(tables, n) - size_weight(tables, n - size)
-        return fresh + tables.log_v[n_live + 1] - tables.log_v[n_live]
-    # Alone already: staying is the new cluster.
-    room.out[old] = fresh + tables.log_v[n_live] - tables.log_v[n_live - 1]
-    return -np.inf
+    return fresh + tables.log_v[n_live + 1] - tables.log_v[n_live]
 
 
 @inner
@@ -161,7 +149,7 @@ def _best_place(core, items, i, alone, tables, clusters, n_live, old, room, weig
     """Return the position in live where item i is best off; n_live for a new cluster."""
     fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, weighted)
     best = old
-    best_gain = room.out[old] + EPSILON
+    best_gain = room.out[old] + EPSILON if old >= 0 else -np.inf
     for k in range(n_live):
         if room.out[k] > best_gain:
             best_gain = room.out[k]
@@ -195,7 +183,7 @@ def _drawn_place(core, items, i, alone, tables, clusters, n_live, old, room, rng
 
 @inner
 def _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
-    """Move item i; keep the block's products right.  Return the number of clusters."""
+    """Move item i and correct the block's products; return the number of clusters."""
     width = core.width
     size = items.sizes[i]
     if best == n_live:
@@ -206,18 +194,22 @@ def _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room):
         n_live += 1
     source = clusters.labels[i]
     target = clusters.live[best]
-    old = clusters.place[source]
     _add(core, items, i, view(clusters.pool, target * width, width), dots, block, b, 1.0)
-    _add(core, items, i, view(clusters.pool, source * width, width), dots, block, b, -1.0)
     if dots is not None:
         for later in range(b + 1, BLOCK):
             room.products[later, best] += room.gram[b, later]
-            room.products[later, old] -= room.gram[b, later]
     set_size(tables, clusters, best, clusters.sizes[target] + size)
-    set_size(tables, clusters, old, clusters.sizes[source] - size)
     clusters.labels[i] = target
-    clusters.changed[source] = True
     clusters.changed[target] = True
+    if source < 0:
+        return n_live
+    old = clusters.place[source]
+    _add(core, items, i, view(clusters.pool, source * width, width), dots, block, b, -1.0)
+    if dots is not None:
+        for later in range(b + 1, BLOCK):
+            room.products[later, old] -= room.gram[b, later]
+    set_size(tables, clusters, old, clusters.sizes[source] - size)
+    clusters.changed[source] = True
     if clusters.sizes[source] == 0:
         n_live -= 1
         drop(clusters, n_live, old)
