@@ -37,8 +37,8 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
     about = {
         "format": FORMAT,
         "version": VERSION,
-        "family": mixture.model.family.to_dict(),
-        "prior": mixture.prior.to_dict(),
+        "family": FAMILIES.described(mixture.model.family),
+        "prior": PRIORS.described(mixture.prior),
         "n_features": mixture.model.n_features,
         "feature_names": None if state.names is None else list(state.names),
         "index": state.index_name,

@@ -23,6 +23,7 @@ from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge
 from dpsearch.partition import by_appearance, check_labels
 from dpsearch.priors.base import Prior, Tables, log_prior
 from dpsearch.tables.checked import CheckedTable
+from dpsearch.weights import check_weights
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Problem:
     X
         An array, a pandas or polars frame of numbers, a sparse matrix where the family takes
         one, or a `CheckedTable`, which is not checked again.
+        It need not be copied, so it must not change while the problem is in use.
     family, prior
         One of `dpsearch.families`, one of `dpsearch.priors`, or your own.
     weights
@@ -116,7 +118,7 @@ class Problem:
         family: Family,
         prior: Prior,
         *,
-        weights: Ints | None = None,
+        weights: ArrayLike | None = None,
     ) -> None:
         if not isinstance(family, Family):
             raise ParameterError(
@@ -124,7 +126,8 @@ class Problem:
                 parameter="family",
             )
         model = family.compile(X)
-        self._set(model, *_weighted(model, weights), prior, NO_ROWS, None)
+        copies = None if weights is None else _copies(weights, model.data.shape[0])
+        self._set(model, *_weighted(model, copies), prior, NO_ROWS, None)
 
     @classmethod
     def of_items(
@@ -263,6 +266,19 @@ class Problem:
 
     def _value(self, sizes: Ints, marginals: Vector) -> float:
         return log_prior(self.tables, sizes) + float(marginals.sum()) + self.log_base
+
+
+def _copies(weights: ArrayLike, n_rows: int) -> Ints:
+    """Return the numbers of copies of the rows, or raise."""
+    copies = check_weights(weights, n_rows, "weights")
+    if (copies == 0).any():
+        row = int(np.flatnonzero(copies == 0)[0])
+        raise ParameterError(
+            "{parameter} must be at least 1, but is 0 at {place}: leave the row out",
+            parameter="weights",
+            row=row,
+        )
+    return copies
 
 
 def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:

@@ -158,6 +158,19 @@ class Registry(Generic[T]):
         except TypeError as error:
             raise ParameterError(f"the {cls.name} {self.kind}: {error}") from error
 
+    def described(self, one: T) -> dict[str, Any]:
+        """Return the description of an object, or raise if it would describe another class."""
+        parts = getattr(one, "members", ())
+        for part in parts:
+            self.described(part)
+        known = self._known.get(one.name, type(one))
+        if not parts and known is not type(one):
+            raise ParameterError(
+                f"{_path(type(one))} cannot be stored: its name {one.name!r} is that of"
+                f" {_path(known)}.  Give the class a name of its own and register it"
+            )
+        return one.to_dict()
+
     def _loaded(self, points: list[EntryPoint]) -> type[T]:
         """Import and register the class of an entry point."""
         point = points[0]

@@ -84,9 +84,13 @@ def _examples(family: Family | type[Family], X: Any) -> list[Example]:
     """Return the families and data to check."""
     if X is not None:
         return [Example(family.suggest(X) if isinstance(family, type) else family, X)]
-    if isinstance(family, type):
-        return family.examples()
-    return [Example(family, type(family).examples()[0].X)]
+    cls = family if isinstance(family, type) else type(family)
+    examples = cls.examples()
+    if not examples:
+        raise LawError(
+            "has_examples", repr(cls), "`examples` returns no data: give X, or return some"
+        )
+    return examples if isinstance(family, type) else [Example(family, examples[0].X)]
 
 
 def _check_name(registry: Registry[Any], given: Any) -> None:

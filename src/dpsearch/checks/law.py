@@ -34,9 +34,13 @@ class LawError(AssertionError):
 
     def __init__(self, law: str, subject: str, reason: str, about: str = "") -> None:
         super().__init__(f"{subject} breaks the law {law}: {about} {reason}")
+        self.about = about
         self.law = law
         self.subject = subject
         self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LawError, (self.law, self.subject, self.reason, self.about)
 
 
 class Outcome(NamedTuple):
@@ -94,7 +98,7 @@ def agree(what: str, found: Any, wanted: Any, tolerance: float = 1e-8, scale: fl
         apart = ~(np.abs(found - wanted) <= tolerance * (scale + np.abs(wanted)))
     apart &= found != wanted  # infinities may be the same
     if apart.any():
-        at = tuple(int(index[0]) for index in np.nonzero(apart))
+        at = tuple(int(index[0]) for index in np.nonzero(apart)) if apart.ndim else ()
         where = f" at {list(at)}" if at else ""
         raise AssertionError(f"{what} is {found[at]!r}{where}, not {wanted[at]!r}")
 

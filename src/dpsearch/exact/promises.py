@@ -7,7 +7,7 @@ functions on single points, on all points together and on random sets of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -76,6 +76,9 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     statistic = problem.model.family.statistic(problem.model.matrix)
     if statistic is None:
         return None
+    forms: tuple[type, ...] = get_args(Statistic)
+    if type(statistic) not in forms:
+        raise _disagreement(problem, f"it returns a {type(statistic).__name__}")
     _check_form(problem, statistic)
     n, n_columns = statistic.points.shape
     if not isinstance(statistic, NormalMeans) and n_columns > 2 and n * n_columns > _LARGEST:

@@ -117,21 +117,30 @@ class Family(Described):
     # Whether columns are independent given the cluster: missing values can then be skipped.
     independent_columns: ClassVar[bool] = False
     functions: ClassVar[Functions]
+    # Whether capabilities read the rows of these functions, not those of the families in it.
+    reads_own_rows: ClassVar[bool] = True
     # What `with_gaps` makes of a family of independent columns; `with_gaps.py` has the default.
     form_with_gaps: ClassVar[Any]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Drop inherited promises about log H where a subclass changes log H.
+        """Drop inherited capabilities where a subclass changes what they describe.
 
-        What proofs rely on, `statistic` and `log_ceiling`, holds for the functions, parameters and
-        encoding that it was written for.  A class that defines others says it again, or goes
-        without.
+        Proofs rely on `statistic` and `log_ceiling`, which hold for the functions, parameters and
+        encoding that they were written for.  `columns`, `draws` and the forms for missing values
+        read the rows of the functions.  A class that defines others must define these anew.
         """
         super().__init_subclass__(**options)
-        if any(name in cls.__dict__ for name in ("functions", "variant", "parameters", "encode")):
-            for promise in ("statistic", "log_ceiling"):
-                if promise not in cls.__dict__:
-                    setattr(cls, promise, getattr(Family, promise))
+        defined = cls.__dict__
+        dropped: list[str] = []
+        if any(name in defined for name in ("functions", "variant", "parameters", "encode")):
+            dropped += ["statistic", "log_ceiling"]
+        if "functions" in defined:
+            dropped += ["variant"] if cls.reads_own_rows else []
+        if cls.reads_own_rows and any(name in defined for name in ("functions", "variant")):
+            dropped += ["columns", "draws", "gaps", "form_with_gaps", "row_with_gaps"]
+        for name in dropped:
+            if name not in defined and hasattr(Family, name):
+                setattr(cls, name, getattr(Family, name))
 
     # -- required ----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ A subclass says which parts there are for a table of some width.  The functions 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from dpsearch.families.capabilities import Columns, PredictiveDraws, all_or_none
 
 class Composite(Family):
     """A family made of parts, each with columns of its own."""
+
+    reads_own_rows: ClassVar[bool] = False
 
     @abstractmethod
     def _parts(self, n_features: int) -> list[Part]:

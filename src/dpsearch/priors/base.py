@@ -86,10 +86,25 @@ class Prior(Described):
         discount = self.size_discount()
         most_sizes = n_points if discount is None else min(n_points, _MOST_SIZES)
         log_v, log_w = self.log_v(n_points, most_clusters), self.log_w(np.arange(most_sizes + 1))
+        wanted = 1 + (n_points if most_clusters is None else most_clusters)
+        if len(log_v) != wanted or len(log_w) != most_sizes + 1:
+            raise ParameterError(
+                f"{self!r} must return {wanted} values of log V and {most_sizes + 1} of log W, got"
+                f" {len(log_v)} and {len(log_w)}"
+            )
         most_possible = int(np.flatnonzero(np.isfinite(log_v))[-1])
         log_v = _with_finite_penalties(log_v)
-        if not (np.isfinite(log_v).all() and np.isfinite(log_w).all()):
-            raise ParameterError(f"{self!r} is out of the range of double precision")
+        if not np.isfinite(log_w).all():
+            size = int(np.flatnonzero(~np.isfinite(log_w))[0])
+            raise ParameterError(
+                f"{self!r} is out of the range of double precision: log W is {log_w[size]} at size"
+                f" {size}, and must be finite"
+            )
+        if not np.isfinite(log_v).all():
+            raise ParameterError(
+                f"{self!r} is out of the range of double precision: log V must be finite for some"
+                " number of clusters, and −∞ for those that are excluded"
+            )
         ratio = log_v[2] - log_v[1] if len(log_v) > 2 else 0.0
         discount = discount or 0.0
         return Tables(

@@ -18,7 +18,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Clustering, Problem
+from dpsearch.problem import Clustering, Problem, as_problem
 from dpsearch.refinement.driver import refine
 
 
@@ -61,9 +61,9 @@ class Consensus:
 
 
 def consensus(
-    X: ArrayLike,
-    family: Family,
-    prior: Prior,
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
     *,
     n_restarts: int = 5,
     seconds: float | None = None,
@@ -74,6 +74,8 @@ def consensus(
 
     Parameters
     ----------
+    data, family, prior
+        As for `search`.
     seconds
         Time for each refinement; None: until it converges.
 
@@ -90,7 +92,7 @@ def consensus(
         raise ParameterError(
             f"{{parameter}} must be at least 1, got {n_restarts!r}", parameter="n_restarts"
         )
-    problem = Problem(X, family, prior)
+    problem = as_problem(data, family, prior)
     found = []
     for stream in as_rng(rng).spawn(n_restarts):
         start = search(problem, beam_size=1, order="random", rng=stream)

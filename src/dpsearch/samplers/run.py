@@ -212,6 +212,14 @@ def _check(problem: Problem, moves: Sequence[Move]) -> None:
             f"samplers need a prior over partitions of product form; {problem.prior.name} is not:"
             " use DirichletProcess"
         )
+    log_v = problem.prior.log_v(problem.n_points, problem.n_items)
+    possible = np.flatnonzero(np.isfinite(log_v[1:]))
+    if (np.diff(possible) > 1).any():
+        raise CapabilityError(
+            f"samplers change the number of clusters by one: they cannot pass the numbers that"
+            f" the prior {problem.prior.name} excludes between {possible[0] + 1} and"
+            f" {possible[-1] + 1}"
+        )
     plan_of(moves, problem)
     for move in moves:
         move.check(problem)
