@@ -130,14 +130,11 @@ class Family(Described):
         read the rows of the functions.  A class that defines others must define these anew.
         """
         super().__init_subclass__(**options)
-        defined = cls.__dict__
-        dropped: list[str] = []
+        defined, dropped = cls.__dict__, []
         if any(name in defined for name in ("functions", "variant", "parameters", "encode")):
             dropped += ["statistic", "log_ceiling"]
-        if "functions" in defined:
-            dropped += ["variant"] if cls.reads_own_rows else []
-        if cls.reads_own_rows and any(name in defined for name in ("functions", "variant")):
-            dropped += ["columns", "draws", "gaps", "form_with_gaps", "row_with_gaps"]
+        if cls.reads_own_rows and ("functions" in defined or "variant" in defined):
+            dropped += ["variant", "columns", "draws", "gaps", "form_with_gaps", "row_with_gaps"]
         for name in dropped:
             if name not in defined and hasattr(Family, name):
                 setattr(cls, name, getattr(Family, name))
@@ -496,9 +493,8 @@ def skipped(family: Family, rows: list[Vector], n_features: int) -> Gaps:
         return model.log_densities(pool, X)
 
     def fill(X: Any, weights: Matrix) -> Matrix:
-        clusters = [
-            require(family, "columns", row, n_features, needed_by="filling of gaps") for row in rows
-        ]
+        need = "filling of gaps"
+        clusters = [require(family, "columns", row, n_features, needed_by=need) for row in rows]
         return fill_by_columns(clusters, X, weights)
 
     return Gaps(log_densities, fill)
