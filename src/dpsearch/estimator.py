@@ -19,9 +19,10 @@ from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
 from dpsearch.errors import CapabilityError, located
 from dpsearch.events import Callback
 from dpsearch.fitted import FittedState
-from dpsearch.fitted_methods import FittedMethods, generator
+from dpsearch.fitted_methods import FittedMethods, generator, grouped_labels
 from dpsearch.fitting import FitOptions, Refinement, certify_seconds, fit_in_memory
 from dpsearch.items import Rows
+from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.model_file import read_model, write_model
 from dpsearch.problem import Clustering
@@ -39,6 +40,10 @@ class DPMixture(
     FittedMethods,
 ):
     """Clustering that finds the number of clusters: the best partition under a DP mixture.
+
+    The blocks of the best partition are *components*.  A group of rows that is not of the family's
+    shape takes several of them.  *Clusters* are sets of components: a tree over the components,
+    cut where clusters share rows no more often than by chance.
 
     Parameters
     ----------
@@ -62,6 +67,12 @@ class DPMixture(
         so for that many seconds, False keeps what search found.  "auto" is True for up to 200
         rows; for more it leaves out the last phase, which takes most of the time and finds
         little: sweeps, splits and merges alone.
+    level : "auto", "components" or int
+        What a cluster is.  "auto": the components, if they describe the rows as well as the
+        mixture promises, otherwise sets of components that share rows; `level_reason_` says what
+        was found.  "components": each component is a cluster.  A number: so many clusters.
+    min_cluster_size : int
+        Clusters with fewer points are given to the one that they share most rows with.
     certify : bool or float
         Whether to bound from above what any partition could have, and so to prove the one found
         optimal where that can be done: True spends up to a minute on it, a number that many
@@ -88,15 +99,29 @@ class DPMixture(
     labels_ : array of int
         Cluster of each row, numbered from the largest cluster.
     n_clusters_ : int
+    level_reason_ : str
+        In words, how the components led to the clusters.
+    component_labels_ : array of int
+        Component of each row, numbered from the largest component.
+    n_components_ : int
     log_joint_ : float
-        log p(partition, X), with every constant.
+        log p(partition into components, X), with every constant.
+    tree_ : Tree
+        The dendrogram over components; `tree_.linkage` is in SciPy's format.
+    levels_ : dict
+        For every number of clusters the `Level`: its labels, height, and how well fits to halves
+        of the rows find it again.
+    rows_apart_ : array of int
+        For each cluster of at most four rows the cluster that they are nearest to, −1 for all
+        other clusters.
     sample_weight_ : array of int or None
         The weights that `fit` was given.
     mixture_ : Mixture
-        The clusters: their sizes, posterior parameters and what they say about new rows.
+        The components and clusters: their sizes, posterior parameters and what they say about new
+        rows.
     clustering_ : Clustering
-        The result: how long it took, how many states search saw; with `certify` also
-        `upper_bound` and `optimal`.
+        The partition into components: how long it took, how many states search saw; with
+        `certify` also `upper_bound` and `optimal`.
     certificate_ : Certificate
         What proves the bound; only with `certify`.
     family_ : Family
@@ -136,6 +161,8 @@ class DPMixture(
         beam_size: int = 1,
         order: Any = "ascending",
         refine: str | bool | float = "auto",
+        level: str | int = "auto",
+        min_cluster_size: int = 1,
         certify: bool | float = False,
         kinds: Any = None,
         n_shards: int | None = None,
@@ -149,6 +176,8 @@ class DPMixture(
         self.beam_size = beam_size
         self.order = order
         self.refine = refine
+        self.level = level
+        self.min_cluster_size = min_cluster_size
         self.certify = certify
         self.kinds = kinds
         self.n_shards = n_shards
@@ -207,7 +236,9 @@ class DPMixture(
                     state = fit_in_shards(opened, how)
         self._set(state._replace(names=opened.feature_names))
         if self.verbose:
-            print(f"dpsearch: {self.family_.name} family ({self.reason_}); {self.clustering_}")
+            found = f"log joint {self.log_joint_:.6g}, {self.clustering_.seconds:.3g} s"
+            print(f"dpsearch: {self.family_.name} family ({self.reason_}); {found}")
+            print(f"dpsearch: {self.level_reason_}{self.n_clusters_elsewhere_}")
         return self
 
     def _say_compiling(self, report: Compiling) -> None:
@@ -222,6 +253,7 @@ class DPMixture(
             beam_size=self.beam_size,
             order=self.order,
             refinement=Refinement.of(self.refine),
+            level=LevelOptions.of(self.level, self.min_cluster_size),
             certify_seconds=certify_seconds(self.certify),
             n_jobs=self.n_jobs,
             checkpoint=self.checkpoint,
@@ -238,11 +270,14 @@ class DPMixture(
             "n_features_in_": mixture.model.n_features,
             "family_": mixture.model.family,
             "n_clusters_": mixture.n_clusters,
+            "n_components_": mixture.n_components,
             "_n_features_out": mixture.n_clusters,
-            "alpha_": None if alpha is None else alpha.mean(n_points, mixture.n_clusters),
+            "alpha_": None if alpha is None else alpha.mean(n_points, mixture.n_components),
             "clustering_": clustering,
-            "labels_": clustering.labels,
+            "labels_": grouped_labels(clustering.labels, mixture.groups),
             "log_joint_": clustering.log_joint,
+            "level_reason_": state.level_reason,
+            "_levels": state.levels,
             "sample_weight_": state.weights,
             "schema_": state.schema,
             "reason_": state.reason,
@@ -268,6 +303,13 @@ class DPMixture(
         out._set(state)
         return out
 
+    def at_level(self, level: str | int = "auto", *, min_cluster_size: int = 1) -> Self:
+        """Return the same fit with its clusters at another level of the tree; nothing is fitted."""
+        options = LevelOptions.of(level, min_cluster_size)
+        parameters = self.get_params(deep=False)
+        parameters |= {"level": level, "min_cluster_size": min_cluster_size}
+        return type(self).from_state(self.state_.at_level(options), **parameters)
+
     def adopt(self, other: DPMixture) -> None:
         """Take over a better partition of the same rows under the same family and prior.
 
@@ -275,7 +317,9 @@ class DPMixture(
         """
         bound = self.clustering_.upper_bound
         clustering = replace(other.clustering_, upper_bound=bound)
-        self._set(self.state_._replace(mixture=other.mixture_, clustering=clustering))
+        levels = other.state_.levels
+        state = self.state_._replace(mixture=other.mixture_, clustering=clustering, levels=levels)
+        self._set(state._replace(level_reason=other.level_reason_))
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.
@@ -291,7 +335,7 @@ class DPMixture(
         if not hasattr(self, "mixture_"):
             self.fit(X)
             stream = self._new_stream(0)
-            stream.keep(self.encode(X).matrix, 0, self.labels_)
+            stream.keep(self.encode(X).matrix, 0, self.component_labels_)
             self._stream, self._last_batch = stream, True
             return self
         table, mixture = self._checked(X), self.mixture_
@@ -302,16 +346,29 @@ class DPMixture(
             mixture = mixture.gapped
             stream.clusters = Rows(mixture.pool, mixture.sizes)
         model, prior = mixture.model, mixture.prior
-        labels, _ = stream.add(model, prior, table.matrix)
+        labels, renamed = stream.add(model, prior, table.matrix)
         found = Clustering(labels, stream.log_joint(model, prior))
         mixture = Mixture(model, *stream.clusters, prior)
-        self._set(
-            self.state_._replace(
-                mixture=mixture, clustering=found, weights=None, certificate=None, last_batch=True
-            )
+        state = self.state_._replace(
+            mixture=mixture, clustering=found, weights=None, certificate=None, last_batch=True
         )
+        self._set(self._with_levels(state, stream, renamed is not None))
         self._stream = stream
         return self
+
+    def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
+        """Return a state with clusters: those of before, or found again from the rows kept.
+
+        They are found again when components have changed, or rows are twice as many.
+        """
+        mixture, before = state.mixture, self._levels
+        same = mixture.n_components == self.n_components_ and not renamed
+        if before is not None and same and stream.n_seen < 2 * before.tree.sizes[-1]:
+            return state._replace(mixture=mixture.grouped(self.mixture_.groups))
+        rows, _ = mixture.model.items(stream.kept)
+        levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
+        options = LevelOptions.of(self.level, self.min_cluster_size)
+        return state._replace(levels=levels).at_level(options)
 
     def _new_stream(self, before: int) -> Stream:
         mixture = self.mixture_

@@ -59,7 +59,7 @@ def explain_mixture(
 ) -> Explanation:
     """Explain the clusters by their columns, if `with_columns`, and the rows if X is given.
 
-    `labels` are the clusters that contain the rows, −1 for a row that is in none of them; None if
+    `labels` are the components that contain the rows, −1 for a row that is in none of them; None if
     all are new.  `fitted` are the rows as the clusters have them, if their gaps were filled.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
@@ -85,7 +85,7 @@ def explain_mixture(
         centres,
         elsewhere,
         names,
-        mixture.sizes.copy(),
+        mixture.cluster_sizes,
         *rows,
         float(outlier_rate),
         n_draws,
@@ -101,6 +101,7 @@ def explain_mixture(
 
 def _about_columns(mixture: Mixture) -> tuple[Matrix, Matrix, Matrix]:
     """Return the log Bayes factors, and what to expect inside and outside of each cluster."""
+    mixture = mixture.merged
     model, n = mixture.model, mixture.n_clusters
     family, width = model.family, model.n_features
     rests, everything = _rests(model.core, mixture.pool, n)
@@ -294,7 +295,7 @@ def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> Any:
     """Return a draw from the clusters for each row of lengths."""
     model = mixture.model
     weights = np.exp(mixture.log_weights)
-    labels = rng.choice(mixture.n_clusters, size=len(lengths), p=weights / weights.sum())
+    labels = rng.choice(mixture.n_components, size=len(lengths), p=weights / weights.sum())
     out = np.empty((len(lengths), model.n_features))
     for k in np.unique(labels):
         own = labels == k

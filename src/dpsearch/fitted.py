@@ -8,6 +8,8 @@ import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix
 from dpsearch.automatic import completed_table
+from dpsearch.errors import ParameterError
+from dpsearch.levels import LevelOptions, Levels
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
 from dpsearch.tables import CheckedTable, Schema
@@ -16,15 +18,18 @@ if TYPE_CHECKING:
     from dpsearch.exact import Certificate
 
 
+NO_TREE = "each component is a cluster; the model has no tree over its components"
+
+
 class FittedState(NamedTuple):
     """All that a fit finds.
 
     Attributes
     ----------
     mixture
-        The clusters, ready for prediction.
+        The components and the clusters that they form, ready for prediction.
     clustering
-        The partition, its value and how it was found.
+        The partition into components, its value and how it was found.
     reason
         Why the family was chosen.
     schema
@@ -41,6 +46,10 @@ class FittedState(NamedTuple):
         The column that named the rows of a file.
     last_batch
         Whether labels are those of the last batch only, and clusters those of all rows.
+    levels
+        The tree over the components; None in files of version 0.1.
+    level_reason
+        In words, what led from components to clusters.
     """
 
     mixture: Mixture
@@ -53,11 +62,25 @@ class FittedState(NamedTuple):
     certificate: Certificate | None = None
     index_name: str | None = None
     last_batch: bool = False
+    levels: Levels | None = None
+    level_reason: str = NO_TREE
+
+    def at_level(self, options: LevelOptions) -> FittedState:
+        """Return the same fit with its clusters at another level."""
+        if self.levels is None:
+            raise ParameterError(
+                "the model has no tree over its components, as files of version 0.1 have none:"
+                " fit again, or use its components"
+            )
+        mixture = self.mixture.grouped(self.levels.groups(options))
+        return self._replace(
+            mixture=mixture, level_reason=self.levels.reason(options, mixture.n_clusters)
+        )
 
     def labels_of(self, table: CheckedTable) -> Labels | None:
-        """The clusters that contain the rows, −1 for none; None if they are not those of the fit.
+        """The components that contain the rows, −1 for none; None if they are not those of the fit.
 
-        They are if with the labels of the fit they have the clusters' statistics.
+        They are if with the labels of the fit they have the components' statistics.
         """
         labels, mixture = self.clustering.labels, self.mixture
         if labels is None or table.shape[0] != len(labels):
@@ -69,7 +92,7 @@ class FittedState(NamedTuple):
         if self.weights is not None:
             items = items._replace(sizes=self.weights[seen])
         labels = np.asarray(labels)
-        pool, _ = mixture.model.rows(items, labels[seen], mixture.n_clusters)
+        pool, _ = mixture.model.rows(items, labels[seen], mixture.n_components)
         same = np.allclose(pool, mixture.pool, rtol=1e-9)
         return np.asarray(np.where(seen, labels, -1)) if same else None
 

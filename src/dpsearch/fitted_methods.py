@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,24 +16,51 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
-from dpsearch.errors import located
+from dpsearch.errors import ParameterError, located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
 from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState
+from dpsearch.levels import Levels, Tree
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Schema, is_frame, replace_columns
 
 _BLOCK = 1 << 22  # cells of tables that are made and thrown away
+_APART = 4  # rows of a cluster that is shown as rows apart, at most …
+_SMALL_SHARE = 0.02  # … and at most this share of all rows
+
+
+class Level(NamedTuple):
+    """One level of the tree over components."""
+
+    n_clusters: int
+    height: float  # −log lift of the highest merge that was made; −∞ if none was
+    agreement: float  # how well fits to halves of the rows find it again: adjusted Rand index
+    groups: Ints  # the cluster of each component
+    component_labels: Labels
+
+    @property
+    def labels(self) -> Any:
+        """Cluster of each row."""
+        return grouped_labels(self.component_labels, self.groups)
+
+    def __repr__(self) -> str:
+        return (
+            f"Level({self.n_clusters} clusters, height {self.height:.3g},"
+            f" agreement {self.agreement:.3g})"
+        )
 
 
 class FittedMethods(BaseEstimator):  # type: ignore[misc]
     """The methods of `DPMixture` that need a fit and change nothing."""
 
     family: Any
+    level: str | int
     random_state: Any
     n_clusters_: int
+    n_components_: int
+    level_reason_: str
     mixture_: Mixture
     clustering_: Clustering
     labels_: Labels
@@ -44,6 +71,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     completed_: Matrix | None
     family_: Family
     _last_batch: bool
+    _levels: Levels | None
 
     @property
     def state_(self) -> FittedState:
@@ -61,7 +89,99 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             getattr(self, "certificate_", None),
             getattr(self, "index_name_", None),
             self._last_batch,
+            self._levels,
+            self.level_reason_,
         )
+
+    # -- components and clusters ------------------------------------------------------------
+
+    @property
+    def component_labels_(self) -> Labels:
+        """Component of each row."""
+        check_is_fitted(self)
+        return self.clustering_.labels
+
+    @property
+    def tree_(self) -> Tree:
+        """The dendrogram over components."""
+        return self._known_levels().tree
+
+    @property
+    def levels_(self) -> dict[int, Level]:
+        """For every number of clusters, the level of the tree that has as many."""
+        levels = self._known_levels()
+        heights = np.concatenate([[-np.inf], levels.tree.heights])
+        n = levels.tree.n_components
+        return {
+            count: Level(
+                count,
+                float(heights[n - count]),
+                float(levels.agreement[count - 1]),
+                levels.tree.cut(count),
+                self.component_labels_,
+            )
+            for count in range(1, n + 1)
+        }
+
+    def cut(
+        self,
+        n_clusters: int | None = None,
+        *,
+        height: float | None = None,
+        min_size: int | None = None,
+    ) -> Any:
+        """Return the cluster of each row at another level of the tree; nothing is fitted again.
+
+        Parameters
+        ----------
+        n_clusters
+            How many clusters to make.
+        height
+            Merge all that lies below this height, −log lift; 0, if neither is given, is where
+            clusters share rows as often as by chance.
+        min_size
+            Clusters with fewer points are given to the one they share most rows with.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpsearch import DPMixture
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(90, 2)) + np.repeat([[0, 0], [9, 0], [50, 50]], 30, axis=0)
+        >>> np.bincount(DPMixture().fit(X).cut(2))
+        array([60, 30])
+        """
+        groups = self._known_levels().tree.cut(n_clusters, height=height, min_size=min_size)
+        return grouped_labels(self.component_labels_, groups)
+
+    @property
+    def rows_apart_(self) -> Ints:
+        """For clusters of at most four rows the cluster that they are nearest to; else −1."""
+        check_is_fitted(self)
+        sizes, out = self.mixture_.cluster_sizes, np.full(self.n_clusters_, -1)
+        small = sizes <= min(_APART, _SMALL_SHARE * sizes.sum())
+        if self._levels is None or not small.any() or small.all():
+            return out
+        nearest = self._levels.tree.nearest(self.mixture_.groups, among=~small)
+        return np.where(small, nearest, out)
+
+    @property
+    def n_clusters_elsewhere_(self) -> str:
+        """How many clusters fits to halves of the rows have, in words; "" if that is not known."""
+        counts = () if self._levels is None else self._levels.n_clusters_in_halves
+        if not counts or self.level not in ("auto", "components"):
+            return ""
+        low, high = min(counts), max(counts)
+        return f"; fits to halves of the rows have {low if low == high else f'{low} to {high}'}"
+
+    def _known_levels(self) -> Levels:
+        check_is_fitted(self)
+        if self._levels is None:
+            raise ParameterError(
+                "the model has no tree over its components, as files of version 0.1 have none:"
+                " fit again"
+            )
+        return self._levels
 
     # -- rows of data -----------------------------------------------------------------------
 
@@ -99,7 +219,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return Problem(self.encode(X), self.family_, self.mixture_.prior)
 
     def fitted_labels(self, X: ArrayLike | CheckedTable) -> Labels | None:
-        """Return the cluster of each row if X are all rows of the fit in their order; else None.
+        """Return the component of each row if X are all rows of the fit in order; else None.
 
         Rows of weight 0 have the label −1.
         """
@@ -110,7 +230,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         plain = is_array(X) and self.schema_ is None  # which need not be in memory
         rows: Any = X if plain else self._checked(X)
-        size = max(1, _BLOCK // (self.n_clusters_ + self.n_features_in_))
+        size = max(1, _BLOCK // (self.n_components_ + self.n_features_in_))
         for begin in range(0, max(1, rows.shape[0]), size):
             block = slice(begin, begin + size)
             with located(rows=begin):
@@ -119,6 +239,12 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike | CheckedTable) -> Labels:
         """Return the most probable cluster of each row, among those found."""
+        blocks = self._in_blocks(X)
+        parts = [self.mixture_.summed(inside).argmax(axis=1) for inside, _ in blocks]
+        return np.asarray(np.concatenate(parts), dtype=np.int64)
+
+    def predict_components(self, X: ArrayLike | CheckedTable) -> Labels:
+        """Return the most probable component of each row, among those found."""
         parts = [inside.argmax(axis=1) for inside, _ in self._in_blocks(X)]
         return np.asarray(np.concatenate(parts), dtype=np.int64)
 
@@ -126,6 +252,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         """Return the probability of each cluster for each row, given that it is in one of them."""
         table = self._checked(X)
         inside, _ = self.mixture_.log_joint_probabilities(table)
+        inside = self.mixture_.summed(inside)
         return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
 
     def transform(self, X: ArrayLike) -> Matrix:
@@ -233,6 +360,13 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         probable first.  See `explain`.
         """
         return self._explained(X, rate, rng, with_columns=False).outliers
+
+
+def grouped_labels(labels: Any, groups: Ints) -> Any:
+    """Return the cluster of each row; labels that are on a Dask cluster stay there."""
+    if labels is None or isinstance(labels, np.ndarray):
+        return None if labels is None else groups[labels]
+    return labels.map_blocks(lambda block: groups[block], dtype=np.int64)
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -14,6 +14,7 @@ from dpsearch.automatic import Choice, check_columns, choose, choose_weighted
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
 from dpsearch.fitted import FittedState
+from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
@@ -54,6 +55,7 @@ class Refinement(NamedTuple):
 
 
 _AUTOMATIC = Refinement(True, automatic=True)
+_AUTOMATIC_LEVEL = LevelOptions()
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class FitOptions:
     beam_size: int = 1
     order: Any = "ascending"
     refinement: Refinement = _AUTOMATIC
+    level: LevelOptions = _AUTOMATIC_LEVEL
     certify_seconds: float | None = None  # None: no certificate
     n_jobs: int | None = None
     checkpoint: str | Path | None = None
@@ -115,12 +118,14 @@ def fit_in_memory(
     if options.certify_seconds is not None:
         certificate, found = _certified(problem, found, options)
     mixture = Mixture.of(problem.model, problem.items, found.labels, problem.prior)
+    levels = find_levels(mixture, problem.items, found.labels, problem.model.matrix)
     if weights is not None:
         found = _with_rows_of_no_weight(found, mixture, table, weights)
-    return FittedState(
+    state = FittedState(
         mixture, found, choice.reason, schema,
-        weights=weights, completed=choice.completed, certificate=certificate,
+        weights=weights, completed=choice.completed, certificate=certificate, levels=levels,
     )  # fmt: skip
+    return state.at_level(options.level)
 
 
 def _problem(

@@ -61,6 +61,18 @@ class Items(NamedTuple):
         """Whether every item is one data point."""
         return not self.blocks and bool((self.sizes == 1).all())
 
+    def rows(self, begin: int, end: int) -> Items:
+        """Return the items from `begin` up to `end`, without a copy."""
+        return self._replace(indptr=self.indptr[begin : end + 1], sizes=self.sizes[begin:end])
+
+    def take(self, which: Ints) -> Items:
+        """Return some items, by number."""
+        lengths = np.diff(self.indptr)[which]
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        places = np.repeat(self.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
+        ids = self.ids[places] if len(self.ids) else self.ids
+        return Items(self.values[places], ids, indptr, self.sizes[which], self.blocks)
+
 
 class Rows(NamedTuple):
     """Clusters as rows of statistics, end to end, with the number of points in each."""

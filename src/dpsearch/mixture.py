@@ -1,8 +1,9 @@
-"""The fitted mixture: clusters as rows of statistics, and their predictions for new data.
+"""The fitted mixture: components as rows of statistics, and their predictions for new data.
 
-Given a partition of N points into K clusters, a new point belongs to cluster k with probability
-proportional to W(n_k + 1)/W(n_k) · H(x | cluster k), and to none of them in proportion to
-V(K + 1, N + 1)/V(K, N + 1) · W(1) · H(x).
+Given a partition of N points into K components, a new point belongs to component k with
+probability proportional to W(n_k + 1)/W(n_k) · H(x | component k), and to none of them in
+proportion to V(K + 1, N + 1)/V(K, N + 1) · W(1) · H(x).  A cluster is a set of components; its
+probability is the sum of theirs.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from dpsearch.items import (
 from dpsearch.priors.base import Prior
 from dpsearch.tables.checked import CheckedTable
 
+_BLOCK = 1 << 22  # cells of tables that are made and thrown away
+
 
 class Memberships(NamedTuple):
     """Where rows belong, given all others."""
@@ -45,29 +48,36 @@ class Memberships(NamedTuple):
 class _Places(NamedTuple):
     """Log weights of the places where a point may go, given the others.
 
-    [K] for clusters, [K + 1] by the cluster that the point was taken from, the last one for none.
+    [K] for components, [K + 1] by the one that the point was taken from, the last one for none.
     """
 
-    steps: Vector  # [K]: of a cluster that the point was not in
+    steps: Vector  # [K]: of a component that the point was not in
     own: Vector  # [K]: of the one that it was in, with others
-    fresh: Vector  # [K + 1]: of a new cluster
-    inside: Vector  # [K + 1]: of all clusters of the others
+    fresh: Vector  # [K + 1]: of a new component
+    inside: Vector  # [K + 1]: of all components of the others
     total: Vector  # [K + 1]: of all places
 
 
 class Mixture:
-    """Clusters of a fitted partition, ready for prediction."""
+    """Components of a fitted partition and the clusters that they form, ready for prediction.
 
-    def __init__(self, model: Model, pool: Vector, sizes: Ints, prior: Prior) -> None:
+    `groups` gives the cluster of each component; by default each is a cluster of its own.
+    """
+
+    def __init__(
+        self, model: Model, pool: Vector, sizes: Ints, prior: Prior, groups: Ints | None = None
+    ) -> None:
         self.model = model
         self.pool = pool
         self.sizes = sizes
         self.prior = prior
-        n_points, n_clusters = int(sizes.sum()), len(sizes)
+        self.groups: Ints = np.arange(len(sizes)) if groups is None else groups
+        n_points, n_components = int(sizes.sum()), len(sizes)
         prior = prior.for_prediction()
-        log_v = prior.log_v(n_points + 1, n_clusters + 1)
+        log_v = prior.log_v(n_points + 1, n_components + 1)
         weights = prior.log_w(sizes + 1) - prior.log_w(sizes)
-        fresh = log_v[n_clusters + 1] - log_v[n_clusters] + prior.log_w(np.ones(1, np.int64))[0]
+        fresh = log_v[n_components + 1] - log_v[n_components]
+        fresh += prior.log_w(np.ones(1, np.int64))[0]
         total = logsumexp(np.append(weights, fresh))
         self.log_weights: Vector = weights - total
         self.log_fresh_weight = float(fresh - total)
@@ -81,16 +91,38 @@ class Mixture:
         return cls(model.without_data(), pool, sizes, prior)
 
     @property
-    def n_clusters(self) -> int:
+    def n_components(self) -> int:
         return len(self.sizes)
 
+    @property
+    def n_clusters(self) -> int:
+        return int(self.groups.max()) + 1
+
+    @property
+    def cluster_sizes(self) -> Ints:
+        """Number of points in each cluster."""
+        return np.asarray(np.bincount(self.groups, self.sizes), dtype=np.int64)
+
+    def grouped(self, groups: Ints) -> Mixture:
+        """Return the same components in other clusters."""
+        return Mixture(self.model, self.pool, self.sizes, self.prior, groups)
+
+    @cached_property
+    def merged(self) -> Mixture:
+        """The clusters as components: each with the statistics of all its points."""
+        if self.n_clusters == self.n_components:
+            return self
+        blocks = self.model.blocks(self.pool, self.sizes)
+        pool, sizes = self.model.rows(blocks, self.groups, self.n_clusters)
+        return Mixture(self.model, pool, sizes, self.prior)
+
     def row(self, k: int) -> Vector:
-        """Return the statistics of cluster k."""
+        """Return the statistics of component k."""
         width = self.model.core.width
         return self.pool[k * width : (k + 1) * width]
 
     def log_joint_probabilities(self, X: ArrayLike | CheckedTable) -> tuple[Matrix, Vector]:
-        """Return log p(cluster k, x) [N, K] and log p(new cluster, x) [N]."""
+        """Return log p(component k, x) [N, K] and log p(new component, x) [N]."""
         table = self._table(X)
         if table.gaps and not self.model.family.skips(table):
             scores = self._gaps(self._rows_and_new()).log_densities(table.matrix)
@@ -103,15 +135,45 @@ class Mixture:
         outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
         return inside, outside
 
+    def summed(self, inside: Matrix) -> Matrix:
+        """Return log probabilities of clusters [N, C] from those of components [N, K]."""
+        if self.n_clusters == self.n_components:
+            return inside
+        top = inside.max(axis=1, keepdims=True)
+        top = np.where(np.isfinite(top), top, 0.0)
+        out = np.zeros((len(inside), self.n_clusters))
+        weights = np.exp(inside - top)
+        for k, cluster in enumerate(self.groups):
+            out[:, cluster] += weights[:, k]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(out) + top)
+
+    def log_memberships(self, items: Items, labels: Labels) -> Matrix:
+        """Return log p(component k | row i, all other rows) [N, K], over the components there are.
+
+        Each row is taken out of its component, as a Gibbs sampler does.  One that is alone there
+        stays with the probability of a new component.
+        """
+        scores = _member_scores(
+            self.model.core, items, self.pool, self.sizes, labels, log_alone(self.model.core, items)
+        )
+        places, rows = self._places(), np.arange(len(labels))
+        out = scores[:, :-1] + places.steps
+        alone = self.sizes[labels] == 1
+        shared = rows[~alone], labels[~alone]
+        out[shared] = scores[shared] + places.own[labels[~alone]]
+        out[rows[alone], labels[alone]] = scores[alone, -1] + places.fresh[labels[alone]]
+        return np.asarray(out - logsumexp(out, axis=1, keepdims=True))
+
     def memberships(
         self, X: ArrayLike | CheckedTable, labels: Labels | None = None, fitted: Any = None
     ) -> Memberships:
-        """Return where rows belong, given all others.
+        """Return the clusters where rows belong, given all others.
 
-        `labels` name the cluster that contains each row, from which it is first taken out; −1 for
-        none, and None if no row is in any.  What is in none belongs to the most probable.  Rows
-        that are in clusters with their gaps filled come as such too, as `fitted`: the filled ones
-        are taken out, and what was observed is placed.
+        `labels` name the component that contains each row, from which it is first taken out; −1
+        for none, and None if no row is in any.  What is in none belongs to the most probable
+        cluster.  Rows that are in components with their gaps filled come as such too, as
+        `fitted`: the filled ones are taken out, and what was observed is placed.
         """
         table = self._table(X)
         if labels is None:
@@ -121,11 +183,24 @@ class Mixture:
         if table.gaps and self.gapped is not self:
             return self.gapped.memberships(table, labels)
         items, base = self.model.items(table)
-        own, certainty, second, log_density, log_inside = _memberships(
-            self.model.core, items, self.pool, self.sizes, labels,
-            log_alone(self.model.core, items), self._places(),
-        )  # fmt: skip
-        return Memberships(own, certainty, second, log_density + base, log_inside + base)
+        alone, places = log_alone(self.model.core, items), self._places()
+        step = max(1, _BLOCK // (self.n_components + 1))
+        parts = []
+        for begin in range(0, max(1, len(labels)), step):
+            rows = slice(begin, min(begin + step, len(labels)))
+            scores = _member_scores(
+                self.model.core, items.rows(rows.start, rows.stop), self.pool, self.sizes,
+                labels[rows], alone[rows],
+            )  # fmt: skip
+            parts.append(self._placed(scores, labels[rows], places))
+        found = Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        return found._replace(
+            log_density=found.log_density + base, log_inside=found.log_inside + base
+        )
+
+    def _placed(self, scores: Matrix, labels: Labels, places: _Places) -> Memberships:
+        """Return memberships from log H of every row in every place, which are changed."""
+        return Memberships(*_memberships_by_scores(scores, self.sizes, labels, places, self.groups))
 
     def _table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         family = self.model.family
@@ -143,24 +218,25 @@ class Mixture:
                 rest = self.row(own[i]).copy()
                 add_item(self.model.core, items, at, rest, -1.0)
                 scores[i, own[i]] = self._gaps([rest]).log_densities(X[i : i + 1])[0, 0]
-        found = _memberships_by_scores(scores, self.sizes, own, self._places())
+        found = self._placed(scores, own, self._places())
         if gappy.all():
-            return Memberships(*found)
+            return found
         whole = self.memberships(matrix[~gappy], labels[~gappy])
         return Memberships(*(_interleaved(gappy, *both) for both in zip(found, whole, strict=True)))
 
     def _places(self) -> _Places:
-        n_points, n_clusters = int(self.sizes.sum()), self.n_clusters
+        n_points, n_components = int(self.sizes.sum()), self.n_components
         prior = self.prior.for_prediction()
-        with_new = prior.log_v(n_points + 1, n_clusters + 1)
-        without = prior.log_v(n_points, n_clusters + 1)
+        with_new = prior.log_v(n_points + 1, n_components + 1)
+        without = prior.log_v(n_points, n_components + 1)
         now = prior.log_w(self.sizes)
         steps, own = prior.log_w(self.sizes + 1) - now, now - prior.log_w(self.sizes - 1)
         alone = self.sizes == 1
-        # A point that was alone leaves one cluster fewer behind, and its place is a new one.
-        others = np.where(alone, n_clusters - 1, n_clusters)
+        # A point that was alone leaves one component fewer behind, and its place is a new one.
+        others = np.where(alone, n_components - 1, n_components)
         fresh = np.append(
-            without[others + 1] - without[others], with_new[n_clusters + 1] - with_new[n_clusters]
+            without[others + 1] - without[others],
+            with_new[n_components + 1] - with_new[n_components],
         )
         fresh += prior.log_w(np.ones(1, np.int64))[0]
         top = max(steps.max(), own.max(), fresh.max())
@@ -177,9 +253,9 @@ class Mixture:
         family = self.model.family
         if family.with_gaps() is family:
             return self
-        rows = [self.row(k) for k in range(self.n_clusters)]
+        rows = [self.row(k) for k in range(self.n_components)]
         model, pool = gapped(family, rows, self.model.n_features)
-        return Mixture(model, pool, self.sizes, self.prior)
+        return Mixture(model, pool, self.sizes, self.prior, self.groups)
 
     @property
     def has_gaps(self) -> bool:
@@ -212,8 +288,8 @@ class Mixture:
         return gaps
 
     def draws(self, k: int, needed_by: str = "sample") -> PredictiveDraws:
-        """Return draws from the predictive of cluster k; K stands for a new one."""
-        row = self.row(k) if k < self.n_clusters else self.model.empty_row()
+        """Return draws from the predictive of component k; K stands for a new one."""
+        row = self.row(k) if k < self.n_components else self.model.empty_row()
         draws: PredictiveDraws = require(
             self.model.family, "draws", row, self.model.n_features, needed_by=needed_by
         )
@@ -221,18 +297,19 @@ class Mixture:
 
     def _rows_and_new(self) -> list[Vector]:
         """Return the clusters' statistics, and those of a new cluster."""
-        return [*(self.row(k) for k in range(self.n_clusters)), self.model.empty_row()]
+        return [*(self.row(k) for k in range(self.n_components)), self.model.empty_row()]
 
     def posterior(self, k: int) -> dict[str, Any]:
-        """Posterior parameters of cluster k, for people to read."""
+        """Posterior parameters of component k, for people to read."""
         return self.model.family.posterior(self.row(k), self.model.n_features)
 
     def sample(self, n_samples: int, rng: Rng) -> tuple[Matrix, Labels]:
-        """Draw from the posterior predictive; label K stands for a new cluster."""
+        """Draw from the posterior predictive, with clusters; one more stands for a new one."""
         weights = np.exp(np.append(self.log_weights, self.log_fresh_weight))
-        labels = np.sort(rng.choice(len(weights), size=n_samples, p=weights / weights.sum()))
-        pairs = zip(*np.unique(labels, return_counts=True), strict=True)
-        return np.vstack([self.draws(k).sample(int(count), rng) for k, count in pairs]), labels
+        drawn = np.sort(rng.choice(len(weights), size=n_samples, p=weights / weights.sum()))
+        pairs = zip(*np.unique(drawn, return_counts=True), strict=True)
+        rows = np.vstack([self.draws(k).sample(int(count), rng) for k, count in pairs])
+        return rows, np.append(self.groups, self.n_clusters)[drawn]
 
 
 @inner
@@ -249,72 +326,68 @@ def _log_sum_exp(values):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _placed(out, k, size, places):  # type: ignore[no-untyped-def]
+def _placed(out, k, size, places, groups, of_clusters):  # type: ignore[no-untyped-def]
     """Return the fields of `Memberships` for one row; `out`, its log H in every place, is changed.
 
-    k is the cluster that it was in, of that size, or −1; the last place is a new cluster.
+    k is the component that it was in, of that size, or −1; the last place is a new one.
     """
-    n_clusters = out.shape[0] - 1
-    origin = k if k >= 0 else n_clusters
-    for j in range(n_clusters):
+    n_components, n_clusters = out.shape[0] - 1, of_clusters.shape[0] - 1
+    origin = k if k >= 0 else n_components
+    for j in range(n_components):
         out[j] += places.own[j] if j == k else places.steps[j]
-    out[n_clusters] += places.fresh[origin]
-    if k < 0:
-        own = out[:n_clusters].argmax()
-    else:
-        own = k
-        if size == 1:
-            out[k] = -np.inf
-    log_inside = _log_sum_exp(out[:n_clusters]) - places.inside[origin]
-    if k >= 0 and size == 1:  # staying alone is the new cluster
-        out[k] = out[n_clusters]
-        out[n_clusters] = -np.inf
-    total = _log_sum_exp(out)
-    log_density = total - places.total[origin]
-    certainty = math.exp(out[own] - total)
-    out[own] = -np.inf
-    return own, certainty, out.argmax(), log_density, log_inside
+    out[n_components] += places.fresh[origin]
+    if k >= 0 and size == 1:
+        out[k] = -np.inf
+    log_inside = _log_sum_exp(out[:n_components]) - places.inside[origin]
+    if k >= 0 and size == 1:  # staying alone is the new component
+        out[k] = out[n_components]
+        out[n_components] = -np.inf
+    of_clusters[:] = -np.inf
+    of_clusters[n_clusters] = out[n_components]
+    for j in range(n_components):
+        sum_before = of_clusters[groups[j]]
+        if sum_before == -np.inf:
+            of_clusters[groups[j]] = out[j]
+        elif out[j] > -np.inf:
+            of_clusters[groups[j]] = np.logaddexp(sum_before, out[j])
+    total = _log_sum_exp(of_clusters)
+    own = groups[k] if k >= 0 else of_clusters[:n_clusters].argmax()
+    certainty = math.exp(of_clusters[own] - total)
+    of_clusters[own] = -np.inf
+    return own, certainty, of_clusters.argmax(), total - places.total[origin], log_inside
 
 
 @kernel
-def _memberships(
-    core: Core,
-    items: Items,
-    pool: Vector,
-    sizes: Ints,
-    labels: Labels,
-    alone: Vector,
-    places: _Places,
+def _member_scores(
+    core: Core, items: Items, pool: Vector, sizes: Ints, labels: Labels, alone: Vector
 ) -> Any:
-    """Return `Memberships` of every item, taken out of its cluster."""
-    n, n_clusters = items.indptr.shape[0] - 1, sizes.shape[0]
-    own, second = labels.copy(), np.empty(n, np.int64)
-    certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
-    starts = np.arange(n_clusters) * core.width
+    """Return log H of every item in every place [N, K + 1], taken out of its component first."""
+    n, n_components = items.indptr.shape[0] - 1, sizes.shape[0]
+    starts = np.arange(n_components) * core.width
     scratch = np.empty(core.width)
-    out = np.empty(n_clusters + 1)
+    out = np.empty((n, n_components + 1))
     for i in range(n):
         k = labels[i]
-        score_item(core, items, i, pool, starts, out[:n_clusters], scratch)
-        out[n_clusters] = alone[i]
+        score_item(core, items, i, pool, starts, out[i, :n_components], scratch)
+        out[i, n_components] = alone[i]
         if k >= 0 and sizes[k] > 1:
             row = pool[k * core.width : (k + 1) * core.width]
-            out[k] = score_member(core, items, i, row, scratch)
-        own[i], certainty[i], second[i], log_density[i], log_inside[i] = _placed(
-            out, k, sizes[k], places
-        )
-    return own, certainty, second, log_density, log_inside
+            out[i, k] = score_member(core, items, i, row, scratch)
+    return out
 
 
 @kernel
-def _memberships_by_scores(scores: Matrix, sizes: Ints, labels: Labels, places: _Places) -> Any:
-    """Return the same from log H of every row in every place, which are changed."""
+def _memberships_by_scores(
+    scores: Matrix, sizes: Ints, labels: Labels, places: _Places, groups: Ints
+) -> Any:
+    """Return `Memberships` from log H of every row in every place, which are changed."""
     n = labels.shape[0]
     own, second = labels.copy(), np.empty(n, np.int64)
     certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
+    of_clusters = np.empty(groups.max() + 2)
     for i in range(n):
         own[i], certainty[i], second[i], log_density[i], log_inside[i] = _placed(
-            scores[i], labels[i], sizes[labels[i]], places
+            scores[i], labels[i], sizes[labels[i]], places, groups, of_clusters
         )
     return own, certainty, second, log_density, log_inside
 

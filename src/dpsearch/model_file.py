@@ -1,7 +1,9 @@
 """Model files: NumPy archives of plain numbers and one JSON text.  They cannot contain code.
 
 Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, what was found),
-``pool`` and ``sizes`` (the clusters' statistics), ``labels``, and ``weights`` if rows had any.
+``pool`` and ``sizes`` (the components' statistics), ``labels`` (the component of each row),
+``groups`` (the cluster of each component), the tree over components, and ``weights`` if rows had
+any.  Files of version 0.1 have no tree; their components are clusters.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Ints, Labels
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import FAMILIES
-from dpsearch.fitted import FittedState
+from dpsearch.fitted import NO_TREE, FittedState
+from dpsearch.levels import stored
 from dpsearch.mixture import Mixture
 from dpsearch.priors import PRIORS
 from dpsearch.problem import Clustering
@@ -55,10 +58,15 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "upper_bound": upper if math.isfinite(upper) else None,
         "optimal": clustering.optimal,
         "last_batch": state.last_batch,
+        "levels": None if state.levels is None else stored.about(state.levels),
+        "level_reason": state.level_reason,
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": clustering.labels}
+    arrays["groups"] = mixture.groups
+    if state.levels is not None:
+        arrays |= stored.arrays_of(state.levels)
     if state.weights is not None:
         arrays["weights"] = state.weights
     write_archive(path, about, arrays)
@@ -91,8 +99,11 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
     model.check_rows(pool, sizes)
+    spec = about.get("levels")
+    groups = stored.check_groups(arrays["groups"], len(sizes)) if "groups" in arrays else None
+    levels = None if spec is None else stored.levels_of(spec, arrays, sizes)
     return FittedState(
-        Mixture(model, pool, sizes, prior),
+        Mixture(model, pool, sizes, prior, groups),
         _clustering(about, labels, weights),
         str(about.get("reason", "as in the file")),
         _schema(about.get("schema"), n_features),  # not in the files of earlier versions
@@ -100,6 +111,8 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         weights,
         index_name=index,
         last_batch=last_batch,
+        levels=levels,
+        level_reason=str(about.get("level_reason", NO_TREE)),
     )
 
 

@@ -93,7 +93,7 @@ def _by_clusters(matrix: Matrix, rows: Matrix, prior: Prior, rng: Rng) -> Matrix
     """Fill gaps from the clusters that complete rows have."""
     mixture = _mixture(rows, FullGaussian.suggest(rows), prior)
     inside, _ = mixture.log_joint_probabilities(matrix)
-    posteriors = [mixture.posterior(k) for k in range(mixture.n_clusters)]
+    posteriors = [mixture.posterior(k) for k in range(mixture.n_components)]
     means = np.array([posterior["mean"] for posterior in posteriors])
     covariances = np.array([posterior["covariance"] for posterior in posteriors])
     return _filled(matrix, inside.argmax(axis=1), means, covariances, rng)

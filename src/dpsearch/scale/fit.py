@@ -17,6 +17,7 @@ from dpsearch.families.base import Model
 from dpsearch.fitted import FittedState
 from dpsearch.fitting import FitOptions
 from dpsearch.items import Rows
+from dpsearch.levels import find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
@@ -70,11 +71,11 @@ def fit_shards(
     if options.checkpoint is not None:
         store = Checkpoint(options.checkpoint, shards, options.family, prior, schema)
     resumed = None if store is None else store.read()
+    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
+    sample, numbers = _sample(looks, begins_of(shards))
     if resumed is not None:
         reason, model, start = resumed.reason, resumed.model, resumed.clusters
     else:
-        looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
-        sample, numbers = _sample(looks, begins_of(shards))
         with located(rows=numbers):
             reason, model, start = _begin(sample, any(one.gaps for one in looks), options, schema)
     passed = time.perf_counter() - begun
@@ -106,7 +107,10 @@ def fit_shards(
         ) from error
     trace = [point._replace(seconds=point.seconds + passed) for point in found.trace]
     found = replace(found, seconds=time.perf_counter() - begun, trace=trace)
-    return FittedState(Mixture(model.without_data(), *clusters, prior), found, reason, schema)
+    mixture = Mixture(model.without_data(), *clusters, prior)
+    items, _ = mixture.model.items(sample)
+    levels = find_levels(mixture, items, np.asarray(found.labels[numbers]), sample)
+    return FittedState(mixture, found, reason, schema, levels=levels).at_level(options.level)
 
 
 def _sample(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:

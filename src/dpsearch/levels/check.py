@@ -1,0 +1,75 @@
+"""Whether components describe the rows: are rows as certain of theirs as the mixture promises?
+
+Rows drawn from the fitted mixture are as certain of their component as the model says that rows
+are.  Where a real group is not of the family's shape, several components share it, and its rows
+lie between them more often than draws do: their certainty, the largest membership, tends to be
+smaller.  The two samples are compared by the one-sided Kolmogorov–Smirnov test: D is the largest
+amount by which the distribution function of the rows' certainties exceeds that of the draws'.
+Components are taken for parts of larger groups where that is both significant and not small.
+
+Overlap by itself does not count: where groups of the family's shape overlap, draws are just as
+uncertain as rows are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import ks_2samp
+
+from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
+from dpsearch.mixture import Mixture
+
+# Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
+SIGNIFICANT = 0.025
+_DISTANCE = 0.05
+_DRAWS = 20_000
+_NUMBERS = 4_000_000  # drawn in all, for wide tables
+_DIGITS = 6  # of certainties: less is rounding
+
+
+class Check(NamedTuple):
+    """How far the rows' certainties are below those of draws."""
+
+    distance: float
+    p_value: float
+    rows: float  # mean certainty of the rows
+    draws: float  # and of the draws
+
+    @property
+    def fails(self) -> bool:
+        """Whether rows are less certain of their component than the mixture promises."""
+        return self.distance >= _DISTANCE and self.p_value <= SIGNIFICANT
+
+
+def check_components(
+    mixture: Mixture, matrix: Any, labels: Labels, log_memberships: Matrix, rng: Rng
+) -> Check:
+    """Compare the rows of a matrix, which are in these components, with draws."""
+    rows = _certainty(log_memberships)
+    drawn = _drawn_certainty(mixture, matrix, labels, rng)
+    found = ks_2samp(rows, drawn, alternative="greater", method="asymp")
+    return Check(float(found.statistic), float(found.pvalue), float(rows.mean()), drawn.mean())
+
+
+def _certainty(log_memberships: Matrix) -> Vector:
+    return np.asarray(np.round(np.exp(log_memberships.max(axis=1)), _DIGITS))
+
+
+def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) -> Vector:
+    """Return the certainties of draws that have the lengths and the gaps of these rows."""
+    n_draws = min(_DRAWS, max(len(labels), _NUMBERS // mixture.model.n_features))
+    models = rng.integers(len(labels), size=n_draws)  # the row that each draw is like
+    lengths = mixture.model.family.lengths(matrix)
+    out = np.empty(n_draws)
+    for k in np.unique(labels[models]):
+        own: Ints = np.flatnonzero(labels[models] == k)
+        X = mixture.draws(int(k), "level='auto'").like(lengths[models[own]], rng)
+        like = matrix[models[own]]
+        if isinstance(like, np.ndarray):
+            X = np.where(np.isnan(like), np.nan, X)
+        inside, _ = mixture.log_joint_probabilities(X)
+        log_r = inside - np.logaddexp.reduce(inside, axis=1)[:, None]
+        out[own] = _certainty(log_r)
+    return out

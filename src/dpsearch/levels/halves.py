@@ -1,0 +1,93 @@
+"""Fits to two halves of the rows: which clusters do they find again?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
+from dpsearch.items import Items, log_predictive
+from dpsearch.levels.overlap import overlap
+from dpsearch.levels.tree import Tree, grow
+from dpsearch.mixture import Mixture
+from dpsearch.prefix_search.search import search
+from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem
+from dpsearch.refinement import refine
+
+_FEW_ROWS = 200  # for which refinement is thorough, as in a fit
+
+
+class Halves(NamedTuple):
+    """What two fits to disjoint halves of the rows found.
+
+    Attributes
+    ----------
+    tables
+        For each half [its components, components of the whole fit]: how many rows of the sample
+        belong to both.
+    n_clusters
+        How many clusters the tree of each half has, cut in the same way.
+    """
+
+    tables: tuple[Matrix, ...]
+    n_clusters: tuple[int, ...]
+
+    def agreement(self, groups: Ints) -> float:
+        """Return how well the halves find clusters, sets of components of the whole fit, again.
+
+        Each component of a half goes to the cluster that most of its rows are in.  The result is
+        the mean over halves of the adjusted Rand index of these clusters with the given ones.
+        """
+        return float(np.mean([_agreement(table, groups) for table in self.tables]))
+
+
+def fit_halves(
+    mixture: Mixture, items: Items, labels: Labels, prior: Prior, temper: float, rng: Rng
+) -> Halves:
+    """Fit two halves of some rows, which are in these components, under the same family."""
+    order = rng.permutation(items.n_items)
+    middle = items.n_items // 2
+    tables, counts = [], []
+    for rows in (np.sort(order[:middle]), np.sort(order[middle:])):
+        half, own = _fit(mixture, items.take(rows), prior)
+        scores = log_predictive(half.model.core, items, half.pool) + half.log_weights
+        table = np.zeros((half.n_components, mixture.n_components))
+        np.add.at(table, (scores.argmax(axis=1), labels), 1.0)
+        tables.append(table)
+        tree = grow(overlap(half.log_memberships(items.take(rows), own), temper), half.sizes)
+        counts.append(int(tree.cut().max()) + 1 if temper < 1.0 else half.n_components)
+    return Halves(tuple(tables), tuple(counts))
+
+
+def _fit(mixture: Mixture, items: Items, prior: Prior) -> tuple[Mixture, Labels]:
+    problem = Problem.of_items(mixture.model, items, 0.0, prior)
+    labels = search(problem).labels
+    if prior.product_form:
+        thorough = items.n_items <= _FEW_ROWS
+        labels = refine(problem, labels, rng=0, thorough=thorough, keep_interrupted=False).labels
+    return Mixture.of(mixture.model, items, labels, prior), labels
+
+
+def _agreement(table: Matrix, groups: Ints) -> float:
+    """Return the adjusted Rand index of clusters and of components gathered to them."""
+    n_clusters = int(groups.max()) + 1
+    by_cluster = np.zeros((len(table), n_clusters))
+    np.add.at(by_cluster.T, groups, table.T)
+    joint = np.zeros((n_clusters, n_clusters))
+    np.add.at(joint, by_cluster.argmax(axis=1), by_cluster)
+    pairs, first, second = _pairs(joint), _pairs(joint.sum(axis=0)), _pairs(joint.sum(axis=1))
+    expected = first * second / _pairs(joint.sum())
+    most = 0.5 * (first + second)
+    return 1.0 if most == expected else float((pairs - expected) / (most - expected))
+
+
+def _pairs(counts: Matrix | Vector | float) -> float:
+    return float(np.sum(np.asarray(counts) * (np.asarray(counts) - 1.0)) / 2.0)
+
+
+def agreements(halves: Halves, tree: Tree) -> Vector:
+    """Return the agreement for every number of clusters, 1 … K."""
+    n = tree.n_components
+    return np.array([halves.agreement(tree.cut(count)) for count in range(1, n + 1)])

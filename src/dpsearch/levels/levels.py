@@ -1,0 +1,178 @@
+"""From components to clusters: the tree, the level where it is cut, and why.
+
+1. Memberships of at most 4,000 rows, each given all the others (`Mixture.log_memberships`).
+2. Do they look as the mixture promises (`check`)?  Then the clusters are the components.
+3. If not, memberships are tempered by ζ = 1/4, which sees Gaussian components at twice their
+   spread, and the tree of their overlaps (`tree`) is cut where two clusters share rows no more
+   often than by chance.
+4. Two halves of the rows are fitted (`halves`): how well do they find each level again?
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.items import Items
+from dpsearch.levels.check import Check, check_components
+from dpsearch.levels.halves import agreements, fit_halves
+from dpsearch.levels.overlap import overlap
+from dpsearch.levels.tree import Tree, grow
+from dpsearch.mixture import Mixture
+
+TEMPER = 0.25
+_ROWS = 4000
+AUTO, COMPONENTS = "auto", "components"
+
+
+class LevelOptions(NamedTuple):
+    """Which level is wanted, checked: `auto`, `components` or a number of clusters."""
+
+    level: str | int = AUTO
+    min_size: int = 1
+
+    @classmethod
+    def of(cls, level: Any, min_cluster_size: Any) -> LevelOptions:
+        """Return what the estimator's parameters mean."""
+        if not _is_count(level) and not (isinstance(level, str) and level in (AUTO, COMPONENTS)):
+            raise ParameterError(
+                f"{{parameter}} must be 'auto', 'components' or an integer ≥ 1, got {level!r}",
+                parameter="level",
+            )
+        if not _is_count(min_cluster_size):
+            raise ParameterError(
+                f"{{parameter}} must be an integer ≥ 1, got {min_cluster_size!r}",
+                parameter="min_cluster_size",
+            )
+        return cls(level if isinstance(level, str) else int(level), int(min_cluster_size))
+
+
+def _is_count(value: Any) -> bool:
+    number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return number and bool(value >= 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """The tree over components, and what is known about its levels.
+
+    Attributes
+    ----------
+    tree
+        The dendrogram over components.
+    merges
+        Whether components were found to be parts of larger groups, so that the tree is cut.
+    finding
+        What was found about the components, in words.
+    agreement
+        For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN where
+        that was not tried.
+    n_clusters_in_halves
+        How many clusters fits to halves of the rows have.
+    """
+
+    tree: Tree
+    merges: bool
+    finding: str
+    agreement: Vector
+    n_clusters_in_halves: tuple[int, ...] = ()
+
+    def groups(self, options: LevelOptions) -> Ints:
+        """Return the cluster of each component at a level."""
+        if isinstance(options.level, int):
+            if options.level > self.tree.n_components:
+                raise ParameterError(
+                    f"{{parameter}} is {options.level}, but there are only"
+                    f" {self.tree.n_components} components",
+                    parameter="level",
+                )
+            return self.tree.cut(options.level, min_size=options.min_size)
+        cut = options.level == AUTO and self.merges
+        height = 0.0 if cut else -np.inf
+        return self.tree.cut(height=height, min_size=options.min_size)
+
+    def reason(self, options: LevelOptions, n_clusters: int) -> str:
+        """Return in words what was found, and how it led to the clusters."""
+        n = self.tree.n_components
+        components = "1 component" if n == 1 else f"{n} components"
+        clusters = "1 cluster" if n_clusters == 1 else f"{n_clusters} clusters"
+        if isinstance(options.level, int):
+            text = f"{components}; the tree was cut at {clusters}, as asked for"
+        elif options.level == COMPONENTS:
+            text = f"{components}; each is a cluster, as asked for"
+        elif n == 1:
+            text = components
+        elif self.merges:
+            text = f"{components}; {self.finding}, so those that share rows were merged: {clusters}"
+        else:
+            text = f"{components}; {self.finding}, so each is a cluster"
+        if options.min_size > 1:
+            text += f"; clusters of fewer than {options.min_size} points went to their nearest"
+        return text
+
+
+def find_levels(
+    mixture: Mixture,
+    items: Items,
+    labels: Labels,
+    matrix: Any,
+    *,
+    seed: int = 0,
+    halves: bool = True,
+) -> Levels:
+    """Find the levels of a mixture, given rows that are in its components.
+
+    `matrix` has the rows of the items, of which each stands for as many points as its size says.
+    """
+    n = mixture.n_components
+    if n == 1:
+        tree = Tree(np.empty((0, 2), np.int64), np.empty(0), mixture.sizes.copy(),
+                    np.zeros((1, 1)), np.zeros(1))  # fmt: skip
+        return Levels(tree, False, "", np.ones(1))
+    rng = np.random.default_rng(seed)
+    chosen = _sample(items.sizes, rng)
+    items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
+    labels, matrix = labels[chosen], matrix[chosen]
+    log_r = mixture.log_memberships(items, labels)
+    merges, finding = _found(mixture, matrix, labels, log_r, rng)
+    # A level can be asked for whatever was found, so the tree is always that of tempered overlaps.
+    tree = grow(overlap(log_r, TEMPER), mixture.sizes)
+    agreement: Vector = np.full(n, np.nan)
+    counts: tuple[int, ...] = ()
+    if halves and len(chosen) >= 4:
+        temper = TEMPER if merges else 1.0
+        found = fit_halves(mixture, items, labels, mixture.prior, temper, rng)
+        agreement, counts = agreements(found, tree), found.n_clusters
+    return Levels(tree, merges, finding, agreement, counts)
+
+
+def _found(mixture: Mixture, matrix: Any, labels: Labels, log_r: Any, rng: Any) -> tuple[bool, str]:
+    """Return whether components are parts of larger groups, and in words what was found."""
+    try:
+        check = check_components(mixture, matrix, labels, log_r, rng)
+    except CapabilityError:
+        name = mixture.model.family.name
+        return False, f"the {name} family has no draws to compare the rows with"
+    return check.fails, _in_words(check)
+
+
+def _in_words(check: Check) -> str:
+    if check.fails:
+        return (
+            "rows are less certain of their component than the mixture promises"
+            f" ({check.rows:.2f} on average, not {check.draws:.2f})"
+        )
+    return "rows are as certain of their component as the mixture promises"
+
+
+def _sample(sizes: Ints, rng: Any) -> Ints:
+    """Return at most 4,000 points, by the rows that stand for them, the same every time."""
+    n_points = int(sizes.sum())
+    if n_points <= _ROWS:
+        return np.repeat(np.arange(len(sizes)), sizes)
+    points = np.sort(rng.choice(n_points, size=_ROWS, replace=False))
+    return np.searchsorted(np.cumsum(sizes), points, side="right")

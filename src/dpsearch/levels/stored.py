@@ -1,0 +1,80 @@
+"""Levels as plain arrays for a model file, and back; what comes from a file is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Ints
+from dpsearch.errors import ModelFileError
+from dpsearch.levels.levels import Levels
+from dpsearch.levels.tree import Tree
+
+_ARRAYS = ("merges", "heights", "log_lift", "log_weights", "agreement")
+_PREFIX = "tree_"
+
+
+def arrays_of(levels: Levels) -> dict[str, Any]:
+    """Return the arrays of the tree and its levels, by their names in a file."""
+    parts = {name: getattr(levels.tree, name) for name in _ARRAYS if name != "agreement"}
+    parts["agreement"] = levels.agreement
+    return {_PREFIX + name: value for name, value in parts.items()}
+
+
+def about(levels: Levels) -> dict[str, Any]:
+    """Return what else is to be kept."""
+    return {
+        "merges": levels.merges,
+        "finding": levels.finding,
+        "n_clusters_in_halves": list(levels.n_clusters_in_halves),
+    }
+
+
+def levels_of(spec: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Ints) -> Levels:
+    """Return the levels that a file has, for components of these sizes."""
+    n = len(sizes)
+    shapes = {"merges": (n - 1, 2), "heights": (n - 1,), "log_lift": (n, n), "log_weights": (n,),
+              "agreement": (n,)}  # fmt: skip
+    found = {}
+    for name, shape in shapes.items():
+        array = arrays.get(_PREFIX + name)
+        kind = "i" if name == "merges" else "f"
+        if array is None or array.shape != shape or array.dtype.kind != kind:
+            raise ModelFileError(f"the entry {_PREFIX}{name} is missing or has the wrong shape")
+        found[name] = array
+    agreement = found.pop("agreement")
+    if any(np.isnan(found[name]).any() for name in ("heights", "log_lift", "log_weights")):
+        raise ModelFileError("the tree holds numbers that are not finite")
+    if (np.diff(found["heights"]) < 0.0).any():
+        raise ModelFileError("the heights of the tree fall")
+    tree = Tree(sizes=_node_sizes(found["merges"], sizes), **found)
+    counts = spec.get("n_clusters_in_halves", [])
+    if not isinstance(counts, list) or not all(type(count) is int for count in counts):
+        raise ModelFileError("n_clusters_in_halves are not integers")
+    return Levels(tree, bool(spec["merges"]), str(spec["finding"]), agreement, tuple(counts))
+
+
+def check_groups(groups: Any, n_components: int) -> Ints:
+    """Return the clusters of components from a file, if they are such."""
+    if groups is None or groups.shape != (n_components,) or groups.dtype != np.int64:
+        raise ModelFileError("groups are not a cluster for each component")
+    if not np.array_equal(np.unique(groups), np.arange(groups.max() + 1)):
+        raise ModelFileError("the clusters of components are not numbered 0, 1, …")
+    return np.ascontiguousarray(groups)
+
+
+def _node_sizes(merges: Ints, sizes: Ints) -> Ints:
+    """Return the points in each node; raise if the merges are not those of a tree."""
+    n = len(sizes)
+    out = np.concatenate([sizes, np.zeros(n - 1, np.int64)])
+    free = np.zeros(2 * n - 1, bool)
+    free[:n] = True
+    for m, (a, b) in enumerate(merges):
+        if not (0 <= a < b < n + m and free[a] and free[b]):
+            raise ModelFileError("the merges are not those of a tree over the components")
+        free[a] = free[b] = False
+        free[n + m] = True
+        out[n + m] = out[a] + out[b]
+    return out

@@ -1,0 +1,201 @@
+"""The tree over components: the two that share most are merged, again and again.
+
+P and p of merged components are sums, so the lift of a merged pair with another is a weighted mean
+of lifts: heights, −log lift, never fall from one merge to the next.  At height 0 two clusters share
+rows as often as by chance; below they share more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.errors import ParameterError
+from dpsearch.levels.overlap import Overlap
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A dendrogram over components.
+
+    Attributes
+    ----------
+    merges
+        [K − 1, 2] the two nodes of each merge, in order; nodes 0 … K − 1 are the components, node
+        K + m is what merge m makes.
+    heights
+        [K − 1] −log lift of each merge, never falling; 0 is what chance would give.
+    sizes
+        [2K − 1] the number of points in each node.
+    log_lift
+        [K, K] log lift of each pair of components.
+    log_weights
+        [K] log of the share of each component, by which lifts are averaged.
+    """
+
+    merges: Ints
+    heights: Vector
+    sizes: Ints
+    log_lift: Matrix
+    log_weights: Vector
+
+    @property
+    def n_components(self) -> int:
+        return len(self.heights) + 1
+
+    @property
+    def shift(self) -> float:
+        """What `linkage` adds to heights, so that none is below 0, which SciPy does not take."""
+        return max(0.0, -float(self.heights.min())) if len(self.heights) else 0.0
+
+    @property
+    def linkage(self) -> Matrix:
+        """The tree as SciPy's linkage: two nodes, height + `shift`, number of components."""
+        n = self.n_components
+        counts = np.ones(2 * n - 1)
+        for m, (a, b) in enumerate(self.merges):
+            counts[n + m] = counts[a] + counts[b]
+        return np.column_stack([self.merges, self.heights + self.shift, counts[n:]]).astype(float)
+
+    def cut(
+        self,
+        n_clusters: int | None = None,
+        *,
+        height: float | None = None,
+        min_size: int | None = None,
+    ) -> Ints:
+        """Return the cluster of each component, numbered from the largest cluster.
+
+        Parameters
+        ----------
+        n_clusters
+            How many clusters to make.
+        height
+            Merge all that lies below this height; 0 if `n_clusters` is not given either.
+        min_size
+            Clusters with fewer points are given to the one they share most with.  With
+            `n_clusters`, the tree is cut so that as many are left, if it can be.
+        """
+        if n_clusters is not None and height is not None:
+            raise ParameterError("give n_clusters or height, not both", parameter="n_clusters")
+        least = 1 if min_size is None else _count(min_size, "min_size", None)
+        if n_clusters is None:
+            level = 0.0 if height is None else _number(height)
+            return self._absorbed(self._groups(int((self.heights < level).sum())), least)
+        wanted = _count(n_clusters, "n_clusters", self.n_components)
+        for n_merges in range(self.n_components - wanted, -1, -1):
+            groups = self._absorbed(self._groups(n_merges), least)
+            if groups.max() + 1 == wanted:
+                return groups
+        raise ParameterError(
+            f"{{parameter}} is {wanted}, but no cut of the tree has {wanted} clusters of at least"
+            f" {least} points",
+            parameter="n_clusters",
+        )
+
+    def _groups(self, n_merges: int) -> Ints:
+        """Return the cluster of each component after the first merges."""
+        n = self.n_components
+        node = np.arange(n)
+        if n_merges == 0:
+            return node
+        for m in range(n_merges):
+            node[np.isin(node, self.merges[m])] = n + m
+        return self._numbered(node)
+
+    def _numbered(self, groups: Ints) -> Ints:
+        """Number clusters by size, the largest first; of equal ones that of the first component."""
+        names, first, groups = np.unique(groups, return_index=True, return_inverse=True)
+        sizes = np.bincount(groups, self.sizes[: self.n_components])
+        order = np.lexsort((first, -sizes))
+        place = np.empty(len(names), np.int64)
+        place[order] = np.arange(len(names))
+        return np.asarray(place[groups])
+
+    def _absorbed(self, groups: Ints, least: int) -> Ints:
+        """Give clusters of fewer points to the one they share most with, the smallest first."""
+        sizes = np.bincount(groups, self.sizes[: self.n_components])
+        while len(sizes) > 1 and sizes[-1] < least:
+            groups = groups.copy()
+            last = len(sizes) - 1
+            groups[groups == last] = self.nearest(groups)[last]
+            groups = self._numbered(groups)
+            sizes = np.bincount(groups, self.sizes[: self.n_components])
+        return groups
+
+    def nearest(self, groups: Ints, among: Any = True) -> Ints:
+        """Return for each cluster the other one, `among` some, that it shares most with.
+
+        −1 if there is none.
+        """
+        n_clusters = int(groups.max()) + 1
+        if n_clusters == 1:
+            return np.full(1, -1)
+        lift = _between(self.log_lift, self.log_weights, groups, n_clusters)
+        lift[:, ~np.broadcast_to(among, n_clusters)] = -np.inf
+        np.fill_diagonal(lift, -np.inf)
+        return np.asarray(lift.argmax(axis=1))
+
+
+def _between(log_lift: Matrix, log_weights: Vector, groups: Ints, n_clusters: int) -> Matrix:
+    """Return the log lifts of clusters: means of those of their components, by their shares."""
+    total = np.full(n_clusters, -np.inf)
+    np.logaddexp.at(total, groups, log_weights)
+    pairs = log_lift + log_weights[:, None] + log_weights
+    half = np.full((n_clusters, len(groups)), -np.inf)
+    np.logaddexp.at(half, groups, pairs)
+    out = np.full((n_clusters, n_clusters), -np.inf)
+    np.logaddexp.at(out, groups, half.T)
+    return np.asarray(out.T - total[:, None] - total)
+
+
+def grow(overlap: Overlap, sizes: Ints) -> Tree:
+    """Return the tree of components with this overlap, of these sizes."""
+    n = len(sizes)
+    lift = overlap.log_lift
+    lift = np.maximum(lift, lift.T)  # equal but for rounding
+    log_pairs = lift + overlap.log_single[:, None] + overlap.log_single
+    log_single = overlap.log_single.copy()
+    np.fill_diagonal(log_pairs, -np.inf)
+    current = log_pairs - log_single[:, None] - log_single
+    best, value = current.argmax(axis=1), current.max(axis=1)
+    node, node_sizes = np.arange(n), np.concatenate([sizes, np.zeros(n - 1, np.int64)])
+    merges, heights = np.empty((n - 1, 2), np.int64), np.empty(n - 1)
+    for m in range(n - 1):
+        a = int(value.argmax())
+        b = int(best[a])
+        merges[m] = sorted((node[a], node[b]))
+        heights[m] = max(-value[a], heights[m - 1] if m else -np.inf)
+        node_sizes[n + m] = node_sizes[node[a]] + node_sizes[node[b]]
+        node[a] = n + m
+        log_single[a] = np.logaddexp(log_single[a], log_single[b])
+        joined = np.logaddexp(log_pairs[a], log_pairs[b])
+        log_pairs[a], log_pairs[:, a] = joined, joined
+        log_pairs[b], log_pairs[:, b] = -np.inf, -np.inf
+        log_pairs[a, a] = -np.inf
+        value[b] = -np.inf
+        log_single[b] = 0.0  # gone: its pairs are −∞
+        again = np.flatnonzero((best == a) | (best == b) | (np.arange(n) == a))
+        for c in again[value[again] > -np.inf] if m < n - 2 else ():
+            row = log_pairs[c] - log_single[c] - log_single
+            best[c], value[c] = row.argmax(), row.max()
+    return Tree(merges, heights, node_sizes, lift, overlap.log_single)
+
+
+def _count(value: Any, name: str, most: int | None) -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
+        raise ParameterError(f"{{parameter}} must be an integer ≥ 1, got {value!r}", parameter=name)
+    if most is not None and value > most:
+        raise ParameterError(
+            f"{{parameter}} is {value}, but there are only {most} components", parameter=name
+        )
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        raise ParameterError(f"{{parameter}} must be a number, got {value!r}", parameter="height")
+    return float(value)
