@@ -22,7 +22,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
-from dpsearch.automatic.learning import FEW_ROWS, learn
+from dpsearch.automatic.learning import learn
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import (
     Bernoulli,
@@ -40,7 +40,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import CheckedTable, Kind, Schema
+from dpsearch.tables import CheckedTable, Kind, Schema, content_order
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
@@ -108,23 +108,6 @@ def choose(
             f"{{parameter}} must be 'auto', a name or a family, got {family!r}", parameter="family"
         )
     table = CheckedTable.of(X)
-    if table.shape[0] > FEW_ROWS or table.sparse:
-        return _chosen(table, family, prior, schema, may_complete)
-    order = _in_order(table.matrix)
-    try:
-        choice = _chosen(table.rows(order), family, prior, schema, may_complete)
-    except DataError:
-        _chosen(table, family, prior, schema, may_complete)  # names the row by its own number
-        raise
-    back = np.argsort(order)
-    completed = None if choice.completed is None else choice.completed[back]
-    labels = None if choice.labels is None else choice.labels[back]
-    return choice._replace(labels=labels, problem=None, completed=completed)
-
-
-def _chosen(
-    table: CheckedTable, family: str, prior: Prior, schema: Schema | None, may_complete: bool
-) -> Choice:
     if family != "auto":
         return _learned(table, _named(table, family), "as named", prior)
     completed = completed_table(table, schema, prior) if may_complete else None
@@ -214,17 +197,12 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
         return None
     if len(columns) < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
         return None
-    order = _in_order(matrix)
+    order = content_order(table)
     out = np.array(matrix)
     out[np.ix_(order, np.array(columns))] = complete(
         own[order], prior, wide=not _rows_suffice(n_rows, width)
     )
     return out
-
-
-def _in_order(matrix: Matrix) -> Ints:
-    """Return an order of the rows; few rows are sorted, so that their order does not matter."""
-    return np.lexsort(matrix.T) if len(matrix) <= FEW_ROWS else np.arange(len(matrix))
 
 
 def choose_weighted(

@@ -34,7 +34,7 @@ from dpsearch.refinement import halved, refine
 from dpsearch.tables.checked import CheckedTable
 
 _SAMPLE = 2000
-FEW_ROWS = 100  # for which a thorough refinement is quick
+_FEW_ROWS = 100  # for which a thorough refinement is quick
 _ROUNDS = 6
 _ENOUGH = 1e-3  # nats a row: rounds end when they bring less
 _FEWEST_TO_HALVE = 10
@@ -127,7 +127,7 @@ class _Learner:
             if labels is None or not self.prior.product_form:  # which refinement needs
                 labels = search(problem, beam_size=1).labels
             if self.prior.product_form:
-                thorough = problem.n_items <= FEW_ROWS
+                thorough = problem.n_items <= _FEW_ROWS
                 tries = None if best is None else 0 if quick else 1
                 labels = refine(
                     problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
