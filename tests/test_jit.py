@@ -2,9 +2,12 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 
+import numba
+import numpy as np
 import pytest
 
 from dpsearch._jit import on_compile
@@ -87,3 +90,44 @@ def test_a_seed_gives_the_same_bits_whoever_compiled_and_whatever_is_loaded(tmp_
         for options in ([], [], ["found-first"], ["found-first"])
     ]
     assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("ending", [".nbi", ".nbc"])
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "changed", "other"])
+def test_a_damaged_cache_file_is_named_and_compiled_again(tmp_path, monkeypatch, ending, damage):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "kernels.py"
+    path.write_text(_MODULE)
+    assert _loaded(path).four_times(1.5) == 6.0
+    [file] = (tmp_path / "cache").rglob(f"*{ending}")
+    content = file.read_bytes()
+    middle = len(content) // 2
+    file.write_bytes(
+        {
+            "truncated": content[:middle],
+            "emptied": b"",
+            "changed": content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :],
+            "other": b"no kernel",
+        }[damage]
+    )
+    with pytest.warns(RuntimeWarning, match=f"{re.escape(str(file))} .* is damaged"):
+        assert _loaded(path).four_times(1.5) == 6.0
+    reports = []
+    with on_compile(reports.append):
+        assert _loaded(path).four_times(1.5) == 6.0
+    assert reports == []  # it was stored again
+
+
+def test_a_file_with_the_kernel_of_other_types_is_not_taken_for_its_own(tmp_path, monkeypatch):
+    """Two processes that write at the same time can give two kernels one name."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "kernels.py"
+    path.write_text(_MODULE)
+    module = _loaded(path)
+    assert (module.four_times(1.5), module.four_times(np.float32(1.5))) == (6.0, 6.0)
+    first, second = (tmp_path / "cache").rglob("*.nbc")
+    contents = first.read_bytes(), second.read_bytes()
+    first.write_bytes(contents[1])
+    second.write_bytes(contents[0])
+    module = _loaded(path)
+    assert (module.four_times(1.5), module.four_times(np.float32(1.5))) == (6.0, 6.0)
