@@ -26,7 +26,7 @@ from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import populate_array
 
 from dpsearch._kernel_cache import KernelCacheFile
-from dpsearch._linking import LINKED, LinkedCompiler
+from dpsearch._linking import LINKED, KernelCompiler, LinkedCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,7 +108,7 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
+    compiled = numba.njit(cache=True, pipeline_class=KernelCompiler, **_OPTIONS, **options)(function)
     _check_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
@@ -189,6 +189,7 @@ class Pointer:
                     "error_model": "numpy",
                     "_nrt": self.allocates,
                 },
+                pipeline_class=KernelCompiler,
             )
             with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
                 compiled.enable_caching()

@@ -1,15 +1,20 @@
-"""A Numba pipeline for functions that exist only inside the kernels that call them.
+"""Numba pipelines for kernels, and for functions that exist only inside the kernels that call them.
 
 Numba compiles every function to machine code of its own, with wrappers for Python and C, before it
-links it into its callers.  This pipeline stops at the intermediate code: it is linked into each
-kernel, inlined, and optimised once, together with the kernel.  That takes half the time, and a
-kernel cannot end up with another kernel's copy of a helper, compiled with other rounding.
+links it into its callers.  `LinkedCompiler` stops at the intermediate code: it is linked into each
+kernel, inlined, and optimised once, together with the kernel.  That takes half the time.
+
+`KernelCompiler` keeps what a kernel contains to itself.  As Numba leaves it, a function that is not
+inlined is a weak symbol in each kernel that calls it, and the process takes the first that it
+loads.  As sums may be rearranged, copies may round in different ways, and results would depend on
+which kernels are loaded, and on whether they were compiled or found on disk.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import llvmlite.binding as ll
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
@@ -52,11 +57,45 @@ class LinkedCompiler(CompilerBase):  # type: ignore[misc]
     """The pipeline, for `numba.njit(pipeline_class=…)`."""
 
     def define_pipelines(self) -> list[Any]:
-        manager = PassManager("linked")
-        manager.passes.extend(DefaultPassBuilder.define_untyped_pipeline(self.state).passes)
-        manager.passes.extend(DefaultPassBuilder.define_typed_pipeline(self.state).passes)
-        manager.add_pass(IRLegalization, "ensure IR is legal prior to lowering")
-        manager.add_pass(_Lowering, "lower to intermediate code")
-        manager.add_pass(NoPythonBackend, "nopython mode backend")
-        manager.finalize()
-        return [manager]
+        return [_pipeline(self.state, "linked", _Lowering)]
+
+
+class _KernelCode(JITCodeLibrary):  # type: ignore[misc]
+    """A library of which other kernels see the entry points alone."""
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == ll.Linkage.linkonce_odr:
+                function.linkage = ll.Linkage.internal
+        super()._optimize_final_module()
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _KernelLowering(NativeLowering):  # type: ignore[misc]
+    """Lower to machine code that is stored on disk."""
+
+    _name = "kernel_lowering"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _KernelCode(state.targetctx.codegen(), state.func_id.func_qualname)
+        state.library.enable_object_caching()
+        return bool(super().run_pass(state))
+
+
+class KernelCompiler(CompilerBase):  # type: ignore[misc]
+    """The pipeline of kernels."""
+
+    def define_pipelines(self) -> list[Any]:
+        return [_pipeline(self.state, "kernel", _KernelLowering)]
+
+
+def _pipeline(state: Any, name: str, lowering: Any) -> Any:
+    """Return Numba's default pipeline with another last step."""
+    manager = PassManager(name)
+    manager.passes.extend(DefaultPassBuilder.define_untyped_pipeline(state).passes)
+    manager.passes.extend(DefaultPassBuilder.define_typed_pipeline(state).passes)
+    manager.add_pass(IRLegalization, "ensure IR is legal prior to lowering")
+    manager.add_pass(lowering, "lower")
+    manager.add_pass(NoPythonBackend, "nopython mode backend")
+    manager.finalize()
+    return manager
