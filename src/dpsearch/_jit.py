@@ -108,7 +108,8 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, pipeline_class=KernelCompiler, **_OPTIONS, **options)(function)
+    options = _OPTIONS | {"cache": True, "pipeline_class": KernelCompiler} | options
+    compiled = numba.njit(**options)(function)
     _check_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
