@@ -19,12 +19,14 @@ import llvmlite.ir as ir
 import numba
 from numba import types
 from numba.core import cgutils, event
+from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, typeof_impl
 from numba.np.arrayobj import populate_array
 
-from dpsearch._linking import LINKED, LinkedCompiler
+from dpsearch._kernel_cache import KernelCacheFile
+from dpsearch._linking import LINKED, KernelCompiler, LinkedCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,11 +60,11 @@ def _source_stamp() -> str:
 _STAMP = _source_stamp()
 
 
-def _stamp_cache(compiled: Any) -> None:
-    """Make the on-disk cache of a kernel of this package depend on the whole package."""
-    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if file is not None and hasattr(file, "_source_stamp"):
-        file._source_stamp = (file._source_stamp, _STAMP)
+def _check_cache(compiled: Any) -> None:
+    """Make the on-disk cache of a kernel depend on the whole package, and check its files."""
+    cache = getattr(compiled, "_cache", None)
+    if isinstance(cache, FunctionCache):
+        cache._cache_file = KernelCacheFile(cache._cache_file, _STAMP)
 
 
 def kernel(function: F) -> F:
@@ -106,8 +108,9 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
-    _stamp_cache(compiled)
+    options = _OPTIONS | {"cache": True, "pipeline_class": KernelCompiler} | options
+    compiled = numba.njit(**options)(function)
+    _check_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
 
@@ -177,7 +180,7 @@ class Pointer:
     @property
     def address(self) -> int:
         if self._compiled is None:
-            # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
+            # CFunc, not the decorator numba.cfunc, which compiles before its cache can be replaced.
             compiled = CFunc(
                 self.function,
                 (self.signature.args, self.signature.return_type),
@@ -187,10 +190,11 @@ class Pointer:
                     "error_model": "numpy",
                     "_nrt": self.allocates,
                 },
+                pipeline_class=KernelCompiler,
             )
             with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
                 compiled.enable_caching()
-            _stamp_cache(compiled)
+            _check_cache(compiled)
             try:
                 compiled.compile()
             except NumbaError as error:
