@@ -9,27 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dpsearch._types import ArrayLike, Ints, Labels, Vector
+from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
-from dpsearch.exact.interval import interval_optimum, line_rounding, verify_potentials
-from dpsearch.exact.master import SOLVER_ERROR, best_partition
-from dpsearch.exact.promises import EPSILON, at_least, require_points, rounding_of, statistic_of
-from dpsearch.exact.proof import (
-    FOREVER,
-    Bounded,
-    Proof,
-    Sets,
-    are_complete,
-    by_loose_prices,
-    by_prices,
-    loose_prices,
-    pricer_for,
-    without_room,
-)
+from dpsearch.exact.interval import interval_optimum
+from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
+from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
 from dpsearch.exact.slopes import is_linear, ranges, slope
+from dpsearch.exact.verification import is_proved
 from dpsearch.families.base import Family
-from dpsearch.families.statistics import Statistic
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
@@ -81,24 +69,14 @@ class Certificate:
     problem: Problem = field(repr=False)
 
     def verify(self) -> bool:
-        """Prove the bound again from the stored prices alone.
+        """Whether everything that the certificate says follows from its data and its prices.
 
-        Prices every set anew, without the cuts and the search that led to the prices.
+        The log joint of the partition and the bound of every range of the number of clusters are
+        computed again, from the data, the partition and the prices alone, and all other figures
+        must agree with them; only the `seconds` cannot be checked.  Whatever the fields hold, the
+        answer is True or False, never an error.  See `dpsearch.exact.verification`.
         """
-        problem = Problem(self.problem.model.matrix, self.problem.model.family, self.problem.prior)
-        value = problem.log_joint(self.clustering.labels)
-        if abs(value - self.lower_bound) > 1e-9 * max(1.0, abs(value)):
-            return False
-        statistic = statistic_of(problem, self.clustering.labels)
-        if self.order is not None:
-            upper = verify_potentials(problem, statistic, self.order, self.prices)
-            # A rounding error in one pair counts once for each cluster, and log H is rounded in
-            # either run.
-            rounding = 4 * problem.n_items * line_rounding(problem, self.upper_bound)
-            return upper <= self.upper_bound + rounding
-        return are_complete(problem, self.prices, problem.n_items) and all(
-            _proves(problem, statistic, entry, self.upper_bound) for entry in self.prices
-        )
+        return is_proved(self)
 
 
 def certify(
@@ -185,7 +163,7 @@ class _Closing:
         self.lower = problem.log_joint(labels)
         self.begun = begun
         self.deadline = math.inf if time_limit is None else begun + time_limit
-        self.tolerance = tolerance
+        self.tolerance = float(tolerance)
         self.callback = callback
         self.done: list[Bounded] = []
         self.later: list[Bounded] = []
@@ -223,13 +201,13 @@ class _Closing:
         if not all(np.isfinite(entry.upper) for entry in entries):
             entries = (self.everything,)
         loosest = max(entries, key=lambda entry: entry.upper)
-        upper = loosest.upper
+        upper = float(loosest.upper)
         for entry in entries:
             if entry.low <= clustering.n_clusters <= entry.high:  # it bounds this partition too
                 spent = float(np.abs(entry.y).sum())
                 rounding = rounding_of(self.problem, self.statistic, lower, entry.upper, spent)
                 upper = max(upper, at_least(lower, entry.upper, rounding))
-        optimal = upper - lower <= self.tolerance
+        optimal = bool(upper - lower <= self.tolerance)
         seconds = time.perf_counter() - self.begun
         return Certificate(
             upper_bound=upper,
@@ -346,35 +324,3 @@ def _check_number(value: float | None, name: str, *, none: bool) -> None:
         raise ParameterError(
             f"{name} must be a number ≥ 0{' or None' if none else ''}, got {value!r}"
         )
-
-
-def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wanted: float) -> bool:
-    """Whether the prices of one range prove that no partition is above `wanted`."""
-    rounding = 64.0 * EPSILON * (float(np.abs(entry.y).sum()) + abs(entry.upper) + 1.0)
-    pricer = pricer_for(problem, statistic, entry.lam)
-    if entry.kind == "ceiling":
-        return _pays(problem, entry, loose_prices(problem, entry.lam), wanted, rounding)
-    if pricer is None:
-        return False
-    if entry.kind == "quick":
-        return _pays(problem, entry, pricer.quick(), wanted, rounding)
-    priced = pricer.price(entry.y, threshold=without_room(entry.slack), max_columns=1)
-    upper = by_prices(problem, entry, entry.y, priced.bound, entry.kind).upper
-    if upper <= wanted + rounding:
-        return True
-    if entry.kind == "prices":
-        return False
-    columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000)
-    if columns is None:
-        return False
-    _, bound = best_partition(pricer, columns, entry.low, entry.high, FOREVER)
-    return bound + SOLVER_ERROR / 2.0 <= wanted
-
-
-def _pays(
-    problem: Problem, entry: Bounded, least: Vector | None, wanted: float, rounding: float
-) -> bool:
-    """Whether prices are nowhere below `least`, which pay for every set, and prove `wanted`."""
-    if least is None or (entry.y < least - rounding / problem.n_items).any():
-        return False
-    return by_prices(problem, entry, entry.y, 0.0, entry.kind).upper <= wanted + rounding

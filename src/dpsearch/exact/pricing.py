@@ -175,16 +175,23 @@ class Pricer(ABC):
         return Explored(sets, self._left(found), float(found.level[0]))
 
     def price(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
+        self,
+        y: Vector,
+        *,
+        threshold: float,
+        max_columns: int,
+        deadline: float = math.inf,
+        limit: float = math.inf,
     ) -> Priced:
         """Bound log w(C) − y(C) over all C; collect distinct sets above `threshold`, best first.
 
         Where no set exceeds `threshold`, `bound` may be anything up to `threshold`.  `deadline` is
-        a time of `time.perf_counter`.
+        a time of `time.perf_counter`.  More than `limit` such sets end the run.
         """
         alone, rounding = self.alone - y, self.rounding(y)
         level = max(threshold, float(alone.max()))
-        explored = self.explore(y.copy(), Run(LARGEST, threshold, level, rounding, deadline))
+        run = Run(LARGEST, threshold, level, rounding, deadline, limit=limit)
+        explored = self.explore(y.copy(), run)
         found = explored.sets + [
             (float(alone[i]), np.array([i])) for i in np.flatnonzero(alone > threshold)
         ]
