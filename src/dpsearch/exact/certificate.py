@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
@@ -100,7 +101,8 @@ def certify(
     start
         A clustering or labels.  A better partition that is found on the way takes its place.
     time_limit
-        Wall time in seconds.  None: run until the gap is closed, or cannot be closed further.
+        Wall time in seconds, without the time that Numba takes to compile kernels when they are
+        first used.  None: run until the gap is closed, or cannot be closed further.
     tolerance
         A gap up to this, in nats, counts as closed.
     polish
@@ -162,7 +164,7 @@ class _Closing:
         self.labels = labels
         self.lower = problem.log_joint(labels)
         self.begun = begun
-        self.deadline = math.inf if time_limit is None else begun + time_limit
+        self.deadline = math.inf if time_limit is None else clock() + time_limit
         self.tolerance = float(tolerance)
         self.callback = callback
         self.done: list[Bounded] = []
@@ -186,7 +188,7 @@ class _Closing:
         n_clusters = int(self.labels.max()) + 1
         self.work = [start._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
         sets = Sets()
-        while self.work and time.perf_counter() <= self.deadline:
+        while self.work and clock() <= self.deadline:
             self._next(sets)
             if not self.work:  # return to ranges whose share of the time ran out
                 self.work, self.later = self.later, []
@@ -225,15 +227,9 @@ class _Closing:
 
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
-        for _ in range(2):
-            begun = time.perf_counter()
-            seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
-            seconds = min(seconds, max(0.2 * (self.deadline - begun), 0.0))
-            refined = refine(self.problem, self.labels, seconds=seconds, rng=0)
-            self._take(refined.labels)
-            # In a new process the first call spends its time on compiling.
-            if refined.converged or time.perf_counter() - begun < 5.0 * seconds + 0.5:
-                return
+        seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
+        seconds = min(seconds, max(0.2 * (self.deadline - clock()), 0.0))
+        self._take(refine(self.problem, self.labels, seconds=seconds, rng=0).labels)
 
     def _by_interval(self) -> bool:
         """Points on a line: the dynamic programme finds and proves a best partition."""
@@ -259,7 +255,7 @@ class _Closing:
 
     def _share(self, share: float) -> float:
         """Return when this share of the time left will be over."""
-        now = time.perf_counter()
+        now = clock()
         return now + share * max(self.deadline - now, 0.0)
 
     def _take(self, labels: Labels) -> None:
@@ -293,7 +289,7 @@ class _Closing:
             middle = (low + high) // 2
             self.work.append(outcome.bounded._replace(low=low, high=middle))
             self.work.append(outcome.bounded._replace(low=middle + 1, high=high))
-        elif time.perf_counter() > until:
+        elif clock() > until:
             self.later.append(outcome.bounded)
         else:
             self.done.append(outcome.bounded)

@@ -38,12 +38,12 @@ jointly convex in n and S, so that line + w is largest in one of the four corner
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact.line import (
@@ -84,7 +84,7 @@ def interval_optimum(
     """Return a best partition of points with a one-dimensional statistic.
 
     Return None if the statistic is not one-dimensional (see `line`), or if the deadline (a time of
-    `time.perf_counter`) comes before the first programme ends.  If it comes later, the partition
+    `clock`) comes before the first programme ends.  If it comes later, the partition
     may not be a best one, and the bound of the entries is above its log joint.
     """
     values = values_on_line(statistic)
@@ -181,7 +181,7 @@ def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector
     shape = (_LEVELS, (n >> _BITS) + 1)
     blocks = _Blocks(np.zeros(shape), np.zeros(shape), np.zeros(shape))
     for begin, end in chunks(line):
-        if time.perf_counter() > deadline:
+        if clock() > deadline:
             return None
         moved, gain = seen_from(line, begin, end)
         raised = values[:end] + gain

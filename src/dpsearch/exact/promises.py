@@ -93,8 +93,14 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
 
 
 def magnitude_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
-    """Return about how large the terms are, in sum, of a log joint or bound of these values."""
+    """Return about how large the terms are, in sum, of a log joint or bound of these values.
+
+    Where the terms of a family's log H are not known, two computations of it tell by how far they
+    lie apart: that of a point on its own, as a predictive density and from statistics.
+    """
     out = float(np.abs(problem.alone).sum()) + abs(problem.log_base) + sum(map(abs, values))
+    apart = np.abs(_log_marginals(problem, np.arange(problem.n_items)) - problem.alone)
+    out += float(apart.sum()) / EPSILON
     if isinstance(statistic, NormalMeans):
         out += 0.5 * float((statistic.points**2).sum())
     elif statistic is not None:

@@ -12,16 +12,16 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.errors import CapabilityError
 from dpsearch.exact.centre_pricing import CentrePricer
-from dpsearch.exact.master import SOLVER_ERROR, Relaxed, best_partition, labels_of, relax
+from dpsearch.exact.master import Relaxed, best_partition, error_of, labels_of, relax
 from dpsearch.exact.pricing import Priced, Pricer
 from dpsearch.exact.promises import EPSILON, log_ceiling
 from dpsearch.exact.repair import Repair
@@ -303,19 +303,25 @@ class Proof:
         )
         if columns is None:
             return Outcome("stuck", self.best)
-        labels, bound = best_partition(self.pricer, columns, self.low, self.high, self._left())
-        bound += SOLVER_ERROR
+        best, rounding = self.best, self.pricer.rounding(self.best.y)
+        labels, bound = best_partition(
+            self.pricer, best.y, columns, self.low, self.high, self._left()
+        )
         if labels is not None and self.problem.log_joint(labels) > self.better:
-            return Outcome("better", self.best, labels)
-        if bound >= self.best.upper:
-            return Outcome("stuck", self.best)
-        self.best = self.best._replace(kind="sets", upper=max(bound, self.goal + SOLVER_ERROR))
+            return Outcome("better", best, labels)
+        # The bound counts twice what may be missing: it is proved again with this once.
+        upper = max(bound, self.goal) + 2.0 * error_of(self.pricer, best.y)
+        if upper >= best.upper:
+            return Outcome("stuck", best)
+        # Prices that need no slack, as loose ones, are confirmed with the least that can be.
+        slack = max(best.slack, with_room(4.0 * rounding, rounding))
+        self.best = best._replace(kind="sets", slack=slack, upper=upper)
         self.report(self.best.upper)
         proved = self.best.upper <= self.goal + self.tolerance
         return Outcome("proved" if proved else "stuck", self.best)
 
     def _late(self) -> bool:
-        return time.perf_counter() > self.deadline
+        return clock() > self.deadline
 
     def _left(self) -> float:
-        return min(self.deadline - time.perf_counter(), FOREVER)
+        return min(self.deadline - clock(), FOREVER)

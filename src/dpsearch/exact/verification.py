@@ -21,7 +21,7 @@ import numpy as np
 
 from dpsearch._types import Labels, Vector
 from dpsearch.exact.interval import verify_potentials
-from dpsearch.exact.master import SOLVER_ERROR, best_partition
+from dpsearch.exact.master import best_partition, error_of
 from dpsearch.exact.promises import EPSILON, magnitude_of, require_points, statistic_of
 from dpsearch.exact.proof import (
     FOREVER,
@@ -170,8 +170,8 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded) -> bo
     columns = pricer.columns_within(entry.y, upper - entry.upper, limit=_MOST_SETS)
     if columns is None:
         return False
-    _, bound = best_partition(pricer, columns, entry.low, entry.high, FOREVER)
-    return bound + SOLVER_ERROR / 2.0 <= entry.upper
+    _, bound = best_partition(pricer, entry.y, columns, entry.low, entry.high, FOREVER)
+    return bound + error_of(pricer, entry.y) <= entry.upper
 
 
 def _pays(problem: Problem, entry: Bounded, enough: Sequence[Vector | None]) -> bool:
