@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from dpsearch._files import atomic_write, naming
+from dpsearch._files import atomic_write, naming, scratch_beside
 from dpsearch.errors import ParameterError
 
 TABLE_ENDINGS = (".csv", ".parquet")
@@ -42,10 +41,10 @@ def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: boo
         return
     path = Path(path)
     if path.suffix.lower() == ".parquet":
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        with scratch_beside(path, folder=True) as folder:
             for number, frame in enumerate(frames):
                 with naming(path):
-                    write_parquet(Path(folder) / f"{number:09}.parquet", frame)
+                    write_parquet(folder / f"{number:09}.parquet", frame)
             with atomic_write(path, force=force) as stream:
                 try:
                     pl.scan_parquet(folder).sink_parquet(stream)

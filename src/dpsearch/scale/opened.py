@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dpsearch._scratch import scratch
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
@@ -143,8 +144,7 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
             yield _of_collection(X, options, client, stays)
     elif isinstance(X, (str, os.PathLike, Iterator)) or _is_function(X) or _reads_files(X):
         _refuse_weights(options)
-        with tempfile.TemporaryDirectory(prefix="dpsearch-") as name:
-            folder = Path(name)
+        with scratch(tempfile.gettempdir(), "dpsearch-", folder=True) as folder:
             if isinstance(X, (str, os.PathLike)):
                 yield from _of_path(Path(X), folder, options)
             elif isinstance(X, Iterator):
