@@ -16,6 +16,7 @@ import numpy as np
 from dpsearch._archive import CheckpointFile
 from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family, Model
+from dpsearch.families.restored import restored_rows
 from dpsearch.items import Rows
 from dpsearch.priors.base import Prior
 from dpsearch.scale.source import Shard
@@ -76,18 +77,17 @@ class Checkpoint:
                 extra = {self.family.name: type(self.family)}
             family = FAMILIES.from_dict(about["chosen"], extra)
             model = family.compile_empty(int(about["n_features"]))
-            clusters = Rows(*(np.ascontiguousarray(arrays[name]) for name in Rows._fields))
-            _check(clusters, model)
+            clusters = _checked(Rows(*(arrays[name] for name in Rows._fields)), model)
             self.n_rounds = int(about["n_rounds"])
             return Resumed(
                 model, clusters, str(about["reason"]), self.n_rounds, float(about["log_joint"])
             )
 
 
-def _check(clusters: Rows, model: Model) -> None:
-    """Raise unless kernels can work on the clusters."""
+def _checked(clusters: Rows, model: Model) -> Rows:
+    """The clusters, if kernels can work on them."""
     pool, sizes = clusters
     whole = sizes.ndim == 1 and sizes.dtype == np.int64 and len(sizes) > 0 and sizes.min() > 0
     if not whole or pool.dtype != np.float64 or pool.shape != (len(sizes) * model.core.width,):
         raise ValueError("pool and sizes do not go together")
-    model.check_rows(pool, sizes)
+    return Rows(restored_rows(model, pool, sizes), np.ascontiguousarray(sizes))
