@@ -8,6 +8,8 @@ then not ask for much memory, whatever it says of itself.
 from __future__ import annotations
 
 import json
+import os
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ import numpy as np
 
 from dpsearch._files import atomic_write
 from dpsearch._version import __version__
-from dpsearch.errors import ModelFileError
+from dpsearch.errors import CheckpointWarning, ModelFileError
 
 # What an archive may take of memory: this much, or so many times its own size.  Files of other
 # programs, and of dpsearch before it stopped compressing them, are compressed.
@@ -96,13 +98,24 @@ class CheckpointFile:
             raise ModelFileError("is a folder, not a file for the checkpoint", source=path)
         if not self.path.parent.is_dir():
             raise ModelFileError("no such folder for the checkpoint", source=self.path.parent)
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            raise ModelFileError("no checkpoint can be written there", source=self.path.parent)
         self.form, self.version, self.what = form, version, what
         same = {"version of dpsearch": __version__, **same}
         self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file
 
-    def write(self, about: dict[str, Any], arrays: dict[str, Any]) -> None:
+    def write(self, about: dict[str, Any], arrays: dict[str, Any]) -> bool:
+        """Write a checkpoint; if the system refuses, warn, keep the last one and return False."""
         head = {"format": self.form, "version": self.version, "same": self.same}
-        write_archive(self.path, head | about, arrays)
+        try:
+            write_archive(self.path, head | about, arrays)
+        except OSError as error:
+            left = "the last one is kept" if self.path.exists() else "there is none yet"
+            reason = error.strerror or error
+            text = f"{self.path}: no checkpoint was written ({reason}); {left}, and the run goes on"
+            warnings.warn(text, CheckpointWarning, stacklevel=3)
+            return False
+        return True
 
     @contextmanager
     def read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

@@ -19,6 +19,7 @@ except ImportError:  # not on Windows: nothing is locked, and nothing of others 
     fcntl = None  # type: ignore[assignment]
 
 _SUFFIX = ".part"
+_present: set[Path] = set()  # of this process
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -61,10 +62,12 @@ def scratch(where: str | Path, prefix: str, *, folder: bool) -> Iterator[Path]:
             break
         if lock is not None:
             os.close(lock)
+    _present.add(path)
     try:
         yield path
     finally:
         _remove(path)
+        _present.discard(path)
         if lock is not None:
             os.close(lock)
 
@@ -86,6 +89,12 @@ def sweep(where: str | Path, prefix: str, salvage: Callable[[Path], None] | None
                     _remove(path)
             finally:
                 os.close(handle)
+
+
+def remove_all() -> None:
+    """Remove what this process has, before it ends without leaving its blocks."""
+    for path in tuple(_present):
+        _remove(path)
 
 
 def _remove(path: Path) -> None:

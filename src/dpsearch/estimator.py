@@ -16,7 +16,7 @@ from sklearn.base import (
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
-from dpsearch.errors import CapabilityError, located
+from dpsearch.errors import CapabilityError, located, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.fitted import FittedState
 from dpsearch.fitted_methods import FittedMethods, generator
@@ -196,7 +196,11 @@ class DPMixture(
         options = TableOptions(
             self.n_shards, takes_gaps(self.family), self.kinds, weighted=sample_weight is not None
         )
-        with open_table(X, options) as opened, on_compile(self._say_compiling):
+        with (
+            plain_interrupts(),
+            open_table(X, options) as opened,
+            on_compile(self._say_compiling),
+        ):
             if opened.schema is not None:
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
@@ -292,7 +296,8 @@ class DPMixture(
         """
         after = object.__new__(type(self))
         after.__dict__.update(vars(self))
-        after._add(X)
+        with plain_interrupts():
+            after._add(X)
         self.__dict__ = after.__dict__  # at once
         return self
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.exact.interval import interval_optimum, line_rounding, verify_potentials
 from dpsearch.exact.master import SOLVER_ERROR, best_partition
@@ -163,7 +163,7 @@ def certify(
         polish = not (isinstance(start, Clustering) and start.converged)
     labels = by_appearance(labels_of(start, problem))
     closing = _Closing(problem, labels, begun, time_limit, tolerance, callback)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), plain_interrupts():
         closing.run(polish, line)
     return closing.certificate()
 

@@ -19,7 +19,7 @@ from dpsearch.families.base import Family, Model
 from dpsearch.families.restored import restored_rows
 from dpsearch.items import Rows
 from dpsearch.priors.base import Prior
-from dpsearch.scale.source import Shard
+from dpsearch.scale.source import Look, Shard
 from dpsearch.tables import Schema
 
 
@@ -43,29 +43,32 @@ class Checkpoint:
         family: Any,
         prior: Prior,
         schema: Schema | None,
+        looks: Sequence[Look],
     ) -> None:
         same = {
             "number of rows": sum(shard.n_rows for shard in shards),
             "family": family.to_dict() if isinstance(family, Family) else family,
             "prior": prior.to_dict(),
             "columns": None if schema is None else schema.to_dict(),
+            "data": f"{sum(one.digest for one in looks) % 2**64:016x}",
         }
         what = "a checkpoint of a fit in shards"
-        self.file = CheckpointFile(path, "dpsearch-shards", 1, what, same)
+        self.file = CheckpointFile(path, "dpsearch-shards", 2, what, same)
         self.path = self.file.path
         self.family = family
         self.n_rounds = 0
 
     def write(self, model: Model, clusters: Rows, log_joint: float, reason: str) -> None:
-        self.n_rounds += 1
+        n_rounds = self.n_rounds + 1
         about = {
             "chosen": model.family.to_dict(),
             "reason": reason,
             "n_features": model.n_features,
-            "n_rounds": self.n_rounds,
+            "n_rounds": n_rounds,
             "log_joint": log_joint,
         }
-        self.file.write(about, clusters._asdict())
+        if self.file.write(about, clusters._asdict()):
+            self.n_rounds = n_rounds
 
     def read(self) -> Resumed | None:
         """Return where an earlier run stopped, None if there was none."""

@@ -363,7 +363,12 @@ def _of_pieces(pieces: list[Piece], alike: Alike, options: TableOptions) -> Open
         )  # fmt: skip
     layout = _layout(alike, found, options)
     shards: list[Shard] = list(cut(pieces, options.divide(n_rows, alike.width), layout))
-    return _named(OpenedTable(shards, alike.width, alike.names, found))
+    return _of_alike(shards, alike, found)
+
+
+def _of_alike(shards: list[Any], alike: Alike, schema: Schema | None) -> OpenedTable:
+    schema = None if schema is None else alike.meant(schema)
+    return _named(OpenedTable(shards, alike.width, alike.names, schema))
 
 
 def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
@@ -389,7 +394,7 @@ def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
         found = _batch_schema(alike, types, sum(sizes), options, look)
     layout = _layout(alike, found, options)
     n_shards = options.divide(sum(sizes), alike.width)
-    return _named(OpenedTable(source.shards(n_shards, layout), alike.width, alike.names, found))
+    return _of_alike(source.shards(n_shards, layout), alike, found)
 
 
 def _batch_schema(
@@ -403,7 +408,9 @@ def _batch_schema(
         return None
     look(survey)
     found = survey.columns("X").schema
-    return None if found is None else replace(found, library=alike.library or "polars")
+    if found is None:
+        return None
+    return replace(alike.written(found), library=alike.library or "polars")
 
 
 def _layout(alike: Alike, schema: Schema | None, options: TableOptions) -> Layout:
