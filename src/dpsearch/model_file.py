@@ -19,6 +19,7 @@ from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Ints, Labels
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import FAMILIES
+from dpsearch.families.restored import restored_rows
 from dpsearch.fitted import NO_TREE, FittedState
 from dpsearch.levels import stored
 from dpsearch.mixture import Mixture
@@ -31,6 +32,7 @@ FORMAT = "dpsearch-model"
 VERSION = 1
 _MANY_FEATURES = 2**20
 _PLAIN = (str, int, float, bool, type(None), np.generic)
+_PATHS = ("checkpoint",)  # parameters that name files: no model file decides where a fit writes
 
 
 def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, Any]) -> None:
@@ -51,7 +53,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "parameters": {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in parameters.items()
-            if isinstance(value, _PLAIN)
+            if isinstance(value, _PLAIN) and name not in _PATHS
         },
         "log_joint": clustering.log_joint,
         "seconds": clustering.seconds,
@@ -63,7 +65,9 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
-    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": clustering.labels}
+    labels = np.asarray(clustering.labels)
+    labels = labels.astype(np.min_scalar_type(labels.max(initial=0)))  # files are not compressed
+    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": labels}
     arrays["groups"] = mixture.groups
     if state.levels is not None:
         arrays |= stored.arrays_of(state.levels)
@@ -76,7 +80,8 @@ def read_model(path: Path) -> tuple[FittedState, dict[str, Any]]:
     """Read what `write_model` wrote: what the fit found, and the estimator's parameters."""
     about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch model")
     try:
-        return _state(about, arrays), dict(about["parameters"])
+        parameters = {k: v for k, v in dict(about["parameters"]).items() if k not in _PATHS}
+        return _state(about, arrays), parameters
     except ModelFileError as error:
         error.locate(str(path))
         raise
@@ -98,7 +103,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     last_batch = bool(about.get("last_batch", False))
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
-    model.check_rows(pool, sizes)
+    pool = restored_rows(model, pool, sizes)
     spec = about.get("levels")
     groups = stored.check_groups(arrays["groups"], len(sizes)) if "groups" in arrays else None
     levels = None if spec is None else stored.levels_of(spec, arrays, sizes)
@@ -151,6 +156,7 @@ def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any,
     if missing:
         raise ModelFileError(f"the entry {min(missing)} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
+    labels = labels.astype(np.int64) if labels.dtype.kind == "u" else labels
     integers = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
     if not integers or pool.ndim != 1 or pool.dtype != np.float64:
         raise ModelFileError("pool, sizes or labels have the wrong type")

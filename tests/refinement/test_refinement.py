@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import enumeration
-from dpsearch import consensus, families, log_joint, priors, refine, search
+from dpsearch import DPMixture, consensus, families, log_joint, priors, refine, search
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.items import score_best, score_item, score_member
@@ -289,6 +289,25 @@ def test_interrupt_returns_the_best_so_far():
     assert not result.converged
     assert result.log_joint >= seen[-1].log_joint - 1e-6
     assert log_joint(X, result.labels, GAUSSIAN, DP) == pytest.approx(result.log_joint)
+
+
+def test_an_interrupt_that_numba_wraps_is_one():
+    """A signal while Numba prepares a call comes as a SystemError with that cause."""
+    X = planted(500, 4, 10)
+
+    def stop(point):
+        if point.step != "start":
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    assert not refine(X, np.zeros(500), GAUSSIAN, DP, rng=0, callback=stop).converged
+    with pytest.raises(KeyboardInterrupt):
+        DPMixture(GAUSSIAN, 1.0, refine=False).fit(X, callback=stop)
+
+    def fail(point):
+        raise SystemError("something else")
+
+    with pytest.raises(SystemError, match="something else"):
+        refine(X, np.zeros(500), GAUSSIAN, DP, rng=0, callback=fail)
 
 
 def test_blocks_are_refined_as_blocks():

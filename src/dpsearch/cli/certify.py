@@ -16,6 +16,7 @@ from dpsearch.cli.options import (
     Model,
     Quiet,
     Reading,
+    Verbatim,
     check_writable,
     errors_name,
     parse_duration,
@@ -50,6 +51,7 @@ def certify(
         Path | None, typer.Option(help="Where to write the best partition known (CSV).")
     ] = None,
     as_json: Json = False,
+    verbatim: Verbatim = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -84,7 +86,7 @@ def certify(
         verified = found.verify() if verify else None
     if labels is not None:
         best = labels_table(table.index, table.n_rows, cluster=found.clustering.labels)
-        write_table(labels, best, force=force)
+        write_table(labels, best, force=force, verbatim=verbatim)
     if as_json:
         print_json(_about(found, value, verified))
     else:

@@ -28,6 +28,7 @@ from dpsearch.cli.options import (
     Memory,
     Quiet,
     Reading,
+    Verbatim,
     errors_name,
     parse_alpha,
     parse_duration,
@@ -125,6 +126,7 @@ class Output:
     image_shape: Annotated[
         str | None, typer.Option(help="Height and width if each row is an image, as in 28x28.")
     ] = None
+    verbatim: Verbatim = False
     force: Force = False
     as_json: Json = False
 
@@ -289,10 +291,10 @@ class _Job:
         if self.restarts is not None:
             self.record["restarts"] = [one.log_joint for one in self.restarts.clusterings]
         if self.folder is None:
-            self.results.write_labels("-")
+            self.results.write_labels("-", self.output.verbatim)
             return
         with atomic_folder(self.folder, WRITTEN, force=self.output.force) as folder:
-            _write(folder, self.results, self.record, self.output.format)
+            _write(folder, self.results, self.record, self.output)
             if self.output.report:
                 stage.begin("report")
                 write_page(
@@ -371,11 +373,12 @@ def _stem(data: Path) -> str:
     return name.rsplit(".", 1)[0] or name if not data.is_dir() else name
 
 
-def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> None:
+def _write(folder: Path, found: Any, record: dict[str, Any], output: Output) -> None:
     from dpsearch.io import write_table
 
-    found.write_labels(folder / f"labels.{format}")
-    write_table(folder / f"clusters.{format}", found.cluster_table())
+    form, verbatim = output.format, output.verbatim
+    found.write_labels(folder / f"labels.{form}", verbatim)
+    write_table(folder / f"clusters.{form}", found.cluster_table(), verbatim=verbatim)
     found.model.save(folder / "model.npz")
     text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
     with atomic_write(folder / "run.json") as stream:

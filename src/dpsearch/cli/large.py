@@ -116,8 +116,8 @@ class LargeResults(Results):
     def n_rows(self) -> int:
         return len(self.model.labels_)
 
-    def write_labels(self, path: str | Path) -> None:
-        write_pieces(path, self._pieces())
+    def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
+        write_pieces(path, self._pieces(), verbatim=verbatim)
 
     def _pieces(self) -> Iterator[pl.DataFrame]:
         assert self.opened is not None

@@ -136,6 +136,14 @@ Memory = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Verbatim = Annotated[
+    bool,
+    typer.Option(
+        "--verbatim",
+        help="Write texts to CSV as they are. By default those that a spreadsheet would take for a"
+        " formula (= + - @ first) get a ' in front.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 

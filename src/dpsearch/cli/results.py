@@ -49,8 +49,8 @@ class Results:
     def n_rows(self) -> int:
         return self.table.n_rows
 
-    def write_labels(self, path: str | Path) -> None:
-        write_table(path, self.labels_table())
+    def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
+        write_table(path, self.labels_table(), verbatim=verbatim)
 
     def cluster_table(self) -> pl.DataFrame:
         """A line for each cluster: size, weight, rows, columns, and posterior parameters."""

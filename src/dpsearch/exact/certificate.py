@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.exact.interval import interval_optimum
 from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
@@ -143,7 +143,7 @@ def certify(
         polish = not (isinstance(start, Clustering) and start.converged)
     labels = by_appearance(labels_of(start, problem))
     closing = _Closing(problem, labels, begun, time_limit, tolerance, callback)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), plain_interrupts():
         closing.run(polish, line)
     return closing.certificate()
 

@@ -24,7 +24,7 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch._validate import as_rng, n_threads
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
@@ -120,7 +120,8 @@ def refine(
         )
     refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
-        refinement.run(thorough, tries)
+        with plain_interrupts():
+            refinement.run(thorough, tries)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise

@@ -67,11 +67,11 @@ def fit_shards(
         raise CapabilityError(f"shards need a prior of product form; {prior.name} is not")
     begun = time.perf_counter()
     seed = int(rng.integers(2**31))
+    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
     store = None
     if options.checkpoint is not None:
-        store = Checkpoint(options.checkpoint, shards, options.family, prior, schema)
+        store = Checkpoint(options.checkpoint, shards, options.family, prior, schema, looks)
     resumed = None if store is None else store.read()
-    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
     sample, numbers = _sample(looks, begins_of(shards))
     if resumed is not None:
         reason, model, start = resumed.reason, resumed.model, resumed.clusters
