@@ -169,7 +169,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def n_clusters_elsewhere_(self) -> str:
         """How many clusters fits to halves of the rows have, in words; "" if that is not known."""
         counts = () if self._levels is None else self._levels.n_clusters_in_halves
-        if not counts or self.level not in ("auto", "components"):
+        if not counts or self.level != "auto":
             return ""
         low, high = min(counts), max(counts)
         return f"; fits to halves of the rows have {low if low == high else f'{low} to {high}'}"

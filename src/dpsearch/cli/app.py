@@ -20,6 +20,7 @@ from rich.console import Console
 
 from dpsearch._scratch import remove_all
 from dpsearch.cli.certify import certify
+from dpsearch.cli.cut import cut
 from dpsearch.cli.fit import fit
 from dpsearch.cli.inspect import inspect as inspect_model
 from dpsearch.cli.options import Command, parameters, signed
@@ -93,7 +94,7 @@ def demo(
     run_demo(out, Console())
 
 
-for command in (fit, predict, inspect_model, certify, sample, demo):
+for command in (fit, predict, cut, inspect_model, certify, sample, demo):
     app.command()(_guarded(command))
 
 

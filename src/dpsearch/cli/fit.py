@@ -25,7 +25,9 @@ from dpsearch.cli.options import (
     Force,
     Jobs,
     Json,
+    LevelName,
     Memory,
+    MinSize,
     Quiet,
     Reading,
     Verbatim,
@@ -33,6 +35,7 @@ from dpsearch.cli.options import (
     parse_alpha,
     parse_duration,
     parse_kinds,
+    parse_level,
     reads_data,
     with_options,
 )
@@ -65,6 +68,8 @@ class Fitting:
             " category.",
         ),
     ] = None
+    level: LevelName = "auto"
+    min_size: MinSize = 1
     refine: Annotated[
         str,
         typer.Option(help="Improve what search finds: auto, converge, no, or a duration (30s)."),
@@ -102,6 +107,8 @@ class Fitting:
             alpha=parse_alpha(self.alpha),
             beam_size=self.beam_size,
             refine=_refinement(self.refine),
+            level=parse_level(self.level),
+            min_cluster_size=self.min_size,
             certify=False if self.certify is None else self.certify,
             kinds=None if self.kinds is None else parse_kinds(self.kinds),
             n_shards=self.shards,
@@ -178,10 +185,10 @@ class Output:
 def fit(data: Data, reading: Reading, fitting: Any, output: Any, quiet: Quiet = False) -> None:
     """Cluster the rows of a table.
 
-    Writes a folder with labels.csv (the cluster of each row and how certain it is), clusters.csv
-    (sizes, typical rows, the columns that set a cluster apart), model.npz (for predict, inspect,
-    certify and sample), run.json (how to repeat the run) and, if asked for, report.html.  Either
-    the whole folder is written or nothing.  Ctrl-C during refinement keeps the best clustering so
+    Writes a folder with labels.csv (the cluster and the component of each row, and how certain the
+    cluster is), clusters.csv (sizes, typical rows, the columns that set a cluster apart), model.npz
+    (for predict, cut, inspect, certify and sample), run.json (how to repeat the run) and, if asked
+    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C during refinement keeps the best clustering so
     far, writes it, and ends with exit code 130.
     """
     from dpsearch.progress import stages
@@ -288,13 +295,16 @@ class _Job:
         self.record["started"] = self.started
         self.seconds["total"] = time.perf_counter() - self.begun
         self.record["seconds"] = self.seconds
+        self.record["image_shape"] = self.shape
         if self.restarts is not None:
             self.record["restarts"] = [one.log_joint for one in self.restarts.clusterings]
         if self.folder is None:
             self.results.write_labels("-", self.output.verbatim)
             return
         with atomic_folder(self.folder, WRITTEN, force=self.output.force) as folder:
-            _write(folder, self.results, self.record, self.output)
+            write_results(
+                folder, self.results, self.record, self.output.format, self.output.verbatim
+            )
             if self.output.report:
                 stage.begin("report")
                 write_page(
@@ -309,6 +319,7 @@ class _Job:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
         where = "" if self.folder is None else f"; written to {self.folder}"
         messages.print(f"{self.results.summary()}{where}")
+        messages.print(self.results.levels_in_words())
         if self.restarts is not None:
             from dpsearch.report.summary import agreement
 
@@ -373,10 +384,12 @@ def _stem(data: Path) -> str:
     return name.rsplit(".", 1)[0] or name if not data.is_dir() else name
 
 
-def _write(folder: Path, found: Any, record: dict[str, Any], output: Output) -> None:
+def write_results(
+    folder: Path, found: Any, record: dict[str, Any], form: str, verbatim: bool
+) -> None:
+    """Write labels, clusters, model and record."""
     from dpsearch.io import write_table
 
-    form, verbatim = output.format, output.verbatim
     found.write_labels(folder / f"labels.{form}", verbatim)
     write_table(folder / f"clusters.{form}", found.cluster_table(), verbatim=verbatim)
     found.model.save(folder / "model.npz")

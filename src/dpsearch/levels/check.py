@@ -32,15 +32,28 @@ _DIGITS = 6  # of certainties: less is rounding
 class Check(NamedTuple):
     """How far the rows' certainties are below those of draws."""
 
-    distance: float
     p_value: float
-    rows: float  # mean certainty of the rows
-    draws: float  # and of the draws
+    certainty: float  # where the two distributions differ most
+    rows: float  # the share of the rows that are at most as certain
+    draws: float  # and that of the draws
+
+    @property
+    def distance(self) -> float:
+        return self.rows - self.draws
 
     @property
     def fails(self) -> bool:
         """Whether rows are less certain of their component than the mixture promises."""
         return self.distance >= _DISTANCE and self.p_value <= SIGNIFICANT
+
+    def in_words(self) -> str:
+        if not self.fails:
+            return "rows are as certain of their component as rows drawn from the mixture"
+        certainty = f"{self.certainty:.6f}".rstrip("0")
+        return (
+            f"{self.rows:.0%} of the rows are at most {certainty} certain of their component, but"
+            f" only {self.draws:.0%} of rows drawn from the mixture"
+        )
 
 
 def check_components(
@@ -50,7 +63,9 @@ def check_components(
     rows = _certainty(log_memberships)
     drawn = _drawn_certainty(mixture, matrix, labels, rng)
     found = ks_2samp(rows, drawn, alternative="greater", method="asymp")
-    return Check(float(found.statistic), float(found.pvalue), float(rows.mean()), drawn.mean())
+    at = found.statistic_location
+    shares = [float((sample <= at).mean()) for sample in (rows, drawn)]
+    return Check(float(found.pvalue), float(at), *shares)
 
 
 def _certainty(log_memberships: Matrix) -> Vector:
