@@ -56,8 +56,8 @@ from dpsearch import (
 )
 
 rng = np.random.default_rng(0)
-X = np.vstack([rng.normal(m, 1.0, size=(60, 3)) for m in (0.0, 2.0, 4.0)])
-family = families.FullGaussian(0.0, 0.5, 8.0, 3.0)
+X = np.vstack([rng.normal(m, 1.0, size=(60, 11)) for m in (0.0, 1.0, 2.0)])
+family = families.FullGaussian(0.0, 0.5, 16.0, 3.0)
 prior = priors.DirichletProcess(priors.Gamma(1.0, 1.0))
 
 def bits(*parts):

@@ -25,7 +25,8 @@ def gather(items, chosen, points):  # type: ignore[no-untyped-def]
     for b in range(chosen.shape[0], points.shape[0]):
         if b % BLOCK == 0:
             return
-        points[b, :] = 0.0
+        for d in range(width):
+            points[b, d] = 0.0
 
 
 @inner

@@ -6,28 +6,23 @@ import itertools
 
 import numpy as np
 
-from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.dots import gather_size
 from dpsearch.items import (
     Rows,
-    add_item,
-    copy_row,
-    log_marginal,
     log_marginals,
-    merge_rows,
+    merged_marginals,
+    rows_of_labels,
     score_item,
 )
 from dpsearch.partition import by_appearance
-from dpsearch.priors.base import size_steps, size_weight, size_weights
+from dpsearch.priors.base import size_steps, size_weights
 from dpsearch.problem import Problem
 from dpsearch.state.clusters import (
     Clusters,
     drop,
     empty_clusters,
     grown,
-    open_slot,
-    set_size,
 )
 from dpsearch.state.sweep import sweep_items, sweep_room
 
@@ -131,12 +126,16 @@ class State:
         return self._merge_gains(int(slots[0]), slots[1:], True)
 
     def _merge_gains(self, slot: int, others: Ints, together: bool) -> Vector:
-        out = np.empty(len(others))
-        _merge_gains(
-            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slot, others,
-            together, np.empty(self._core.width), out,
-        )  # fmt: skip
-        return out
+        """With `together`, the others are merged one after another."""
+        tables, sizes, apart = self.problem.tables, self.clusters.sizes[others], self.values[others]
+        merged = np.arange(1, len(others) + 1) if together else np.ones(len(others), np.int64)
+        if together:
+            sizes, apart = np.cumsum(sizes), np.cumsum(apart)
+        weights = size_weights(tables, sizes + self.clusters.sizes[slot])
+        gains = merged_marginals(self._core, self.clusters.pool, slot, others, together)
+        gains += weights - (apart + self.values[slot])
+        gains += tables.log_v[self.n_live - merged] - tables.log_v[self.n_live]
+        return gains
 
     def best_places(self, items: Ints, count: int) -> Ints:
         """Return the `count` best clusters of each of some items, without repetition."""
@@ -159,11 +158,14 @@ class State:
         while self.n_live - len(slots) + n_clusters > len(self.values):
             self._grow()
         kept = self.n_live - len(slots)
-        self.n_live = _replace(
-            self._core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
-            slots, chosen, labels, n_clusters,
-        )  # fmt: skip
-        used: Ints = self.clusters.live[kept : self.n_live].copy()
+        used = self._reopen(slots, n_clusters)
+        pool, sizes = rows_of_labels(self._core, self.problem.items, labels, n_clusters, chosen)
+        clusters, width = self.clusters, self._core.width
+        clusters.pool.reshape(-1, width)[used] = pool.reshape(-1, width)
+        clusters.sizes[used] = sizes
+        clusters.steps[kept : self.n_live] = size_steps(self.problem.tables, sizes)
+        clusters.labels[chosen] = used[labels]
+        clusters.changed[used] = True
         self._set_values(used)
         assert self._members is not None
         for slot in slots:
@@ -172,6 +174,20 @@ class State:
         bounds = np.searchsorted(labels[order], np.arange(n_clusters + 1))
         for k, slot in enumerate(used):
             self._members[int(slot)] = chosen[order[bounds[k] : bounds[k + 1]]]
+        return used
+
+    def _reopen(self, slots: Ints, n_clusters: int) -> Ints:
+        """Drop some clusters, and return as many slots as wanted, the last of live from now on."""
+        clusters = self.clusters
+        for slot in slots:
+            self.n_live -= 1
+            clusters.sizes[slot] = 0
+            drop.py_func(clusters, self.n_live, clusters.place[slot])  # type: ignore[attr-defined]
+        places = np.arange(self.n_live, self.n_live + n_clusters)
+        used: Ints = clusters.live[places]
+        clusters.starts[places] = used * self._core.width
+        clusters.place[used] = places
+        self.n_live += n_clusters
         return used
 
     @property
@@ -187,44 +203,3 @@ class State:
         self.values = np.concatenate([self.values, np.zeros(n)])
         if self._members is not None:
             self._members += [np.empty(0, np.int64) for _ in range(n)]
-
-
-@inner
-def _merge_gains(core, tables, clusters, n_live, values, slot, others, together, scratch, out):  # type: ignore[no-untyped-def]
-    """Set out[j]: the gain of merging a cluster with others[j], or with all up to that one."""
-    width = core.width
-    size, apart, merged = 0, 0.0, 0
-    for j in range(others.shape[0]):
-        if j == 0 or not together:
-            copy_row(view(clusters.pool, slot * width, width), scratch)
-            size, apart, merged = clusters.sizes[slot], values[slot], 0
-        other = others[j]
-        merge_rows(core, scratch, view(clusters.pool, other * width, width), 1.0)
-        size += clusters.sizes[other]
-        apart += values[other]
-        merged += 1
-        out[j] = size_weight(tables, size) + log_marginal(core, scratch) - apart
-        out[j] += tables.log_v[n_live - merged] - tables.log_v[n_live]
-
-
-@inner
-def _replace(core, items, tables, clusters, n_live, slots, chosen, labels, n_clusters):  # type: ignore[no-untyped-def]
-    """Rewrite the clusters in `slots`; the new ones are the last live.  Return how many live."""
-    width = core.width
-    for j in range(slots.shape[0]):
-        n_live -= 1
-        clusters.sizes[slots[j]] = 0
-        drop(clusters, n_live, clusters.place[slots[j]])
-    used = view(clusters.live, n_live, n_clusters)
-    for k in range(n_clusters):
-        open_slot(core, clusters, n_live + k)
-    for p in range(chosen.shape[0]):
-        slot = used[labels[p]]
-        i = chosen[p]
-        add_item(core, items, i, view(clusters.pool, slot * width, width), 1.0)
-        clusters.sizes[slot] += items.sizes[i]
-        clusters.labels[i] = slot
-    for k in range(n_clusters):
-        set_size(tables, clusters, n_live + k, clusters.sizes[used[k]])
-        clusters.changed[used[k]] = True
-    return n_live + n_clusters

@@ -63,7 +63,9 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
     moved = 0
     at = 0
     while at < order.shape[0]:
-        stop = min(order.shape[0], at + room.points.shape[0])
+        stop = at + room.points.shape[0]
+        if stop > order.shape[0]:
+            stop = order.shape[0]
         if dots is not None:
             gather(items, order[at:stop], room.points)
         for t in range(at, stop, BLOCK):
