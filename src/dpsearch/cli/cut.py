@@ -119,9 +119,9 @@ def _results(
     if str(data) == "-" or not data.exists():
         raise DataError("the data are not there: name them after the folder", source=data)
     stage.begin(f"reading {data}")
-    given = record["input"].get("reading", {})
-    known = {name: value for name, value in given.items() if name in Reading.__dataclass_fields__}
-    reading = Reading(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
+    fields = set(Reading.__dataclass_fields__) - {"model"}
+    given: dict[str, Any] = record["input"].get("reading", {})
+    reading = Reading(**{name: value for name, value in given.items() if name in fields})
     options = TableOptions(
         gaps=model.family_.predicts_gaps,
         reading=replace(reading, model=known_columns(model)),

@@ -188,8 +188,8 @@ def fit(data: Data, reading: Reading, fitting: Any, output: Any, quiet: Quiet = 
     Writes a folder with labels.csv (the cluster and the component of each row, and how certain the
     cluster is), clusters.csv (sizes, typical rows, the columns that set a cluster apart), model.npz
     (for predict, cut, inspect, certify and sample), run.json (how to repeat the run) and, if asked
-    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C during refinement keeps the best clustering so
-    far, writes it, and ends with exit code 130.
+    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C during refinement
+    keeps the best clustering so far, writes it, and ends with exit code 130.
     """
     from dpsearch.progress import stages
 

@@ -24,8 +24,8 @@ from dpsearch.mixture import Mixture
 # Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
 SIGNIFICANT = 0.025
 _DISTANCE = 0.05
-_DRAWS = 20_000
-_NUMBERS = 4_000_000  # drawn in all, for wide tables
+_LEAST_DRAWS = 4000  # and twice as many as there are rows …
+_NUMBERS = 4_000_000  # … as long as they are not more numbers than this
 _DIGITS = 6  # of certainties: less is rounding
 
 
@@ -60,7 +60,7 @@ def check_components(
     mixture: Mixture, matrix: Any, labels: Labels, log_memberships: Matrix, rng: Rng
 ) -> Check:
     """Compare the rows of a matrix, which are in these components, with draws."""
-    rows = _certainty(log_memberships)
+    rows = np.round(np.exp(log_memberships.max(axis=1)), _DIGITS)
     drawn = _drawn_certainty(mixture, matrix, labels, rng)
     found = ks_2samp(rows, drawn, alternative="greater", method="asymp")
     at = found.statistic_location
@@ -68,13 +68,9 @@ def check_components(
     return Check(float(found.pvalue), float(at), *shares)
 
 
-def _certainty(log_memberships: Matrix) -> Vector:
-    return np.asarray(np.round(np.exp(log_memberships.max(axis=1)), _DIGITS))
-
-
 def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) -> Vector:
     """Return the certainties of draws that have the lengths and the gaps of these rows."""
-    n_draws = min(_DRAWS, max(len(labels), _NUMBERS // mixture.model.n_features))
+    n_draws = max(_LEAST_DRAWS, min(2 * len(labels), _NUMBERS // mixture.model.n_features))
     models = rng.integers(len(labels), size=n_draws)  # the row that each draw is like
     lengths = mixture.model.family.lengths(matrix)
     out = np.empty(n_draws)
@@ -85,6 +81,6 @@ def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) ->
         if isinstance(like, np.ndarray):
             X = np.where(np.isnan(like), np.nan, X)
         inside, _ = mixture.log_joint_probabilities(X)
-        log_r = inside - np.logaddexp.reduce(inside, axis=1)[:, None]
-        out[own] = _certainty(log_r)
+        inside -= inside.max(axis=1, keepdims=True)
+        out[own] = np.round(1.0 / np.exp(inside).sum(axis=1), _DIGITS)
     return out
