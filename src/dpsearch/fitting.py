@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
-from dpsearch.automatic import Choice, check_columns, choose, choose_weighted
+from dpsearch.automatic import MOST_SETTLED, Choice, check_columns, choose, choose_weighted
 from dpsearch.errors import ParameterError, located
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _CERTIFY_SECONDS = 60.0
 _MOST_ROUNDS = 1000  # over shards, where refinement is to converge
-_FEW_ROWS = 200  # for which refinement is thorough by default
 
 
 class Refinement(NamedTuple):
@@ -201,13 +200,15 @@ def _put_back(values: Any, order: Ints) -> Any:
 
 def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
     how = options.refinement
+    if how.automatic and found.converged:
+        return found
     result = refine(
         problem,
         found.labels,
         seconds=how.seconds,
         rng=options.rng,
         n_jobs=options.n_jobs,
-        thorough=not how.automatic or problem.n_items <= _FEW_ROWS,
+        thorough=not how.automatic or problem.n_items <= MOST_SETTLED,
         callback=options.callback,
     )
     searched = found.seconds

@@ -10,9 +10,10 @@ from dpsearch.automatic.choice import (
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.automatic.learning import Learned, learn
+from dpsearch.automatic.learning import MOST_SETTLED, Learned, learn
 
 __all__ = [
+    "MOST_SETTLED",
     "Choice",
     "Learned",
     "check_columns",

@@ -16,6 +16,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import learn
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.events import Event
 from dpsearch.families import (
     Bernoulli,
     Categorical,
@@ -66,13 +68,23 @@ class Choice(NamedTuple):
     labels: Labels | None
     problem: Problem | None = None  # of all rows, if it is compiled already
     completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
+    settled: bool = False  # whether no move of refinement improves the partition
 
     def or_carried(self, problem: Problem, found: Clustering) -> Clustering:
         """Return what search found, or the partition carried along if that is better."""
         if self.labels is None:
             return found
-        carried = problem.clustering(self.labels, seconds=found.seconds)
-        return max(found, carried, key=lambda clustering: clustering.log_joint)
+        carried = problem.clustering(self.labels)
+        if carried.log_joint < found.log_joint:
+            return found
+        event = Event(found.seconds, carried.log_joint, carried.n_clusters, "learned")
+        return replace(
+            found,
+            labels=carried.labels,
+            log_joint=carried.log_joint,
+            converged=self.settled,
+            trace=[*found.trace, event],
+        )
 
 
 def resolve_prior(alpha: Any) -> Prior:
@@ -133,7 +145,7 @@ def _learned(
     learned = learn(table, start.suited(complete), prior, or_simpler=or_simpler)
     if learned.is_simpler:
         reason += ", independent within clusters"
-    return Choice(learned.family, reason, learned.labels, learned.problem)
+    return Choice(learned.family, reason, learned.labels, learned.problem, settled=learned.settled)
 
 
 def _named(table: CheckedTable, name: str) -> Family:
@@ -216,7 +228,7 @@ def choose_weighted(
     # Copies of a row may be apart; the first stands for all.
     known, first = np.unique(copies, return_index=True)
     labels = choice.labels[first] if len(known) == len(sizes) else None
-    return choice._replace(labels=labels, problem=None)
+    return choice._replace(labels=labels, problem=None, settled=False)
 
 
 def _suggest_mixed(
