@@ -28,6 +28,15 @@ def draw(rng: Rng) -> tuple[Any, Family, Prior]:
     return X, family, _prior(rng)
 
 
+def without_structure(rng: Rng) -> Problem:
+    """Return a cloud of bits or of wide rows, in which proofs by prices alone may leave a gap."""
+    n = int(rng.integers(9, 13))
+    if rng.random() < 0.2:
+        return Problem(rng.normal(size=(n, 5)), families.Gaussian(0.0, 4.0, 1.0), _prior(rng))
+    X = (rng.random((n, 5)) < 0.5).astype(float)
+    return Problem(X, families.Bernoulli(0.5, 0.5), priors.PitmanYor(0.7, 0.4))
+
+
 def _power(rng: Rng, low: float, high: float) -> float:
     return float(10.0 ** rng.uniform(low, high))
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
+from dpsearch.exact.certificate_file import read_certificate, write_certificate
 from dpsearch.exact.interval import interval_optimum
 from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
 from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
@@ -23,6 +25,7 @@ from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement.driver import refine
+from dpsearch.tables.checked import CheckedTable
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
 _POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
@@ -78,6 +81,42 @@ class Certificate:
         answer is True or False, never an error.  See `dpsearch.exact.verification`.
         """
         return is_proved(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the data to a file, from which `load` makes the certificate again.
+
+        The file is an archive of numbers and one text, and contains no code.
+        """
+        write_certificate(path, self)
+
+    @classmethod
+    def load(cls, path: str | Path, data: ArrayLike | CheckedTable) -> Certificate:
+        """Return the certificate of a file, about these data; nothing of it is believed.
+
+        It says what the file says.  Whether that is true of the data, `verify` tells.
+
+        Parameters
+        ----------
+        path
+            What `save` or ``dpsearch certify --out`` wrote.
+        data
+            The rows that were certified, in their order, as `certify` takes them.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from dpsearch import Certificate, certify, families, priors
+        >>> X = np.array([[0.0], [0.2], [9.0], [9.1]])
+        >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     certify(X, np.zeros(4), family, prior).save(f"{folder}/proof.npz")
+        ...     again = Certificate.load(f"{folder}/proof.npz", X)
+        ...     other = Certificate.load(f"{folder}/proof.npz", X + 0.1)
+        >>> again.verify(), other.verify()
+        (True, False)
+        """
+        stored = read_certificate(path)
+        return cls(**stored.fields, problem=stored.problem(data))
 
 
 def certify(
