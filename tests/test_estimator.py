@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import naive
 from dpsearch import DPMixture, datasets, families, log_joint, priors
 from dpsearch.errors import DataError, ParameterError
-from interrupts import interrupted_at, some
+from studies.attacks.inject import interrupted_at, some_moments
 from models import DRAWS
 
 AUTO_PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))  # what alpha="auto" stands for
@@ -571,7 +571,7 @@ def test_a_second_fit_that_is_interrupted_anywhere_leaves_the_first():
     model.fit(frame)
     before, labels = dict(vars(model)), model.predict(frame)
     replaced = 0
-    for at in some(moments.count, rng):
+    for at in some_moments(moments.count, rng):
         try:
             with interrupted_at(at):
                 model.fit(frame[["a"]])

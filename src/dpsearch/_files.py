@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from dpsearch._scratch import scratch, sweep, usual_permissions
+from dpsearch._scratch import is_scratch, scratch, sweep, usual_permissions
 from dpsearch.errors import ParameterError
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of Linux
@@ -215,7 +215,8 @@ def _take_place(
 def _keep_others(old: Path, place: Path, known: frozenset[str]) -> None:
     """Move what is not known and not there yet from an old folder to the one in its place."""
     for file in old.iterdir():
-        if file.name not in known and not os.path.lexists(place / file.name):
+        ours = file.name in known or any(is_scratch(file.name, f".{name}.") for name in known)
+        if not ours and not os.path.lexists(place / file.name):
             os.rename(file, place / file.name)
 
 

@@ -72,11 +72,16 @@ def scratch(where: str | Path, prefix: str, *, folder: bool) -> Iterator[Path]:
             os.close(lock)
 
 
+def is_scratch(name: str, prefix: str) -> bool:
+    """Whether a file is called like one of `scratch`."""
+    return name.startswith(prefix) and name.endswith(_SUFFIX)
+
+
 def sweep(where: str | Path, prefix: str, salvage: Callable[[Path], None] | None = None) -> None:
     """Remove the temporary files and folders of processes that are gone, after `salvage`."""
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(where)):
-            if not (name.startswith(prefix) and name.endswith(_SUFFIX)):
+            if not is_scratch(name, prefix):
                 continue
             path = Path(where) / name
             handle = _locked(path, wait=False)

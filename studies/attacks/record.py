@@ -1,4 +1,4 @@
-"""What an attack tried, and how often a promise was broken."""
+"""What an attack came to."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 
 class Outcome(NamedTuple):
-    """The record of one attack."""
+    """How often an attack was made, and how often a promise was broken."""
 
     name: str
-    what: str  # was tried, and what would have been a failure
+    what: str
     tried: int
     failed: int
     seconds: float

@@ -84,9 +84,15 @@ KILL_EVERYWHERE = """
 import os, shutil, sys
 from pathlib import Path
 from dpsearch import _files
-from killed import killed_at
+from studies.attacks.inject import in_child, kill_at
 
 kind, base = sys.argv[1], Path(sys.argv[2])
+
+def killed_at(number, work):
+    code = in_child(lambda: (kill_at(number), work()))
+    assert code in (0, -9), code
+    return code == -9
+
 KNOWN = frozenset({"a", "b", "stale"})
 if kind == "one by one":
     _files._exchange = lambda one, other: False
@@ -142,10 +148,16 @@ KILL_A_FILE = """
 import sys
 from pathlib import Path
 from dpsearch._files import atomic_write
-from killed import killed_at
+from studies.attacks.inject import in_child, kill_at
 
 base = Path(sys.argv[2])
 base.mkdir(exist_ok=True)
+
+def killed_at(number, work):
+    code = in_child(lambda: (kill_at(number), work()))
+    assert code in (0, -9), code
+    return code == -9
+
 path = base / "file"
 
 def write(text):
@@ -169,7 +181,7 @@ print(n)
 
 
 def run_script(script, kind, tmp_path):
-    path = [str(Path(__file__).parents[1] / "support"), *sys.path]
+    path = [str(Path(__file__).parents[2]), *sys.path]
     done = subprocess.run(
         [sys.executable, "-c", script, kind, str(tmp_path / "base")],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path)}, capture_output=True, text=True,

@@ -14,7 +14,7 @@ from dpsearch.errors import CapabilityError, DataError
 from dpsearch.problem import Problem
 from dpsearch.scale import stream
 from dpsearch.scale.stream import Stream
-from interrupts import interrupted_at, some
+from studies.attacks.inject import interrupted_at, some_moments
 from shard_tables import GAUSSIAN, PRIOR, TABLES, planted
 
 
@@ -210,7 +210,7 @@ def test_a_batch_that_is_interrupted_is_in_or_out(first, few_kept):
     end = told(want.partial_fit(later))
     before = None if first else told(pickle.loads(begun))
     interrupts, known = 0, 0
-    for at in some(moments.count, np.random.default_rng(0)):
+    for at in some_moments(moments.count, np.random.default_rng(0)):
         model = pickle.loads(begun)
         try:
             with interrupted_at(at):

@@ -258,7 +258,7 @@ def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage
             " no start; use --start search",
             source=data,
         )
-    return Source(table, model, model.labels_)
+    return Source(table, model, model.component_labels_)
 
 
 def _fitted(
