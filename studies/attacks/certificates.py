@@ -207,7 +207,7 @@ def _certificates(count: int, seed: int) -> list[Certificate]:
         trial += 1
         if problem is None or problem.n_items < 2:
             continue
-        found = certify(problem, _start(problem, rng), **_options(rng))
+        found = certify(problem, _start(problem, rng), **{**_options(rng), "tolerance": 1e-6})
         if len(by_kind[found.method]) < count // 4 + 1:
             by_kind[found.method].append(found)
     return [certificate for kind in _KINDS for certificate in by_kind[kind]]

@@ -20,7 +20,7 @@ from studies.attacks.small_sets import draw, log_joints
     [
         (certificates.against_enumeration, 150),
         (certificates.against_integer_programme, 40),
-        (certificates.forged, 210),
+        (certificates.forged, 126),
     ],
 )
 def test_no_attack_on_certificates_succeeds(attack, count):
