@@ -32,6 +32,7 @@ from numba.core.typed_passes import (
 LINKED: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
 
 
+_FOR_C = "cfunc."  # how the names of wrappers for C begin
 # Signatures of operators and other functions that Numba itself contains, by types of arguments.
 _SIGNATURES: dict[Any, Any] = {}
 
@@ -118,8 +119,12 @@ class _KernelCode(JITCodeLibrary):  # type: ignore[misc]
     """A library of which other kernels see the entry points alone."""
 
     def _optimize_final_module(self) -> None:
-        for function in self._final_module.functions:
-            if not function.is_declaration and function.linkage == ll.Linkage.linkonce_odr:
+        functions = [f for f in self._final_module.functions if not f.is_declaration]
+        # Of a pointer, the entry is the wrapper for C, which then contains the function itself.
+        wrapped = any(f.name.startswith(_FOR_C) for f in functions)
+        for function in functions:
+            inside = wrapped and not function.name.startswith(_FOR_C)
+            if inside or function.linkage == ll.Linkage.linkonce_odr:
                 function.linkage = ll.Linkage.internal
         super()._optimize_final_module()
 

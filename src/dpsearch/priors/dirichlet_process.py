@@ -18,6 +18,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from scipy.special import gammaln
 
+from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
 from dpsearch.priors.base import Prior
@@ -33,6 +34,7 @@ from dpsearch.priors.concentration import (
 # Of `_integrated_log_v`: how near to an end is near, and the nodes on each piece.
 _NEAR = 64
 _NODES = 24
+_LARGEST_TABLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,11 @@ class DirichletProcess(Prior):
             positive(self.alpha, "alpha")
 
     def log_w(self, sizes: Ints) -> Vector:
-        return np.asarray(gammaln(np.maximum(sizes, 1)), dtype=np.float64)
+        sizes = np.maximum(sizes, 1)
+        largest = int(sizes.max(initial=1))
+        if largest > _LARGEST_TABLE:
+            return np.asarray(gammaln(sizes), dtype=np.float64)
+        return _log_gammas(largest.bit_length())[sizes]
 
     def size_discount(self) -> float:
         return 0.0
@@ -72,10 +78,10 @@ class DirichletProcess(Prior):
         most_clusters = n_points if most_clusters is None else most_clusters
         if isinstance(self.alpha, Gamma):
             return _integrated_log_v(self.alpha, n_points, most_clusters).copy()
-        clusters = np.arange(most_clusters + 1, dtype=np.float64)
+        out = np.arange(-1.0, most_clusters)
         # α^(N) = α Γ(α + N)/Γ(α + 1)
-        rising = float(log_gamma_ratio(self.alpha, n_points))
-        out = (clusters - 1.0) * math.log(self.alpha) - rising
+        out *= math.log(self.alpha)
+        out -= float(log_gamma_ratio(self.alpha, n_points))
         out[0] = 0.0
         return out
 
@@ -90,6 +96,12 @@ class DirichletProcess(Prior):
         if isinstance(self.alpha, Gamma):
             return IntegratedConcentration(self.alpha)
         return FixedConcentration(self.alpha)
+
+
+@lru_cache(maxsize=1)  # problems of about one size follow each other
+def _log_gammas(bits: int) -> Vector:
+    """Return log Γ(n) for n below 2^bits."""
+    return log_gamma_table(0.0, 2**bits)
 
 
 @lru_cache(maxsize=8)  # every mixture of a sampler's draws needs the same

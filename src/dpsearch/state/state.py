@@ -24,7 +24,7 @@ from dpsearch.state.clusters import (
     empty_clusters,
     grown,
 )
-from dpsearch.state.sweep import sweep_items, sweep_room
+from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # before statistics are computed anew
 
@@ -38,6 +38,8 @@ class State:
     def __init__(self, problem: Problem, labels: Labels) -> None:
         self.problem = problem
         self._core = problem.model.core
+        self._dots = problem.dots()
+        self._room: Room | None = None
         n_background = len(problem.background.sizes)
         as_they_are = n_background > 0 or labels.min() < 0
         labels = labels.copy() if as_they_are else by_appearance(labels)
@@ -56,19 +58,23 @@ class State:
         self.clusters.sizes[: len(sizes)] = sizes
         steps = size_steps(self.problem.tables, self.clusters.sizes[self.live])
         self.clusters.steps[: self.n_live] = steps
-        self._values_of_all()
+        self._values: Vector | None = None
         self._members: list[Ints] | None = None
         self._moves = 0
 
-    def _values_of_all(self) -> None:
-        self.values = np.zeros(len(self.clusters.sizes))
-        self._set_values(self.live)
+    @property
+    def values(self) -> Vector:
+        """Of each slot in use log W(n) + log H, computed when they are first asked for."""
+        if self._values is None:
+            values = np.zeros(len(self.clusters.sizes))
+            values[self.live] = self._values_of(self.live)
+            self._values = values  # whole at once, as several threads may ask
+        return self._values
 
-    def _set_values(self, slots: Ints) -> None:
-        """Set values[slot] = log W(n) + log H of some clusters."""
+    def _values_of(self, slots: Ints) -> Vector:
         rows = self.clusters.pool.reshape(-1, self._core.width)[slots].reshape(-1)
         weights = size_weights(self.problem.tables, self.clusters.sizes[slots])
-        self.values[slots] = weights + log_marginals(self._core, rows, len(slots))
+        return np.asarray(weights + log_marginals(self._core, rows, len(slots)))
 
     @property
     def live(self) -> Ints:
@@ -88,7 +94,8 @@ class State:
         """The items of a cluster."""
         if self._members is None:
             order = np.argsort(self.clusters.labels, kind="stable")
-            bounds = np.searchsorted(self.clusters.labels[order], np.arange(len(self.values) + 1))
+            slots = np.arange(len(self.clusters.sizes) + 1)
+            bounds = np.searchsorted(self.clusters.labels[order], slots)
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
@@ -97,13 +104,14 @@ class State:
         problem, n_features = self.problem, self.problem.model.n_features
         done, moved = 0, 0
         while done < len(order):
-            # Called as plain Python, which spares its compilation.
-            room = sweep_room.py_func(  # type: ignore[attr-defined]
-                self._core, n_features, gather_size(n_features), len(self.values)
-            )
+            if self._room is None:
+                # Called as plain Python, which spares its compilation.
+                self._room = sweep_room.py_func(  # type: ignore[attr-defined]
+                    self._core, n_features, gather_size(n_features), len(self.clusters.sizes)
+                )
             visited, self.n_live, more = sweep_items(
-                self._core, problem.dots(), problem.items, problem.alone, problem.tables,
-                self.clusters, self.n_live, order[done:], room, None,
+                self._core, self._dots, problem.items, problem.alone, problem.tables,
+                self.clusters, self.n_live, order[done:], self._room, None,
             )  # fmt: skip
             done += visited
             moved += more
@@ -113,8 +121,7 @@ class State:
         if self._moves > _MOST_MOVES:
             self.refresh()
         elif moved:
-            self._members = None
-            self._values_of_all()
+            self._members = self._values = None
         return moved
 
     def merge_gains(self, slot: int, others: Ints) -> Vector:
@@ -155,7 +162,7 @@ class State:
     def replace(self, slots: Ints, chosen: Ints, labels: Labels, n_clusters: int) -> Ints:
         """Give the items of some clusters a new partition; return the slots that it uses."""
         self.members(int(slots[0]))  # makes the lists before labels change
-        while self.n_live - len(slots) + n_clusters > len(self.values):
+        while self.n_live - len(slots) + n_clusters > len(self.clusters.sizes):
             self._grow()
         kept = self.n_live - len(slots)
         used = self._reopen(slots, n_clusters)
@@ -166,7 +173,7 @@ class State:
         clusters.steps[kept : self.n_live] = size_steps(self.problem.tables, sizes)
         clusters.labels[chosen] = used[labels]
         clusters.changed[used] = True
-        self._set_values(used)
+        self.values[used] = self._values_of(used)
         assert self._members is not None
         for slot in slots:
             self._members[int(slot)] = np.empty(0, np.int64)
@@ -198,8 +205,8 @@ class State:
 
     def _grow(self) -> None:
         """Double the number of slots."""
-        n = len(self.values)
+        n = len(self.clusters.sizes)
         self.clusters = grown.py_func(self._core, self.clusters)  # type: ignore[attr-defined]
-        self.values = np.concatenate([self.values, np.zeros(n)])
+        self._values = self._room = None
         if self._members is not None:
             self._members += [np.empty(0, np.int64) for _ in range(n)]
