@@ -25,8 +25,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import naive
 from dpsearch import DPMixture, datasets, families, log_joint, priors
 from dpsearch.errors import DataError, ParameterError
-from studies.attacks.inject import interrupted_at, some_moments
 from models import DRAWS
+from studies.attacks.inject import interrupted_at, some_moments
 
 AUTO_PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))  # what alpha="auto" stands for
 

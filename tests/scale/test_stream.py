@@ -14,8 +14,8 @@ from dpsearch.errors import CapabilityError, DataError
 from dpsearch.problem import Problem
 from dpsearch.scale import stream
 from dpsearch.scale.stream import Stream
-from studies.attacks.inject import interrupted_at, some_moments
 from shard_tables import GAUSSIAN, PRIOR, TABLES, planted
+from studies.attacks.inject import interrupted_at, some_moments
 
 
 @pytest.fixture

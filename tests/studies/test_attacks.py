@@ -1,58 +1,110 @@
-"""The attacks on certificates, a few of each; `python -m studies` runs many."""
+"""The attacks: they are found, they count, and they notice what is broken."""
 
-from __future__ import annotations
+import inspect
+import json
+import subprocess
+import sys
+from pathlib import Path
 
-import math
-from dataclasses import replace
-
-import numpy as np
 import pytest
+import typer
 
-from dpsearch.exact import certify
-from dpsearch.partition import all_partitions
-from dpsearch.problem import Problem
-from studies.attacks import certificates
-from studies.attacks.small_sets import draw, log_joints
+from dpsearch.errors import ModelFileError
+from studies.attacks import fuzz
+from studies.attacks.command import known_attacks, write_page
+from studies.attacks.record import Outcome
 
-
-@pytest.mark.parametrize(
-    ("attack", "count"),
-    [
-        (certificates.against_enumeration, 150),
-        (certificates.against_integer_programme, 40),
-        (certificates.forged, 126),
-    ],
-)
-def test_no_attack_on_certificates_succeeds(attack, count):
-    outcome = attack(count, 1)
-    assert (outcome.tried, outcome.failed) == (count, 0)
-    assert outcome.seconds > 0.0
+ROOT = Path(__file__).parents[2]
+OWN = {
+    "kills", "refusals", "rivals", "interrupts", "memory", "clocks", "cluster", "fuzz_model_file",
+    "fuzz_csv", "fuzz_command_line", "fuzz_problem",
+}  # fmt: skip
 
 
-def test_the_enumeration_is_right():
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        X, family, prior = draw(rng)
-        if len(X) > 4:
-            continue
-        problem = Problem(X, family, prior)
-        values = log_joints(problem)
-        best = max(problem.log_joint(labels) for labels in all_partitions(len(X)))
-        assert values.max() == pytest.approx(best, rel=1e-9, abs=1e-9)
-        assert len(values) == {1: 1, 2: 2, 3: 5, 4: 15}[len(X)]
+def test_every_attack_is_found_and_takes_a_count_and_a_seed():
+    found = known_attacks()
+    assert set(found) >= OWN
+    for attack in found.values():
+        assert list(inspect.signature(attack).parameters) == ["count", "seed"]
+        assert attack.__doc__
+    words = (ROOT / "Makefile").read_text().split()
+    assert set(words) >= OWN
 
 
-def test_a_verification_that_believes_its_certificate_is_found_out(monkeypatch):
-    from dpsearch.exact import certificate
+def test_counts_of_different_days_share_the_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- attacks -->\nold\n<!-- end of attacks -->\nafter\n")
+    write_page(page, Outcome("b", "second", 1000, 0, 1.23))
+    write_page(page, Outcome("a", "first", 5, 1, 2.0))
+    write_page(page, Outcome("b", "second", 2000, 0, 4.0))
+    lines = page.read_text().split("\n")
+    assert [line for line in lines if line.startswith(("| a", "| b"))] == [
+        "| attack | what is done | times | promises broken |",
+        "| a | first | 5 | 1 |",
+        "| b | second | 2,000 | 0 |",
+    ]
+    assert lines[0] == "before"
+    assert lines[-2] == "after"
+    kept = json.loads((tmp_path / "page.json").read_text())
+    assert kept["b"] == {
+        "name": "b", "what": "second", "tried": 2000, "failed": 0, "seconds": 4.0
+    }  # fmt: skip
+    page.write_text("no place for it")
+    with pytest.raises(typer.BadParameter, match="end of attacks"):
+        write_page(page, Outcome("a", "first", 5, 1, 2.0))
 
-    monkeypatch.setattr(certificate, "is_proved", lambda one: math.isfinite(one.upper_bound))
-    assert certificates.forged(60, 1).failed > 20
+
+def test_the_page_has_what_was_counted():
+    kept = json.loads((ROOT / "docs" / "reliability.json").read_text())
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    for name, one in kept.items():
+        row = f"| {name} | {one['what']} | {one['tried']:,} | {one['failed']:,} |"
+        assert row in page
+        assert one["failed"] == 0
 
 
-def test_a_bound_that_is_too_low_is_found_out(monkeypatch):
-    def low(*arguments, **options):
-        found = certify(*arguments, **options)
-        return replace(found, upper_bound=found.lower_bound - 1.0)
+def test_fuzz_notices_an_error_of_another_kind(monkeypatch):
+    outcome = fuzz.fuzz_model_file(15, 0)
+    assert (outcome.tried, outcome.failed) == (15, 0)
 
-    monkeypatch.setattr(certificates, "certify", low)
-    assert certificates.against_enumeration(20, 1).failed >= 10
+    def careless(path):
+        raise KeyError("pool")
+
+    monkeypatch.setattr(fuzz, "load", careless)
+    assert fuzz.fuzz_model_file(15, 0).failed == 1
+
+    def refuse(path):
+        raise ModelFileError("damaged", source=path)
+
+    monkeypatch.setattr(fuzz, "load", refuse)
+    assert fuzz.fuzz_model_file(15, 0).failed == 0
+
+
+PLANTED = """
+import contextlib, sys
+import dpsearch._archive, dpsearch._files, dpsearch.io.output
+from studies.attacks import arena, kills, victims
+
+@contextlib.contextmanager
+def careless(path, mode="wb", *, force=True):
+    with open(path, mode) as stream:
+        yield stream
+
+if sys.argv[1] == "careless":
+    for module in (dpsearch._archive, dpsearch._files, dpsearch.io.output):
+        module.atomic_write = careless
+stream = next(victim for victim in victims.VICTIMS if victim.name == "partial_fit and save")
+arena.VICTIMS = kills.VICTIMS = (stream,)
+print(kills.kills(40, 0).failed)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", ["careless", "none"])
+def test_kills_notice_files_that_are_half_written(planted):
+    done = subprocess.run(
+        [sys.executable, "-c", PLANTED, planted], cwd=ROOT, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    failed = int(done.stdout.split()[-1])
+    assert (failed > 0) == (planted == "careless"), done.stdout
