@@ -40,11 +40,11 @@ def test_a_proof_has_its_time_besides_what_compiling_takes(monkeypatch):
 
     def compiling(*arguments, **options):
         with event.trigger_event("numba:compile", data={}):
-            time.sleep(3.0)
+            time.sleep(1.5)
         return refine(*arguments, **options)
 
     monkeypatch.setattr(certificate, "refine", compiling)
-    assert certify(problem, np.zeros(60), time_limit=2.5).optimal
+    assert certify(problem, np.zeros(60), time_limit=1.2).optimal
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ from dpsearch.exact.interval import interval_optimum
 from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
 from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
 from dpsearch.exact.slopes import is_linear, ranges, slope
-from dpsearch.exact.verification import is_proved
+from dpsearch.exact.verification import Claims, is_proved
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
@@ -33,7 +33,7 @@ _LEAST_POLISH = 0.01
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Claims):
     """A proved bound on the log joint of every partition of a data set.
 
     Attributes
@@ -59,18 +59,6 @@ class Certificate:
     seconds
         Wall time spent.
     """
-
-    upper_bound: float
-    lower_bound: float
-    gap: float
-    optimal: bool
-    clustering: Clustering
-    tolerance: float
-    method: str
-    seconds: float
-    prices: tuple[Bounded, ...] = field(repr=False)
-    order: Ints | None = field(repr=False)
-    problem: Problem = field(repr=False)
 
     def verify(self) -> bool:
         """Whether everything that the certificate says follows from its data and its prices.

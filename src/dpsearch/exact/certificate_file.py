@@ -12,20 +12,18 @@ the values that the fit of a model put in place of missing ones.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Vector
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.exact.proof import Bounded
+from dpsearch.exact.verification import Claims
 from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family
 from dpsearch.priors import PRIORS
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem
-
-if TYPE_CHECKING:
-    from dpsearch.exact.certificate import Certificate
 
 FORMAT = "dpsearch-certificate"
 VERSION = 1
@@ -65,7 +63,7 @@ class StoredCertificate(NamedTuple):
 
 def write_certificate(
     path: str | Path,
-    certificate: Certificate,
+    certificate: Claims,
     *,
     columns: dict[str, Any] | None = None,
     filled: Vector | None = None,

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Labels, Vector
+from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact.interval import verify_potentials
 from dpsearch.exact.master import best_partition, error_of
 from dpsearch.exact.promises import EPSILON, magnitude_of, require_points, statistic_of
@@ -35,14 +36,28 @@ from dpsearch.exact.proof import (
 from dpsearch.families.statistics import Statistic
 from dpsearch.problem import Clustering, Problem
 
-if TYPE_CHECKING:
-    from dpsearch.exact.certificate import Certificate
-
 _MOST_SETS = 200_000  # ten times as many as a proof lists
 _LEAST = 4.0  # times the pricer's rounding: a threshold below cannot be confirmed
 
 
-def is_proved(certificate: Certificate) -> bool:
+@dataclass(frozen=True)
+class Claims:
+    """What a certificate says; see `Certificate`."""
+
+    upper_bound: float
+    lower_bound: float
+    gap: float
+    optimal: bool
+    clustering: Clustering
+    tolerance: float
+    method: str
+    seconds: float
+    prices: tuple[Bounded, ...] = field(repr=False)
+    order: Ints | None = field(repr=False)
+    problem: Problem = field(repr=False)
+
+
+def is_proved(certificate: Claims) -> bool:
     """Whether everything that a certificate says follows from its data, partition and prices."""
     try:
         with np.errstate(all="ignore"):
@@ -51,7 +66,7 @@ def is_proved(certificate: Certificate) -> bool:
         return False
 
 
-def _is_proved(certificate: Certificate) -> bool:
+def _is_proved(certificate: Claims) -> bool:
     given = certificate.problem
     require_points(given, "a certificate")
     problem = Problem(given.model.matrix, given.model.family, given.prior)
@@ -81,7 +96,7 @@ def _is_partition(labels: Any, n: int) -> bool:
     return bool((sizes > 0).all() and (np.diff(sizes) <= 0).all())
 
 
-def _agrees(certificate: Certificate) -> bool:
+def _agrees(certificate: Claims) -> bool:
     """Whether the figures agree with each other, and those of the clustering with them."""
     c, found = certificate, certificate.clustering
     upper, lower = c.upper_bound, c.lower_bound
