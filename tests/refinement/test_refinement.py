@@ -242,10 +242,7 @@ def test_statistics_do_not_drift_over_many_moves(name):
     }[name]
     problem = Problem(planted(300, 4, 6) + 100.0, family, DP)
     state = State(problem, np.arange(300) % 6)
-    room = sweep.Room(
-        np.empty(64), np.empty(problem.model.core.width), np.empty((4, 4)), np.empty((4, 64)),
-        np.empty((4, 4)),
-    )  # fmt: skip
+    room = sweep.sweep_room.py_func(problem.model.core, 4, 4, 64)
     block = np.empty((4, 4))
     for _ in range(100_000):
         i = int(rng.integers(300))
@@ -255,10 +252,9 @@ def test_statistics_do_not_drift_over_many_moves(name):
         if state.clusters.sizes[state.labels[i]] == 1 or state.clusters.live[to] == state.labels[i]:
             continue
         state.n_live = sweep._move(
-            problem.model.core, problem.items, i, problem.tables, state.clusters, state.n_live, to,
-            None, block, 0, room,
+            problem.model.core, problem.items, i, 1, problem.tables, state.clusters, state.n_live,
+            to, None, block, 0, room,
         )  # fmt: skip
-    state._values_of_all()
     _, dense = np.unique(state.labels, return_inverse=True)
     assert state.log_joint == pytest.approx(problem.log_joint(dense), rel=1e-9)
 
