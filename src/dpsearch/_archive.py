@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._files import atomic_write
+from dpsearch._files import atomic_write, remove_leftovers
 from dpsearch._version import __version__
 from dpsearch.errors import CheckpointWarning, ModelFileError
 
@@ -100,6 +100,7 @@ class CheckpointFile:
             raise ModelFileError("no such folder for the checkpoint", source=self.path.parent)
         if not os.access(self.path.parent, os.W_OK | os.X_OK):
             raise ModelFileError("no checkpoint can be written there", source=self.path.parent)
+        remove_leftovers(self.path)  # of a run that was killed: this one may have none to write
         self.form, self.version, self.what = form, version, what
         same = {"version of dpsearch": __version__, **same}
         self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file

@@ -82,6 +82,11 @@ def scratch_beside(path: Path, *, folder: bool) -> Iterator[Path]:
         yield temporary
 
 
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they wrote this file have left beside it."""
+    sweep(path.parent, f".{path.name}.")
+
+
 def _exists(path: Path) -> ParameterError:
     return ParameterError(f"{path} exists; use --force to overwrite it")
 

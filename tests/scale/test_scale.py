@@ -242,6 +242,16 @@ def test_a_checkpoint_knows_its_rows(tmp_path):
     assert found.log_joint_ >= model.log_joint_ - 1e-6
 
 
+def test_what_a_killed_run_left_beside_a_checkpoint_is_removed(tmp_path):
+    """Also by a run that finds nothing better, and so writes no checkpoint."""
+    X, _ = planted(400, k=4)
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, checkpoint=tmp_path / "c", random_state=0)
+    model.fit(X)
+    (tmp_path / ".c.abcd1234.part").write_bytes(b"half")
+    model.fit(X)
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
 def test_digests_of_rows_add_up():
     rng = np.random.default_rng(0)
     X = rng.poisson(0.5, (300, 7)).astype(float)
