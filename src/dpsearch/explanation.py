@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -289,7 +289,7 @@ class Explanation:
         total = _points(self.sizes[small].sum())
         return [f"rows apart: {total} in {clusters}: {'; '.join(said)}{more}"]
 
-    def _listed(self, rows: Ints) -> str:
+    def _listed(self, rows: Iterable[int]) -> str:
         return ", ".join(str(i if self.index is None else self.index[i]) for i in rows)
 
     def _row_lines(self) -> list[str]:

@@ -352,7 +352,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         )
         columns = () if self.schema_ is None else self.schema_.columns
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
-        index = X.index if hasattr(X, "iloc") else None
+        index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
         return replace(found, levels=levels, apart=self.rows_apart_, index=index)
 
     def _nearest_clusters(self) -> Ints | None:

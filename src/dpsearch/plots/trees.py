@@ -6,20 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._numbers import brief
 from dpsearch._types import Ints
 from dpsearch._validate import whole
 from dpsearch.errors import ParameterError
 from dpsearch.plots._axes import COLOURS, one_axis
 
 _ABOVE = "0.55"  # colour of branches above the cut
+_ROOM = 0.3  # inches that a label needs
 
 
 def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     """Draw the tree over components with the present clusters in colours; return the axis.
 
-    A leaf is a component with its size; the clusters of at most 12 leaves have their number below
-    them.  The line is the present cut: what joins below it is one cluster.  There is no line where
-    clusters are not a cut of the tree, because small ones were given to others.
+    A leaf is a component with its size, and the cluster that it belongs to below that.  The line is
+    the present cut: what joins below it is one cluster.  There is no line where clusters are not a
+    cut of the tree, because small ones were given to others.
 
     Parameters
     ----------
@@ -28,8 +30,8 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     axis
         A matplotlib axis; default: a new figure.
     shown
-        Of more components, the last merges with so many leaves; a leaf is then a branch, and says
-        of how many components.
+        Of more components, so many leaves are drawn, by the last merges; a leaf is then a branch,
+        with the number of its components in parentheses.
     """
     from scipy.cluster.hierarchy import dendrogram as draw
 
@@ -38,23 +40,24 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     n = tree.n_components
     if n == 1:
         raise ParameterError("there is one component: a tree needs two")
-    clusters = _clusters_of_nodes(tree.merges, groups)
+    clusters = _clusters_of_nodes(tree.merges, groups).tolist()
     linkage = tree.linkage
     lowest, highest = float(linkage[0, 2]), float(linkage[-1, 2])
     # Leaves hang a little below the first merge, however near to 0 or far from it that is.
     floor = lowest - 0.08 * max(highest - lowest, 1e-9)
     linkage[:, 2] -= floor
-    counts = np.append(np.ones(n), linkage[:, 3]).astype(int)
-    axis = one_axis(axis, float(np.clip(1.5 + 0.32 * min(n, shown), 5.0, 14.0)), 4.4)
-    draw(
+    counts = [1] * n + linkage[:, 3].astype(int).tolist()
+    n_leaves = min(n, shown)
+    axis = one_axis(axis, float(np.clip(1.2 + 0.36 * n_leaves, 5.0, 15.0)), 4.4)
+    room = axis.figure.get_figwidth() * axis.get_position().width / n_leaves
+    drawn = draw(
         linkage,
         p=shown,
         truncate_mode="lastp" if n > shown else None,
         ax=axis,
-        color_threshold=0.0,
         link_color_func=lambda node: _colour(clusters[node]),
-        leaf_label_func=lambda node: _label(tree.sizes[node], counts[node], clusters[node]),
-        leaf_rotation=0 if min(n, shown) <= 16 else 90,
+        leaf_label_func=lambda node: _label(int(tree.sizes[node]), counts[node]),
+        leaf_rotation=0 if room >= _ROOM else 90,
         leaf_font_size=8,
     )
     shift = floor - tree.shift
@@ -62,7 +65,10 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     if cut is not None:
         axis.axhline(cut - shift, color="0.3", linewidth=1, linestyle="--")
     _show_heights(axis, shift)
-    axis.set_xlabel("components (points in each), by cluster")
+    below = 20.0 if room >= _ROOM else 34.0
+    _name_clusters(axis, [clusters[node] for node in drawn["leaves"]], below + 10.0 * (n > shown))
+    inside = "component" if n <= shown else "branch (components in it)"
+    axis.set_xlabel(f"points in each {inside}, and its cluster", labelpad=18.0)
     axis.set_ylabel("height, −log lift")
     axis.spines[["top", "right", "bottom"]].set_visible(False)
     return axis
@@ -82,9 +88,23 @@ def _colour(cluster: int) -> str:
     return _ABOVE if cluster < 0 else COLOURS[cluster % len(COLOURS)]
 
 
-def _label(size: int, n_components: int, cluster: int) -> str:
-    inside = "" if n_components == 1 else f"\n{n_components} comp."
-    return f"{size:,}{inside}\n{cluster if cluster >= 0 else 'several'}"
+def _label(size: int, n_components: int) -> str:
+    return f"{size:,}" if n_components == 1 else f"{size:,}\n({n_components})"
+
+
+def _name_clusters(axis: Any, clusters: list[int], below: float) -> None:
+    """Write the number of each cluster below the middle of its leaves, which are ten apart."""
+    begin = 0
+    for end in range(1, len(clusters) + 1):
+        if end < len(clusters) and clusters[end] == clusters[begin]:
+            continue
+        middle, cluster = 5.0 * (begin + end), clusters[begin]
+        axis.annotate(
+            str(cluster) if cluster >= 0 else "…", (middle, 0.0), (0.0, -below),
+            xycoords=axis.get_xaxis_transform(), textcoords="offset points", ha="center", va="top",
+            color=_colour(cluster), weight="bold", fontsize=9,
+        )  # fmt: skip
+        begin = end
 
 
 def _height_of_cut(tree: Any, groups: Ints) -> float | None:
@@ -107,4 +127,4 @@ def _show_heights(axis: Any, shift: float) -> None:
     low, high = axis.get_ylim()
     places = MaxNLocator(6).tick_values(low + shift, high + shift)
     axis.set_yticks([place - shift for place in places if low <= place - shift <= high])
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value + shift:.3g}"))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: brief(value + shift, 3)))

@@ -1,6 +1,6 @@
 """The branches of the tree over components, which the page cuts at the level that is asked for.
 
-A cluster at any level of the tree is one of its nodes, so that what sets nodes apart, once computed,
+A cluster at any level of the tree is one of its nodes: what sets nodes apart is computed once, and
 serves for every level.  Clusters of the fit that are no node (small ones were given to others, or
 the model has no tree) come after the nodes.
 """

@@ -124,8 +124,8 @@ class Profile:
 class Wanted:
     """What is to be described: sets of parts, and the evidence for their columns.
 
-    `sets` [B, K] says which of the K parts of the rows belong to each set; `evidence` [B, D] sets it
-    apart from all other rows, `contrast` [B, D] from its `sibling` [B], −1 for none.
+    `sets` [B, K] says which of the K parts of the rows belong to each set; `evidence` [B, D] sets
+    it apart from all other rows, `contrast` [B, D] from its `sibling` [B], −1 for none.
     """
 
     sets: Any
@@ -252,7 +252,7 @@ def _categories(
 def _words(
     table: Table, member: Any, wanted: Wanted
 ) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Return for each set the words that it has more of: those that it lacks are less informative."""
+    """Return for each set the words that it has more of: those that it lacks say less."""
     counts = (member @ table.counts).T.tocsr()
 
     def share(parts: Any) -> Vector:
@@ -273,7 +273,8 @@ def _words(
 
     out = []
     for k, near in enumerate(wanted.sibling):
-        own, against = share(wanted.sets[k]), ()
+        own = share(wanted.sets[k])
+        against: tuple[Word, ...] = ()
         if near >= 0:
             words = more(own, share(wanted.sets[near]), wanted.contrast[k])
             against = tuple(word for word in words[:CONTRASTS_WORDS] if word.evidence > 0.0)

@@ -347,7 +347,7 @@ class _Page:
         }
 
     def _described_columns(self) -> dict[int, list[Any]]:
-        """Return name, mean and spread in all rows of the columns that branches are described by."""
+        """Return the name of each column that is described, its mean and spread in all rows."""
         if self.table.is_counts:
             return {}
         return {
