@@ -5,7 +5,8 @@ Columns.  The log Bayes factor of column d for cluster k compares two accounts o
     log H_d(x in k) + log H_d(x not in k) − log H_d(all)
 
 above 0 where the cluster's values have a distribution of their own, below 0 where one
-distribution for all rows is the better account.  It needs the clusters' statistics alone.
+distribution for all rows is the better account.  It needs the clusters' statistics alone.  The
+same with the rows of the nearest cluster in place of all others contrasts a cluster with that.
 
 Rows.  Each row is taken out of its cluster, and the posterior predictive of the others is asked
 where it belongs and how probable it is.  Out of the ordinary is a row whose log density, given
@@ -29,10 +30,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._jit import kernel
-from dpsearch._types import Labels, Matrix, Rng, Vector
+from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch._validate import has_gaps
 from dpsearch.errors import ParameterError
 from dpsearch.explanation import Explanation
+from dpsearch.families.base import Model
 from dpsearch.families.capabilities import Columns, log_bayes_factors, require
 from dpsearch.items import Core, clear_row, copy_row, merge_rows
 from dpsearch.mixture import Mixture
@@ -53,6 +55,7 @@ def explain_mixture(
     labels: Labels | None = None,
     *,
     fitted: Any = None,
+    nearest: Ints | None = None,
     outlier_rate: float,
     rng: Rng,
     with_columns: bool = True,
@@ -61,15 +64,21 @@ def explain_mixture(
 
     `labels` are the components that contain the rows, −1 for a row that is in none of them; None if
     all are new.  `fitted` are the rows as the clusters have them, if their gaps were filled.
+    `nearest` is for each cluster the one to contrast it with, −1 for none.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
         raise ParameterError(
             f"{{parameter}} must lie between 0 and 1, got {outlier_rate!r}",
             parameter="outlier_rate",
         )
+    if nearest is None:
+        nearest = np.full(mixture.n_clusters, -1)
     no_columns = np.empty((mixture.n_clusters, 0))
-    columns, centres, elsewhere = _about_columns(mixture) if with_columns else (no_columns,) * 3
+    columns, centres, elsewhere, against = (
+        _about_columns(mixture.merged, nearest) if with_columns else (no_columns,) * 4
+    )
     n_draws = 0
+    components = np.empty(0, np.int64)
     if X is None:
         empty, nothing = np.empty(0, np.int64), np.empty(0)
         rows = (empty, nothing, empty, nothing, nothing)
@@ -80,6 +89,7 @@ def explain_mixture(
         twins = _Twins.of(mixture, X, labels, place.log_inside)
         p_value = _p_values(mixture, X, place.log_inside, twins, n_draws, rng)
         rows = (place.labels, place.certainty, place.second, place.log_density, p_value)
+        components = place.components
     return Explanation(
         columns,
         centres,
@@ -93,31 +103,84 @@ def explain_mixture(
             family.kind == "category"
             for family in mixture.model.family.by_column(mixture.model.n_features)
         ),
+        nearest=nearest,
+        against_nearest=against,
+        components=components,
+        apart=np.full(mixture.n_clusters, -1),
     )
 
 
 # -- columns ---------------------------------------------------------------------------------
 
 
-def _about_columns(mixture: Mixture) -> tuple[Matrix, Matrix, Matrix]:
-    """Return the log Bayes factors, and what to expect inside and outside of each cluster."""
-    mixture = mixture.merged
-    model, n = mixture.model, mixture.n_clusters
-    family, width = model.family, model.n_features
-    rests, everything = _rests(model.core, mixture.pool, n)
-    rests = rests.reshape(n, -1)
+def _about_columns(mixture: Mixture, nearest: Ints) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Return log Bayes factors, what to expect inside and outside of clusters, and contrasts.
 
-    def columns(row: Vector) -> Columns:
-        found: Columns = require(family, "columns", row, width, needed_by="explain")
-        return found
-
-    own = [columns(mixture.row(k)) for k in range(n)]
+    The contrasts are log Bayes factors of each cluster against its nearest, NaN if it has none.
+    """
+    n, width = mixture.n_clusters, mixture.model.n_features
+    own = [_columns(mixture.model, mixture.row(k)) for k in range(n)]
     centres = np.array([one.centres for one in own])
+    nothing = np.full((n, width), math.nan)
     if n == 1:
-        return np.zeros((1, width)), centres, np.full((1, width), math.nan)
-    others, both = [columns(rest) for rest in rests], columns(everything)
+        return np.zeros((1, width)), centres, nothing, nothing
+    rests, everything = _rests(mixture.model.core, mixture.pool, n)
+    others = [_columns(mixture.model, rest) for rest in rests.reshape(n, -1)]
+    both = _columns(mixture.model, everything)
     factors = [log_bayes_factors(*pair, both) for pair in zip(own, others, strict=True)]
-    return np.array(factors), centres, np.array([one.centres for one in others])
+    against = nothing.copy()
+    for k, near in enumerate(nearest):
+        if near >= 0:
+            joined = mixture.row(k).copy()
+            merge_rows(mixture.model.core, joined, mixture.row(near), 1.0)
+            against[k] = log_bayes_factors(own[k], own[near], _columns(mixture.model, joined))
+    return np.array(factors), centres, np.array([one.centres for one in others]), against
+
+
+def _columns(model: Model, row: Vector) -> Columns:
+    found: Columns = require(model.family, "columns", row, model.n_features, needed_by="explain")
+    return found
+
+
+class BranchColumns(NamedTuple):
+    """Log Bayes factors [2K − 1, D] of the nodes of a tree: against all other rows, and siblings.
+
+    Those of the root are 0.
+    """
+
+    rest: Matrix
+    sibling: Matrix
+
+
+def explain_branches(mixture: Mixture, merges: Ints) -> BranchColumns:
+    """Return how columns set the nodes of a tree over the components apart; see `Tree.merges`."""
+    model, n = mixture.model, mixture.n_components
+    pools = _branches(model.core, mixture.pool, merges)
+    own, others = ([_columns(model, row) for row in one.reshape(2 * n - 1, -1)] for one in pools)
+    rest, sibling = (np.zeros((2 * n - 1, model.n_features)) for _ in range(2))
+    for m, (a, b) in enumerate(merges):
+        sibling[a] = sibling[b] = log_bayes_factors(own[a], own[b], own[n + m])
+        for child in (a, b):
+            rest[child] = log_bayes_factors(own[child], others[child], own[-1])
+    return BranchColumns(rest, sibling)
+
+
+@kernel
+def _branches(core: Core, pool: Vector, merges: Ints) -> Any:
+    """Return flat pools of the nodes of a tree, and of all that each of them does not contain."""
+    width, n = core.width, len(merges) + 1
+    own, rest = np.empty((2 * n - 1, width)), np.empty((2 * n - 1, width))
+    own[:n] = pool.reshape(n, width)
+    for m in range(n - 1):
+        copy_row(own[merges[m, 0]], own[n + m])
+        merge_rows(core, own[n + m], own[merges[m, 1]], 1.0)
+    clear_row(core, rest[2 * n - 2])
+    for m in range(n - 2, -1, -1):
+        for side in range(2):
+            child = merges[m, side]
+            copy_row(rest[n + m], rest[child])
+            merge_rows(core, rest[child], own[merges[m, 1 - side]], 1.0)
+    return own.reshape(-1), rest.reshape(-1)
 
 
 @kernel

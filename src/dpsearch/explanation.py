@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from dpsearch.errors import ParameterError
 
 _TYPICAL = 10  # rows named for each cluster
 _SURE = 0.9  # rows below are borderline
+_APART_SHOWN = 10  # clusters of rows apart that are named
 _PLAIN = (1e-4, 1e15)  # sizes of numbers that are written without an exponent
 
 
@@ -24,7 +25,7 @@ class Indication(NamedTuple):
     column: str
     log_bayes_factor: float
     centre: float  # expected in the cluster: the posterior mean, or the likeliest code
-    elsewhere: float  # the same in all other clusters taken together
+    elsewhere: float  # the same in all other clusters taken together, or in the nearest
     is_code: bool = False  # whether these are codes of categories, of which none is higher
 
     @property
@@ -69,6 +70,17 @@ class Explanation:
         By the name of a column of categories, what its codes stand for.
     codes
         [D] which columns hold codes of categories.
+    nearest
+        [K] the cluster that each shares most with, by the tree over components; −1 if none.
+    against_nearest
+        [K, D] log Bayes factors as in `columns`, with the nearest cluster in place of all others.
+    components
+        [N] component of each row; of new rows the most probable one.
+    apart
+        [K] the cluster that rows apart are nearest to, −1 for clusters that are not rows apart:
+        those of more than four rows.
+    index
+        Names of the rows, if they came in a pandas frame; else None.
     """
 
     columns: Matrix
@@ -85,6 +97,11 @@ class Explanation:
     n_draws: int = 0
     levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     codes: tuple[bool, ...] = ()
+    nearest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    against_nearest: Matrix = field(default_factory=lambda: np.empty((0, 0)))
+    components: Labels = field(default_factory=lambda: np.empty(0, np.int64))
+    apart: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    index: Any = None
 
     @property
     def n_clusters(self) -> int:
@@ -123,20 +140,43 @@ class Explanation:
         rows = np.flatnonzero(self.certainty < _SURE)
         return rows[np.argsort(self.certainty[rows], kind="stable")]
 
-    def indicative(self, k: int, n: int = 10) -> list[Indication]:
-        """Return the n columns that set cluster k apart most, the most indicative first."""
+    def indicative(self, k: int, n: int = 10, *, against: str = "rest") -> list[Indication]:
+        """Return the n columns that set cluster k apart most, the most indicative first.
+
+        Parameters
+        ----------
+        k
+            The cluster.
+        n
+            How many columns.
+        against
+            ``"rest"``: all other clusters taken together.  ``"nearest"``: the cluster that it
+            shares most with, `nearest[k]`.
+        """
         if not isinstance(k, (int, np.integer)) or not 0 <= k < self.n_clusters:
             raise ParameterError(
                 f"{{parameter}} must be a cluster, 0 … {self.n_clusters - 1}, got {k!r}",
                 parameter="k",
             )
-        best = np.argsort(-self.columns[k], kind="stable")[:n]
+        if against not in ("rest", "nearest"):
+            raise ParameterError(
+                f"{{parameter}} must be 'rest' or 'nearest', got {against!r}", parameter="against"
+            )
+        evidence, elsewhere = self.columns[k], self.elsewhere[k]
+        if against == "nearest":
+            if self.nearest[k] < 0:
+                raise ParameterError(
+                    f"cluster {k} has no nearest cluster: it is the only one, or the model has no"
+                    " tree over its components"
+                )
+            evidence, elsewhere = self.against_nearest[k], self.centres[self.nearest[k]]
+        best = np.argsort(-evidence, kind="stable")[:n]
         return [
             Indication(
                 self.names[d],
-                float(self.columns[k, d]),
+                float(evidence[d]),
                 float(self.centres[k, d]),
-                float(self.elsewhere[k, d]),
+                float(elsewhere[d]),
                 bool(self.codes) and self.codes[d],
             )
             for d in best
@@ -148,14 +188,20 @@ class Explanation:
         Parameters
         ----------
         table
-            ``"points"``: a line for each row of the data.  ``"clusters"``: a line for each cluster
-            and column, the most indicative columns of each cluster first.
+            ``"points"``: a line for each row of the data.  The column `apart_from` has for rows
+            apart the cluster that they are nearest to, −1 for all other rows.  ``"clusters"``: a
+            line for each cluster and column, the most indicative columns of each cluster first.
         library
-            ``"pandas"`` or ``"polars"``; None for the first of them that is installed.
+            ``"pandas"`` or ``"polars"``; None for the first of them that is installed.  In pandas
+            the lines of points have the index of the rows, if these had one.
         """
+        index = None
         if table == "points":
+            index = self.index
             content: dict[str, Any] = {
                 "cluster": self.labels,
+                "component": self.components,
+                "apart_from": self.apart[self.labels],
                 "certainty": self.certainty,
                 "second": self.second,
                 "log_density": self.log_density,
@@ -185,35 +231,66 @@ class Explanation:
                 f"{{parameter}} must be 'pandas', 'polars' or None, got {library!r}",
                 parameter="library",
             )
-        return importlib.import_module(library).DataFrame(content)
+        frame = importlib.import_module(library).DataFrame(content)
+        return frame if index is None or library != "pandas" else frame.set_index(index)
 
     def summary(self) -> str:
         """Return the explanation as a few lines of text."""
         lines = []
         for k, rows in enumerate(self.typical):
+            if self.apart[k] >= 0:
+                continue
             lines += self._cluster_lines(k)
             if len(rows):
-                lines.append(f"  typical rows: {_listed(rows[:5])}")
+                lines.append(f"  typical rows: {self._listed(rows[:5])}")
+        lines += self._apart_lines()
         return "\n".join(lines + (self._row_lines() if len(self.labels) else []))
 
     def _cluster_lines(self, k: int) -> list[str]:
-        size = self.sizes[k]
-        lines = [f"cluster {k}: {size} {'point' if size == 1 else 'points'}"]
-        for one in self.indicative(k, 3):
-            if one.log_bayes_factor <= 0.0:
-                continue
-            inside, outside = _shown(
-                self.value(one.column, one.centre), self.value(one.column, one.elsewhere)
+        lines = [f"cluster {k}: {_points(self.sizes[k])}"]
+        said = [f"  {self._said(one, 'elsewhere')}" for one in self._telling(k, 3, "rest")]
+        if not said and self.n_clusters > 1:
+            said = ["  no single column sets it apart"]
+        if self.nearest[k] >= 0 and self.n_clusters > 2:
+            telling = self._telling(k, 2, "nearest")
+            text = "; ".join(self._said(one, "there") for one in telling)
+            said.append(
+                f"  against the nearest, cluster {self.nearest[k]}:"
+                f" {text or 'no single column sets it apart'}"
             )
-            # The likeliest level may be the same, though not its probability.
-            same = "as elsewhere, with another probability"
-            there = same if one.is_code and inside == outside else f"elsewhere {outside}"
-            lines.append(
-                f"  {one.column}: {inside}, {there} (log Bayes factor {one.log_bayes_factor:.1f})"
-            )
-        if len(lines) == 1 and self.n_clusters > 1:
-            lines.append("  no single column sets it apart")
-        return lines
+        return lines + said
+
+    def _telling(self, k: int, n: int, against: str) -> list[Indication]:
+        found = self.indicative(k, n, against=against)
+        return [one for one in found if one.log_bayes_factor > 0.0]
+
+    def _said(self, one: Indication, where: str) -> str:
+        """Return in words how a column sets a cluster apart from what is elsewhere, or there."""
+        inside, outside = _shown(
+            self.value(one.column, one.centre), self.value(one.column, one.elsewhere)
+        )
+        # The likeliest level may be the same, though not its probability.
+        same = f"as {where}, with another probability"
+        there = same if one.is_code and inside == outside else f"{where} {outside}"
+        return f"{one.column}: {inside}, {there} (log Bayes factor {one.log_bayes_factor:.1f})"
+
+    def _apart_lines(self) -> list[str]:
+        """Return one line about all clusters of a few rows."""
+        small = np.flatnonzero(self.apart >= 0)
+        if not len(small):
+            return []
+        said = []
+        for k in small[:_APART_SHOWN]:
+            rows = np.flatnonzero(self.labels == k)
+            what = f" (row{'s' * (len(rows) > 1)} {self._listed(rows)})" if len(rows) else ""
+            said.append(f"cluster {k}{what} nearest to {self.apart[k]}")
+        more = f"; and {len(small) - _APART_SHOWN} more" if len(small) > _APART_SHOWN else ""
+        clusters = "1 small cluster" if len(small) == 1 else f"{len(small)} small clusters"
+        total = _points(self.sizes[small].sum())
+        return [f"rows apart: {total} in {clusters}: {'; '.join(said)}{more}"]
+
+    def _listed(self, rows: Iterable[int]) -> str:
+        return ", ".join(str(i if self.index is None else self.index[i]) for i in rows)
 
     def _row_lines(self) -> list[str]:
         lines = [
@@ -224,7 +301,7 @@ class Explanation:
             other = self.second[i]
             place = "a new one" if other == self.n_clusters else f"{other}"
             lines.append(
-                f"  row {i}: cluster {self.labels[i]} with probability"
+                f"  row {self._listed([i])}: cluster {self.labels[i]} with probability"
                 f" {self.certainty[i]:.2f}; next, {place}"
             )
         found = self.outliers
@@ -234,7 +311,7 @@ class Explanation:
             else f"{len(found)}"
         )
         if self.can_find_outliers and len(found):
-            count += f": {_listed(found[:10])}{' …' if len(found) > 10 else ''}"
+            count += f": {self._listed(found[:10])}{' …' if len(found) > 10 else ''}"
         return [*lines, f"outliers at a rate of {self.outlier_rate:g}: {count}"]
 
     def __repr__(self) -> str:
@@ -244,8 +321,8 @@ class Explanation:
         )
 
 
-def _listed(rows: Ints) -> str:
-    return ", ".join(str(i) for i in rows)
+def _points(size: int) -> str:
+    return f"{size} {'point' if size == 1 else 'points'}"
 
 
 def _shown(*values: float | str) -> list[str]:

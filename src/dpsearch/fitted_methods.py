@@ -345,13 +345,23 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             None if table is None else table.matrix,
             None if fitted is None else self.state_.labels_of(fitted),
             fitted=None if fitted is None else fitted.matrix,
+            nearest=self._nearest_clusters(),
             outlier_rate=outlier_rate,
             rng=as_rng(rng),
             with_columns=with_columns,
         )
         columns = () if self.schema_ is None else self.schema_.columns
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
-        return replace(found, levels=levels)
+        index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
+        return replace(found, levels=levels, apart=self.rows_apart_, index=index)
+
+    def _nearest_clusters(self) -> Ints | None:
+        """Return the cluster that each shares most with; not rows apart, if there are others."""
+        if self._levels is None:
+            return None
+        tree, groups, apart = self._levels.tree, self.mixture_.groups, self.rows_apart_
+        among = apart < 0 if (apart < 0).sum() > 1 else True
+        return np.where(apart < 0, tree.nearest(groups, among), apart)
 
     def outliers(self, X: ArrayLike, rate: float = 0.001, *, rng: Any = 0) -> Ints:
         """Return the rows that are less probable than all but a share `rate` of draws.

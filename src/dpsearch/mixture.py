@@ -43,6 +43,7 @@ class Memberships(NamedTuple):
     second: Labels  # the next most probable cluster; K stands for a new one
     log_density: Vector
     log_inside: Vector  # the same if there are no new clusters; −∞ if there are no others
+    components: Labels  # of the fit, or for new rows the most probable
 
 
 class _Places(NamedTuple):
@@ -382,14 +383,16 @@ def _memberships_by_scores(
 ) -> Any:
     """Return `Memberships` from log H of every row in every place, which are changed."""
     n = labels.shape[0]
-    own, second = labels.copy(), np.empty(n, np.int64)
+    own, second, components = labels.copy(), np.empty(n, np.int64), labels.copy()
     certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
     of_clusters = np.empty(groups.max() + 2)
     for i in range(n):
         own[i], certainty[i], second[i], log_density[i], log_inside[i] = _placed(
             scores[i], labels[i], sizes[labels[i]], places, groups, of_clusters
         )
-    return own, certainty, second, log_density, log_inside
+        if labels[i] < 0:
+            components[i] = scores[i, :-1].argmax()
+    return own, certainty, second, log_density, log_inside, components
 
 
 def _interleaved(chosen: Any, first: Any, second: Any) -> Any:

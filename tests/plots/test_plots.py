@@ -148,3 +148,56 @@ def test_a_fitted_model_has_a_trace_to_plot(table):
     model = DPMixture(FAMILY, 1.0, random_state=0).fit(table[0])
     axis = plots.trace(model.clustering_)
     assert axis.lines[0].get_ydata()[-1] == pytest.approx(model.log_joint_)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Three pairs of groups, of which each is a cluster."""
+    rng = np.random.default_rng(1)
+    centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
+    X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))
+    return DPMixture(families.Gaussian(0.0, 100.0, 1.0), PRIOR, level=3, random_state=0).fit(X)
+
+
+def leaf_texts(axis):
+    return [tick.get_text() for tick in axis.get_xticklabels()]
+
+
+def test_dendrogram_has_a_leaf_for_each_component_and_the_line_of_the_cut(pairs):
+    axis = plots.dendrogram(pairs)
+    sizes = pairs.mixture_.sizes
+    assert sorted(leaf_texts(axis)) == sorted(f"{size}" for size in sizes)
+    (line,) = axis.get_lines()
+    # The ticks tell how far what is drawn is from the heights of the tree.
+    tick = axis.get_yticks()[0]
+    shown = float(axis.yaxis.get_major_formatter()(tick).replace("−", "-"))
+    heights = pairs.tree_.heights
+    assert heights[2] < line.get_ydata()[0] - tick + shown < heights[3]
+    names = [text.get_text() for text in axis.texts]
+    assert sorted(names) == ["0", "1", "2"]  # once for each cluster, below its leaves
+    colours = {tuple(part.get_color()[0]) for part in axis.collections}
+    assert len(colours) == 4  # three clusters, and what is above the cut
+
+
+def test_dendrogram_of_many_components_shows_the_last_merges(pairs):
+    axis = plots.dendrogram(pairs, shown=4)
+    texts = leaf_texts(axis)
+    assert len(texts) == 4
+    assert sum(int(text.split("\n")[0]) for text in texts) == 240
+    assert sum(int(text.split("(")[1][:-1]) for text in texts if "(" in text) == 4
+
+
+def test_dendrogram_of_clusters_that_are_no_cut_has_no_line(pairs):
+    apart = np.array([0, 1, 2, 3, 3, 0])  # the largest and the smallest are far from each other
+    state = pairs.state_._replace(mixture=pairs.mixture_.grouped(apart))
+    assert len(plots.dendrogram(DPMixture.from_state(state)).get_lines()) == 0
+    (line,) = plots.dendrogram(pairs.at_level("components")).get_lines()
+    assert line.get_linestyle() == "--"
+
+
+def test_dendrogram_that_cannot_be(table, pairs):
+    one = DPMixture(FAMILY, PRIOR, random_state=0).fit(np.zeros((5, 2)))
+    with pytest.raises(ParameterError, match="there is one component: a tree needs two"):
+        plots.dendrogram(one)
+    with pytest.raises(ParameterError, match="shown must be an integer ≥ 2"):
+        plots.dendrogram(pairs, shown=1)

@@ -24,7 +24,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.refinement.consensus import Consensus
 from dpsearch.report import write_report
 from dpsearch.report.page import packed, plotly, policy, to_json
-from dpsearch.report.profiles import profiles
+from dpsearch.report.profiles import Wanted, profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Column, Table, top_words
 from dpsearch.report.write import rows_to_show
@@ -101,13 +101,14 @@ def test_summary_and_data_are_those_of_the_model(table, model, written):
     assert "local search ended because none of its moves improves" in page.text
     data = page.data
     assert data["names"][:2] == ["item 0", "item 1"]
-    assert data["sizes"] == [40, 30, 20]
+    fitted = [data["branches"][branch] for branch in data["tree"]["fitted"]]
+    assert [one["size"] for one in fitted] == [40, 30, 20]
     raw = base64.b64decode(data["columns"][0]["values"]["data"])
     np.testing.assert_array_equal(np.frombuffer(raw), table[0]["wide"])
     assert [point[3] for point in data["trace"]] == [p.step for p in model.clustering_.trace]
     # The second cluster is the one at (9, 0).
-    assert "high wide (" in page.text
-    assert brief(table[0]["wide"][table[1] == 1].mean()) in page.text
+    assert fitted[1]["words"].startswith("high wide (")
+    assert brief(table[0]["wide"][table[1] == 1].mean()) in fitted[1]["words"]
 
 
 def test_same_seed_same_file(table, model, written, tmp_path):
@@ -174,36 +175,38 @@ def test_profiles_are_those_of_naive_loops():
     frame = pd.DataFrame({"number": number, "colour": colours})
     made = Table.of(frame, FAMILY)
     evidence = np.tile([1.0, 2.0], (3, 1))
-    for k, group in enumerate(profiles(made, labels, evidence)):
+    for k, group in enumerate(profiles(made, labels, Wanted.alone(evidence))):
         category, amount = group.parts  # most evidence first
         own = labels == k
         assert group.size == own.sum()
         assert amount.mean == pytest.approx(np.nanmean(number[own]), rel=1e-12)
         assert amount.spread == pytest.approx(np.nanstd(number[own]), rel=1e-6)
-        assert amount.mean_of_all == pytest.approx(np.nanmean(number), rel=1e-12)
+        assert amount.other_mean == pytest.approx(np.nanmean(number), rel=1e-12)
         for level in category.levels:
             known = own & pd.notna(frame["colour"]).to_numpy()
             assert level.share == pytest.approx((colours[known] == level.name).mean())
         (level,) = category.levels  # of two, the second says it all
-        assert category.away == pytest.approx(level.share - level.share_of_all)
+        assert category.away == pytest.approx(level.share - level.other_share)
 
 
 def test_levels_against_the_whole():
     values = np.array([0.0, 0.0, 1.0, 2.0, 2.0, 2.0, np.nan])
     made = Table.of(values[:, None], families.Categorical())
     labels = np.array([0, 0, 0, 0, 1, 1, 1])
-    first, second = (group.parts[0] for group in profiles(made, labels, np.zeros((2, 1))))
+    first, second = (
+        group.parts[0] for group in profiles(made, labels, Wanted.alone(np.zeros((2, 1))))
+    )
     assert (second.levels[0].name, second.levels[0].share) == ("2", 1.0)
     assert second.away == pytest.approx(0.5)  # ½ (1/3 + 1/6 + 1/2)
     assert sum(level.share for level in first.levels) == pytest.approx(1.0)
-    assert "2 (100 %; all 50 %)" in second.in_words
+    assert "2 (100 %; all 50 %)" in second.in_words()
 
 
 def test_words_with_lift():
     counts = sp.csr_matrix([[3, 0, 1], [2, 0, 0], [0, 4, 1], [0, 5, 2]])
     made = Table.of(counts, families.Multinomial(), ["cat", "dog", "the"])
     evidence = np.array([[5.0, 4.0, 0.1], [5.0, 6.0, 0.1]])
-    first, second = profiles(made, np.array([0, 0, 1, 1]), evidence)
+    first, second = profiles(made, np.array([0, 0, 1, 1]), Wanted.alone(evidence))
     assert [word.name for word in first.parts] == ["cat"]  # dog sets it apart by its absence
     assert first.parts[0].share == pytest.approx(5 / 6)
     assert first.parts[0].lift == pytest.approx((5 / 6) / (5 / 18))
@@ -308,7 +311,7 @@ def test_every_kind_of_data_has_a_report(tmp_path):
         assert data["maps"], name
         if "image_shape" in options:
             means = np.frombuffer(base64.b64decode(data["images"]["means"]), np.uint8)
-            assert len(means) == fitted.n_clusters_ * X.shape[1]
+            assert len(means) == len(data["branches"]) * X.shape[1]
             assert data["columns"] == []
 
 
@@ -443,6 +446,7 @@ def test_legend_filters_map_and_table(browser, written):
 def test_hover_shows_the_row(browser, written, table):
     page = browser().open(written)
     row = int(table[0]["wide"].argmax())  # on the edge, with no other under the pointer
+    page.evaluate("document.getElementById('plot').scrollIntoView({behavior: 'instant'})")
     place = page.evaluate(
         """(row) => {
             const plot = document.getElementById("plot"), box = plot.getBoundingClientRect();
@@ -601,9 +605,9 @@ def test_pictures_are_painted(browser, tmp_path):
 def test_fewer_columns_than_names_is_no_trouble():
     column = Column("empty", np.full(3, np.nan))
     made = Table(("a", "b", "c"), (column,))
-    (group,) = profiles(made, np.zeros(3, np.int64), np.zeros((1, 1)))
-    assert group.parts[0].at(1.0) == 50.0
+    (group,) = profiles(made, np.zeros(3, np.int64), Wanted.alone(np.zeros((1, 1))))
     assert np.isnan(group.parts[0].mean)
+    assert group.parts[0].packed() == [0, 0.0, None, None]
 
 
 # -- notebooks -----------------------------------------------------------------------------------

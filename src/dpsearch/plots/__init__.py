@@ -4,12 +4,14 @@ from dpsearch.plots._axes import COLOURS, MARKERS, check_figure, new_axes, save_
 from dpsearch.plots.clusters import profiles, scatter, trace
 from dpsearch.plots.draws import coclustering, k_posterior, sampler_trace
 from dpsearch.plots.images import mean_images
+from dpsearch.plots.trees import dendrogram
 
 __all__ = [
     "COLOURS",
     "MARKERS",
     "check_figure",
     "coclustering",
+    "dendrogram",
     "k_posterior",
     "mean_images",
     "new_axes",

@@ -17,6 +17,8 @@ from dpsearch._numbers import brief
 
 # Plotly's bundle with WebGL scatter plots; assets/README.md says where it comes from.
 PLOTLY = "plotly-gl2d-3.7.0.min.js.gz"
+# Later ones use what earlier ones define.
+SCRIPTS = ("data", "levels", "map", "clusters", "profiles", "table", "report")
 
 
 def render(template: str, **context: Any) -> str:
@@ -36,7 +38,7 @@ def render(template: str, **context: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {"brief": brief, "breakable": breakable}
-    scripts = [plotly(), _text("assets/report.js")]
+    scripts = [plotly(), own_script()]
     return environment.get_template(template).render(
         **context,
         policy=policy(scripts),
@@ -44,6 +46,12 @@ def render(template: str, **context: Any) -> str:
         scripts=[Markup(script) for script in scripts],
         data=Markup(to_json(context["payload"])),
     )
+
+
+def own_script() -> str:
+    """Return the page's own script, of which each file is a part."""
+    parts = "".join(_text(f"assets/{name}.js") for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 def policy(scripts: list[str]) -> str:
@@ -78,6 +86,13 @@ def packed(values: Any) -> dict[str, str]:
         array = next(exact, array.astype(np.float64))
     little = array.astype(array.dtype.newbyteorder("<"))
     return {"dtype": array.dtype.str[1:], "data": base64.b64encode(little.tobytes()).decode()}
+
+
+def single(values: Any) -> dict[str, str]:
+    """Pack numbers in single precision, which is enough for plots, unless they are too large."""
+    array = np.asarray(values, dtype=np.float64)
+    few = np.abs(array[np.isfinite(array)]).max(initial=0.0) < np.finfo(np.float32).max
+    return packed(array.astype(np.float32) if few else array)
 
 
 @cache

@@ -1,4 +1,8 @@
-"""Profiles of clusters compared with all rows: means and spreads, levels, words."""
+"""Profiles of clusters compared with all rows: means and spreads, levels, words.
+
+What is described are sets of the parts that the rows are divided into: branches of a tree, or these
+parts themselves.  Each is compared with all rows, and with its sibling if it has one.
+"""
 
 from __future__ import annotations
 
@@ -10,83 +14,76 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._numbers import brief
-from dpsearch._types import Labels, Matrix, Vector
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.report.table import Column, Table
 
 WORDS_SHOWN = 14
 LEVELS_SHOWN = 6
+CONTRASTS = 3  # columns that set a branch apart from its sibling
+CONTRASTS_WORDS = 6
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers in one cluster, and in all."""
+    """A column of numbers in one cluster, and in all or in the sibling."""
 
     column: int
     name: str
     evidence: float
     mean: float
     spread: float
-    mean_of_all: float
-    spread_of_all: float
-    low: float  # of the scale it is drawn on
-    high: float
+    other_mean: float
+    other_spread: float
 
     @property
     def away(self) -> float:
         """(mean of the cluster − mean of all) / standard deviation of all."""
-        return (self.mean - self.mean_of_all) / self.spread_of_all if self.spread_of_all else 0.0
+        return (self.mean - self.other_mean) / self.other_spread if self.other_spread else 0.0
 
-    def at(self, value: float) -> float:
-        """Return where a value lies on the scale, in per cent."""
-        width = self.high - self.low
-        if not width > 0.0 or not np.isfinite(value):
-            return 50.0
-        return float(np.clip(100.0 * (value - self.low) / width, 0.0, 100.0))
+    def in_words(self, other: str = "all") -> str:
+        near = abs(self.mean - self.other_mean) < 0.25 * max(self.spread, self.other_spread)
+        spreads = f"± {brief(self.spread)}; {other} ± {brief(self.other_spread)}"
+        if near and self.spread < 0.7 * self.other_spread:
+            return f"{self.name} closer together ({spreads})"
+        if near and self.spread > 1.4 * self.other_spread:
+            return f"{self.name} further apart ({spreads})"
+        word = "high" if self.mean > self.other_mean else "low"
+        return f"{word} {self.name} ({brief(self.mean)}; {other} {brief(self.other_mean)})"
 
-    @property
-    def _spreads(self) -> str:
-        return f"± {brief(self.spread)}; all ± {brief(self.spread_of_all)}"
-
-    @property
-    def in_words(self) -> str:
-        if abs(self.away) < 0.25 and self.spread < 0.7 * self.spread_of_all:
-            return f"{self.name} closer together ({self._spreads})"
-        if abs(self.away) < 0.25 and self.spread > 1.4 * self.spread_of_all:
-            return f"{self.name} further apart ({self._spreads})"
-        word = "high" if self.away > 0.0 else "low"
-        return f"{word} {self.name} ({brief(self.mean)}; all {brief(self.mean_of_all)})"
+    def packed(self) -> list[Any]:
+        """Return what the page's script needs: a list of four."""
+        return [self.column, *map(_figure, (self.evidence, self.mean, self.spread))]
 
 
 @dataclass(frozen=True)
 class Level:
     name: str
     share: float
-    share_of_all: float
+    other_share: float
 
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories in one cluster, and in all."""
+    """A column of categories in one cluster, and in all or in the sibling."""
 
     column: int
     name: str
     evidence: float
-    levels: tuple[Level, ...]  # commonest in the cluster, or in all, first; of two the second only
+    levels: tuple[Level, ...]  # commonest in either first; of two the second only
     n_levels: int
     away: float  # total variation distance, ½ Σ |share − share of all|; of two levels with a sign
 
-    @property
-    def commonest(self) -> Level:
-        """The commonest level in the cluster."""
-        return max(self.levels, key=lambda one: one.share, default=Level("–", 0.0, 0.0))
-
-    @property
-    def in_words(self) -> str:
+    def in_words(self, other: str = "all") -> str:
         if not self.levels:
             return self.name
-        level = max(self.levels, key=lambda one: one.share - one.share_of_all)
-        shares = f"{100.0 * level.share:.0f} %; all {100.0 * level.share_of_all:.0f} %"
+        level = max(self.levels, key=lambda one: one.share - one.other_share)
+        shares = f"{100.0 * level.share:.0f} %; {other} {100.0 * level.other_share:.0f} %"
         return f"{self.name} {level.name} ({shares})"
+
+    def packed(self) -> list[Any]:
+        """Return what the page's script needs: a list of five."""
+        levels = [[one.name, _figure(one.share), _figure(one.other_share)] for one in self.levels]
+        return [self.column, _figure(self.evidence), _figure(self.away), levels, self.n_levels]
 
 
 @dataclass(frozen=True)
@@ -94,137 +91,197 @@ class Word:
     name: str
     evidence: float
     share: float
-    lift: float  # share in the cluster / share in all
+    lift: float  # share in the cluster / share in all, or in the sibling
 
-    @property
-    def in_words(self) -> str:
+    def in_words(self, other: str = "all") -> str:
         return self.name
+
+    def packed(self) -> list[Any]:
+        """Return what the page's script needs: a list of four."""
+        return [self.name, *map(_figure, (self.evidence, self.share, self.lift))]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A cluster: its size, and its columns or words, those that set it apart first."""
+    """A set of rows: its size, and its columns or words, those that set it apart first."""
 
-    k: int
     size: int
     share: float
     parts: tuple[Any, ...]
+    against: tuple[Any, ...] = ()  # the same, compared with the sibling
 
     def in_words(self, shown: int = 3) -> str:
         indicative = [part for part in self.parts if part.evidence > 0.0][:shown]
-        return ", ".join(part.in_words for part in indicative)
+        return ", ".join(part.in_words() for part in indicative)
+
+    def against_in_words(self, *, together: bool) -> list[str]:
+        """Return what sets it apart from its sibling, as one text if together."""
+        texts = [part.in_words("there") for part in self.against]
+        return [", ".join(texts)] if together and texts else texts
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be described: sets of parts, and the evidence for their columns.
+
+    `sets` [B, K] says which of the K parts of the rows belong to each set; `evidence` [B, D] sets
+    it apart from all other rows, `contrast` [B, D] from its `sibling` [B], −1 for none.
+    """
+
+    sets: Any
+    evidence: Matrix
+    contrast: Matrix
+    sibling: Ints
+
+    @classmethod
+    def alone(cls, evidence: Matrix, sets: Any = None) -> Wanted:
+        """Return sets, by default the parts themselves, without siblings."""
+        n = len(evidence)
+        sets = np.eye(n, dtype=bool) if sets is None else sets
+        return cls(sets, evidence, np.zeros_like(evidence), np.full(n, -1))
 
 
 def profiles(
     table: Table,
     labels: Labels,
-    evidence: Matrix,
+    wanted: Wanted,
     columns: Iterable[int] = (),
     shown: int = 30,
     sizes: Any = None,
 ) -> list[Profile]:
-    """Return the profile of each cluster: the columns with most `evidence` [K, D], and `columns`.
+    """Return the profile of each set: the columns with most evidence, and `columns`.
 
-    `sizes` are those of the clusters if the table is a sample, in which some may have no row.
+    `labels` are the parts of the rows; `sizes` are those of the parts if the table is a sample, in
+    which some may have no row.
     """
+    n_parts = wanted.sets.shape[1]
     if sizes is None:
-        sizes = np.bincount(labels, minlength=len(evidence))
+        sizes = np.bincount(labels, minlength=n_parts)
     n = len(labels)
-    member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(len(sizes), n))
+    member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(n_parts, n))
     if table.is_counts:
-        parts = _words(table, member, evidence)
+        described = _words(table, member, wanted)
     else:
-        always = set(columns)
-        part = [*_parts(table, labels, member, evidence)]
-        parts = []
-        for k, own in enumerate(evidence):
-            wanted = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
-            parts.append([part[j](k) for j in sorted(wanted, key=lambda j: (-own[j], j))])
+        described = _described(table, labels, member, wanted, set(columns), shown)
+    totals = wanted.sets @ sizes
     return [
-        Profile(k, int(size), float(size / sizes.sum()), tuple(parts[k]))
-        for k, size in enumerate(sizes)
+        Profile(int(size), float(size / sizes.sum()), *both)
+        for size, both in zip(totals, described, strict=True)
     ]
 
 
+def _described(
+    table: Table, labels: Labels, member: Any, wanted: Wanted, always: set[int], shown: int
+) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Return for each set its columns against all, and against its sibling."""
+    part = [*_parts(table, labels, member, wanted.sets)]
+    out = []
+    for k, (own, contrast) in enumerate(zip(wanted.evidence, wanted.contrast, strict=True)):
+        best = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
+        first = [part[j](k, -1, own[j]) for j in sorted(best, key=lambda j: (-own[j], j))]
+        near = wanted.sibling[k]
+        telling = np.argsort(-contrast, kind="stable")[: CONTRASTS if near >= 0 and shown else 0]
+        second = [part[j](k, near, contrast[j]) for j in telling if contrast[j] > 0.0]
+        out.append((tuple(first), tuple(second)))
+    return out
+
+
 def _parts(
-    table: Table, labels: Labels, member: Any, evidence: Matrix
-) -> Iterator[Callable[[int], Number | Category]]:
-    """Yield for each column the function that describes it in cluster k."""
-    means, spreads = _moments(table.matrix(), member)
+    table: Table, labels: Labels, member: Any, sets: Any
+) -> Iterator[Callable[[int, int, float], Number | Category]]:
+    """Yield for each column the function that compares it in set k with another, or with all (−1).
+
+    The last argument is the evidence that the two differ.
+    """
+    every = np.vstack([sets, np.ones((1, sets.shape[1]))]).astype(np.float64)
+    means, spreads = _moments(table.matrix(), member, every)
     at = 0
     for j, column in enumerate(table.columns):
         if column.is_category:
-            yield _categories(j, column, labels, evidence[:, j])
+            yield _categories(j, column, labels, every)
         else:
-            yield _numbers(j, column.name, means[:, at], spreads[:, at], evidence[:, j])
+            yield _numbers(j, column.name, means[:, at], spreads[:, at])
             at += 1
 
 
-def _moments(X: Matrix, member: Any) -> tuple[Matrix, Matrix]:
-    """Return means and standard deviations without gaps: [K + 1, D], the last line for all rows."""
+def _moments(X: Matrix, member: Any, every: Matrix) -> tuple[Matrix, Matrix]:
+    """Return means and standard deviations without gaps: [B + 1, D], the last line for all rows."""
     known = ~np.isnan(X)
     origin = np.nanmean(np.where(known.any(axis=0), X, 0.0), axis=0) if X.size else np.zeros(0)
     filled = np.where(known, X - origin, 0.0)  # about the mean, so that no digits are lost
-    with_all = sp.vstack([member, np.ones((1, X.shape[0]))], format="csr")
-    count = with_all @ known.astype(np.float64)
+    count = every @ (member @ known.astype(np.float64))
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (with_all @ filled) / count
-        variance = (with_all @ filled**2) / count - mean**2
+        mean = every @ (member @ filled) / count
+        variance = every @ (member @ filled**2) / count - mean**2
     return mean + origin, np.sqrt(np.maximum(variance, 0.0))
 
 
 def _numbers(
-    j: int, name: str, mean: Vector, spread: Vector, evidence: Vector
-) -> Callable[[int], Number]:
-    known = np.isfinite(mean)
-    low = (mean - spread)[known].min(initial=np.inf)
-    high = (mean + spread)[known].max(initial=-np.inf)
-
-    def number(k: int) -> Number:
-        own = (evidence[k], mean[k], spread[k], mean[-1], spread[-1], low, high)
+    j: int, name: str, mean: Vector, spread: Vector
+) -> Callable[[int, int, float], Number]:
+    def number(k: int, other: int, evidence: float) -> Number:
+        own = (evidence, mean[k], spread[k], mean[other], spread[other])
         return Number(j, name, *map(float, own))
 
     return number
 
 
 def _categories(
-    j: int, column: Column, labels: Labels, evidence: Vector
-) -> Callable[[int], Category]:
+    j: int, column: Column, labels: Labels, every: Matrix
+) -> Callable[[int, int, float], Category]:
     names = column.levels or ()
-    n_levels, n_clusters = len(names), len(evidence)
+    n_levels, n_parts = len(names), every.shape[1]
     known = column.values >= 0
     pair = labels[known] * n_levels + column.values[known]
-    counts = np.bincount(pair, minlength=n_clusters * n_levels).reshape(n_clusters, n_levels)
-    of_all = counts.sum(axis=0) / max(counts.sum(), 1)
+    counts = np.bincount(pair, minlength=n_parts * n_levels).reshape(n_parts, n_levels)
+    totals = every @ counts
+    shares = totals / np.maximum(totals.sum(axis=1, keepdims=True), 1.0)
 
-    def category(k: int) -> Category:
-        shares = counts[k] / max(counts[k].sum(), 1)
-        order = np.argsort(-np.maximum(shares, of_all), kind="stable")[:LEVELS_SHOWN]
-        away = 0.5 * float(np.abs(shares - of_all).sum())
+    def category(k: int, other: int, evidence: float) -> Category:
+        own, there = shares[k], shares[other]
+        order = np.argsort(-np.maximum(own, there), kind="stable")[:LEVELS_SHOWN]
+        away = 0.5 * float(np.abs(own - there).sum())
         if n_levels == 2:
-            order, away = np.array([1]), float(shares[1] - of_all[1])
-        levels = tuple(Level(names[v], float(shares[v]), float(of_all[v])) for v in order)
-        return Category(j, column.name, float(evidence[k]), levels, n_levels, away)
+            order, away = np.array([1]), float(own[1] - there[1])
+        levels = tuple(Level(names[v], float(own[v]), float(there[v])) for v in order)
+        return Category(j, column.name, float(evidence), levels, n_levels, away)
 
     return category
 
 
-def _words(table: Table, member: Any, evidence: Matrix) -> list[list[Any]]:
-    counts = (member @ table.counts).tocsr()
-    of_all = np.asarray(counts.sum(axis=0)).reshape(-1)
-    share_of_all = of_all / max(of_all.sum(), 1.0)
-    out = []
-    for k in range(counts.shape[0]):
-        own = counts[k].toarray().reshape(-1)
-        share = own / max(own.sum(), 1.0)
-        lift = np.divide(share, share_of_all, out=np.zeros_like(share), where=share_of_all > 0.0)
-        # Only words that the cluster has more of: those that it lacks are less informative.
-        order = np.lexsort((-share, -np.where(lift > 1.0, evidence[k], -np.inf)))[:WORDS_SHOWN]
-        out.append(
-            [
-                Word(table.words[w], float(evidence[k, w]), float(share[w]), float(lift[w]))
-                for w in order
-                if lift[w] > 1.0
-            ]
+def _words(
+    table: Table, member: Any, wanted: Wanted
+) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """Return for each set the words that it has more of: those that it lacks say less."""
+    counts = (member @ table.counts).T.tocsr()
+
+    def share(parts: Any) -> Vector:
+        total = counts @ parts.astype(np.float64)
+        return np.asarray(total / max(total.sum(), 1.0))
+
+    of_all = share(np.ones(wanted.sets.shape[1]))
+
+    def more(own: Vector, there: Vector, evidence: Vector) -> tuple[Word, ...]:
+        lift = np.divide(own, there, out=np.full_like(own, np.inf), where=there > 0.0)
+        lift[own == 0.0] = 0.0
+        order = np.lexsort((-own, -np.where(lift > 1.0, evidence, -np.inf)))[:WORDS_SHOWN]
+        return tuple(
+            Word(table.words[w], float(evidence[w]), float(own[w]), float(lift[w]))
+            for w in order
+            if lift[w] > 1.0
         )
+
+    out = []
+    for k, near in enumerate(wanted.sibling):
+        own = share(wanted.sets[k])
+        against: tuple[Word, ...] = ()
+        if near >= 0:
+            words = more(own, share(wanted.sets[near]), wanted.contrast[k])
+            against = tuple(word for word in words[:CONTRASTS_WORDS] if word.evidence > 0.0)
+        out.append((more(own, of_all, wanted.evidence[k]), against))
     return out
+
+
+def _figure(value: float) -> float | None:
+    """Return a number with six digits, or None if it is not finite."""
+    return float(f"{value:.6g}") if np.isfinite(value) else None

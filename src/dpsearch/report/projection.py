@@ -39,7 +39,7 @@ def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> li
         return [Projection("one column", values, height, [title, "(spread at random)"])]
     scores, shares = _principal(features, 2, seed)
     titles = [
-        f"component {j + 1} ({100.0 * share:.0f} % of the variance)"
+        f"principal component {j + 1} ({100.0 * share:.0f} % of the variance)"
         for j, share in enumerate(shares)
     ]
     out.append(Projection("principal components", scores[:, 0], scores[:, 1], titles))

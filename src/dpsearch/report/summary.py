@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._numbers import brief
+from dpsearch._types import Ints
 from dpsearch.explanation import Explanation
 from dpsearch.problem import Clustering
 from dpsearch.report.profiles import Profile
@@ -17,7 +18,7 @@ MOVED = 0.1  # disagreement from which restarts place a row notably differently
 _SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
 
 
-def found(table: Table, groups: list[Profile]) -> str:
+def found(table: Table, groups: list[Profile], apart: Ints) -> str:
     """Return a sentence about the numbers of rows and clusters, and their sizes."""
     what = "word" if table.is_counts else "column"
     sizes = [group.size for group in groups]
@@ -33,9 +34,23 @@ def found(table: Table, groups: list[Profile]) -> str:
             f"The largest has {_count(sizes[0], 'row')} ({_share(groups[0].share)}), the smallest"
             f" {sizes[-1]:,}."
         )
-    if 0 < alone < len(sizes):
+    small = [size for size, near in zip(sizes, apart, strict=True) if near >= 0]
+    if small:
+        text += (
+            f" {_count(len(small), 'cluster')} of at most four rows,"
+            f" {_count(sum(small), 'row')} in all, {'is' if len(small) == 1 else 'are'} shown as"
+            " rows apart."
+        )
+    elif 0 < alone < len(sizes):
         text += " One of them is a single row." if alone == 1 else f" {alone:,} are single rows."
     return text
+
+
+def level(model: Any) -> list[str]:
+    """Return sentences about how components led to clusters, and how sure their number is."""
+    halves = model.n_clusters_elsewhere_.removeprefix("; ")
+    out = [model.level_reason_, f"{halves} clusters" if halves else ""]
+    return [f"{text[0].upper()}{text[1:]}." for text in out if text]
 
 
 def how_sure(

@@ -21,17 +21,18 @@ from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
 from dpsearch.plots import COLOURS
 from dpsearch.report import summary
-from dpsearch.report.page import packed, render
-from dpsearch.report.profiles import Profile, profiles
+from dpsearch.report.branches import Branches
+from dpsearch.report.page import packed, render, single
+from dpsearch.report.profiles import Category, Number, Profile, profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Table, top_words
 
-_AT_LEAST = 30  # rows of each cluster in a sample, where it has them
+_AT_LEAST = 30  # rows of each component in a sample, where it has them
 _TYPICAL, _ODD = 5, 12  # rows listed of each kind
 _COLUMNS = 24  # of the table and of the overview
-_PARTS = 30  # columns described for each cluster
+_PARTS, _FEWEST_PARTS = 30, 8  # columns described for each branch, at most and at least,
+_ALL_PARTS = 4000  # so that there are about so many in all
 _CELLS = 5  # columns of such a list
-_CARDS = 60  # clusters described one by one
 _IMAGE_BYTES = 2_500_000  # of pixels in a page
 _WORDS = "characteristic words"  # heading of the words of a row
 
@@ -142,28 +143,29 @@ class _Page:
             )
 
     def html(self) -> str:
-        explanation, columns, groups = self.explanation, self.columns, self.groups
+        explanation, columns = self.explanation, self.columns
         rng = np.random.default_rng(self.seed)
         named = np.concatenate([*self.typical, *self.listed.values()])
         chosen = np.array(list(dict.fromkeys(named.tolist())), dtype=np.int64)
-        rows = rows_to_show(explanation.labels, chosen, self.max_points, rng)
+        rows = rows_to_show(explanation.components, chosen, self.max_points, rng)
         images = self._images([*chosen, *rng.permutation(rows)])
         few = columns[np.argsort(-self.evidence[columns], kind="stable")[:_CELLS]]
         return render(
             "report.html",
             title=self.title,
             table=self.table,
-            groups=groups,
+            n_components=self.model.n_components_,
+            n_clusters=self.model.n_clusters_,
+            has_tree=self.branches.tree is not None,
+            level=summary.level(self.model),
             n_rows=self.n_rows,
             n_shown=len(rows),
             n_columns_shown=len(columns),
-            found=summary.found(self.table, groups),
+            found=summary.found(self.table, self.clusters, explanation.apart),
             sure=summary.how_sure(
                 self.model.clustering_, explanation, self.certificate, self.consensus, self.draws
             ),
             figures=self._figures(),
-            cards=[self._card(*pair) for pair in zip(groups, self.typical)],
-            overview=self._overview(),
             **{kind: self._listing(own, few) for kind, own in self.listed.items()},
             consensus=self.consensus,
             explanation=explanation,
@@ -176,7 +178,7 @@ class _Page:
 
     @property
     def n_rows(self) -> int:
-        return sum(group.size for group in self.groups)
+        return sum(cluster.size for cluster in self.clusters)
 
     @cached_property
     def evidence(self) -> Any:
@@ -191,18 +193,40 @@ class _Page:
         return np.sort(np.argsort(-self.evidence, kind="stable")[:_COLUMNS])
 
     @cached_property
-    def groups(self) -> list[Profile]:
-        shown = _PARTS if self.image_shape is None else 0
+    def branches(self) -> Branches:
+        return Branches.of(self.model, self.explanation)
+
+    @cached_property
+    def profiles(self) -> list[Profile]:
+        """What sets each branch apart."""
+        wanted = self.branches.wanted
+        shown = int(np.clip(_ALL_PARTS // len(wanted.sets), _FEWEST_PARTS, _PARTS))
         sizes = self.model.mixture_.sizes if self.sample else None
-        explanation = self.explanation
         return profiles(
-            self.table, explanation.labels, explanation.columns, self.columns, shown, sizes
-        )
+            self.table, self.explanation.components, wanted, self.columns,
+            shown if self.image_shape is None else 0, sizes,
+        )  # fmt: skip
+
+    @property
+    def clusters(self) -> list[Profile]:
+        """The clusters of the fit."""
+        return [self.profiles[b] for b in self.branches.fitted]
 
     @cached_property
     def typical(self) -> list[Ints]:
-        """The rows to name for each cluster that is described."""
-        return [rows[:_TYPICAL] for rows in self.explanation.typical[:_CARDS]]
+        """The most probable rows of each branch."""
+        explanation, sets = self.explanation, self.branches.wanted.sets
+        doubtful = explanation.certainty < 0.5
+        order = np.lexsort((-explanation.log_density, -explanation.p_value, doubtful))
+        parts = explanation.components[order]
+        first = [order[parts == k][:_TYPICAL] for k in range(sets.shape[1])]
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        out = []
+        for own in sets:
+            rows = np.concatenate([first[k] for k in np.flatnonzero(own)])
+            out.append(rows[np.argsort(rank[rows])][:_TYPICAL])
+        return out
 
     @cached_property
     def listed(self) -> dict[str, Ints]:
@@ -214,20 +238,6 @@ class _Page:
             "outliers": self.explanation.outliers[:_ODD],
             "moved": most[away[most] > summary.MOVED],
         }
-
-    def _overview(self) -> dict[str, Any] | None:
-        """Return the lines of the heat map: for each cluster its parts by column."""
-        if not len(self.columns) or len(self.groups) < 2:
-            return None
-        lines = []
-        for group in self.groups[:_CARDS]:
-            parts = {part.column: part for part in group.parts}
-            lines.append((group, [parts[j] for j in self.columns]))
-        return {"names": [self.table.names[j] for j in self.columns], "lines": lines}
-
-    def _card(self, group: Profile, typical: Ints) -> dict[str, Any]:
-        columns = [] if self.table.is_counts else [part.column for part in group.parts[:_CELLS]]
-        return {"group": group, "typical": self._listing(typical, columns)}
 
     def _listing(self, rows: Ints, columns: Sequence[int] | Ints) -> dict[str, Any]:
         """Return rows with their values in some columns, or their words."""
@@ -248,7 +258,8 @@ class _Page:
         figures = [
             ("rows", f"{self.n_rows:,}"),
             ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
-            ("clusters", f"{len(self.groups):,}"),
+            ("clusters", f"{model.n_clusters_:,}"),
+            ("components", f"{model.n_components_:,}"),
             ("mean certainty", f"{100.0 * self.explanation.certainty.mean():.1f} %"),
             ("log joint", f"{model.log_joint_:,.1f}".replace("-", "−")),
         ]
@@ -272,14 +283,17 @@ class _Page:
         if self.image_shape is None:
             return None
         shape = as_image_shape(self.image_shape, len(self.table.names), "X")
-        X, labels = self.table.matrix(), self.explanation.labels
+        X, sets = self.table.matrix(), self.branches.wanted.sets
         if X.shape[1] != len(self.table.names):
             raise ParameterError(
                 "{parameter} needs columns of numbers, but some are categories",
                 parameter="image_shape",
             )
         rows = list(dict.fromkeys(int(i) for i in wanted))[: max(1, _IMAGE_BYTES // X.shape[1])]
-        means = np.stack([X[labels == k].mean(axis=0) for k in range(int(labels.max()) + 1)])
+        parts = self.explanation.components
+        counts = np.bincount(parts, minlength=sets.shape[1])
+        sums = np.stack([X[parts == k].sum(axis=0) for k in range(sets.shape[1])])
+        means = (sets @ sums) / np.maximum(sets @ counts, 1)[:, None]
         low, high = np.nanquantile(X[rows], [0.001, 0.999])
 
         def grey(values: Any) -> str:
@@ -301,16 +315,20 @@ class _Page:
             shown.append({"name": _WORDS, "text": top_words(table, rows)})
         return {
             "colours": COLOURS,
-            "sizes": explanation.sizes.tolist(),
             "rows": packed(rows),
             "names": [table.rows[i] for i in rows],
-            "cluster": packed(explanation.labels[rows]),
+            "component": packed(explanation.components[rows]),
+            "tree": self.branches.payload(),
+            "branches": [self._branch(*pair) for pair in zip(self.profiles, self.typical)],
+            "described": self._described_columns(),
+            "overview": self.columns.tolist(),
+            "words": table.is_counts,
             "second": packed(explanation.second[rows]),
-            "certainty": _single(explanation.certainty[rows]),
-            "density": _single(explanation.log_density[rows]),
+            "certainty": single(explanation.certainty[rows]),
+            "density": single(explanation.log_density[rows]),
             "columns": shown,
             "maps": [
-                {"name": one.name, "x": _single(one.x), "y": _single(one.y), "titles": one.titles}
+                {"name": one.name, "x": single(one.x), "y": single(one.y), "titles": one.titles}
                 for one in projections(table, rows, self.seed, umap=self.umap)
             ],
             "trace": [
@@ -318,6 +336,31 @@ class _Page:
                 for at in self.model.clustering_.trace
             ],
         }
+
+    def _branch(self, profile: Profile, typical: Ints) -> dict[str, Any]:
+        return {
+            "size": profile.size,
+            "words": profile.in_words(8 if self.table.is_counts else 3),
+            "against": profile.against_in_words(together=self.table.is_counts),
+            "parts": [part.packed() for part in profile.parts],
+            "typical": typical.tolist(),
+        }
+
+    def _described_columns(self) -> dict[int, list[Any]]:
+        """Return the name of each column that is described, its mean and spread in all rows."""
+        if self.table.is_counts:
+            return {}
+        return {
+            part.column: [part.name, *_of_all(part)]
+            for profile in self.profiles
+            for part in profile.parts
+        }
+
+
+def _of_all(part: Number | Category) -> list[float | None]:
+    if isinstance(part, Category):
+        return []
+    return [x if np.isfinite(x) else None for x in (part.other_mean, part.other_spread)]
 
 
 def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
@@ -362,10 +405,3 @@ def _histogram(title: str, shares: Any, names: list[str]) -> dict[str, Any]:
         for at, (name, share) in enumerate(zip(names, shares))
     ]
     return {"title": title, "bars": bars}
-
-
-def _single(values: ArrayLike) -> dict[str, str]:
-    """Pack numbers in single precision, which is enough for plots, unless they are too large."""
-    array = np.asarray(values, dtype=np.float64)
-    few = np.abs(array[np.isfinite(array)]).max(initial=0.0) < np.finfo(np.float32).max
-    return packed(array.astype(np.float32) if few else array)

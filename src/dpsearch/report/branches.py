@@ -1,0 +1,97 @@
+"""The branches of the tree over components, which the page cuts at the level that is asked for.
+
+A cluster at any level of the tree is one of its nodes: what sets nodes apart is computed once, and
+serves for every level.  Clusters of the fit that are no node (small ones were given to others, or
+the model has no tree) come after the nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Ints
+from dpsearch.explain import explain_branches
+from dpsearch.explanation import Explanation
+from dpsearch.levels import Tree
+from dpsearch.report.page import single
+from dpsearch.report.profiles import Wanted
+
+
+@dataclass(frozen=True)
+class Branches:
+    """What can be a cluster, and how the page makes clusters of it.
+
+    Attributes
+    ----------
+    wanted
+        The sets of components, and how columns set them apart.
+    fitted
+        [C] the set that each cluster of the fit is.
+    tree
+        The tree, if there is one; its nodes are the first sets.
+    agreement
+        For 1, 2, … clusters how well fits to halves of the rows find them again; NaN if not known.
+    """
+
+    wanted: Wanted
+    fitted: Ints
+    tree: Tree | None
+    agreement: Any
+
+    @classmethod
+    def of(cls, model: Any, explanation: Explanation) -> Branches:
+        """Return the branches of a fitted model."""
+        groups, levels = model.mixture_.groups, model.state_.levels
+        clusters = np.arange(model.n_clusters_)[:, None] == groups
+        if levels is None:
+            wanted = Wanted.alone(explanation.columns, clusters)
+            return cls(wanted, np.arange(len(clusters)), None, np.empty(0))
+        tree = levels.tree
+        sets, sibling = _nodes(tree)
+        found = explain_branches(model.mixture_, tree.merges)
+        evidence, contrast = found.rest, found.sibling
+        place = {one.tobytes(): b for b, one in enumerate(sets)}
+        fitted = np.array([place.get(one.tobytes(), -1) for one in clusters])
+        new = np.flatnonzero(fitted < 0)
+        fitted[new] = len(sets) + np.arange(len(new))
+        near = np.where(explanation.nearest[new] < 0, -1, fitted[explanation.nearest[new]])
+        wanted = Wanted(
+            np.vstack([sets, clusters[new]]),
+            np.vstack([evidence, explanation.columns[new]]),
+            np.vstack([contrast, explanation.against_nearest[new]]),
+            np.concatenate([sibling, near]),
+        )
+        return cls(wanted, fitted, tree, levels.agreement)
+
+    def payload(self) -> dict[str, Any]:
+        """Return what the page's script needs to cut the tree and to find what is nearest."""
+        out: dict[str, Any] = {
+            "fitted": self.fitted.tolist(),
+            "sibling": self.wanted.sibling.tolist(),
+            "members": [np.flatnonzero(one).tolist() for one in self.wanted.sets],
+        }
+        if self.tree is not None:
+            n = self.tree.n_components
+            out |= {
+                "merges": self.tree.merges.tolist(),
+                "heights": single(self.tree.heights),
+                "points": self.tree.sizes[:n].tolist(),
+                "lift": single(self.tree.log_lift[np.tril_indices(n, -1)]),
+                "weights": single(self.tree.log_weights),
+                "agreement": single(self.agreement),
+            }
+        return out
+
+
+def _nodes(tree: Tree) -> tuple[Any, Ints]:
+    """Return the components in each node [2K − 1, K], and the sibling of each, −1 for the root."""
+    n = tree.n_components
+    sets, sibling = np.zeros((2 * n - 1, n), bool), np.full(2 * n - 1, -1)
+    sets[:n] = np.eye(n, dtype=bool)
+    for m, (a, b) in enumerate(tree.merges):
+        sets[n + m] = sets[a] | sets[b]
+        sibling[a], sibling[b] = b, a
+    return sets, sibling

@@ -1,0 +1,211 @@
+"""The report's tree: the page cuts it as the model does, and everything follows."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from browser import chromium
+from dpsearch import DPMixture, families, priors
+from dpsearch.fitted import NO_TREE
+from dpsearch.report import write_report
+from dpsearch.report.branches import Branches
+from dpsearch.report.profiles import Wanted, profiles
+from dpsearch.report.table import Table
+
+FAMILY = families.Gaussian(0.0, 100.0, 1.0)
+PRIOR = priors.DirichletProcess(1.0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Six groups in three pairs, and three rows far from all."""
+    rng = np.random.default_rng(1)
+    centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
+    X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))
+    X[:3] = [[-30.0, -30.0], [70.0, 60.0], [70.5, 60.0]]
+    return pd.DataFrame(X, columns=["wide", "tall"], index=[f'item "{i}"' for i in range(240)])
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return DPMixture(FAMILY, PRIOR, level=5, random_state=0).fit(table)
+
+
+@pytest.fixture(scope="module")
+def written(table, model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("levels") / "report.html"
+    write_report(path, model, table)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+def choose(page, n_clusters):
+    page.evaluate(
+        """(n) => new Promise((done) => {
+            const slider = document.getElementById("level");
+            slider.value = n;
+            slider.dispatchEvent(new Event("input"));
+            requestAnimationFrame(() => requestAnimationFrame(done));
+        })""",
+        n_clusters,
+    )
+
+
+def downloaded(page):
+    with page.expect_download() as waiting:
+        page.click("#export")
+    with open(waiting.value.path(), newline="", encoding="utf-8") as stream:
+        return waiting.value.suggested_filename, list(csv.DictReader(stream))
+
+
+def test_branches_are_clusters_of_every_level(model, table):
+    explanation = model.explain(table)
+    branches = Branches.of(model, explanation)
+    sets = branches.wanted.sets
+    assert len(sets) == 2 * model.n_components_ - 1
+    for count in range(1, model.n_components_ + 1):
+        other = model.at_level(count)
+        found = other.explain()
+        for k in range(count):
+            (branch,) = np.flatnonzero((sets == (other.mixture_.groups == k)).all(axis=1))
+            np.testing.assert_allclose(
+                branches.wanted.evidence[branch], found.columns[k], rtol=1e-9, atol=1e-9
+            )
+            near = branches.wanted.sibling[branch]
+            parts = other.mixture_.groups
+            if count > 1 and (sets[near] == (parts == found.nearest[k])).all():
+                np.testing.assert_allclose(
+                    branches.wanted.contrast[branch], found.against_nearest[k], rtol=1e-9, atol=1e-9
+                )
+
+
+def test_clusters_that_are_no_node_come_after_the_nodes(model, table):
+    coarse = model.at_level(4, min_cluster_size=4)
+    explanation = coarse.explain(table)
+    branches = Branches.of(coarse, explanation)
+    nodes = 2 * model.n_components_ - 1
+    assert branches.fitted.max() >= nodes
+    for k, branch in enumerate(branches.fitted):
+        own = branches.wanted.sets[branch]
+        np.testing.assert_array_equal(own, coarse.mixture_.groups == k)
+        np.testing.assert_allclose(branches.wanted.evidence[branch], explanation.columns[k])
+
+
+def test_profiles_of_sets_are_those_of_their_rows():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=90)
+    frame = pd.DataFrame({"amount": rng.normal(size=90), "kind": rng.choice(list("xyz"), size=90)})
+    sets = np.array([[1, 0, 0], [0, 1, 1], [1, 1, 1]], bool)
+    wanted = Wanted(sets, np.ones((3, 2)), np.full((3, 2), 2.0), np.array([1, 0, -1]))
+    found = profiles(Table.of(frame, FAMILY), labels, wanted)
+    second = labels > 0
+    amount, kind = found[1].parts
+    assert found[1].size == second.sum()
+    assert amount.mean == pytest.approx(frame["amount"][second].mean())
+    assert amount.spread == pytest.approx(frame["amount"][second].std(ddof=0))
+    shares = frame["kind"][second].value_counts(normalize=True)
+    assert {one.name: one.share for one in kind.levels} == pytest.approx(shares.to_dict())
+    against, _ = found[1].against  # the other one, not all
+    assert against.other_mean == pytest.approx(frame["amount"][~second].mean())
+    assert found[2].against == ()
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 6, 8])
+def test_the_page_cuts_the_tree_as_the_model_does(browser, written, model, table, count):
+    page = browser().open(written)
+    choose(page, count)
+    name, lines = downloaded(page)
+    other = model.at_level(count)
+    assert name == f"labels-{count}-clusters.csv"
+    assert [line["row"] for line in lines] == list(table.index)
+    assert [int(line["cluster"]) for line in lines] == other.labels_.tolist()
+    assert [int(line["component"]) for line in lines] == model.component_labels_.tolist()
+    apart = other.rows_apart_[other.labels_]
+    assert [int(line["apart_from"]) for line in lines] == apart.tolist()
+    page.context.pages[-1].close()
+
+
+def test_map_profiles_and_table_follow_the_level(browser, written, model):
+    page = browser().open(written)
+    points = "document.getElementById('plot').data.slice(0, -1).map(t => t.x.length)"
+    assert page.evaluate(points) == [*model.mixture_.cluster_sizes[:3].tolist(), 3]
+    assert page.locator("#fitted").is_disabled()
+    choose(page, 8)
+    other = model.at_level(8)
+    sizes, apart = other.mixture_.cluster_sizes, other.rows_apart_ >= 0
+    assert apart.sum() == 2  # one of a row, one of two
+    assert page.evaluate(points) == [*sizes[~apart].tolist(), 3]
+    assert page.inner_text("#level-said") == "8 clusters"
+    assert page.locator("#cards article").count() == 6
+    assert page.locator(".heat tbody tr").count() == 6
+    small = page.locator(".apart")
+    assert "2 clusters of at most four rows" in small.inner_text()
+    small.locator("summary").click()
+    assert f"nearest to cluster {other.rows_apart_[6]}" in small.inner_text()
+    page.fill("input[aria-label='Filter cluster']", "5")
+    assert f"of {sizes[5]} rows" in page.inner_text("#page")
+    page.click("#fitted")
+    page.wait_for_function("document.querySelectorAll('#cards article').length === 3")
+
+
+def test_a_card_contrasts_a_cluster_with_its_sibling(browser, written, model):
+    page = browser().open(written)
+    choose(page, 8)
+    explanation = model.at_level(8).explain()
+    for k in range(6):
+        near = explanation.nearest[k]
+        said = page.inner_text(f"#cluster-{k} .against")
+        assert f"Against cluster {near}, nearest in the tree" in said
+        assert "wide" in said  # the column in which a pair differs
+        assert "tall" not in said.split(",")[1]
+    splits = page.locator(".split").all_inner_texts()
+    assert len(splits) == 5  # rows apart are not in the tree
+    assert all(text.startswith("↑") for text in splits)
+
+
+def test_components_are_shown_inside_clusters_on_demand(browser, written, model):
+    page = browser().open(written)
+    assert page.locator(".inside").count() == 0
+    page.check("#inside")
+    assert page.locator(".inside > li").count() == 6  # three pairs
+    notes = page.evaluate("document.getElementById('plot').layout.annotations.length")
+    assert notes == model.n_components_
+    page.click("[aria-label='Show only component 2']")
+    shown = page.evaluate("document.getElementById('plot').data.flatMap(t => t.customdata ?? [])")
+    assert sorted(shown) == np.flatnonzero(model.component_labels_ == 2).tolist()
+    pressed = page.locator(".toggle[data-k][aria-pressed=true]")
+    assert pressed.count() == 1
+    page.keyboard.press("Tab")
+    page.focus("#level")
+    page.keyboard.press("ArrowRight")  # the slider is one of the keyboard's
+    page.wait_for_function("document.getElementById('level-said').textContent === '6 clusters'")
+
+
+def test_a_model_without_a_tree_has_a_report_without_a_slider(browser, table, model, tmp_path):
+    state = model.state_._replace(levels=None, level_reason=NO_TREE)
+    state = state._replace(mixture=model.mixture_.grouped(np.arange(model.n_components_)))
+    path = tmp_path / "old.html"
+    write_report(path, DPMixture.from_state(state), table)
+    page = browser().open(path)
+    assert page.locator("#level").count() == 0
+    assert page.locator("#cards article").count() == model.n_components_
+    assert "the model has no tree" in page.inner_text("#summary")
+
+
+def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
+    fitted = DPMixture(FAMILY, PRIOR, random_state=0).fit(table)
+    path = tmp_path / "auto.html"
+    write_report(path, fitted, table, umap=False)
+    text = path.read_text()
+    assert f"<li>{fitted.level_reason_[0].upper()}{fitted.level_reason_[1:]}.</li>" in text
+    assert "<li>Fits to halves of the rows have" in text
+    assert "shown as rows apart." in text
