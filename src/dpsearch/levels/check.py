@@ -22,8 +22,8 @@ from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.mixture import Mixture
 
 # Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
-SIGNIFICANT = 0.025
-_DISTANCE = 0.05
+_SIGNIFICANT = 0.05
+_DISTANCE = 0.055
 _LEAST_DRAWS = 4000  # and twice as many as there are rows …
 _NUMBERS = 4_000_000  # … as long as they are not more numbers than this
 _DIGITS = 6  # of certainties: less is rounding
@@ -44,7 +44,7 @@ class Check(NamedTuple):
     @property
     def fails(self) -> bool:
         """Whether rows are less certain of their component than the mixture promises."""
-        return self.distance >= _DISTANCE and self.p_value <= SIGNIFICANT
+        return self.distance >= _DISTANCE and self.p_value <= _SIGNIFICANT
 
     def in_words(self) -> str:
         if not self.fails:
