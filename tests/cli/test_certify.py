@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dpsearch import DPMixture, certify, families, load, priors
+from dpsearch._archive import write_archive
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.progress import Stages
 
@@ -185,6 +186,46 @@ def test_a_check_fails_for_other_rows_and_changed_files(certified, run):
     assert (code, "proof.npz exists; use --force" in said) == (1, True)
     code, out, _ = run("certify", "--check", "forged.npz", "x.npy", "--json")
     assert (code, json.loads(out)["verified"]) == (1, False)
+
+
+def test_whatever_a_file_says_the_check_ends_with_one_line(certified, run):
+    assert certified("model.npz", "x.npy", "--out", "proof.npz", "--quiet")[0] == 0
+    with np.load("proof.npz") as entries:
+        arrays = {name: entries[name] for name in entries.files if name != "about"}
+        about = json.loads(bytes(entries["about"]))
+    columns = about["columns"]
+    changes = [
+        *({name: value} for name in about for value in (None, [], "x", -1, 1e308, {})),
+        *({"columns": {**columns, name: value}} for name in columns for value in (3, [1], "x", {})),
+        *({"ranges": [{**about["ranges"][0], "low": value}]} for value in ("1", None, 2**70)),
+    ]
+    for change in changes:
+        # Any tolerance and any time may be what they were.
+        allowed = ({"tolerance": 1e308}, {"seconds": 1e308})
+        if {**about, **change} == about or change in allowed:
+            continue
+        write_archive("changed.npz", {**about, **change}, arrays)
+        code, out, said = run("certify", "--check", "changed.npz", "x.npy", "--json")
+        harmless = "columns" in change and code == 0  # of a table of numbers, or other names
+        assert harmless or code == 1, (change, code, said)
+        assert harmless or (said.count("\n") == 1 and "a bug" not in said), (change, said)
+        assert harmless or out in ("", '{"verified": false}\n')
+
+
+def test_who_checks_says_what_counts_as_closed(run):
+    """A certificate may call a partition optimal by a tolerance as large as it likes."""
+    X = table()
+    np.save("x.npy", X)
+    loose = families.DiagonalGaussian()
+    found = certify(X, np.zeros(60), loose, priors.DirichletProcess(1.0), tolerance=1e6)
+    assert found.optimal
+    assert found.verify()
+    found.save("proof.npz")
+    code, _, said = run("certify", "--check", "proof.npz", "x.npy")
+    assert (code, said.startswith("within ")) == (0, True)
+    about = json.loads(run("certify", "--check", "proof.npz", "x.npy", "--json")[1])
+    assert (about["verified"], about["optimal"]) == (True, False)
+    assert about["gap"] == found.gap
 
 
 def test_a_certificate_from_python_is_checked_by_the_command_line(run):

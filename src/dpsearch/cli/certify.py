@@ -100,17 +100,21 @@ def certify(
             )
         stage.begin("verifying")
         verified = found.verify() if verify else None
-    if as_json:
-        print_json(_about(found, value, verified))
     if check and not verified:
+        if as_json:  # nothing else that the file says is worth repeating
+            print_json({"verified": False})
         raise ModelFileError(
             f"proves nothing about {data}: these are not the rows that it is about, or it is false",
             source=model,
         )
+    if check:  # who checks it says what counts as closed
+        found = replace(found, tolerance=tolerance, optimal=found.gap <= tolerance)
     if labels is not None:
         best = labels_table(table.index, table.n_rows, component=found.clustering.labels)
         write_table(labels, best, force=force, verbatim=verbatim)
-    if not as_json:
+    if as_json:
+        print_json(_about(found, value, verified))
+    else:
         for line in _lines(found, value, verified):
             messages.print(line)
 
@@ -178,11 +182,16 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
     if columns is None:
         return None
     try:
-        schema = columns["schema"]
+        schema, names = columns["schema"], columns["names"]
+        index, n_features = columns["index"], columns["n_features"]
+        if type(n_features) is not int or not isinstance(index, str | None):
+            raise ModelFileError("its columns are not described")
+        if names is not None and not all(isinstance(name, str) for name in names):
+            raise ModelFileError("the names of its columns are no names")
         return SimpleNamespace(
-            n_features_in_=int(columns["n_features"]),
-            feature_names_in_=columns["names"],
-            index_name_=columns["index"],
+            n_features_in_=n_features,
+            feature_names_in_=names,
+            index_name_=index,
             schema_=None if schema is None else Schema.from_dict(schema),
         )
     except Exception as error:  # the file may say anything

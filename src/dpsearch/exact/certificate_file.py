@@ -94,9 +94,9 @@ def read_certificate(path: str | Path) -> StoredCertificate:
     about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch certificate")
     try:
         figures = {name: about[name] for name in _FIGURES}
-        labels = arrays["labels"]
-        if labels.ndim != 1:
-            raise ModelFileError("its labels are not one for each row")
+        labels, filled = arrays["labels"], arrays.get("filled")
+        if labels.ndim != 1 or not (filled is None or filled.ndim == 1):
+            raise ModelFileError("its labels or filled values are not in a row")
         clustering = Clustering(
             labels, figures["lower_bound"], upper_bound=figures["upper_bound"],
             optimal=figures["optimal"], seconds=figures["seconds"],
@@ -110,7 +110,7 @@ def read_certificate(path: str | Path) -> StoredCertificate:
             PRIORS.from_dict(about["prior"]),
             {**figures, "clustering": clustering, "prices": entries, "order": arrays.get("order")},
             about["columns"],
-            arrays.get("filled"),
+            filled,
         )
     except Exception as error:  # any error that a value out of its range brings about
         raise ModelFileError(f"not a valid certificate: {error}", source=path) from error
