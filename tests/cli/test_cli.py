@@ -830,7 +830,7 @@ def test_restarts_keep_the_best_and_are_compared_in_the_report(run, tmp_path, re
 def test_what_the_system_refuses(run, tmp_path, monkeypatch):
     (tmp_path / "X.csv").write_text(as_text(table()))
 
-    def full(path, frame):
+    def full(path, frame, **options):
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
