@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix
-from dpsearch.automatic import completed_table
+from dpsearch.automatic import Codes, completed_table
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
 from dpsearch.tables import CheckedTable, Schema
@@ -32,7 +32,7 @@ class FittedState(NamedTuple):
     names
         The names of the columns, if they have any.
     weights
-        How many times each row was seen; None if once each.
+        How many times each row was seen, 0 if it has no value at all; None if once each.
     completed
         The table that was fitted, where gaps were filled before the fit.
     certificate
@@ -41,6 +41,8 @@ class FittedState(NamedTuple):
         The column that named the rows of a file.
     last_batch
         Whether labels are those of the last batch only, and clusters those of all rows.
+    codes
+        Columns and values that were taken as missing.
     """
 
     mixture: Mixture
@@ -53,6 +55,7 @@ class FittedState(NamedTuple):
     certificate: Certificate | None = None
     index_name: str | None = None
     last_batch: bool = False
+    codes: Codes = ()
 
     def labels_of(self, table: CheckedTable) -> Labels | None:
         """The clusters that contain the rows, −1 for none; None if they are not those of the fit.
@@ -79,10 +82,26 @@ class FittedState(NamedTuple):
         Completion is the same every time, so that a model from a file can do it once more.
         """
         labels = self.clustering.labels
-        if labels is None or self.weights is not None or len(labels) != table.shape[0]:
+        if labels is None or len(labels) != table.shape[0]:
             return None
         if np.isnan(table.matrix).all(axis=0).any():
             return None
-        found = completed_table(table, self.schema, self.mixture.prior)
+        seen = slice(None) if self.weights is None else self.weights > 0
+        inside = completed_table(table.rows(seen), self.schema, self.mixture.prior)
+        found = self.beside_unseen(inside, table)
         known = found is not None and self.labels_of(CheckedTable(found)) is not None
         return found if known else None
+
+    def beside_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
+        """Completed rows, and beside them those of no weight with what is expected in their gaps.
+
+        Rows of the fit without any value are among these.
+        """
+        if inside is None or self.weights is None:
+            return inside
+        out = np.empty(table.shape)
+        seen = self.weights > 0
+        out[seen] = inside
+        if not seen.all():
+            out[~seen] = self.mixture.impute(table.matrix[~seen])
+        return out

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
+from dpsearch.automatic import Codes, without_codes
 from dpsearch.errors import located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
@@ -44,6 +45,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     completed_: Matrix | None
     family_: Family
     _last_batch: bool
+    _codes: Codes
 
     @property
     def state_(self) -> FittedState:
@@ -61,6 +63,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             getattr(self, "certificate_", None),
             getattr(self, "index_name_", None),
             self._last_batch,
+            self._codes,
         )
 
     # -- rows of data -----------------------------------------------------------------------
@@ -71,11 +74,12 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, CheckedTable):
             return X
         if self.schema_ is not None:
-            return CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
+            table = CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
+            return without_codes(table, self._codes)
         X = readable(X)
         table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return table
+        return without_codes(table, self._codes)
 
     def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         """Return rows as the model's solvers see them, as a checked table of numbers.

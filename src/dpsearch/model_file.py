@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Ints, Labels
+from dpsearch.automatic import Codes
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import FAMILIES
 from dpsearch.fitted import FittedState
@@ -55,6 +56,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "upper_bound": upper if math.isfinite(upper) else None,
         "optimal": clustering.optimal,
         "last_batch": state.last_batch,
+        "codes": [list(code) for code in state.codes],
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
@@ -100,7 +102,15 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         weights,
         index_name=index,
         last_batch=last_batch,
+        codes=_codes(about.get("codes", []), n_features),
     )
+
+
+def _codes(codes: Any, n_features: int) -> Codes:
+    found = tuple((column, float(value)) for column, value in codes)
+    if not all(type(column) is int and 0 <= column < n_features for column, _ in found):
+        raise ModelFileError("codes of missing values are of columns that there are not")
+    return found
 
 
 def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
