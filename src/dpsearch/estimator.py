@@ -80,6 +80,10 @@ class DPMixture(
     kinds : dict or None
         What columns of a pandas or polars frame hold, by name, where their types do not say it:
         "real", "count", "binary" or "category".
+    missing_codes : "auto", None or numbers
+        Numbers that stand for missing values.  "auto" recognises such as −9999 and 999, which are
+        there several times and far from all others; `reason_` names them.  None: there are none.
+        Tables in shards are taken as they are.
     n_shards : int or None
         Into how many blocks of rows the table is divided, each of which is searched on its own;
         see `dpsearch.scale`.  None: one for each 250,000 rows.
@@ -115,7 +119,7 @@ class DPMixture(
         For each cluster of at most four rows the cluster that they are nearest to, −1 for all
         other clusters.
     sample_weight_ : array of int or None
-        The weights that `fit` was given.
+        The weights that `fit` was given; 0 for rows without any value, which take no part in it.
     mixture_ : Mixture
         The components and clusters: their sizes, posterior parameters and what they say about new
         rows.
@@ -165,6 +169,7 @@ class DPMixture(
         min_cluster_size: int = 1,
         certify: bool | float = False,
         kinds: Any = None,
+        missing_codes: Any = "auto",
         n_shards: int | None = None,
         n_jobs: int | None = None,
         checkpoint: str | Path | None = None,
@@ -180,6 +185,7 @@ class DPMixture(
         self.min_cluster_size = min_cluster_size
         self.certify = certify
         self.kinds = kinds
+        self.missing_codes = missing_codes
         self.n_shards = n_shards
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
@@ -259,6 +265,7 @@ class DPMixture(
             refinement=Refinement.of(self.refine),
             level=LevelOptions.of(self.level, self.min_cluster_size),
             certify_seconds=certify_seconds(self.certify),
+            missing_codes=self.missing_codes,
             n_jobs=self.n_jobs,
             checkpoint=self.checkpoint,
             callback=callback,
@@ -287,6 +294,7 @@ class DPMixture(
             "reason_": state.reason,
             "completed_": state.completed,
             "_last_batch": state.last_batch,
+            "_codes": state.codes,
             "_stream": None,
         }
         if state.names is not None:

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
-from dpsearch.automatic import MOST_SETTLED, Choice, check_columns, choose, choose_weighted
-from dpsearch.errors import ParameterError, located
+from dpsearch.automatic import (
+    MOST_SETTLED,
+    Choice,
+    check_columns,
+    choose,
+    choose_weighted,
+    codes_in_words,
+    recognise_codes,
+)
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState
@@ -71,6 +79,7 @@ class FitOptions:
     refinement: Refinement = _AUTOMATIC
     level: LevelOptions = _AUTOMATIC_LEVEL
     certify_seconds: float | None = None  # None: no certificate
+    missing_codes: Any = "auto"
     n_jobs: int | None = None
     checkpoint: str | Path | None = None
     callback: Callback | None = None
@@ -100,20 +109,42 @@ def fit_in_memory(
     """Fit a table in memory."""
     if options.checkpoint is not None:
         raise ParameterError("checkpoint is for tables in shards: set n_shards")
+    table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
     check_columns(table)
-    if sample_weight is None:
+    state = _fit_weighted(table, schema, options, sample_weight)
+    return state._replace(codes=codes, reason=state.reason + codes_in_words(codes, schema))
+
+
+def _fit_weighted(
+    table: CheckedTable,
+    schema: Schema | None,
+    options: FitOptions,
+    sample_weight: ArrayLike | None,
+) -> FittedState:
+    """Fit the rows that have a weight and a value; the others get the most probable label.
+
+    A row without any value says nothing, but as a point it would make its cluster larger.
+    """
+    n_rows = table.shape[0]
+    weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
+    empty = table.empty_rows
+    if weights is None and not empty.any():
         return _fit_rows(table, schema, options)
-    weights = check_weights(sample_weight, table.shape[0])
-    seen, unseen = np.flatnonzero(weights > 0), np.flatnonzero(weights == 0)
+    times = np.where(empty, 0, np.ones(n_rows, np.int64) if weights is None else weights)
+    seen, unseen = np.flatnonzero(times > 0), np.flatnonzero(times == 0)
+    if not len(seen):
+        raise DataError("no row of X that has a weight has any value")
+    others = table.rows(unseen) if len(unseen) else None
     with located(rows=seen):
-        others = table.rows(unseen) if len(unseen) else None
-        state = _fit_rows(table.rows(seen), schema, options, weights[seen], others)
-    labels = np.empty(len(weights), np.int64)
+        sizes = None if weights is None else times[seen]
+        state = _fit_rows(table.rows(seen), schema, options, sizes, others)
+    labels = np.empty(n_rows, np.int64)
     labels[seen] = state.clustering.labels
     if others is not None:
         labels[unseen] = state.mixture.grouped().memberships(others).labels
-    found = replace(state.clustering, labels=labels, weights=weights)
-    return state._replace(clustering=found, weights=weights)
+    found = replace(state.clustering, labels=labels, weights=times)
+    state = state._replace(clustering=found, weights=times)
+    return state._replace(completed=state.beside_unseen(state.completed, table))
 
 
 def _fit_rows(

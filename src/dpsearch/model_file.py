@@ -17,6 +17,7 @@ import numpy as np
 
 from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Ints, Labels
+from dpsearch.automatic import Codes
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import FAMILIES
 from dpsearch.families.restored import restored_rows
@@ -62,6 +63,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "last_batch": state.last_batch,
         "levels": None if state.levels is None else stored.about(state.levels),
         "level_reason": state.level_reason,
+        "codes": [list(code) for code in state.codes],
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
@@ -118,7 +120,15 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         last_batch=last_batch,
         levels=levels,
         level_reason=str(about.get("level_reason", NO_TREE)),
+        codes=_codes(about.get("codes", []), n_features),
     )
+
+
+def _codes(codes: Any, n_features: int) -> Codes:
+    found = tuple((column, float(value)) for column, value in codes)
+    if not all(type(column) is int and 0 <= column < n_features for column, _ in found):
+        raise ModelFileError("codes of missing values are of columns that there are not")
+    return found
 
 
 def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:

@@ -24,7 +24,14 @@ import numpy as np
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import learn
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.automatic.suspicious import (
+    Codes,
+    far_rows,
+    find_codes,
+    given_codes,
+    without_codes,
+)
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Event
 from dpsearch.families import (
     Bernoulli,
@@ -120,6 +127,43 @@ def choose(
             f"{{parameter}} must be 'auto', a name or a family, got {family!r}", parameter="family"
         )
     table = CheckedTable.of(X)
+    far = _far_rows(table, schema)
+    apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
+    gaps_remain = may_complete or table.rows(~far).gaps == table.gaps
+    if not (apart and gaps_remain and far.any()):
+        return _chosen(table, family, prior, schema, may_complete)
+    with located(rows=np.flatnonzero(~far)):
+        choice = _chosen(table.rows(~far), family, prior, schema, may_complete)
+    return _with_far_rows(choice, table, far)
+
+
+def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
+    """Return a choice that far rows took no part in, for all rows: each of these by itself."""
+    n_far = int(far.sum())
+    words = "1 row far from all others" if n_far == 1 else f"{n_far} rows far from all others"
+    assert choice.labels is not None
+    labels = np.empty(len(far), np.int64)
+    labels[~far] = choice.labels
+    labels[far] = choice.labels.max() + 1 + np.arange(n_far)
+    completed = choice.completed
+    if completed is not None or not (table.complete or choice.family.skips(table)):
+        inside = table.rows(~far).matrix if completed is None else completed
+        completed = _completed_beside(inside, table.matrix, far)
+    reason = f"{choice.reason}; {words} took no part in the choice"
+    return Choice(choice.family, reason, labels, completed=completed)
+
+
+def _completed_beside(inside: Matrix, matrix: Matrix, far: Any) -> Matrix:
+    """Return completed rows with the far ones beside them, whose gaps are filled by medians."""
+    out = np.empty_like(matrix)
+    out[~far] = inside
+    out[far] = np.where(np.isnan(matrix[far]), np.nanmedian(inside, axis=0), matrix[far])
+    return out
+
+
+def _chosen(
+    table: CheckedTable, family: str, prior: Prior, schema: Schema | None, may_complete: bool
+) -> Choice:
     if family != "auto":
         return _learned(table, _named(table, family), "as named", prior)
     completed = completed_table(table, schema, prior) if may_complete else None
@@ -181,6 +225,49 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
     return {"real": [j for j in columns if j not in binary], "binary": binary}
 
 
+def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
+    """Return the columns of numbers, which are neither counts nor categories nor 0 and 1."""
+    if table.sparse:
+        return []
+    groups = _groups(table, schema)
+    if groups is not None:
+        return groups.get("real", [])
+    no_numbers = guess(table)[0].kind in ("binary", "words")
+    return [] if no_numbers else list(range(table.shape[1]))
+
+
+def _far_rows(table: CheckedTable, schema: Schema | None) -> Any:
+    """Return the rows that are far from all others, unless these hold no numbers without them."""
+    columns = _number_columns(table, schema)
+    far = far_rows(table, columns)
+    if far.any() and _number_columns(table.rows(~far), schema) != columns:
+        return np.zeros_like(far)
+    return far
+
+
+def recognise_codes(
+    table: CheckedTable, family: Any, schema: Schema | None, wanted: Any
+) -> tuple[CheckedTable, Codes]:
+    """Return the table with codes of missing values turned into gaps, and the codes.
+
+    `wanted` is the estimator's `missing_codes`.  A family that the user gives is for the values as
+    they are, and so is one that cannot skip gaps.
+    """
+    automatic = isinstance(wanted, str) and wanted == "auto"
+    if wanted is None or table.sparse or (automatic and isinstance(family, Family)):
+        return table, ()
+    columns = list(range(table.shape[1]))
+    if schema is not None:
+        columns = [j for j in columns if schema.columns[j].kind in ("real", "count")]
+    elif guess(table)[0].kind == "words":
+        return table, ()
+    if automatic:
+        codes = find_codes(table, columns) if takes_gaps(family) else ()
+    else:
+        codes = given_codes(wanted, columns)
+    return without_codes(table, codes), codes
+
+
 def _is_binary(column: Vector) -> bool:
     zeros, ones = column == 0.0, column == 1.0
     return bool(zeros.any() and ones.any() and (zeros | ones | np.isnan(column)).all())
@@ -194,13 +281,11 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     """
     if not table.gaps:
         return None
+    columns, far = _number_columns(table, schema), _far_rows(table, schema)
+    if far.any():
+        inside = completed_table(table.rows(~far), schema, prior)
+        return None if inside is None else _completed_beside(inside, table.matrix, far)
     matrix = table.matrix
-    groups = _groups(table, schema)
-    if groups is None:
-        if guess(table)[0].kind in ("binary", "words"):
-            return None
-        groups = {"real": list(range(matrix.shape[1]))}
-    columns = groups.get("real", [])
     own = matrix[:, columns]
     n_rows, width = len(own), int(varies(own).sum())
     if len(columns) < 2 or not table.columns(columns).gaps:
