@@ -626,7 +626,8 @@ def test_weights_explain_as_repeated_rows(family):
     assert np.allclose(found.log_density.repeat(weights), other.log_density)
     assert np.array_equal(found.sizes, other.sizes)
     model = DPMixture(family, random_state=0).fit(X, sample_weight=weights)
-    place = model.mixture_.memberships(X, np.where(weights > 0, model.labels_, -1))
+    own = np.where(weights > 0, model.component_labels_, -1)
+    place = model.mixture_.memberships(X, own)
     assert np.array_equal(model.explain(X).log_density, place.log_density)
 
 
