@@ -49,7 +49,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import CheckedTable, Kind, Schema, content_order
+from dpsearch.tables import CheckedTable, Kind, Schema, are_counts, content_order
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
@@ -174,11 +174,31 @@ def _chosen(
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=True)
     if completed is None:
-        return choice
+        return _or_counts(rows, choice, prior) if schema is None else choice
     if choice.family.independent_columns:  # which needs no completion
         start = type(choice.family).suggest(table.matrix)
         return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
+
+
+def _or_counts(table: CheckedTable, choice: Choice, prior: Prior) -> Choice:
+    """Return the choice for a table of numbers, or Poisson variables if they describe it better.
+
+    They are tried where all columns look like counts.  A density and a probability compare once
+    every integer is spread over the interval that rounds to it: components that sit on single
+    values, which make a density as large as one likes, are worth little then.
+    """
+    matrix = table.matrix
+    if table.sparse or table.gaps or matrix.shape[1] > _WIDE or choice.labels is None:
+        return choice
+    if choice.family.kind != "real" or not _look_like_counts(matrix):
+        return choice
+    counts = _learned(table, Poisson.suggest(matrix), f"counts in {matrix.shape[1]} columns", prior)
+    assert counts.labels is not None
+    spread = matrix + np.random.default_rng(0).uniform(-0.5, 0.5, size=matrix.shape)
+    of_numbers = Problem(CheckedTable(spread), choice.family, prior).log_joint(choice.labels)
+    of_counts = Problem(table, counts.family, prior).log_joint(counts.labels)
+    return counts if of_counts > of_numbers else choice
 
 
 def _learned(
@@ -406,6 +426,14 @@ def _rows_suffice(n_rows: int, width: int) -> bool:
 
 def _is_counts(values: Any) -> bool:
     return bool((values >= 0).all() and (values == np.floor(values)).all())
+
+
+def _look_like_counts(matrix: Matrix) -> bool:
+    """Whether every column holds counts, by the rule for frames."""
+    n = len(matrix)
+    return _is_counts(matrix) and all(
+        are_counts(float(np.median(x)), float(x.mean()), float(x.var()), n) for x in matrix.T
+    )
 
 
 def _is_mostly_zero(X: Any) -> bool:
