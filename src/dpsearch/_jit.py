@@ -40,7 +40,7 @@ _OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 # Functions that the first fit of a numeric table compiles.
-_USUAL_COUNT = 70
+_USUAL_COUNT = 58
 
 
 def _source_stamp() -> str:
