@@ -64,6 +64,12 @@ class Fitting:
             " category.",
         ),
     ] = None
+    keep_codes: Annotated[
+        bool,
+        typer.Option(
+            "--keep-codes", help="Take codes such as -9999 as numbers, not as missing values."
+        ),
+    ] = False
     refine: Annotated[
         str,
         typer.Option(help="Improve what search finds: auto, converge, no, or a duration (30s)."),
@@ -103,6 +109,7 @@ class Fitting:
             refine=_refinement(self.refine),
             certify=False if self.certify is None else self.certify,
             kinds=None if self.kinds is None else parse_kinds(self.kinds),
+            missing_codes=None if self.keep_codes else "auto",
             n_shards=self.shards,
             n_jobs=self.jobs,
             random_state=self.seed,
