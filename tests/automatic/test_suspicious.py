@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from dpsearch import DPMixture, families, load
+from dpsearch import DPMixture, compare, families, load, log_joint
+from dpsearch.automatic import resolve_prior
 from dpsearch.automatic.suspicious import far_values, find_codes
 from dpsearch.errors import ParameterError
 from dpsearch.tables import CheckedTable
@@ -173,6 +174,16 @@ def test_codes_may_be_kept_or_given():
     assert as_it_is.family_.name == "diagonal_gaussian"
     with pytest.raises(ParameterError, match="missing_codes must be 'auto', None or numbers"):
         DPMixture(missing_codes="all").fit(X)
+
+
+def test_families_are_compared_on_the_same_values():
+    """One that skips gaps and one that cannot: both get the codes as numbers."""
+    X = coded(three_clusters(2)[0])[0]
+    found = compare(X, ["diagonal_gaussian", "full_gaussian"])
+    for one in found:
+        assert one.log_joint == pytest.approx(
+            log_joint(X, one.model.labels_, one.family, resolve_prior("auto"))
+        )
 
 
 # -- rows without any value --------------------------------------------------------------------

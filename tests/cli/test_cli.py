@@ -925,6 +925,18 @@ def test_the_demo_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch)
     assert not (tmp_path / "out").exists()
 
 
+def test_codes_of_missing_values_may_be_kept(run, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) + np.repeat([[0.0], [9.0]], 40, axis=0)
+    X[::10, 0] = -9999.0
+    pl.DataFrame(X, schema=["a", "b"]).write_csv("x.csv")
+    assert run("fit", "x.csv")[0] == 0
+    assert "-9999 in column 0 taken as missing" in load(tmp_path / "x.clusters/model.npz").reason_
+    assert run("predict", "x.clusters", "x.csv")[0] == 0
+    assert run("fit", "x.csv", "--keep-codes", "--out", "kept")[0] == 0
+    assert "missing" not in load(tmp_path / "kept/model.npz").reason_
+
+
 def test_kinds_of_columns(run, tmp_path):
     rng = np.random.default_rng(0)
     who = np.repeat([0, 1], 60)

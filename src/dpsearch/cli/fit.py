@@ -70,6 +70,12 @@ class Fitting:
     ] = None
     level: LevelName = "auto"
     min_size: MinSize = 1
+    keep_codes: Annotated[
+        bool,
+        typer.Option(
+            "--keep-codes", help="Take codes such as -9999 as numbers, not as missing values."
+        ),
+    ] = False
     refine: Annotated[
         str,
         typer.Option(help="Improve what search finds: auto, converge, no, or a duration (30s)."),
@@ -111,6 +117,7 @@ class Fitting:
             min_cluster_size=self.min_size,
             certify=False if self.certify is None else self.certify,
             kinds=None if self.kinds is None else parse_kinds(self.kinds),
+            missing_codes=None if self.keep_codes else "auto",
             n_shards=self.shards,
             n_jobs=self.jobs,
             random_state=self.seed,
