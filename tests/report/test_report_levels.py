@@ -119,19 +119,22 @@ def test_profiles_of_sets_are_those_of_their_rows():
     assert found[2].against == ()
 
 
-@pytest.mark.parametrize("count", [1, 2, 4, 6, 8])
-def test_the_page_cuts_the_tree_as_the_model_does(browser, written, model, table, count):
-    page = browser().open(written)
-    choose(page, count)
+def agrees(page, model, index):
+    """Whether the file that the page makes has the labels of the model."""
     name, lines = downloaded(page)
-    other = model.at_level(count)
-    assert name == f"labels-{count}-clusters.csv"
-    assert [line["row"] for line in lines] == list(table.index)
-    assert [int(line["cluster"]) for line in lines] == other.labels_.tolist()
+    assert name == f"labels-{model.n_clusters_}-clusters.csv"
+    assert [line["row"] for line in lines] == list(index)
+    assert [int(line["cluster"]) for line in lines] == model.labels_.tolist()
     assert [int(line["component"]) for line in lines] == model.component_labels_.tolist()
-    apart = other.rows_apart_[other.labels_]
+    apart = model.rows_apart_[model.labels_]
     assert [int(line["apart_from"]) for line in lines] == apart.tolist()
-    page.context.pages[-1].close()
+
+
+def test_the_page_cuts_the_tree_as_the_model_does(browser, written, model, table):
+    page = browser().open(written)
+    for count in (1, 2, 4, 6, 8):
+        choose(page, count)
+        agrees(page, model.at_level(count), table.index)
 
 
 def test_map_profiles_and_table_follow_the_level(browser, written, model):
@@ -172,6 +175,7 @@ def test_a_card_contrasts_a_cluster_with_its_sibling(browser, written, model):
     assert all(text.startswith("↑") for text in splits)
 
 
+@pytest.mark.slow
 def test_components_are_shown_inside_clusters_on_demand(browser, written, model):
     page = browser().open(written)
     assert page.locator(".inside").count() == 0
@@ -188,6 +192,37 @@ def test_components_are_shown_inside_clusters_on_demand(browser, written, model)
     page.focus("#level")
     page.keyboard.press("ArrowRight")  # the slider is one of the keyboard's
     page.wait_for_function("document.getElementById('level-said').textContent === '6 clusters'")
+
+
+@pytest.mark.slow
+def test_clusters_that_are_no_cut_are_shown_as_they_are(browser, table, model, tmp_path):
+    coarse = model.at_level(4, min_cluster_size=4)
+    path = tmp_path / "coarse.html"
+    write_report(path, coarse, table)
+    page = browser().open(path)
+    agrees(page, coarse, table.index)
+    assert page.locator("#cards article").count() == 4
+    choose(page, 5)
+    agrees(page, model, table.index)
+    page.click("#fitted")
+    page.wait_for_function("document.querySelectorAll('#cards article').length === 4")
+    agrees(page, coarse, table.index)
+
+
+def test_rows_that_take_no_part_are_no_reason_to_refuse_the_data(tmp_path):
+    """The most probable component of a row need not be in its most probable cluster."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0, 3.0], [0.0, -3.0], [2.95, 0.0]], 30, axis=0)
+    X = np.vstack([X + 0.1 * rng.normal(size=X.shape), [[0.0, 0.0]]])
+    weights = np.append(np.ones(90, np.int64), 0)
+    fitted = DPMixture(FAMILY, PRIOR, random_state=0).fit(X, sample_weight=weights)
+    own = fitted.component_labels_
+    groups = np.zeros(3, np.int64)
+    groups[own[60]] = 1
+    state = fitted.state_._replace(mixture=fitted.mixture_.grouped(groups))
+    model = DPMixture.from_state(state)
+    assert (own[90], model.explain(X).labels[90]) == (own[60], 0)
+    write_report(tmp_path / "report.html", model, X, umap=False)
 
 
 def test_a_model_without_a_tree_has_a_report_without_a_slider(browser, table, model, tmp_path):

@@ -131,7 +131,7 @@ class _Page:
     sample: bool
 
     def __post_init__(self) -> None:
-        labels, known = self.explanation.labels, self.model.labels_
+        labels, known = self.explanation.components, self.model.component_labels_
         if not self.sample and (len(known) != self.table.n_rows or (labels != known).any()):
             raise DataError(
                 f"X with {self.table.n_rows} rows is not the data that the model was fitted to: a"

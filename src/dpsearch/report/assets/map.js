@@ -79,7 +79,7 @@ const hidden = new Set(); // components
 const plot = $("plot");
 // SVG starts faster, WebGL carries more points; a machine may have no WebGL.
 const webgl = n > 2000 && Boolean(document.createElement("canvas").getContext("webgl"));
-const MOST_NAMES = 80;
+const MOST_NAMES = 40;
 let marked = null;
 
 const chosenAxes = () => choices.map((select) => axes[Number(select.value)]);
