@@ -68,6 +68,7 @@ def test_kernels_read_by_name():
     pool = np.concatenate([row, layout.make(ROW, 2, factor=[1.0, 10.0, 100.0])])
     want = 3.0 * 4.0 + 3 * 5.0 + 1.0 * 2.0 * 1.0 + 2.0 * 3.0 * 10.0 + 6.0
     assert _by_name(params, row, pool, len(row)) == want
+    assert _by_name.py_func(params, row, pool, len(row)) == want
 
 
 def test_names_cost_no_instruction():
