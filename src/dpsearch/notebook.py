@@ -12,11 +12,15 @@ from dpsearch.plots._axes import COLOURS
 _SHOWN = 12
 
 
-def clustering_html(clustering: Any, caption: str = "Clustering") -> str:
-    """Return a clustering as HTML, with a bar for the size of each cluster."""
-    sizes = clustering.sizes
+def clustering_html(clustering: Any, caption: str = "Clustering", sizes: Any = None) -> str:
+    """Return a clustering as HTML, with a bar for the size of each cluster.
+
+    `sizes` are those of the clusters if its blocks are their components.
+    """
+    sizes, n_blocks = clustering.sizes if sizes is None else sizes, len(clustering.sizes)
+    components = "" if n_blocks == len(sizes) else f" of {n_blocks:,} components"
     facts = [
-        f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>",
+        f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>{components}",
         f"log joint {_number(clustering.log_joint)}{_proof(clustering)}",
         f"{brief(clustering.seconds)} s",
     ]
@@ -38,7 +42,7 @@ def model_html(model: Any, diagram: str) -> str:
     about = f"{type(model).__name__}, {model.family_.name} family"
     if model.alpha_ is not None:
         about += f", α = {brief(model.alpha_)}"
-    return diagram + clustering_html(model.clustering_, about)
+    return diagram + clustering_html(model.clustering_, about, model.mixture_.cluster_sizes)
 
 
 def _number(value: float) -> str:
