@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow bench reproduce bench-peers docs dist clean
+.PHONY: demo test slow chaos fuzz bench reproduce bench-peers docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
@@ -19,6 +19,18 @@ test: $(VENV)/.test
 # samplers, workers of a Dask cluster that die: tests that take too long for every change.
 slow: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
+
+# Attacks on files and processes, CHAOS of each; 300 by hand.
+CHAOS ?= 300
+chaos: $(VENV)/.test
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks kills refusals rivals interrupts memory \
+		clocks cluster --count $(CHAOS)
+
+# Hostile model files, tables, command lines and problems, FUZZ of each; as many as take an hour by hand.
+FUZZ ?= 10000
+fuzz: $(VENV)/.test
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks fuzz_model_file fuzz_csv fuzz_command_line \
+		fuzz_problem --count $(FUZZ)
 
 # Data for the three below: a folder, DATA=FOLDER, or what is embedded in the package.
 DATA ?= $(DPSEARCH_DATA)

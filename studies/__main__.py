@@ -7,16 +7,19 @@ import sys
 import typer
 
 from dpsearch.errors import DPSearchError
+from studies.attacks.command import attacks
+from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
 from studies.reproduction.command import reproduce
 
 app = typer.Typer(
-    help="The paper's experiments, and dpsearch against other tools.",
+    help="The paper's experiments, dpsearch against other tools, its clusters on known ones, and"
+    " attacks on its promises.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (reproduce, peers, unlisted):
+for command in (reproduce, peers, unlisted, levels, attacks):
     app.command()(command)
 
 

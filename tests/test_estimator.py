@@ -26,6 +26,7 @@ import naive
 from dpsearch import DPMixture, datasets, families, log_joint, priors
 from dpsearch.errors import DataError, ParameterError
 from models import DRAWS
+from studies.attacks.inject import interrupted_at, some_moments
 
 AUTO_PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))  # what alpha="auto" stands for
 
@@ -558,6 +559,33 @@ def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
     model.set_params(certify=False).fit(frame[["a"]])
     assert not hasattr(model, "certificate_")
     assert model.feature_names_in_.tolist() == ["a"]
+
+
+def test_a_second_fit_that_is_interrupted_anywhere_leaves_the_first():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=30), "b": np.repeat([0.0, 9.0], 15)})
+    family = families.Gaussian(0.0, 30.0, 1.0)
+    model = DPMixture(family, 1.0, refine=False, random_state=0).fit(frame[["a"]])
+    with interrupted_at() as moments:
+        model.fit(frame[["a"]])
+    model.fit(frame)
+    before, labels = dict(vars(model)), model.predict(frame)
+    replaced = 0
+    for at in some_moments(moments.count, rng):
+        try:
+            with interrupted_at(at):
+                model.fit(frame[["a"]])
+        except KeyboardInterrupt:
+            if model.n_features_in_ == 1:  # at the very end, when all is in place
+                replaced += 1
+                assert model.predict(frame[["a"]]).shape == (30,)
+                assert model.feature_names_in_.tolist() == ["a"]
+                model.fit(frame)
+                before = dict(vars(model))
+            else:
+                assert vars(model) == before, at
+                assert np.array_equal(model.predict(frame), labels), at
+    assert replaced <= 2
 
 
 def test_the_rows_of_the_fit_as_solvers_see_them():

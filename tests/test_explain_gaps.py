@@ -189,7 +189,7 @@ def test_rows_of_the_fit_are_known_by_their_gaps_too():
     model = DPMixture(family, random_state=0).fit(X)
     found = model.explain(X)
     assert np.array_equal(found.labels, model.labels_)
-    place = model.mixture_.memberships(X, model.labels_)
+    place = model.mixture_.memberships(X, model.fitted_labels(X))
     assert np.array_equal(found.log_density, place.log_density)
     # Complete rows in a model of gaps, and gaps in a model of complete rows, are new.
     assert np.allclose(model.explain(complete).log_density, model.score_samples(complete))

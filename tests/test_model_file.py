@@ -123,7 +123,7 @@ def test_a_failing_write_leaves_the_old_file(tmp_path, monkeypatch):
         stream.write(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(model_file.np, "savez_compressed", fail)
+    monkeypatch.setattr(model_file.np, "savez", fail)
     for path in ("model.npz", "other.npz"):
         with pytest.raises(OSError, match="No space"):
             model.save(tmp_path / path)
@@ -281,6 +281,28 @@ def test_a_header_that_asks_for_much_memory_is_refused(shape, lies_about_its_siz
     assert peak < 50e6
 
 
+@pytest.mark.parametrize("name", ["about", "pool", "labels", "extra"])
+def test_a_small_file_that_unpacks_to_much_is_refused_unread(name, saved, tmp_path):
+    _, arrays, about = saved
+    entries = {"about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8), **arrays}
+    entries[name] = np.zeros(12 << 20)  # 100 MB
+    np.savez_compressed(tmp_path / "m.npz", **entries)
+    assert (tmp_path / "m.npz").stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        refused(tmp_path / "m.npz", "more than a file of this size is worth")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2e6
+
+
+def test_labels_take_little_room(tmp_path):
+    X = np.repeat([[0.0], [90.0]], 5000, axis=0)
+    DPMixture(families.Gaussian(0.0, 100.0, 1.0), 1.0, refine=False).fit(X).save(tmp_path / "m")
+    assert (tmp_path / "m").stat().st_size < 14_000
+
+
 # -- hostile contents --------------------------------------------------------------------------
 
 HUGE = 10**400  # an integer that is no double
@@ -436,6 +458,44 @@ def test_statistics_that_no_data_have_are_refused(name, tmp_path):
     arrays["pool"] = np.full_like(arrays["pool"], -1e13)
     np.savez(tmp_path / "m.npz", **arrays)
     refused(tmp_path / "m.npz")
+
+
+def test_a_file_does_not_say_where_a_fit_writes(saved, tmp_path):
+    _, arrays, about = saved
+    hostile = tmp_path / "victim"
+    parameters = about["parameters"] | {"checkpoint": str(hostile), "n_shards": 2}
+    write(tmp_path / "m.npz", arrays, about | {"parameters": parameters})
+    loaded = load(tmp_path / "m.npz")
+    assert loaded.checkpoint is None
+    loaded.fit(np.random.default_rng(0).normal(size=(40, 2)))
+    assert not hostile.exists()
+    loaded.set_params(checkpoint=str(hostile)).save(tmp_path / "own.npz")
+    assert b"victim" not in (tmp_path / "own.npz").read_bytes()
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_numbers_that_follow_from_statistics_are_not_believed(name, tmp_path):
+    """Whatever a file says, a cluster's row is that of its statistics."""
+    family, X = DRAWS[name](np.random.default_rng(1), 12)
+    model = DPMixture(family=family).fit(X)
+    model.save(tmp_path / "model.npz")
+    with np.load(tmp_path / "model.npz") as entries:
+        arrays = {key: entries[key] for key in entries.files}
+    width = model.mixture_.model.core.width
+    followed = 0
+    for at in range(1, width):
+        pool = arrays["pool"].copy()
+        pool[at] += 1.0
+        np.savez(tmp_path / "m.npz", **(arrays | {"pool": pool}))
+        try:
+            found = load(tmp_path / "m.npz").mixture_
+        except ModelFileError:
+            continue
+        blocks = found.model.blocks(found.pool, found.sizes)
+        again, _ = found.model.rows(blocks, np.arange(len(found.sizes)), len(found.sizes))
+        np.testing.assert_allclose(found.pool, again, rtol=1e-9, atol=1e-12)
+        followed += np.allclose(found.pool, model.mixture_.pool, rtol=1e-9)
+    assert followed > 0  # the number was ignored, since others imply it
 
 
 def test_a_loaded_model_ignores_parameters_that_it_does_not_know(saved, tmp_path):

@@ -1,12 +1,15 @@
 """Archives of arrays with one JSON text: the form of every file that dpsearch writes for itself.
 
 They are NumPy's .npz, read without pickles, so that they cannot contain code.  The entry ``about``
-is the text; it names the format and its version.
+is the text; it names the format and its version.  Entries are not compressed: a small file can
+then not ask for much memory, whatever it says of itself.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import warnings
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,24 +18,27 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._files import atomic_write
+from dpsearch._files import atomic_write, remove_leftovers
 from dpsearch._version import __version__
-from dpsearch.errors import ModelFileError
+from dpsearch.errors import CheckpointWarning, ModelFileError
 
-_MOST_DEFLATED = 1032  # bytes that one byte of a zip archive can stand for
+# What an archive may take of memory: this much, or so many times its own size.  Files of other
+# programs, and of dpsearch before it stopped compressing them, are compressed.
+_HARMLESS = 64 << 20
+_MOST_COMPRESSED = 8
 
 
 def write_archive(path: str | Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Write an archive; an existing file is replaced only when the new one is complete."""
     text = np.frombuffer(json.dumps(about).encode(), dtype=np.uint8)
     with atomic_write(path) as stream:
-        np.savez_compressed(stream, about=text, **arrays)
+        np.savez(stream, about=text, **arrays)
 
 
 def read_archive(
     path: Path, form: str, version: int, what: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the text and the arrays, refusing pickles and entries larger than they can be."""
+    """Return the text and the arrays, refusing pickles and more memory than the file is worth."""
     if not path.is_file():
         raise ModelFileError("no such file", source=path)
     try:
@@ -56,8 +62,9 @@ def read_archive(
 
 
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse an entry whose header asks for more memory than the entry can hold bytes."""
-    most = _MOST_DEFLATED * path.stat().st_size
+    """Refuse entries that ask for more memory than they hold bytes, or than the file is worth."""
+    most = max(_HARMLESS, _MOST_COMPRESSED * path.stat().st_size)
+    total = 0
     for info in archive.infolist():
         with archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
@@ -66,8 +73,15 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
             if dtype.hasobject:
                 raise ModelFileError(f"entry {info.filename} holds Python objects", source=path)
             wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
-            if not 0 <= wanted <= min(info.file_size, most):
+            if not 0 <= wanted <= info.file_size:
                 raise ModelFileError(f"entry {info.filename} is truncated", source=path)
+            total += wanted
+            if total > most:
+                raise ModelFileError(
+                    f"its entries would take more than {most / 1e6:,.0f} MB of memory, which is"
+                    " more than a file of this size is worth",
+                    source=path,
+                )
 
 
 class CheckpointFile:
@@ -84,13 +98,25 @@ class CheckpointFile:
             raise ModelFileError("is a folder, not a file for the checkpoint", source=path)
         if not self.path.parent.is_dir():
             raise ModelFileError("no such folder for the checkpoint", source=self.path.parent)
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            raise ModelFileError("no checkpoint can be written there", source=self.path.parent)
+        remove_leftovers(self.path)  # of a run that was killed: this one may have none to write
         self.form, self.version, self.what = form, version, what
         same = {"version of dpsearch": __version__, **same}
         self.same = json.loads(json.dumps(same))  # tuples become lists, as in the file
 
-    def write(self, about: dict[str, Any], arrays: dict[str, Any]) -> None:
+    def write(self, about: dict[str, Any], arrays: dict[str, Any]) -> bool:
+        """Write a checkpoint; if the system refuses, warn, keep the last one and return False."""
         head = {"format": self.form, "version": self.version, "same": self.same}
-        write_archive(self.path, head | about, arrays)
+        try:
+            write_archive(self.path, head | about, arrays)
+        except OSError as error:
+            left = "the last one is kept" if self.path.exists() else "there is none yet"
+            reason = error.strerror or error
+            text = f"{self.path}: no checkpoint was written ({reason}); {left}, and the run goes on"
+            warnings.warn(text, CheckpointWarning, stacklevel=3)
+            return False
+        return True
 
     @contextmanager
     def read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

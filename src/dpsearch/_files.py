@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import shutil
-import tempfile
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from dpsearch._scratch import is_scratch, scratch, sweep, usual_permissions
 from dpsearch.errors import ParameterError
 
-
-def _as_usual(path: str | Path, mode: int) -> None:
-    """Give a private temporary file or folder the usual permissions."""
-    mask = os.umask(0)
-    os.umask(mask)
-    os.chmod(path, mode & ~mask)
+_EXCHANGE = 2  # RENAME_EXCHANGE of Linux
+_HERE = -100  # AT_FDCWD: paths are relative to the current folder
 
 
 @contextlib.contextmanager
@@ -61,24 +59,32 @@ def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> I
         with naming(path), path.open(mode, encoding=encoding) as stream:
             yield stream
         return
-    with naming(path):
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    temporary = Path(name)
-    try:
-        with naming(path, temporary):
-            _as_usual(temporary, 0o666)
-            with os.fdopen(handle, mode, encoding=encoding) as stream:
-                yield stream
-            if not force:
-                try:
-                    _claim(path)
-                except FileExistsError as error:
-                    raise _exists(path) from error
-            os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+    with scratch_beside(path, folder=False) as temporary, naming(path, temporary):
+        usual_permissions(temporary, 0o666)
+        with temporary.open(mode, encoding=encoding) as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())  # also after a power failure it is whole or not there
+        if not force:
+            try:
+                _claim(path)
+            except FileExistsError as error:
+                raise _exists(path) from error
+        os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def scratch_beside(path: Path, *, folder: bool) -> Iterator[Path]:
+    """Yield a temporary file or folder on the same disk as a file that is to be written."""
+    with contextlib.ExitStack() as stack:
+        with naming(path):
+            temporary = stack.enter_context(scratch(path.parent, f".{path.name}.", folder=folder))
+        yield temporary
+
+
+def remove_leftovers(path: Path) -> None:
+    """Remove what processes that were killed while they wrote this file have left beside it."""
+    sweep(path.parent, f".{path.name}.")
 
 
 def _exists(path: Path) -> ParameterError:
@@ -90,7 +96,7 @@ def _exists(path: Path) -> ParameterError:
 
 def check_folder(path: str | Path, known: frozenset[str], *, force: bool) -> None:
     """Raise if `atomic_folder` could not write there now, and leave nothing behind."""
-    with _staged(Path(path), _place(Path(path), known, force)):
+    with _staged(Path(path), _place(Path(path), known, force), known):
         pass
 
 
@@ -99,17 +105,28 @@ def atomic_folder(path: str | Path, known: frozenset[str], *, force: bool) -> It
     """Yield a temporary folder whose files are those of `path` when the block ends well.
 
     An existing folder keeps its other files.  With `force` the new files replace all that have
-    `known` names, all of them or none; without it there must be no such file.
+    `known` names; without it there must be no such file.
+
+    On Linux the new folder is complete, other files included, before it takes the place of the old
+    one in a single step: whenever the process is killed, one of the two is there.  Where that
+    cannot be done (another system, a folder that is a mount point or the current one, a parent
+    that may not be written) files are replaced one by one: each is whole at any time, but a process
+    that is killed just then leaves some new and some old ones.
     """
     path = Path(path)
     place = _place(path, known, force)
-    with _staged(path, place) as temporary:
+    with _staged(path, place, known) as temporary:
         yield temporary
         _place(path, known, force)  # once more: others may have written there meanwhile
-        if place.is_dir():
+        if not place.is_dir():
+            try:
+                os.rename(temporary, place)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise _exists(path) from error
+        elif not _take_place(temporary, place, path, known, force):
             _move_in(temporary, place, known)
-        else:
-            os.rename(temporary, place)
 
 
 def _place(path: Path, known: frozenset[str], force: bool) -> Path:
@@ -131,40 +148,102 @@ def _place(path: Path, known: frozenset[str], force: bool) -> Path:
 
 
 @contextlib.contextmanager
-def _staged(path: Path, place: Path) -> Iterator[Path]:
-    """Yield a temporary folder on the same disk, from which files can be moved to `place`."""
-    where = place if place.is_dir() else place.parent
-    with naming(path):
-        temporary = Path(tempfile.mkdtemp(dir=where, prefix=".dpsearch.", suffix=".part"))
-    try:
+def _staged(path: Path, place: Path, known: frozenset[str]) -> Iterator[Path]:
+    """Yield a temporary folder beside `place` if the two can be exchanged, otherwise in it."""
+    where = place.parent
+    if place.is_dir():
+        # Of a run that was killed just after the exchange: put back what it had not moved yet.
+        sweep(place.parent, _prefix(place), lambda old: _keep_others(old, place, known))
+        sweep(place, _prefix(place))
+        where = place.parent if _movable(place) else place
+    with contextlib.ExitStack() as stack:
+        with naming(path):
+            temporary = stack.enter_context(scratch(where, _prefix(place), folder=True))
         with naming(path, temporary):
-            _as_usual(temporary, 0o777)
+            usual_permissions(temporary, 0o777)
             yield temporary
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _prefix(place: Path) -> str:
+    return f".{place.name}.dpsearch."
+
+
+def _movable(place: Path) -> bool:
+    """Whether another folder can take its place: not of a mount point, nor of the current one."""
+    parent = place.parent
+    effective = os.access in os.supports_effective_ids
+    return (
+        all(
+            os.access(folder, os.W_OK | os.X_OK, effective_ids=effective)
+            for folder in (place, parent)
+        )
+        and parent.stat().st_dev == place.stat().st_dev
+        and not place.samefile(os.curdir)
+    )
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in a single step; False if the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    rename = getattr(ctypes.CDLL(None), "renameat2", None)
+    if rename is None:
+        return False
+    return bool(rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0)
+
+
+def _take_place(
+    temporary: Path, place: Path, path: Path, known: frozenset[str], force: bool
+) -> bool:
+    """Exchange the folders, and keep the other files; False, having done nothing, if not here."""
+    if temporary.parent != place.parent:
+        return False
+    for file in place.iterdir():
+        if file.name not in known and file.is_file() and not file.is_symlink():
+            try:
+                os.link(file, temporary / file.name)
+            except OSError:  # no such links on this disk: moved afterwards
+                break
+    shutil.copystat(place, temporary)
+    if not _exchange(temporary, place):
+        for file in place.iterdir():
+            if file.name not in known:
+                (temporary / file.name).unlink(missing_ok=True)
+        return False
+    written = [name for name in sorted(known) if os.path.lexists(temporary / name)]
+    if written and not force and _exchange(temporary, place):  # others wrote there just now
+        raise _exists(path / written[0])
+    _keep_others(temporary, place, known)
+    return True
+
+
+def _keep_others(old: Path, place: Path, known: frozenset[str]) -> None:
+    """Move what is not known and not there yet from an old folder to the one in its place."""
+    for file in old.iterdir():
+        ours = file.name in known or any(is_scratch(file.name, f".{name}.") for name in known)
+        if not ours and not os.path.lexists(place / file.name):
+            os.rename(file, place / file.name)
 
 
 def _move_in(temporary: Path, place: Path, known: frozenset[str]) -> None:
-    """Move files into a folder; existing ones are set aside, and restored if a move fails."""
+    """Move files into a folder one by one; if a move fails all are as they were."""
     written = sorted(file.name for file in temporary.iterdir())
-    aside = Path(tempfile.mkdtemp(dir=place, prefix=".dpsearch.", suffix=".old"))
-    placed = []
-    try:
-        for name in known.union(written):
+    with scratch(temporary.parent, _prefix(place), folder=True) as old:
+        for name in known:
             if os.path.lexists(place / name):
-                os.rename(place / name, aside / name)
-        for name in written:
-            _claim(place / name)
-            placed.append(name)
-            os.replace(temporary / name, place / name)
-    except BaseException:
-        for name in placed:
-            os.unlink(place / name)
-        for old in aside.iterdir():
-            os.replace(old, place / old.name)
-        aside.rmdir()
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+                shutil.copy2(place / name, old / name, follow_symlinks=False)
+        try:
+            for name in written:
+                os.replace(temporary / name, place / name)
+            for name in known.difference(written):
+                (place / name).unlink(missing_ok=True)
+        except BaseException:
+            kept = {file.name for file in old.iterdir()}
+            for name in set(written) - kept:
+                (place / name).unlink(missing_ok=True)
+            for name in kept:
+                os.replace(old / name, place / name)
+            raise
 
 
 # -- reading ----------------------------------------------------------------------------------

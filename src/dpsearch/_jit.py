@@ -19,12 +19,14 @@ import llvmlite.ir as ir
 import numba
 from numba import types
 from numba.core import cgutils, event
+from numba.core.caching import FunctionCache
 from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError
-from numba.extending import intrinsic, typeof_impl
-from numba.np.arrayobj import populate_array
+from numba.extending import intrinsic, lower_builtin, type_callable, typeof_impl
+from numba.np.arrayobj import load_item, populate_array
 
-from dpsearch._linking import LINKED, LinkedCompiler
+from dpsearch._kernel_cache import KernelCacheFile
+from dpsearch._linking import LINKED, KernelCompiler, LinkedCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -38,7 +40,7 @@ _OPTIONS: dict[str, Any] = {
     "no_cfunc_wrapper": True,
 }
 # Functions that the first fit of a numeric table compiles.
-_USUAL_COUNT = 70
+_USUAL_COUNT = 58
 
 
 def _source_stamp() -> str:
@@ -58,11 +60,11 @@ def _source_stamp() -> str:
 _STAMP = _source_stamp()
 
 
-def _stamp_cache(compiled: Any) -> None:
-    """Make the on-disk cache of a kernel of this package depend on the whole package."""
-    file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if file is not None and hasattr(file, "_source_stamp"):
-        file._source_stamp = (file._source_stamp, _STAMP)
+def _check_cache(compiled: Any) -> None:
+    """Make the on-disk cache of a kernel depend on the whole package, and check its files."""
+    cache = getattr(compiled, "_cache", None)
+    if isinstance(cache, FunctionCache):
+        cache._cache_file = KernelCacheFile(cache._cache_file, _STAMP)
 
 
 def kernel(function: F) -> F:
@@ -106,8 +108,9 @@ def inline(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    compiled = numba.njit(cache=True, **_OPTIONS, **options)(function)
-    _stamp_cache(compiled)
+    options = _OPTIONS | {"cache": True, "pipeline_class": KernelCompiler} | options
+    compiled = numba.njit(**options)(function)
+    _check_cache(compiled)
     return compiled  # type: ignore[no-any-return]
 
 
@@ -177,7 +180,7 @@ class Pointer:
     @property
     def address(self) -> int:
         if self._compiled is None:
-            # CFunc, not the decorator numba.cfunc, which compiles before the cache can be stamped.
+            # CFunc, not the decorator numba.cfunc, which compiles before its cache can be replaced.
             compiled = CFunc(
                 self.function,
                 (self.signature.args, self.signature.return_type),
@@ -187,10 +190,11 @@ class Pointer:
                     "error_model": "numpy",
                     "_nrt": self.allocates,
                 },
+                pipeline_class=KernelCompiler,  # type: ignore[arg-type]
             )
             with contextlib.suppress(RuntimeError):  # a function typed at a prompt has no file
                 compiled.enable_caching()
-            _stamp_cache(compiled)
+            _check_cache(compiled)
             try:
                 compiled.compile()
             except NumbaError as error:
@@ -216,40 +220,69 @@ def pointer(name: str, *, allocates: bool = False) -> Callable[[Callable[..., An
     return lambda function: Pointer(function, SIGNATURES[name], allocates)
 
 
-def _view(typing_context: Any, values: Any, start: Any, length: Any) -> Any:
-    """Return ``values[start : start + length]`` of a vector, for kernels.
+def emits(result: Callable[..., Any], codegen: Callable[..., Any]) -> Callable[[F], F]:
+    """Mark a function that is plain Python in Python, and a few instructions in kernels.
 
-    It compiles to two instructions, where a slice takes a hundred: nothing is checked (unless
-    NUMBA_BOUNDSCHECK is set), and no reference is counted.  What it is a view of must outlive it,
-    as an argument of the kernel does.
+    Numba would compile even one line through dozens of steps, for each of its callers.  `result`
+    gives its type by the types of its arguments, `codegen` its instructions.
     """
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector, first, n = arguments
-        source = context.make_array(signature.args[0])(context, builder, vector)
-        if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined]
-            end, size = builder.add(first, n), builder.extract_value(source.shape, 0)
-            below = builder.icmp_signed("<", first, first.type(0))
-            beyond = builder.or_(below, builder.icmp_signed(">", end, size))
-            filled = builder.icmp_signed(">", n, n.type(0))
-            with builder.if_then(builder.and_(filled, beyond), likely=False):
-                message = ("a view reaches beyond its vector",)
-                context.call_conv.return_user_exc(builder, IndexError, message)
-        out = context.make_array(signature.return_type)(context, builder)
-        populate_array(
-            out,
-            data=builder.gep(source.data, [first]),
-            shape=[n],
-            strides=[source.itemsize],
-            itemsize=source.itemsize,
-            meminfo=None,
-        )
-        return out._getvalue()
+    def mark(function: F) -> F:
+        type_callable(function)(lambda context: result)
+        lower_builtin(function, types.VarArg(types.Any))(codegen)
+        return function
 
-    return values(values, types.intp, types.intp), codegen
+    return mark
 
 
-view: Any = intrinsic(_view)
+def as_integer(context: Any, builder: Any, value: Any, kind: Any) -> Any:
+    """Emit the conversion of a number to an integer, by which kernels index."""
+    return context.cast(builder, value, kind, types.intp)
+
+
+def emit_view(context: Any, builder: Any, kind: Any, vector: Any, first: Any, n: Any) -> Any:
+    """Emit ``vector[first : first + n]``, two instructions where Numba's slice takes a hundred.
+
+    Nothing is checked (unless NUMBA_BOUNDSCHECK is set), and no reference is counted: what it is a
+    view of must outlive it, as an argument of a kernel does.
+    """
+    source = context.make_array(kind)(context, builder, vector)
+    if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined]
+        end, size = builder.add(first, n), builder.extract_value(source.shape, 0)
+        below = builder.icmp_signed("<", first, first.type(0))
+        beyond = builder.or_(below, builder.icmp_signed(">", end, size))
+        filled = builder.icmp_signed(">", n, n.type(0))
+        with builder.if_then(builder.and_(filled, beyond), likely=False):
+            message = ("a view reaches beyond its vector",)
+            context.call_conv.return_user_exc(builder, IndexError, message)
+    out = context.make_array(kind)(context, builder)
+    populate_array(
+        out,
+        data=builder.gep(source.data, [first]),
+        shape=[n],
+        strides=[source.itemsize],
+        itemsize=source.itemsize,
+        meminfo=None,
+    )
+    return out._getvalue()
+
+
+def emit_entry(context: Any, builder: Any, kind: Any, vector: Any, index: Any) -> Any:
+    """Emit ``vector[index]``."""
+    source = context.make_array(kind)(context, builder, vector)
+    return load_item(context, builder, kind, builder.gep(source.data, [index]))
+
+
+def _emit_view(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    kinds = signature.args
+    first, n = (as_integer(context, builder, arguments[i], kinds[i]) for i in (1, 2))
+    return emit_view(context, builder, kinds[0], arguments[0], first, n)
+
+
+@emits(lambda values, start, length: values, _emit_view)
+def view(values: Any, start: Any, length: Any) -> Any:
+    """Return ``values[start : start + length]`` of a vector: see `emit_view`."""
+    return values[start : start + length]
 
 
 def _caller(signature: Any) -> Any:

@@ -238,9 +238,23 @@ def largest_magnitude(values: Any) -> float:
     return float(np.max(extremes))
 
 
+def is_below(limit: float, values: Any) -> bool:
+    """Whether every |x| of an array is at most the limit, and none is missing.
+
+    Blocks whose norms are at most the limit have no larger value; to add up squares takes half the
+    time of comparing.
+    """
+    flat = values.reshape(-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        blocks = (flat[at : at + _BLOCK] for at in range(0, flat.size, _BLOCK))
+        if all(block @ block <= limit * limit for block in blocks):
+            return True
+    return largest_magnitude(values) <= limit
+
+
 def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> bool:
     """Raise for what is not finite; return whether there are no gaps, where these may be."""
-    if largest_magnitude(values) <= LARGEST:
+    if is_below(LARGEST, values):
         return True
     bad = ~(np.abs(values) <= LARGEST)
     if gaps:

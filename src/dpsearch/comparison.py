@@ -48,7 +48,8 @@ def compare(
     families
         Names, or objects of `dpsearch.families`.
     alpha, settings
-        As for `DPMixture`.
+        As for `DPMixture`; but codes of missing values are kept unless given by `missing_codes`,
+        as not every family can skip gaps.
 
     Examples
     --------
@@ -66,6 +67,7 @@ def compare(
     shape = X.shape if hasattr(X, "shape") else np.shape(X)
     _check_measures(families, shape[1] if len(shape) == 2 else 1)
     out = []
+    settings = {"missing_codes": None, **settings}
     for family in families:
         model = DPMixture(family, alpha, **settings).fit(X)
         out.append(Comparison(model.family_, model.log_joint_, model.n_clusters_, model))

@@ -97,6 +97,20 @@ def located(
         raise
 
 
+@contextmanager
+def plain_interrupts() -> Iterator[None]:
+    """Raise Ctrl-C and termination as themselves.
+
+    A signal that arrives while Numba prepares a call comes as a SystemError with that cause.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if isinstance(error.__cause__, (KeyboardInterrupt, SystemExit)):
+            raise error.__cause__ from None
+        raise
+
+
 class DataError(DPSearchError, ValueError):
     """The data cannot be used: a value, shape or type is wrong."""
 
@@ -135,6 +149,10 @@ class ProofError(DPSearchError, RuntimeError):
 
 class ModelFileError(DPSearchError, ValueError):
     """A model file is damaged, or was not written by dpsearch."""
+
+
+class CheckpointWarning(RuntimeWarning):
+    """A checkpoint could not be written, and the run went on without it."""
 
 
 class WorkersError(DPSearchError, RuntimeError):

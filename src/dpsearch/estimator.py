@@ -16,7 +16,7 @@ from sklearn.base import (
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
-from dpsearch.errors import CapabilityError, located
+from dpsearch.errors import CapabilityError, located, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.fitted import FittedState
 from dpsearch.fitted_methods import FittedMethods, generator, grouped_labels
@@ -80,6 +80,10 @@ class DPMixture(
     kinds : dict or None
         What columns of a pandas or polars frame hold, by name, where their types do not say it:
         "real", "count", "binary" or "category".
+    missing_codes : "auto", None or numbers
+        Numbers that stand for missing values.  "auto" recognises such as −9999 and 999, which are
+        there several times and far from all others; `reason_` names them.  None: there are none.
+        Tables in shards are taken as they are.
     n_shards : int or None
         Into how many blocks of rows the table is divided, each of which is searched on its own;
         see `dpsearch.scale`.  None: one for each 250,000 rows.
@@ -115,7 +119,7 @@ class DPMixture(
         For each cluster of at most four rows the cluster that they are nearest to, −1 for all
         other clusters.
     sample_weight_ : array of int or None
-        The weights that `fit` was given.
+        The weights that `fit` was given; 0 for rows without any value, which take no part in it.
     mixture_ : Mixture
         The components and clusters: their sizes, posterior parameters and what they say about new
         rows.
@@ -165,6 +169,7 @@ class DPMixture(
         min_cluster_size: int = 1,
         certify: bool | float = False,
         kinds: Any = None,
+        missing_codes: Any = "auto",
         n_shards: int | None = None,
         n_jobs: int | None = None,
         checkpoint: str | Path | None = None,
@@ -180,6 +185,7 @@ class DPMixture(
         self.min_cluster_size = min_cluster_size
         self.certify = certify
         self.kinds = kinds
+        self.missing_codes = missing_codes
         self.n_shards = n_shards
         self.n_jobs = n_jobs
         self.checkpoint = checkpoint
@@ -225,7 +231,11 @@ class DPMixture(
         options = TableOptions(
             self.n_shards, takes_gaps(self.family), self.kinds, weighted=sample_weight is not None
         )
-        with open_table(X, options) as opened, on_compile(self._say_compiling):
+        with (
+            plain_interrupts(),
+            open_table(X, options) as opened,
+            on_compile(self._say_compiling),
+        ):
             if opened.schema is not None:
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
@@ -255,13 +265,14 @@ class DPMixture(
             refinement=Refinement.of(self.refine),
             level=LevelOptions.of(self.level, self.min_cluster_size),
             certify_seconds=certify_seconds(self.certify),
+            missing_codes=self.missing_codes,
             n_jobs=self.n_jobs,
             checkpoint=self.checkpoint,
             callback=callback,
         )
 
     def _set(self, state: FittedState) -> None:
-        """Put a fitted state in place of the one before, at once."""
+        """Put a fitted state in place of the one before, at once: an interrupt changes nothing."""
         mixture, clustering = state.mixture, state.clustering
         alpha = mixture.prior.concentration()
         n_points = int(mixture.sizes.sum())
@@ -283,6 +294,7 @@ class DPMixture(
             "reason_": state.reason,
             "completed_": state.completed,
             "_last_batch": state.last_batch,
+            "_codes": state.codes,
             "_stream": None,
         }
         if state.names is not None:
@@ -291,9 +303,9 @@ class DPMixture(
             found["certificate_"] = state.certificate
         if state.index_name is not None:
             found["index_name_"] = state.index_name
-        for name in ("feature_names_in_", "certificate_", "index_name_"):
-            self.__dict__.pop(name, None)
-        self.__dict__.update(found)
+        optional = ("feature_names_in_", "certificate_", "index_name_")
+        kept = {name: value for name, value in vars(self).items() if name not in optional}
+        self.__dict__ = kept | found
 
     @classmethod
     def from_state(cls, state: FittedState, **parameters: Any) -> Self:
@@ -331,17 +343,29 @@ class DPMixture(
 
         Gaps that the family cannot skip are filled: in the first batch as by `fit`, later by what
         the row's most probable cluster, given what was observed of it, expects there.
+
+        A call that ends with an error, or is interrupted, changes nothing: give the batch again.
         """
+        after = object.__new__(type(self))
+        after.__dict__.update(vars(self))
+        with plain_interrupts():
+            after._add(X)
+        self.__dict__ = after.__dict__  # at once
+        return self
+
+    def _add(self, X: ArrayLike) -> None:
+        """Add a batch; stopped half-way, it leaves what nobody should use."""
         if not hasattr(self, "mixture_"):
             self.fit(X)
             stream = self._new_stream(0)
             stream.keep(self.encode(X).matrix, 0, self.component_labels_)
             self._stream, self._last_batch = stream, True
-            return self
+            return
         table, mixture = self._checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
             table = CheckedTable(mixture.impute_from_one(table.matrix), complete=True)
-        stream = self._stream or self._new_stream(int(mixture.sizes.sum()))
+        before = self._stream
+        stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
         if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
             mixture = mixture.gapped
             stream.clusters = Rows(mixture.pool, mixture.sizes)
@@ -354,7 +378,6 @@ class DPMixture(
         )
         self._set(self._with_levels(state, stream, renamed is not None))
         self._stream = stream
-        return self
 
     def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
         """Return a state with clusters: those of before, or found again from the rows kept.
@@ -377,7 +400,7 @@ class DPMixture(
                 f"partial_fit needs a prior of product form; {mixture.prior.name} is not"
             )
         clusters = Rows(mixture.pool, mixture.sizes)
-        rng = generator(self.random_state)
+        (rng,) = generator(self.random_state).spawn(1)  # its own, which may be set back
         return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng, before)
 
     def fit_predict(

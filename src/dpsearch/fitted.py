@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix
-from dpsearch.automatic import completed_table
+from dpsearch.automatic import Codes, completed_table
 from dpsearch.errors import ParameterError
 from dpsearch.levels import LevelOptions, Levels
 from dpsearch.mixture import Mixture
@@ -37,7 +37,7 @@ class FittedState(NamedTuple):
     names
         The names of the columns, if they have any.
     weights
-        How many times each row was seen; None if once each.
+        How many times each row was seen, 0 if it has no value at all; None if once each.
     completed
         The table that was fitted, where gaps were filled before the fit.
     certificate
@@ -50,6 +50,8 @@ class FittedState(NamedTuple):
         The tree over the components; None in files of version 0.1.
     level_reason
         In words, what led from components to clusters.
+    codes
+        Columns and values that were taken as missing.
     """
 
     mixture: Mixture
@@ -64,6 +66,7 @@ class FittedState(NamedTuple):
     last_batch: bool = False
     levels: Levels | None = None
     level_reason: str = NO_TREE
+    codes: Codes = ()
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""
@@ -102,10 +105,26 @@ class FittedState(NamedTuple):
         Completion is the same every time, so that a model from a file can do it once more.
         """
         labels = self.clustering.labels
-        if labels is None or self.weights is not None or len(labels) != table.shape[0]:
+        if labels is None or len(labels) != table.shape[0]:
             return None
         if np.isnan(table.matrix).all(axis=0).any():
             return None
-        found = completed_table(table, self.schema, self.mixture.prior)
+        seen = slice(None) if self.weights is None else self.weights > 0
+        inside = completed_table(table.rows(seen), self.schema, self.mixture.prior)
+        found = self.beside_unseen(inside, table)
         known = found is not None and self.labels_of(CheckedTable(found)) is not None
         return found if known else None
+
+    def beside_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
+        """Completed rows, and beside them those of no weight with what is expected in their gaps.
+
+        Rows of the fit without any value are among these.
+        """
+        if inside is None or self.weights is None:
+            return inside
+        out = np.empty(table.shape)
+        seen = self.weights > 0
+        out[seen] = inside
+        if not seen.all():
+            out[~seen] = self.mixture.impute(table.matrix[~seen])
+        return out

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
+from dpsearch.automatic import Codes, without_codes
 from dpsearch.errors import ParameterError, located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
@@ -72,6 +73,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     family_: Family
     _last_batch: bool
     _levels: Levels | None
+    _codes: Codes
 
     @property
     def state_(self) -> FittedState:
@@ -91,6 +93,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             self._last_batch,
             self._levels,
             self.level_reason_,
+            self._codes,
         )
 
     # -- components and clusters ------------------------------------------------------------
@@ -169,7 +172,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def n_clusters_elsewhere_(self) -> str:
         """How many clusters fits to halves of the rows have, in words; "" if that is not known."""
         counts = () if self._levels is None else self._levels.n_clusters_in_halves
-        if not counts or self.level not in ("auto", "components"):
+        if not counts or self.level != "auto":
             return ""
         low, high = min(counts), max(counts)
         return f"; fits to halves of the rows have {low if low == high else f'{low} to {high}'}"
@@ -191,11 +194,12 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, CheckedTable):
             return X
         if self.schema_ is not None:
-            return CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
+            table = CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
+            return without_codes(table, self._codes)
         X = readable(X)
         table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return table
+        return without_codes(table, self._codes)
 
     def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         """Return rows as the model's solvers see them, as a checked table of numbers.

@@ -10,17 +10,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
-from dpsearch.automatic import Choice, check_columns, choose, choose_weighted
-from dpsearch.errors import ParameterError
+from dpsearch.automatic import (
+    MOST_SETTLED,
+    Choice,
+    check_columns,
+    choose,
+    choose_weighted,
+    codes_in_words,
+    recognise_codes,
+)
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Callback, Event
+from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
+from dpsearch.prefix_search.ordering import as_permutation
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement import refine
-from dpsearch.tables import CheckedTable, Schema
+from dpsearch.tables import CheckedTable, Schema, content_order
 from dpsearch.weights import check_weights
 
 if TYPE_CHECKING:
@@ -28,7 +38,6 @@ if TYPE_CHECKING:
 
 _CERTIFY_SECONDS = 60.0
 _MOST_ROUNDS = 1000  # over shards, where refinement is to converge
-_FEW_ROWS = 200  # for which refinement is thorough by default
 
 
 class Refinement(NamedTuple):
@@ -70,6 +79,7 @@ class FitOptions:
     refinement: Refinement = _AUTOMATIC
     level: LevelOptions = _AUTOMATIC_LEVEL
     certify_seconds: float | None = None  # None: no certificate
+    missing_codes: Any = "auto"
     n_jobs: int | None = None
     checkpoint: str | Path | None = None
     callback: Callback | None = None
@@ -99,63 +109,137 @@ def fit_in_memory(
     """Fit a table in memory."""
     if options.checkpoint is not None:
         raise ParameterError("checkpoint is for tables in shards: set n_shards")
+    table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
     check_columns(table)
-    weights = None if sample_weight is None else check_weights(sample_weight, table.shape[0])
-    choice, problem = _problem(table, schema, options, weights)
+    state = _fit_weighted(table, schema, options, sample_weight)
+    return state._replace(codes=codes, reason=state.reason + codes_in_words(codes, schema))
+
+
+def _fit_weighted(
+    table: CheckedTable,
+    schema: Schema | None,
+    options: FitOptions,
+    sample_weight: ArrayLike | None,
+) -> FittedState:
+    """Fit the rows that have a weight and a value; the others get the most probable label.
+
+    A row without any value says nothing, but as a point it would make its cluster larger.
+    """
+    n_rows = table.shape[0]
+    weights = None if sample_weight is None else check_weights(sample_weight, n_rows)
+    empty = table.empty_rows
+    if weights is None and not empty.any():
+        return _fit_rows(table, schema, options)
+    times = np.where(empty, 0, np.ones(n_rows, np.int64) if weights is None else weights)
+    seen, unseen = np.flatnonzero(times > 0), np.flatnonzero(times == 0)
+    if not len(seen):
+        raise DataError("no row of X that has a weight has any value")
+    others = table.rows(unseen) if len(unseen) else None
+    with located(rows=seen):
+        sizes = None if weights is None else times[seen]
+        state = _fit_rows(table.rows(seen), schema, options, sizes, others)
+    labels = np.empty(n_rows, np.int64)
+    labels[seen] = state.clustering.labels
+    if others is not None:
+        labels[unseen] = state.mixture.grouped().memberships(others).labels
+    found = replace(state.clustering, labels=labels, weights=times)
+    state = state._replace(clustering=found, weights=times)
+    return state._replace(completed=state.beside_unseen(state.completed, table))
+
+
+def _fit_rows(
+    table: CheckedTable,
+    schema: Schema | None,
+    options: FitOptions,
+    sizes: Ints | None = None,
+    others: CheckedTable | None = None,
+) -> FittedState:
+    """Fit rows that have a weight; `others` are those that do not.
+
+    All is done with the rows in an order that their content decides, so that what is found does
+    not depend on the order in which they come.
+    """
+    order = content_order(table, sizes)
+    with located(rows=order):
+        rows = table.rows(order)
+        choice, problem = _problem(rows, schema, options, None if sizes is None else sizes[order])
+    if others is not None:
+        _check(others, choice.family, problem)
     if options.certify_seconds is not None:
         problem.require_points("certify")
     found = search(
         problem,
         beam_size=options.beam_size,
-        order=options.order,
+        order=_placing(options.order, order),
         rng=options.rng,
         callback=options.callback,
     )
     found = choice.or_carried(problem, found)
     if options.refinement.wanted and problem.prior.product_form:
         found = _refined(problem, found, options)
+    found = replace(found, labels=_put_back(found.labels, order))
+    completed = None if choice.completed is None else _put_back(choice.completed, order)
     certificate = None
     if options.certify_seconds is not None:
-        certificate, found = _certified(problem, found, options)
-    mixture = Mixture.of(problem.model, problem.items, found.labels, problem.prior)
-    levels = find_levels(mixture, problem.items, found.labels, problem.model.matrix)
-    if weights is not None:
-        found = _with_rows_of_no_weight(found, mixture, table, weights)
+        rows = table if completed is None else CheckedTable(completed)
+        as_given = Problem(rows, choice.family, options.prior)
+        certificate, found = _certified(as_given, found, options)
+    labels = found.labels[order]
+    mixture = Mixture.of(problem.model, problem.items, labels, problem.prior)
+    levels = find_levels(mixture, problem.items, labels, problem.model.matrix)
     state = FittedState(
         mixture, found, choice.reason, schema,
-        weights=weights, completed=choice.completed, certificate=certificate, levels=levels,
+        completed=completed, certificate=certificate, levels=levels,
     )  # fmt: skip
     return state.at_level(options.level)
 
 
 def _problem(
-    table: CheckedTable, schema: Schema | None, options: FitOptions, weights: Ints | None
+    table: CheckedTable, schema: Schema | None, options: FitOptions, sizes: Ints | None
 ) -> tuple[Choice, Problem]:
-    """Choose the family; return the choice, and the rows of some weight under it."""
-    if weights is None:
+    """Choose the family; return the choice, and the rows under it."""
+    if sizes is None:
         choice = choose(table, options.family, options.prior, schema)
         rows = table if choice.completed is None else CheckedTable(choice.completed)
         return choice, choice.problem or Problem(rows, choice.family, options.prior)
-    rows, sizes = table.rows(weights > 0), weights[weights > 0]
-    choice = choose_weighted(rows, sizes, options.family, options.prior, schema)
-    problem = Problem(rows, choice.family, options.prior, weights=sizes)
-    rest = np.flatnonzero(weights == 0)
-    if table.gaps and not choice.family.skips(table):
-        rest = rest[~np.isnan(table.matrix[rest]).any(axis=1)]
-    if len(rest):
-        problem.model.items(table.rows(rest))  # finds what is wrong with them before the search
-    return choice, problem
+    choice = choose_weighted(table, sizes, options.family, options.prior, schema)
+    return choice, Problem(table, choice.family, options.prior, weights=sizes)
+
+
+def _check(table: CheckedTable, family: Family, problem: Problem) -> None:
+    """Find what is wrong with rows that take no part in the search before it begins."""
+    if table.gaps and not family.skips(table):
+        table = table.rows(~np.isnan(table.matrix).any(axis=1))
+    if table.shape[0]:
+        problem.model.items(table)
+
+
+def _placing(order: Any, rows: Ints) -> Any:
+    """Return an order of placing, given in numbers of rows, for rows that were put in order."""
+    if isinstance(order, str) and order != "given":
+        return order
+    places = np.argsort(rows)
+    return places if isinstance(order, str) else places[as_permutation(order, len(rows))]
+
+
+def _put_back(values: Any, order: Ints) -> Any:
+    """Return what belongs to rows that were put in order, in the order of the rows as given."""
+    out = np.empty_like(values)
+    out[order] = values
+    return out
 
 
 def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
     how = options.refinement
+    if how.automatic and found.converged:
+        return found
     result = refine(
         problem,
         found.labels,
         seconds=how.seconds,
         rng=options.rng,
         n_jobs=options.n_jobs,
-        thorough=not how.automatic or problem.n_items <= _FEW_ROWS,
+        thorough=not how.automatic or problem.n_items <= MOST_SETTLED,
         callback=options.callback,
     )
     searched = found.seconds
@@ -193,13 +277,3 @@ def _certified(
         seconds=seconds,
         trace=[*found.trace, Event(seconds, best.log_joint, best.n_clusters, "certify")],
     )
-
-
-def _with_rows_of_no_weight(
-    found: Clustering, mixture: Mixture, table: CheckedTable, weights: Ints
-) -> Clustering:
-    labels = np.empty(len(weights), np.int64)
-    labels[weights > 0] = found.labels
-    if (weights == 0).any():
-        labels[weights == 0] = mixture.memberships(table.rows(weights == 0)).labels
-    return replace(found, labels=labels, weights=weights)

@@ -7,24 +7,27 @@ sub-cluster that a shard hands up).  Solvers call the functions below and need n
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import (
+    as_integer,
     call_log_marginal,
     call_merge,
     call_score_best,
     call_score_member,
     call_score_rows,
     call_update,
-    inline,
+    emit_entry,
+    emit_view,
+    emits,
     inner,
-    kernel,
     view,
 )
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Labels, Matrix, Vector
 
 
 class Core(NamedTuple):
@@ -84,15 +87,38 @@ class Rows(NamedTuple):
 NO_ROWS = Rows(np.empty(0), np.empty(0, np.int64))
 
 
-@inline
+def _field(items: Any, name: str) -> Any:
+    """Return the type of a field of the items."""
+    return items.types[items.fields.index(name)]
+
+
+def _emit_part(context: Any, builder: Any, signature: Any, arguments: Any, name: str) -> Any:
+    """Emit the view of item i in a vector of the items; an empty one has nothing of any item."""
+    items, i = arguments[0], as_integer(context, builder, arguments[1], signature.args[1])
+
+    def field(name: str) -> tuple[Any, Any]:
+        at = signature.args[0].fields.index(name)
+        return _field(signature.args[0], name), builder.extract_value(items, at)
+
+    first = emit_entry(context, builder, *field("indptr"), i)
+    end = emit_entry(context, builder, *field("indptr"), builder.add(i, i.type(1)))
+    kind, vector = field(name)
+    shape = context.make_array(kind)(context, builder, vector).shape
+    filled = builder.icmp_signed(">", builder.extract_value(shape, 0), i.type(0))
+    n = builder.select(filled, builder.sub(end, first), i.type(0))
+    return emit_view(context, builder, kind, vector, first, n)
+
+
+@emits(lambda items, i: _field(items, "ids"), functools.partial(_emit_part, name="ids"))
 def item_ids(items: Items, i: int) -> Any:
-    start = items.indptr[i]
-    return view(items.ids, start, items.indptr[i + 1] - start if items.ids.shape[0] > 0 else 0)
+    """Return the column numbers of item i, none if the data are dense."""
+    return items.ids[items.indptr[i] : items.indptr[i + 1]]
 
 
-@inline
+@emits(lambda items, i: _field(items, "values"), functools.partial(_emit_part, name="values"))
 def item_values(items: Items, i: int) -> Any:
-    return view(items.values, items.indptr[i], items.indptr[i + 1] - items.indptr[i])
+    """Return the numbers of item i."""
+    return items.values[items.indptr[i] : items.indptr[i + 1]]
 
 
 @inner
@@ -100,6 +126,13 @@ def copy_row(source: Any, target: Any) -> None:
     # An array assignment would first look whether the two overlap, and allocate if so.
     for d in range(source.shape[0]):
         target[d] = source[d]
+
+
+@inner
+def fill(vector: Any, value: float) -> None:
+    # An assignment to a slice compiles to a hundred times the code.
+    for d in range(vector.shape[0]):
+        vector[d] = value
 
 
 @inner
@@ -179,60 +212,92 @@ def log_marginal(core: Core, row: Any) -> float:
 @inner
 def clear_row(core: Core, row: Any) -> None:
     """Make a row the statistics of no data."""
-    row[:] = 0.0
+    fill(row, 0.0)
     call_merge(core.merge, (core.params, row, row, 0.0))
 
 
-@kernel
-def log_alone(core: Core, items: Items) -> Any:
+def log_alone(core: Core, items: Items) -> Vector:
     """Return log H(x_i) of every item on its own."""
-    n = items.indptr.shape[0] - 1
-    out = np.empty(n)
-    scratch = np.empty(core.width)
+    out = np.empty(items.n_items)
+    _log_alone(core, items, np.empty(core.width), np.empty(core.width), np.zeros(1, np.int64), out)
+    return out
+
+
+@inner
+def _log_alone(core, items, empty, scratch, start, out):  # type: ignore[no-untyped-def]
     if items.blocks:
-        for i in range(n):
+        for i in range(out.shape[0]):
             out[i] = log_marginal(core, item_values(items, i))
-        return out
-    empty = np.empty(core.width)
+        return
     clear_row(core, empty)
-    start = np.zeros(1, np.int64)
-    for i in range(n):
+    for i in range(out.shape[0]):
         score_item(core, items, i, empty, start, view(out, i, 1), scratch)
-    return out
 
 
-@kernel
-def log_predictive(core: Core, items: Items, pool: Any) -> Any:
+def log_predictive(core: Core, items: Items, pool: Vector) -> Matrix:
     """Return log H(x_i | cluster k) for every item and every row of a pool."""
-    n, n_clusters = items.indptr.shape[0] - 1, pool.shape[0] // core.width
-    out = np.empty((n, n_clusters))
-    starts = np.arange(n_clusters) * core.width
-    scratch = np.empty(core.width)
-    for i in range(n):
-        score_item(core, items, i, pool, starts, out[i], scratch)
+    starts = np.arange(0, len(pool), core.width)
+    out = np.empty((items.n_items, len(starts)))
+    _log_predictive(core, items, pool, starts, np.empty(core.width), out)
     return out
 
 
-@kernel
-def rows_of_labels(core: Core, items: Items, labels: Any, n_clusters: int) -> Any:
-    """Return (flat pool, sizes): a row of statistics per cluster; labels below 0 do not count."""
-    width = core.width
-    pool = np.empty(n_clusters * width)
-    sizes = np.zeros(n_clusters, np.int64)
-    for k in range(n_clusters):
-        clear_row(core, view(pool, k * width, width))
-    for i in range(labels.shape[0]):
-        k = labels[i]
-        if k >= 0:
-            sizes[k] += items.sizes[i]
-            add_item(core, items, i, view(pool, k * width, width), 1.0)
+@inner
+def _log_predictive(core, items, pool, starts, scratch, out):  # type: ignore[no-untyped-def]
+    for i in range(out.shape[0]):
+        score_item(core, items, i, pool, starts, out[i], scratch)
+
+
+def rows_of_labels(
+    core: Core, items: Items, labels: Labels, n_clusters: int, chosen: Ints | None = None
+) -> tuple[Vector, Ints]:
+    """Return (flat pool, sizes): a row of statistics per cluster; labels below 0 do not count.
+
+    `labels` are those of all items, or of the chosen ones.
+    """
+    pool, sizes = np.empty(n_clusters * core.width), np.zeros(n_clusters, np.int64)
+    chosen = np.arange(len(labels)) if chosen is None else chosen
+    _rows_of_labels(core, items, chosen, labels, pool, sizes)
     return pool, sizes
 
 
-@kernel
-def log_marginals(core: Core, pool: Any, n_rows: int) -> Any:
+@inner
+def _rows_of_labels(core, items, chosen, labels, pool, sizes):  # type: ignore[no-untyped-def]
+    width = core.width
+    for k in range(sizes.shape[0]):
+        clear_row(core, view(pool, k * width, width))
+    for p in range(chosen.shape[0]):
+        k = labels[p]
+        if k >= 0:
+            sizes[k] += items.sizes[chosen[p]]
+            add_item(core, items, chosen[p], view(pool, k * width, width), 1.0)
+
+
+def log_marginals(core: Core, pool: Vector, n_rows: int) -> Vector:
     """Return log H of each of the first rows of a pool."""
     out = np.empty(n_rows)
-    for k in range(n_rows):
-        out[k] = log_marginal(core, view(pool, k * core.width, core.width))
+    _log_marginals(core, pool, out)
     return out
+
+
+@inner
+def _log_marginals(core, pool, out):  # type: ignore[no-untyped-def]
+    for k in range(out.shape[0]):
+        out[k] = log_marginal(core, view(pool, k * core.width, core.width))
+
+
+def merged_marginals(core: Core, pool: Vector, row: int, others: Ints, together: bool) -> Vector:
+    """Return log H of one row of a pool merged with each of some others, or with all up to it."""
+    out = np.empty(len(others))
+    _merged_marginals(core, pool, row, others, together, np.empty(core.width), out)
+    return out
+
+
+@inner
+def _merged_marginals(core, pool, row, others, together, scratch, out):  # type: ignore[no-untyped-def]
+    width = core.width
+    for j in range(out.shape[0]):
+        if j == 0 or not together:
+            copy_row(view(pool, row * width, width), scratch)
+        merge_rows(core, scratch, view(pool, others[j] * width, width), 1.0)
+        out[j] = log_marginal(core, scratch)

@@ -104,8 +104,8 @@ class Mixture:
         """Number of points in each cluster."""
         return np.asarray(np.bincount(self.groups, self.sizes), dtype=np.int64)
 
-    def grouped(self, groups: Ints) -> Mixture:
-        """Return the same components in other clusters."""
+    def grouped(self, groups: Ints | None = None) -> Mixture:
+        """Return the same components in other clusters, by default each in one of its own."""
         return Mixture(self.model, self.pool, self.sizes, self.prior, groups)
 
     @cached_property

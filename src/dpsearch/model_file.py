@@ -17,8 +17,10 @@ import numpy as np
 
 from dpsearch._archive import read_archive, write_archive
 from dpsearch._types import Ints, Labels
+from dpsearch.automatic import Codes
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import FAMILIES
+from dpsearch.families.restored import restored_rows
 from dpsearch.fitted import NO_TREE, FittedState
 from dpsearch.levels import stored
 from dpsearch.mixture import Mixture
@@ -31,6 +33,7 @@ FORMAT = "dpsearch-model"
 VERSION = 1
 _MANY_FEATURES = 2**20
 _PLAIN = (str, int, float, bool, type(None), np.generic)
+_PATHS = ("checkpoint",)  # parameters that name files: no model file decides where a fit writes
 
 
 def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, Any]) -> None:
@@ -51,7 +54,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "parameters": {
             name: value.item() if isinstance(value, np.generic) else value
             for name, value in parameters.items()
-            if isinstance(value, _PLAIN)
+            if isinstance(value, _PLAIN) and name not in _PATHS
         },
         "log_joint": clustering.log_joint,
         "seconds": clustering.seconds,
@@ -60,10 +63,13 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "last_batch": state.last_batch,
         "levels": None if state.levels is None else stored.about(state.levels),
         "level_reason": state.level_reason,
+        "codes": [list(code) for code in state.codes],
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
-    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": clustering.labels}
+    labels = np.asarray(clustering.labels)
+    labels = labels.astype(np.min_scalar_type(labels.max(initial=0)))  # files are not compressed
+    arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": labels}
     arrays["groups"] = mixture.groups
     if state.levels is not None:
         arrays |= stored.arrays_of(state.levels)
@@ -76,7 +82,8 @@ def read_model(path: Path) -> tuple[FittedState, dict[str, Any]]:
     """Read what `write_model` wrote: what the fit found, and the estimator's parameters."""
     about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch model")
     try:
-        return _state(about, arrays), dict(about["parameters"])
+        parameters = {k: v for k, v in dict(about["parameters"]).items() if k not in _PATHS}
+        return _state(about, arrays), parameters
     except ModelFileError as error:
         error.locate(str(path))
         raise
@@ -98,7 +105,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     last_batch = bool(about.get("last_batch", False))
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
-    model.check_rows(pool, sizes)
+    pool = restored_rows(model, pool, sizes)
     spec = about.get("levels")
     groups = stored.check_groups(arrays["groups"], len(sizes)) if "groups" in arrays else None
     levels = None if spec is None else stored.levels_of(spec, arrays, sizes)
@@ -113,7 +120,15 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         last_batch=last_batch,
         levels=levels,
         level_reason=str(about.get("level_reason", NO_TREE)),
+        codes=_codes(about.get("codes", []), n_features),
     )
+
+
+def _codes(codes: Any, n_features: int) -> Codes:
+    found = tuple((column, float(value)) for column, value in codes)
+    if not all(type(column) is int and 0 <= column < n_features for column, _ in found):
+        raise ModelFileError("codes of missing values are of columns that there are not")
+    return found
 
 
 def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
@@ -151,6 +166,7 @@ def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any,
     if missing:
         raise ModelFileError(f"the entry {min(missing)} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
+    labels = labels.astype(np.int64) if labels.dtype.kind == "u" else labels
     integers = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
     if not integers or pool.ndim != 1 or pool.dtype != np.float64:
         raise ModelFileError("pool, sizes or labels have the wrong type")

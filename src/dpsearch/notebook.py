@@ -12,21 +12,22 @@ from dpsearch.plots._axes import COLOURS
 _SHOWN = 12
 
 
-def clustering_html(clustering: Any, caption: str = "Clustering", sizes: Any = None) -> str:
+def clustering_html(
+    clustering: Any, caption: str = "Clustering", sizes: Any = None, more: str = ""
+) -> str:
     """Return a clustering as HTML, with a bar for the size of each cluster.
 
-    `sizes` are those of the clusters if its blocks are their components.
+    `sizes` are those of the clusters, if they are not the blocks of the partition.
     """
-    sizes, n_blocks = clustering.sizes if sizes is None else sizes, len(clustering.sizes)
-    components = "" if n_blocks == len(sizes) else f" of {n_blocks:,} components"
+    sizes = clustering.sizes if sizes is None else sizes
     facts = [
-        f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>{components}",
+        f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>{escape(more)}",
         f"log joint {_number(clustering.log_joint)}{_proof(clustering)}",
         f"{brief(clustering.seconds)} s",
     ]
     rows = "".join(_bar(k, int(size), int(sizes[0])) for k, size in enumerate(sizes[:_SHOWN]))
-    more = len(sizes) - _SHOWN
-    rest = f"<div style='opacity:.7'>and {more:,} smaller ones</div>" if more > 0 else ""
+    left = len(sizes) - _SHOWN
+    rest = f"<div style='opacity:.7'>and {left:,} smaller ones</div>" if left > 0 else ""
     return (
         "<div style='font-size:13px;max-width:44em;margin:.4em 0'>"
         f"<div><b>{escape(caption)}</b>: {' · '.join(facts)}</div>"
@@ -42,7 +43,9 @@ def model_html(model: Any, diagram: str) -> str:
     about = f"{type(model).__name__}, {model.family_.name} family"
     if model.alpha_ is not None:
         about += f", α = {brief(model.alpha_)}"
-    return diagram + clustering_html(model.clustering_, about, model.mixture_.cluster_sizes)
+    return diagram + clustering_html(
+        model.clustering_, about, model.mixture_.cluster_sizes, f" ({model.level_reason_})"
+    )
 
 
 def _number(value: float) -> str:

@@ -1,13 +1,17 @@
 """`dpsearch certify` and `DPMixture(certify=…)`."""
 
+import dataclasses
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dpsearch import DPMixture, certify, families, load, priors
+from dpsearch._archive import write_archive
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.progress import Stages
 
@@ -144,3 +148,121 @@ def test_bad_parameters_of_the_estimator():
         DPMixture(certify="yes").fit(table())
     with pytest.raises(CapabilityError, match="certify needs a prior"):
         DPMixture(GAUSSIAN, priors.AntoniakCounts(1.0), certify=True).fit(table())
+
+
+def test_a_certificate_is_written_and_checked_in_another_process(certified):
+    code, _, said = certified("model.npz", "x.npy", "--out", "proof.npz")
+    assert code == 0
+    assert said.startswith("optimal: log joint ")
+    done = subprocess.run(
+        [sys.executable, "-m", "dpsearch.cli", "certify", "--check", "proof.npz", "x.npy"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr.startswith("optimal: log joint ")
+    assert done.stderr.endswith("\nverified\n")
+
+
+def test_a_check_fails_for_other_rows_and_changed_files(certified, run):
+    assert certified("model.npz", "x.npy", "--out", "proof.npz", "--quiet")[0] == 0
+    assert json.loads(run("certify", "--check", "proof.npz", "x.npy", "--json")[1])["verified"]
+    np.save("other.npy", table() + 1e-3)
+    np.save("short.npy", table()[:-1])
+    found = certify(table(), np.zeros(60), GAUSSIAN, priors.DirichletProcess(1.0))
+    dataclasses.replace(found, upper_bound=found.lower_bound - 1.0).save("forged.npz")
+    for arguments, message in (
+        (("proof.npz", "other.npy"), "proof.npz: proves nothing about other.npy"),
+        (("forged.npz", "x.npy"), "forged.npz: proves nothing about x.npy"),
+        (("proof.npz", "short.npy"), "short.npy: 59 rows, but the certificate is about 60"),
+        (("model.npz", "x.npy"), "model.npz: not a dpsearch certificate"),
+        (("x.npy", "x.npy"), "x.npy: damaged, or not a dpsearch certificate"),
+        (("proof.npz", "x.npy", "--out", "again.npz"), "leave out --out"),
+    ):
+        code, _, said = run("certify", "--check", *arguments)
+        assert code == 1
+        assert message in said
+        assert said.count("\n") == 1
+    code, _, said = certified("model.npz", "x.npy", "--out", "proof.npz")
+    assert (code, "proof.npz exists; use --force" in said) == (1, True)
+    code, out, _ = run("certify", "--check", "forged.npz", "x.npy", "--json")
+    assert (code, json.loads(out)["verified"]) == (1, False)
+
+
+def test_whatever_a_file_says_the_check_ends_with_one_line(certified, run):
+    assert certified("model.npz", "x.npy", "--out", "proof.npz", "--quiet")[0] == 0
+    with np.load("proof.npz") as entries:
+        arrays = {name: entries[name] for name in entries.files if name != "about"}
+        about = json.loads(bytes(entries["about"]))
+    columns = about["columns"]
+    changes = [
+        *({name: value} for name in about for value in (None, [], "x", -1, 1e308, {})),
+        *({"columns": {**columns, name: value}} for name in columns for value in (3, [1], "x", {})),
+        *({"ranges": [{**about["ranges"][0], "low": value}]} for value in ("1", None, 2**70)),
+    ]
+    for change in changes:
+        # Any tolerance and any time may be what they were.
+        allowed = ({"tolerance": 1e308}, {"seconds": 1e308})
+        if {**about, **change} == about or change in allowed:
+            continue
+        write_archive("changed.npz", {**about, **change}, arrays)
+        code, out, said = run("certify", "--check", "changed.npz", "x.npy", "--json")
+        harmless = "columns" in change and code == 0  # of a table of numbers, or other names
+        assert harmless or code == 1, (change, code, said)
+        assert harmless or (said.count("\n") == 1 and "a bug" not in said), (change, said)
+        assert harmless or out in ("", '{"verified": false}\n')
+
+
+def test_who_checks_says_what_counts_as_closed(run):
+    """A certificate may call a partition optimal by a tolerance as large as it likes."""
+    X = table()
+    np.save("x.npy", X)
+    loose = families.DiagonalGaussian()
+    found = certify(X, np.zeros(60), loose, priors.DirichletProcess(1.0), tolerance=1e6)
+    assert found.optimal
+    assert found.verify()
+    found.save("proof.npz")
+    code, _, said = run("certify", "--check", "proof.npz", "x.npy")
+    assert (code, said.startswith("within ")) == (0, True)
+    about = json.loads(run("certify", "--check", "proof.npz", "x.npy", "--json")[1])
+    assert (about["verified"], about["optimal"]) == (True, False)
+    assert about["gap"] == found.gap
+
+
+def test_a_certificate_from_python_is_checked_by_the_command_line(run):
+    found = certify(table(), np.zeros(60), GAUSSIAN, priors.DirichletProcess(1.0))
+    found.save("proof.npz")
+    np.save("x.npy", table())
+    code, _, said = run("certify", "--check", "proof.npz", "x.npy", "--labels", "best.csv")
+    assert (code, said.endswith("\nverified\n")) == (0, True)
+    labels = np.loadtxt("best.csv", delimiter=",", skiprows=1, dtype=int)[:, 1]
+    np.testing.assert_array_equal(labels, found.clustering.labels)
+
+
+def test_columns_and_gaps_are_read_as_they_were_certified(run):
+    """Names, categories and a column that names the rows; and gaps that the fit completed."""
+    rng = np.random.default_rng(0)
+    lines = ["id,b,colour,a"]
+    for i in range(60):
+        place = i % 2
+        cell = "" if i % 9 == 4 else f"{9.0 * place + rng.normal():.3f}"
+        colour = ("red", "blue")[place]
+        lines.append(f"row{i},{cell},{colour},{9.0 * place + rng.normal():.3f}")
+    Path("t.csv").write_text("\n".join(lines) + "\n")
+    assert run("fit", "t.csv", "--index", "id", "--quiet", "--refine", "no")[0] == 0
+    assert run("certify", "t.clusters", "t.csv", "--time-limit", "0s", "--out", "p.npz")[0] == 0
+    assert run("certify", "--check", "p.npz", "t.csv")[0] == 0
+    # Columns in another order are the same data; another value is not.
+    swapped = [",".join(np.array(line.split(","))[[3, 0, 2, 1]]) for line in lines]
+    Path("swapped.csv").write_text("\n".join(swapped) + "\n")
+    assert run("certify", "--check", "p.npz", "swapped.csv")[0] == 0
+    Path("changed.csv").write_text("\n".join([*lines[:-1], "row59,1.0,red,2.0"]) + "\n")
+    assert run("certify", "--check", "p.npz", "changed.csv")[0] == 1
+    X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 80, axis=0)
+    X += rng.normal(size=X.shape) @ [[1.0, 0.9], [0.0, 0.4]]
+    X[::9, 0] = np.nan
+    np.save("gaps.npy", X)
+    assert run("fit", "gaps.npy", "--refine", "no", "--quiet")[0] == 0
+    assert load("gaps.clusters/model.npz").family_.name == "full_gaussian"
+    arguments = ["gaps.clusters", "gaps.npy", "--time-limit", "0s", "--out", "g.npz"]
+    assert run("certify", *arguments)[0] == 0
+    assert run("certify", "--check", "g.npz", "gaps.npy")[0] == 0

@@ -483,6 +483,54 @@ def test_what_is_terminated_leaves_no_temporary_file(tmp_path):
     assert list((tmp_path / "temporary").iterdir()) == []
 
 
+STRAY = """
+import importlib, sys, threading, time
+from pathlib import Path
+from dpsearch._scratch import scratch
+
+cli = importlib.import_module("dpsearch.cli.app")
+
+def stray():
+    threading.Thread(target=time.sleep, args=(300,)).start()
+    with scratch(sys.argv[1], "x.", folder=True):
+        Path(sys.argv[1], "begun").touch()
+        while True:  # as a thread pool that waits for its threads
+            try:
+                time.sleep(300)
+            except SystemExit:
+                pass
+
+cli._GRACE, cli.app = 0.5, stray
+cli.main()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_no_thread_keeps_what_is_terminated_alive(tmp_path):
+    running = subprocess.Popen([sys.executable, "-c", STRAY, str(tmp_path)])
+    try:
+        while not (tmp_path / "begun").exists():
+            assert running.poll() is None
+            time.sleep(0.05)
+        running.terminate()
+        assert running.wait(timeout=30) == 143
+    finally:
+        running.kill()
+        running.wait()
+    assert names_in(tmp_path) == ["begun"]
+
+
+def test_names_of_rows_are_no_formulas(run, tmp_path):
+    text = "name,x,y\n" + "".join(f"=cmd{i},{x},{y}\n" for i, (x, y) in enumerate(table()))
+    (tmp_path / "x.csv").write_text(text)
+    for option, first in (((), "'=cmd0,"), (("--verbatim",), "=cmd0,")):
+        assert run("fit", "x.csv", *QUICK, "--index", "name", "--force", *option)[0] == 0
+        folder = tmp_path / "x.clusters"
+        assert (folder / "labels.csv").read_text().splitlines()[1].startswith(first)
+        assert ("'=cmd" in (folder / "clusters.csv").read_text()) == (option == ())
+        assert run("predict", "x.clusters", "x.csv", *option)[1].splitlines()[1].startswith(first)
+
+
 def test_a_terminal_shows_how_the_fit_goes_on():
     screen = Console(file=io.StringIO(), force_terminal=True, width=100)
     with stages(screen) as stage:
@@ -598,7 +646,8 @@ def test_of_two_runs_into_one_folder_one_fails(run, tmp_path, monkeypatch):
 
 
 def test_a_folder_is_written_as_a_whole(run, tmp_path, monkeypatch):
-    """One file that cannot take its place: all others stay as they were."""
+    """Where folders cannot be exchanged, one file that cannot take its place: all stay."""
+    monkeypatch.setattr("dpsearch._files._exchange", lambda one, other: False)
     (tmp_path / "X.csv").write_text(as_text(table()))
     fit = ("fit", "X.csv", *QUICK, "--out", "out")
     assert run(*fit, "--quiet", "--format", "parquet")[0] == 0
@@ -607,9 +656,11 @@ def test_a_folder_is_written_as_a_whole(run, tmp_path, monkeypatch):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     replace = os.replace
     for failing in FILES:
+        left = [failing]
 
-        def refused(old, new, failing=failing):
-            if Path(new) == folder / failing and Path(old).parent.suffix == ".part":
+        def refused(old, new, left=left):
+            if left and Path(new) == folder / left[0]:
+                left.pop()
                 raise OSError(5, "Input/output error", str(old))
             return replace(old, new)
 
@@ -779,7 +830,7 @@ def test_restarts_keep_the_best_and_are_compared_in_the_report(run, tmp_path, re
 def test_what_the_system_refuses(run, tmp_path, monkeypatch):
     (tmp_path / "X.csv").write_text(as_text(table()))
 
-    def full(path, frame):
+    def full(path, frame, **options):
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
@@ -872,6 +923,18 @@ def test_the_demo_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch)
     assert demo._draw(images, np.array([0, 0, 1, 1]), tmp_path / "out", console) is None
     assert "dpsearch[plots]" in console.export_text()
     assert not (tmp_path / "out").exists()
+
+
+def test_codes_of_missing_values_may_be_kept(run, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) + np.repeat([[0.0], [9.0]], 40, axis=0)
+    X[::10, 0] = -9999.0
+    pl.DataFrame(X, schema=["a", "b"]).write_csv("x.csv")
+    assert run("fit", "x.csv")[0] == 0
+    assert "-9999 in column 0 taken as missing" in load(tmp_path / "x.clusters/model.npz").reason_
+    assert run("predict", "x.clusters", "x.csv")[0] == 0
+    assert run("fit", "x.csv", "--keep-codes", "--out", "kept")[0] == 0
+    assert "missing" not in load(tmp_path / "kept/model.npz").reason_
 
 
 def test_kinds_of_columns(run, tmp_path):

@@ -243,7 +243,7 @@ def test_a_bound_below_a_partition_is_an_error(monkeypatch):
     X, labels, a, b = tiny(2)
     with monkeypatch.context() as patch:
         patch.setattr(
-            "dpsearch.exact.proof.loose_prices", lambda problem, lam: np.full(len(X), -9.0)
+            "dpsearch.exact.proof.all_loose_prices", lambda problem, lam: [np.full(len(X), -9.0)]
         )
         with pytest.raises(ProofError, match="contradicts"):
             certify(X, labels, Bounded(a, b), DP)

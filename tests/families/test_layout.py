@@ -86,4 +86,4 @@ def test_names_cost_no_instruction():
         compiled = numba.njit(signature, _nrt=False)(function)
         (text,) = compiled.inspect_llvm().values()
         counts.append(sum(" = " in line for line in text.splitlines()))
-    assert counts[0] == counts[1]
+    assert counts[0] <= counts[1]

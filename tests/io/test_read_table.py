@@ -584,6 +584,26 @@ def test_writing(tmp_path, capsys):
     assert clash.columns == ["input cluster", "cluster"]
 
 
+def test_cells_that_a_spreadsheet_would_run_are_made_harmless(tmp_path):
+    names = ["=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(A1)", "\tx", "a=b", "", None, "-1e5", "＝1"]
+    index = pl.Series("=name", names)
+    frame = labels_table(index, len(names), cluster=list(range(-1, 9)))
+    write_table(tmp_path / "x.csv", frame)
+    read = pl.read_csv(tmp_path / "x.csv")
+    assert read.columns == ["'=name", "cluster"]
+    assert read.to_series(0).to_list() == [
+        "'=cmd|' /C calc'!A0", "'+1+1", "-2", "'@SUM(A1)", "'\tx", "a=b", "", None, "-1e5", "'＝1"
+    ]  # fmt: skip
+    assert read["cluster"].to_list() == list(range(-1, 9))
+    write_table(tmp_path / "y.csv", frame, verbatim=True)
+    assert pl.read_csv(tmp_path / "y.csv").to_series(0)[:4].to_list() == names[:4]
+    write_table(tmp_path / "z.parquet", frame)
+    assert pl.read_parquet(tmp_path / "z.parquet").equals(frame)
+    coded = frame.with_columns(pl.col("=name").cast(pl.Categorical))
+    write_table(tmp_path / "c.csv", coded)
+    assert (tmp_path / "c.csv").read_bytes() == (tmp_path / "x.csv").read_bytes()
+
+
 def test_a_folder_is_written_as_a_whole_or_not_at_all(tmp_path):
     out = tmp_path / "out"
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import enumeration
-from dpsearch import consensus, families, log_joint, priors, refine, search
+from dpsearch import DPMixture, consensus, families, log_joint, priors, refine, search
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.items import score_best, score_item, score_member
@@ -242,10 +242,7 @@ def test_statistics_do_not_drift_over_many_moves(name):
     }[name]
     problem = Problem(planted(300, 4, 6) + 100.0, family, DP)
     state = State(problem, np.arange(300) % 6)
-    room = sweep.Room(
-        np.empty(64), np.empty(problem.model.core.width), np.empty((4, 4)), np.empty((4, 64)),
-        np.empty((4, 4)),
-    )  # fmt: skip
+    room = sweep.sweep_room.py_func(problem.model.core, 4, 4, 64)
     block = np.empty((4, 4))
     for _ in range(100_000):
         i = int(rng.integers(300))
@@ -255,10 +252,9 @@ def test_statistics_do_not_drift_over_many_moves(name):
         if state.clusters.sizes[state.labels[i]] == 1 or state.clusters.live[to] == state.labels[i]:
             continue
         state.n_live = sweep._move(
-            problem.model.core, problem.items, i, problem.tables, state.clusters, state.n_live, to,
-            None, block, 0, room,
+            problem.model.core, problem.items, i, 1, problem.tables, state.clusters, state.n_live,
+            to, None, block, 0, room,
         )  # fmt: skip
-    state._values_of_all()
     _, dense = np.unique(state.labels, return_inverse=True)
     assert state.log_joint == pytest.approx(problem.log_joint(dense), rel=1e-9)
 
@@ -289,6 +285,25 @@ def test_interrupt_returns_the_best_so_far():
     assert not result.converged
     assert result.log_joint >= seen[-1].log_joint - 1e-6
     assert log_joint(X, result.labels, GAUSSIAN, DP) == pytest.approx(result.log_joint)
+
+
+def test_an_interrupt_that_numba_wraps_is_one():
+    """A signal while Numba prepares a call comes as a SystemError with that cause."""
+    X = planted(500, 4, 10)
+
+    def stop(point):
+        if point.step != "start":
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+
+    assert not refine(X, np.zeros(500), GAUSSIAN, DP, rng=0, callback=stop).converged
+    with pytest.raises(KeyboardInterrupt):
+        DPMixture(GAUSSIAN, 1.0, refine=False).fit(X, callback=stop)
+
+    def fail(point):
+        raise SystemError("something else")
+
+    with pytest.raises(SystemError, match="something else"):
+        refine(X, np.zeros(500), GAUSSIAN, DP, rng=0, callback=fail)
 
 
 def test_blocks_are_refined_as_blocks():

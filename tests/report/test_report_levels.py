@@ -249,6 +249,6 @@ def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
 
 def test_notebooks_show_clusters_not_components(model):
     shown = model._repr_mimebundle_()["text/html"]
-    assert "240 points in <b>5 clusters</b> of 8 components" in shown
+    assert f"240 points in <b>5 clusters</b> ({model.level_reason_})" in shown
     sizes = [int(size) for size in re.findall(r">(\d+)</td></tr>", shown)]
     assert sizes == model.mixture_.cluster_sizes.tolist()

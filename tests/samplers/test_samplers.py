@@ -14,8 +14,14 @@ import pytest
 import scipy.sparse as sp
 
 import dpsearch
-from dpsearch import Draws, families, gibbs, log_joint, priors, split_merge
-from dpsearch.errors import DataError, DPSearchError, ModelFileError, ParameterError
+from dpsearch import Draws, _archive, families, gibbs, log_joint, priors, split_merge
+from dpsearch.errors import (
+    CheckpointWarning,
+    DataError,
+    DPSearchError,
+    ModelFileError,
+    ParameterError,
+)
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Problem
 from dpsearch.samplers import GibbsSweep, Move, SplitMerge, sample
@@ -287,6 +293,29 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path, monkeypatch, option
         )
     assert path.exists()
     same(whole, split_merge(data(), FAMILY, GAMMA, checkpoint=path, resume=True, **how))
+
+
+def test_a_disk_that_is_full_at_a_checkpoint_stops_no_chain(tmp_path, monkeypatch):
+    monkeypatch.setattr(dpsearch.samplers.chain, "_LEG_NUMBERS", 10_000)  # short legs
+    how = {"draws": 200, "chains": 2, "rng": 3}
+    whole = gibbs(data(), FAMILY, PRIOR, **how)
+    path, real, calls = tmp_path / "run.checkpoint", _archive.np.savez, []
+
+    def full(stream, **arrays):
+        calls.append(1)
+        if len(calls) > 1:
+            stream.write(b"half")
+            raise OSError(28, "No space left on device")
+        real(stream, **arrays)
+
+    monkeypatch.setattr(_archive.np, "savez", full)
+    options = {"checkpoint": path, "checkpoint_seconds": 0}
+    with pytest.warns(CheckpointWarning, match="run.checkpoint: .*No space.*the last one is kept"):
+        same(whole, gibbs(data(), FAMILY, PRIOR, **options, **how))
+    assert len(calls) > 1
+    assert list(tmp_path.iterdir()) == [path]
+    monkeypatch.setattr(_archive.np, "savez", real)
+    same(whole, gibbs(data(), FAMILY, PRIOR, checkpoint=path, resume=True, **how))
 
 
 PARTS = families.Product([(FAMILY, [0]), (FAMILY, [1])])

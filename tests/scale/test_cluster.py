@@ -21,7 +21,7 @@ from dpsearch.scale.cluster import DaskWorkers
 from dpsearch.scale.fit import fit_shards
 from dpsearch.scale.source import shards_of_array
 from dpsearch.scale.workers import Threads
-from faulty_shards import Deadly, Large, ParquetShard
+from faulty_shards import Deadly, Large, ParquetShard, Unreachable
 
 WHY = "Dask is not installed"
 distributed = pytest.importorskip("distributed", reason=WHY)
@@ -137,6 +137,14 @@ def test_a_round_that_is_taken_back_and_one_that_is_interrupted(client, undistur
 
 def interrupt(done):
     raise KeyboardInterrupt
+
+
+def test_an_error_of_the_network_in_a_shard_is_the_shards_own(client, tmp_path):
+    """It is not the cluster that has forgotten something: nothing is asked for again."""
+    shards = [*SHARDS[:2], Unreachable(tmp_path / "log")]
+    with pytest.raises(ConnectionError, match="no answer from the data base"):
+        fitted(shards, DaskWorkers(shards, client))
+    assert len((tmp_path / "log").read_text().split()) == 1 + scale_cluster._RETRIES
 
 
 def test_recomputed_parts_must_be_what_they_were():
@@ -383,7 +391,7 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path):
         DPMixture("gaussian", n_shards=4, checkpoint=path).fit(X)
     with pytest.raises(ModelFileError, match="another prior"):
         DPMixture("diagonal_gaussian", 2.0, n_shards=4, checkpoint=path).fit(X)
-    with pytest.raises(DataError, match="2 features"):
+    with pytest.raises(ModelFileError, match="of other data"):
         DPMixture("diagonal_gaussian", n_shards=4, checkpoint=path).fit(X[:, :2])
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(ModelFileError, match="damaged"):

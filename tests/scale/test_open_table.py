@@ -211,6 +211,43 @@ def test_mixed_batches(rows):
     assert got.schema_ == whole.schema_
 
 
+def categories(rng, n):
+    levels = np.array(["low", "high", "mid"])[rng.integers(3, size=n)]
+    return pd.DataFrame({
+        "x": rng.normal(size=n) + 9.0 * (levels == "low"),
+        "ordered": pd.Categorical(levels, ["low", "mid", "high", "top"], ordered=True),
+        "number": pd.Categorical(rng.integers(3, size=n) * 10, [20, 0, 10, 7]),
+        "share": pd.Categorical(rng.integers(2, size=n) / 4, [0.25, 0.0]),
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_batches_keep_the_levels_that_types_name(called):
+    """Unused, ordered and integer categories: as of one frame."""
+    frame = categories(np.random.default_rng(0), 600)
+    parts = [frame[:200], frame[200:400], frame[400:]]
+    whole = DPMixture(n_shards=2, random_state=0).fit(frame)
+    got = DPMixture(n_shards=2, random_state=0).fit((lambda: parts) if called else iter(parts))
+    assert got.schema_ == whole.schema_
+    assert got.schema_.columns[1].levels == ("low", "mid", "high", "top")
+    assert got.schema_.columns[2].levels == (20, 0, 10, 7)
+    assert got.log_joint_ == whole.log_joint_
+    np.testing.assert_array_equal(got.predict(frame), whole.predict(frame))
+    drawn, _ = got.sample(5)
+    assert drawn["number"].cat.categories.tolist() == [20, 0, 10, 7]
+
+
+def test_batches_whose_types_name_other_levels():
+    frame = categories(np.random.default_rng(0), 400)
+    later = frame[200:].assign(number=frame.number[200:].cat.set_categories([0, 5, 10, 20]))
+    model = DPMixture(random_state=0).fit(iter([frame[:200], later]))
+    assert model.schema_.columns[2].levels == (20, 0, 10, 7, 5)
+    np.testing.assert_array_equal(model.predict(later), model.labels_[200:])
+    texts = frame[200:].assign(number=pd.Categorical(["10"] * 200))
+    with pytest.raises(DataError, match="batch 1.*'number' has the levels '10' and 10"):
+        DPMixture().fit(iter([frame[:200], texts]))
+
+
 def test_too_many_levels_are_no_category(tmp_path, monkeypatch):
     monkeypatch.setattr(survey_module, "_MOST_LEVELS", 100)
     texts = [f"t{i % 300}" for i in range(N)]

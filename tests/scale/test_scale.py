@@ -3,10 +3,18 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from dpsearch import DPMixture, families, log_joint, priors
-from dpsearch.errors import CapabilityError, DataError, ParameterError
+from dpsearch import DPMixture, _archive, families, log_joint, priors
+from dpsearch.errors import (
+    CapabilityError,
+    CheckpointWarning,
+    DataError,
+    ModelFileError,
+    ParameterError,
+)
 from dpsearch.items import Rows
 from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.greedy import greedy
@@ -16,7 +24,7 @@ from dpsearch.scale import fit as scale_fit
 from dpsearch.scale import rounds, shard
 from dpsearch.scale.rounds import run_rounds
 from dpsearch.scale.shard import NOWHERE, Handed, Task, origins_of, split_rows, work
-from dpsearch.scale.source import ArrayShard, n_shards_for, sampled_rows, shards_of_array
+from dpsearch.scale.source import ArrayShard, digest, n_shards_for, sampled_rows, shards_of_array
 from dpsearch.scale.workers import Threads
 from dpsearch.state import State
 from shard_tables import GAUSSIAN, PRIOR, TABLES, counts, planted
@@ -216,6 +224,61 @@ def test_ctrl_c_while_parts_are_merged_leaves_the_round_before(monkeypatch):
     assert not model.clustering_.converged
     value = log_joint(X, model.labels_, GAUSSIAN, PRIOR)
     assert model.log_joint_ == pytest.approx(value, abs=1e-6)
+
+
+def test_a_checkpoint_knows_its_rows(tmp_path):
+    X, _ = planted(400, k=4)
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, checkpoint=tmp_path / "c", random_state=0)
+    model.fit(X)
+    before = (tmp_path / "c").read_bytes()
+    swapped = X.copy()
+    swapped[[0, 1], 0] = X[[1, 0], 0]  # the same cells in every column, of other rows
+    for others in (X + 1e-9, swapped, -X):
+        with pytest.raises(ModelFileError, match="the checkpoint is of other data"):
+            model.fit(others)
+    assert (tmp_path / "c").read_bytes() == before
+    order = np.random.default_rng(0).permutation(400)
+    found = clone(model).set_params(n_shards=5).fit(X[order])  # the same rows, divided otherwise
+    assert found.log_joint_ >= model.log_joint_ - 1e-6
+
+
+def test_what_a_killed_run_left_beside_a_checkpoint_is_removed(tmp_path):
+    """Also by a run that finds nothing better, and so writes no checkpoint."""
+    X, _ = planted(400, k=4)
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, checkpoint=tmp_path / "c", random_state=0)
+    model.fit(X)
+    (tmp_path / ".c.abcd1234.part").write_bytes(b"half")
+    model.fit(X)
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_digests_of_rows_add_up():
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.5, (300, 7)).astype(float)
+    whole = digest(X)
+    parts = sum(digest(part) for part in np.split(X[rng.permutation(300)], 3)) % 2**64
+    stored = sp.csr_matrix(X)
+    stored.data[:5] = 0.0  # zeros that are stored
+    assert whole == parts == digest(sp.csr_matrix(X))
+    assert digest(stored) == digest(stored.toarray()) != whole
+    X[0, 0] = np.nan
+    assert digest(X) == digest(np.where(np.isnan(X), -np.nan, X)) != whole
+    assert digest(-np.zeros((2, 2))) == digest(np.zeros((2, 2)))
+
+
+def test_a_disk_that_is_full_at_a_checkpoint_stops_no_fit(tmp_path, monkeypatch):
+    X, _ = planted(400, k=4)
+    want = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X)
+
+    def full(stream, **arrays):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_archive.np, "savez", full)
+    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, checkpoint=tmp_path / "c", random_state=0)
+    with pytest.warns(CheckpointWarning, match="No space left on device.*there is none yet"):
+        model.fit(X)
+    assert model.log_joint_ == want.log_joint_
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_cluster_that_lost_all_its_rows():

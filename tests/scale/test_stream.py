@@ -15,6 +15,7 @@ from dpsearch.problem import Problem
 from dpsearch.scale import stream
 from dpsearch.scale.stream import Stream
 from shard_tables import GAUSSIAN, PRIOR, TABLES, planted
+from studies.attacks.inject import interrupted_at, some_moments
 
 
 @pytest.fixture
@@ -178,6 +179,53 @@ def test_a_first_batch_with_gaps_and_more_of_them(few_kept):
         model.partial_fit(X[at : at + 150])
     assert np.isfinite(model.log_joint_)
     assert adjusted_rand_score(labels[750:], model.labels_) > 0.9
+
+
+def told(model):
+    """All that a stream of batches leaves behind, to be compared bit by bit."""
+    mixture = model.mixture_
+    stream = model._stream
+    return (
+        mixture.pool.tobytes(), mixture.sizes.tobytes(), model.labels_.tobytes(), model.log_joint_,
+        stream.kept.tobytes(), stream.kept_rows.tobytes(), stream.kept_labels.tobytes(),
+        stream.consolidated, stream.log_base, str(stream.rng.bit_generator.state),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_batch_that_is_interrupted_is_in_or_out(first, few_kept):
+    """Interrupted anywhere and given again, it counts once: as if nothing had happened."""
+    X, _ = planted(600)
+    begun = DPMixture(GAUSSIAN, 1.0, refine=False, random_state=0)
+    if not first:
+        begun.partial_fit(X[:150]).partial_fit(X[150:300])
+    batch, later = X[300:450], X[450:]
+    begun = pickle.dumps(begun)
+    pickle.loads(begun).partial_fit(batch)  # all is imported and compiled
+    want = pickle.loads(begun)
+    with interrupted_at() as moments:
+        want.partial_fit(batch)
+    after = told(want)
+    assert first or want._stream.consolidated == 450  # the batch is followed by a consolidation
+    end = told(want.partial_fit(later))
+    before = None if first else told(pickle.loads(begun))
+    interrupts, known = 0, 0
+    for at in some_moments(moments.count, np.random.default_rng(0)):
+        model = pickle.loads(begun)
+        try:
+            with interrupted_at(at):
+                model.partial_fit(batch)
+        except KeyboardInterrupt:
+            interrupts += 1
+            now = told(model) if hasattr(model, "mixture_") else None
+            assert now in (before, after), at
+            known += now == after  # as if it were interrupted when the call has returned
+            if now == before:
+                model.partial_fit(batch)
+        assert told(model) == after, at
+    assert told(model.partial_fit(later)) == end
+    assert interrupts > 10
+    assert known <= 1
 
 
 @pytest.mark.slow

@@ -31,6 +31,19 @@ class Deadly:
 
 
 @dataclass(frozen=True)
+class Unreachable:
+    """Rows on another machine, which does not answer."""
+
+    log: Path
+    n_rows: int = 100
+
+    def load(self):
+        with self.log.open("a") as stream:
+            stream.write("asked\n")
+        raise ConnectionError("no answer from the data base")
+
+
+@dataclass(frozen=True)
 class Large:
     """Takes more memory than there is, and stays."""
 

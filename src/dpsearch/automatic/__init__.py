@@ -7,20 +7,27 @@ from dpsearch.automatic.choice import (
     choose,
     choose_weighted,
     completed_table,
+    recognise_codes,
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.automatic.learning import Learned, learn
+from dpsearch.automatic.learning import MOST_SETTLED, Learned, learn
+from dpsearch.automatic.suspicious import Codes, codes_in_words, without_codes
 
 __all__ = [
+    "MOST_SETTLED",
     "Choice",
+    "Codes",
     "Learned",
     "check_columns",
     "check_kinds",
     "choose",
     "choose_weighted",
+    "codes_in_words",
     "completed_table",
     "learn",
+    "recognise_codes",
     "resolve_prior",
     "takes_gaps",
+    "without_codes",
 ]

@@ -16,14 +16,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
-from dpsearch.automatic.learning import FEW_ROWS, learn
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.automatic.learning import learn
+from dpsearch.automatic.suspicious import (
+    Codes,
+    far_rows,
+    find_codes,
+    given_codes,
+    without_codes,
+)
+from dpsearch.errors import DataError, ParameterError, located
+from dpsearch.events import Event
 from dpsearch.families import (
     Bernoulli,
     Categorical,
@@ -40,7 +49,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import CheckedTable, Kind, Schema
+from dpsearch.tables import CheckedTable, Kind, Schema, are_counts, content_order
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
@@ -66,13 +75,23 @@ class Choice(NamedTuple):
     labels: Labels | None
     problem: Problem | None = None  # of all rows, if it is compiled already
     completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
+    settled: bool = False  # whether no move of refinement improves the partition
 
     def or_carried(self, problem: Problem, found: Clustering) -> Clustering:
         """Return what search found, or the partition carried along if that is better."""
         if self.labels is None:
             return found
-        carried = problem.clustering(self.labels, seconds=found.seconds)
-        return max(found, carried, key=lambda clustering: clustering.log_joint)
+        carried = problem.clustering(self.labels)
+        if carried.log_joint < found.log_joint:
+            return found
+        event = Event(found.seconds, carried.log_joint, carried.n_clusters, "learned")
+        return replace(
+            found,
+            labels=carried.labels,
+            log_joint=carried.log_joint,
+            converged=self.settled,
+            trace=[*found.trace, event],
+        )
 
 
 def resolve_prior(alpha: Any) -> Prior:
@@ -108,18 +127,38 @@ def choose(
             f"{{parameter}} must be 'auto', a name or a family, got {family!r}", parameter="family"
         )
     table = CheckedTable.of(X)
-    if table.shape[0] > FEW_ROWS or table.sparse:
+    far = _far_rows(table, schema)
+    apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
+    gaps_remain = may_complete or table.rows(~far).gaps == table.gaps
+    if not (apart and gaps_remain and far.any()):
         return _chosen(table, family, prior, schema, may_complete)
-    order = _in_order(table.matrix)
-    try:
-        choice = _chosen(table.rows(order), family, prior, schema, may_complete)
-    except DataError:
-        _chosen(table, family, prior, schema, may_complete)  # names the row by its own number
-        raise
-    back = np.argsort(order)
-    completed = None if choice.completed is None else choice.completed[back]
-    labels = None if choice.labels is None else choice.labels[back]
-    return choice._replace(labels=labels, problem=None, completed=completed)
+    with located(rows=np.flatnonzero(~far)):
+        choice = _chosen(table.rows(~far), family, prior, schema, may_complete)
+    return _with_far_rows(choice, table, far)
+
+
+def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
+    """Return a choice that far rows took no part in, for all rows: each of these by itself."""
+    n_far = int(far.sum())
+    words = "1 row far from all others" if n_far == 1 else f"{n_far} rows far from all others"
+    assert choice.labels is not None
+    labels = np.empty(len(far), np.int64)
+    labels[~far] = choice.labels
+    labels[far] = choice.labels.max() + 1 + np.arange(n_far)
+    completed = choice.completed
+    if completed is not None or not (table.complete or choice.family.skips(table)):
+        inside = table.rows(~far).matrix if completed is None else completed
+        completed = _completed_beside(inside, table.matrix, far)
+    reason = f"{choice.reason}; {words} took no part in the choice"
+    return Choice(choice.family, reason, labels, completed=completed)
+
+
+def _completed_beside(inside: Matrix, matrix: Matrix, far: Any) -> Matrix:
+    """Return completed rows with the far ones beside them, whose gaps are filled by medians."""
+    out = np.empty_like(matrix)
+    out[~far] = inside
+    out[far] = np.where(np.isnan(matrix[far]), np.nanmedian(inside, axis=0), matrix[far])
+    return out
 
 
 def _chosen(
@@ -135,11 +174,31 @@ def _chosen(
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=True)
     if completed is None:
-        return choice
+        return _or_counts(rows, choice, prior) if schema is None else choice
     if choice.family.independent_columns:  # which needs no completion
         start = type(choice.family).suggest(table.matrix)
         return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
+
+
+def _or_counts(table: CheckedTable, choice: Choice, prior: Prior) -> Choice:
+    """Return the choice for a table of numbers, or Poisson variables if they describe it better.
+
+    They are tried where all columns look like counts.  A density and a probability compare once
+    every integer is spread over the interval that rounds to it: components that sit on single
+    values, which make a density as large as one likes, are worth little then.
+    """
+    matrix = table.matrix
+    if table.sparse or table.gaps or matrix.shape[1] > _WIDE or choice.labels is None:
+        return choice
+    if choice.family.kind != "real" or not _look_like_counts(matrix):
+        return choice
+    counts = _learned(table, Poisson.suggest(matrix), f"counts in {matrix.shape[1]} columns", prior)
+    assert counts.labels is not None
+    spread = matrix + np.random.default_rng(0).uniform(-0.5, 0.5, size=matrix.shape)
+    of_numbers = Problem(CheckedTable(spread), choice.family, prior).log_joint(choice.labels)
+    of_counts = Problem(table, counts.family, prior).log_joint(counts.labels)
+    return counts if of_counts > of_numbers else choice
 
 
 def _learned(
@@ -150,7 +209,7 @@ def _learned(
     learned = learn(table, start.suited(complete), prior, or_simpler=or_simpler)
     if learned.is_simpler:
         reason += ", independent within clusters"
-    return Choice(learned.family, reason, learned.labels, learned.problem)
+    return Choice(learned.family, reason, learned.labels, learned.problem, settled=learned.settled)
 
 
 def _named(table: CheckedTable, name: str) -> Family:
@@ -186,6 +245,49 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
     return {"real": [j for j in columns if j not in binary], "binary": binary}
 
 
+def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
+    """Return the columns of numbers, which are neither counts nor categories nor 0 and 1."""
+    if table.sparse:
+        return []
+    groups = _groups(table, schema)
+    if groups is not None:
+        return groups.get("real", [])
+    no_numbers = guess(table)[0].kind in ("binary", "words")
+    return [] if no_numbers else list(range(table.shape[1]))
+
+
+def _far_rows(table: CheckedTable, schema: Schema | None) -> Any:
+    """Return the rows that are far from all others, unless these hold no numbers without them."""
+    columns = _number_columns(table, schema)
+    far = far_rows(table, columns)
+    if far.any() and _number_columns(table.rows(~far), schema) != columns:
+        return np.zeros_like(far)
+    return far
+
+
+def recognise_codes(
+    table: CheckedTable, family: Any, schema: Schema | None, wanted: Any
+) -> tuple[CheckedTable, Codes]:
+    """Return the table with codes of missing values turned into gaps, and the codes.
+
+    `wanted` is the estimator's `missing_codes`.  A family that the user gives is for the values as
+    they are, and so is one that cannot skip gaps.
+    """
+    automatic = isinstance(wanted, str) and wanted == "auto"
+    if wanted is None or table.sparse or (automatic and isinstance(family, Family)):
+        return table, ()
+    columns = list(range(table.shape[1]))
+    if schema is not None:
+        columns = [j for j in columns if schema.columns[j].kind in ("real", "count")]
+    elif guess(table)[0].kind == "words":
+        return table, ()
+    if automatic:
+        codes = find_codes(table, columns) if takes_gaps(family) else ()
+    else:
+        codes = given_codes(wanted, columns)
+    return without_codes(table, codes), codes
+
+
 def _is_binary(column: Vector) -> bool:
     zeros, ones = column == 0.0, column == 1.0
     return bool(zeros.any() and ones.any() and (zeros | ones | np.isnan(column)).all())
@@ -199,13 +301,11 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     """
     if not table.gaps:
         return None
+    columns, far = _number_columns(table, schema), _far_rows(table, schema)
+    if far.any():
+        inside = completed_table(table.rows(~far), schema, prior)
+        return None if inside is None else _completed_beside(inside, table.matrix, far)
     matrix = table.matrix
-    groups = _groups(table, schema)
-    if groups is None:
-        if guess(table)[0].kind in ("binary", "words"):
-            return None
-        groups = {"real": list(range(matrix.shape[1]))}
-    columns = groups.get("real", [])
     own = matrix[:, columns]
     n_rows, width = len(own), int(varies(own).sum())
     if len(columns) < 2 or not table.columns(columns).gaps:
@@ -214,17 +314,12 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
         return None
     if len(columns) < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
         return None
-    order = _in_order(matrix)
+    order = content_order(table)
     out = np.array(matrix)
     out[np.ix_(order, np.array(columns))] = complete(
         own[order], prior, wide=not _rows_suffice(n_rows, width)
     )
     return out
-
-
-def _in_order(matrix: Matrix) -> Ints:
-    """Return an order of the rows; few rows are sorted, so that their order does not matter."""
-    return np.lexsort(matrix.T) if len(matrix) <= FEW_ROWS else np.arange(len(matrix))
 
 
 def choose_weighted(
@@ -238,7 +333,7 @@ def choose_weighted(
     # Copies of a row may be apart; the first stands for all.
     known, first = np.unique(copies, return_index=True)
     labels = choice.labels[first] if len(known) == len(sizes) else None
-    return choice._replace(labels=labels, problem=None)
+    return choice._replace(labels=labels, problem=None, settled=False)
 
 
 def _suggest_mixed(
@@ -331,6 +426,14 @@ def _rows_suffice(n_rows: int, width: int) -> bool:
 
 def _is_counts(values: Any) -> bool:
     return bool((values >= 0).all() and (values == np.floor(values)).all())
+
+
+def _look_like_counts(matrix: Matrix) -> bool:
+    """Whether every column holds counts, by the rule for frames."""
+    n = len(matrix)
+    return _is_counts(matrix) and all(
+        are_counts(float(np.median(x)), float(x.mean()), float(x.var()), n) for x in matrix.T
+    )
 
 
 def _is_mostly_zero(X: Any) -> bool:

@@ -9,7 +9,8 @@ Each round ends with log p(c, x | hyperparameters).  All are probabilities of th
 compare, and the round with the largest is kept.  Rounds stop where partition and hyperparameters
 suit each other, so they begin more than once: from the clusters of a simpler family, if there is
 one; from one cluster for all rows, if that is better under hyperparameters of its own; and where
-one cluster is found, from two halves.
+one cluster is found, from two halves.  Of up to 200 rows the best is then refined thoroughly, and
+rounds go on from there while they bring something.
 
 At most 2,000 rows take part, always the same ones.  That is quick, and it keeps scales from
 following ever finer detail as a table grows: a mixture of Gaussians never describes real data
@@ -34,7 +35,8 @@ from dpsearch.refinement import halved, refine
 from dpsearch.tables.checked import CheckedTable
 
 _SAMPLE = 2000
-FEW_ROWS = 100  # for which a thorough refinement is quick
+_FEW_ROWS = 100  # for which a thorough refinement is quick, in every round
+MOST_SETTLED = 200  # rows for which what was found is refined thoroughly in the end
 _ROUNDS = 6
 _ENOUGH = 1e-3  # nats a row: rounds end when they bring less
 _FEWEST_TO_HALVE = 10
@@ -48,6 +50,7 @@ class Learned(NamedTuple):
     labels: Labels
     problem: Problem | None  # the family compiled for all rows, if all took part
     is_simpler: bool = False  # whether a simpler family took the place of that to start from
+    settled: bool = False  # whether no move of refinement improves the partition
 
 
 class _Compiled(NamedTuple):
@@ -64,6 +67,7 @@ class _Round(NamedTuple):
     labels: Labels
     log_joint: float
     is_simpler: bool = False
+    settled: bool = False
 
 
 def learn(
@@ -81,7 +85,7 @@ def learn(
     best = _Learner(sample, start, prior).learn(or_simpler)
     (family, problem), labels = best.under, best.labels
     if len(rows) == n_rows:
-        return Learned(family, labels, problem, best.is_simpler)
+        return Learned(family, labels, problem, best.is_simpler, best.settled)
     mixture = Mixture.of(problem.model, problem.items, labels, prior)
     labels = np.unique(mixture.memberships(table).labels, return_inverse=True)[1]
     return Learned(family, labels, None, best.is_simpler)
@@ -112,22 +116,27 @@ class _Learner:
         simpler = self.start.simpler(self.sample.matrix)
         if simpler is not None:
             best = self.from_simpler(simpler, best, or_simpler and simpler.replaces)
-        return self.second_look(best)
+        return self.settle(self.second_look(best))
 
     def rounds(
-        self, under: _Compiled, labels: Labels | None = None, *, quick: bool = False
+        self,
+        under: _Compiled,
+        labels: Labels | None = None,
+        *,
+        quick: bool = False,
+        thorough: bool = False,
     ) -> _Round:
         """Go from a family, and perhaps a partition, round by round; return the best.
 
         If it is to be quick, clusters are split in the first round only.
         """
         best: _Round | None = None
+        thorough = self.prior.product_form and (thorough or self.n_rows <= _FEW_ROWS)
         for _ in range(_ROUNDS):
-            problem = under.problem
+            problem, before = under.problem, labels
             if labels is None or not self.prior.product_form:  # which refinement needs
                 labels = search(problem, beam_size=1).labels
             if self.prior.product_form:
-                thorough = problem.n_items <= FEW_ROWS
                 tries = None if best is None else 0 if quick else 1
                 labels = refine(
                     problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
@@ -135,8 +144,10 @@ class _Learner:
             value = problem.log_joint(labels)
             gain = np.inf if best is None else value - best.log_joint
             if best is None or gain > 0.0:
-                best = _Round(under, labels, value)
-            if gain < _ENOUGH * problem.n_items:
+                best = _Round(under, labels, value, settled=thorough)
+            # From the same partition the next round would be the same.
+            unchanged = before is not None and np.array_equal(labels, before)
+            if unchanged or gain < _ENOUGH * problem.n_items:
                 break
             under = self.under(labels)
         assert best is not None
@@ -154,8 +165,14 @@ class _Learner:
         again = self.rounds(self.under(found.labels), found.labels)
         best = max(best, again, key=attrgetter("log_joint"))
         if replaces and found.log_joint > best.log_joint:
-            return found._replace(is_simpler=True)
+            return plain.settle(found)._replace(is_simpler=True)
         return best
+
+    def settle(self, best: _Round) -> _Round:
+        """Refine a partition of few rows until no move improves it, and go on from there."""
+        if best.settled or self.n_rows > MOST_SETTLED or not self.prior.product_form:
+            return best
+        return self.rounds(best.under, best.labels, thorough=True)
 
     def second_look(self, best: _Round) -> _Round:
         """Compare what was found with one cluster for all, and one cluster with two."""

@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 import threading
+import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +18,17 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from dpsearch._scratch import remove_all
 from dpsearch.cli.certify import certify
+from dpsearch.cli.cut import cut
 from dpsearch.cli.fit import fit
 from dpsearch.cli.inspect import inspect as inspect_model
 from dpsearch.cli.options import Command, parameters, signed
 from dpsearch.cli.predict import predict
 from dpsearch.cli.sample import sample
-from dpsearch.errors import DPSearchError
+from dpsearch.errors import DPSearchError, plain_interrupts
+
+_GRACE = 5.0  # seconds that threads have to end after SIGTERM
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
 
@@ -41,7 +47,7 @@ def _guarded(command: Command) -> Command:
     """Print errors on one line and set the exit code; with --debug print the traceback."""
 
     def run(*, debug: Debug = False, **options: Any) -> None:
-        with _reporting(debug):
+        with _reporting(debug), plain_interrupts():
             command(**options)
 
     wanted = {**parameters(command), "debug": parameters(run)["debug"]}
@@ -88,7 +94,7 @@ def demo(
     run_demo(out, Console())
 
 
-for command in (fit, predict, inspect_model, certify, sample, demo):
+for command in (fit, predict, cut, inspect_model, certify, sample, demo):
     app.command()(_guarded(command))
 
 
@@ -114,7 +120,34 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # the locale may lack characters of the data
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
-    # Exit by an exception on SIGTERM, so that temporary files are removed.
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+        _end_on_termination()
+    warnings.showwarning = _show_warning
     app()
+
+
+def _show_warning(message: Warning | str, *about: Any, **more: Any) -> None:
+    print(f"dpsearch: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _end_on_termination() -> None:
+    """Exit by an exception on SIGTERM, so that temporary files are removed; and soon in any case.
+
+    The exception waits for the kernel that runs, and for other threads.  So a thread that waits for
+    the signal itself ends the process after a while.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    if os.name != "posix":
+        return
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+
+    def end() -> None:
+        while os.read(told, 1) != bytes([signal.SIGTERM]):
+            pass
+        time.sleep(_GRACE)
+        remove_all()
+        os._exit(143)
+
+    threading.Thread(target=end, daemon=True).start()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,31 +15,42 @@ from dpsearch.cli.options import (
     Data,
     Force,
     Json,
-    Model,
     Quiet,
     Reading,
+    Verbatim,
     check_writable,
     errors_name,
     parse_duration,
     reads_data,
 )
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, ModelFileError, ParameterError
 
 if TYPE_CHECKING:
     from dpsearch.exact.certificate import Certificate
+    from dpsearch.fitted import FittedState
     from dpsearch.io import Table
     from dpsearch.problem import Problem
+    from dpsearch.progress import Stages
+    from dpsearch.tables import CheckedTable
+
+
+Proved = Annotated[
+    Path,
+    typer.Argument(
+        help="What `dpsearch fit` wrote: the folder, or its model.npz. With --check: a certificate."
+    ),
+]
 
 
 @reads_data
 def certify(
-    model: Model,
+    model: Proved,
     data: Data,
     reading: Reading,
     time_limit: Annotated[
         float,
         typer.Option(
-            parser=parse_duration, metavar="DURATION", help="Time limit, with compilation."
+            parser=parse_duration, metavar="DURATION", help="Time limit, without compilation."
         ),
     ] = 60.0,
     tolerance: Annotated[
@@ -46,45 +59,59 @@ def certify(
     verify: Annotated[
         bool, typer.Option("--verify", help="Prove the bound again from its prices alone.")
     ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write the certificate (NPZ), for --check.")
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Verify a certificate that --out wrote, on these data.")
+    ] = False,
     labels: Annotated[
         Path | None, typer.Option(help="Where to write the best partition known (CSV).")
     ] = None,
     as_json: Json = False,
+    verbatim: Verbatim = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
     """Bound how much better any clustering of the data could be than a model's.
 
-    The exit code is 0 whether or not the gap is closed; the output says which.
+    The exit code is 0 whether or not the gap is closed; the output says which.  With --check the
+    bound of a certificate is proved again from the data, and the exit code is 1 if it is not.
     """
-    from dpsearch.exact import certify
     from dpsearch.io import labels_table, write_table
     from dpsearch.io.output import check_ending
     from dpsearch.progress import stages
 
     if labels is not None:
         check_ending(labels)
-        check_writable(labels, force)
+    if check and out is not None:
+        raise ParameterError("--check verifies a certificate, and writes none: leave out --out")
+    for path in (labels, out):
+        if path is not None:
+            check_writable(path, force)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
-        stage.begin(f"reading {data}")
-        estimator = load_model(model)
-        table = read_for(estimator, data, reading, progress=stage.count_rows)
-        stage.begin("comparing with the model")
-        problem, value = _same_problem(estimator, table, model, data)
-        stage.begin("certify")
-        found = certify(
-            problem,
-            estimator.labels_,
-            time_limit=time_limit,
-            tolerance=tolerance,
-            callback=stage.callback,
-        )
+        if check:
+            table, found = _stored(model, data, reading, stage)
+            value, verify = found.lower_bound, True
+        else:
+            table, found, value = _certified(
+                model, data, reading, stage, out, time_limit=time_limit, tolerance=tolerance
+            )
         stage.begin("verifying")
         verified = found.verify() if verify else None
+    if check and not verified:
+        if as_json:  # nothing else that the file says is worth repeating
+            print_json({"verified": False})
+        raise ModelFileError(
+            f"proves nothing about {data}: these are not the rows that it is about, or it is false",
+            source=model,
+        )
+    if check:  # who checks it says what counts as closed
+        found = replace(found, tolerance=tolerance, optimal=found.gap <= tolerance)
     if labels is not None:
-        best = labels_table(table.index, table.n_rows, cluster=found.clustering.labels)
-        write_table(labels, best, force=force)
+        best = labels_table(table.index, table.n_rows, component=found.clustering.labels)
+        write_table(labels, best, force=force, verbatim=verbatim)
     if as_json:
         print_json(_about(found, value, verified))
     else:
@@ -92,14 +119,109 @@ def certify(
             messages.print(line)
 
 
+def _certified(
+    model: Path, data: Path, reading: Reading, stage: Stages, out: Path | None, **options: Any
+) -> tuple[Table, Certificate, float]:
+    """Certify a model; return the data, the certificate and the model's log joint."""
+    from dpsearch.exact import certify
+    from dpsearch.exact.certificate_file import write_certificate
+
+    stage.begin(f"reading {data}")
+    estimator = load_model(model)
+    table = read_for(estimator, data, reading, progress=stage.count_rows)
+    stage.begin("comparing with the model")
+    problem, value = _same_problem(estimator, table, model, data)
+    stage.begin("certify")
+    found = certify(problem, estimator.component_labels_, callback=stage.callback, **options)
+    if out is not None:
+        columns = _columns(estimator.state_)
+        gaps = _gaps(_encoded(_reader(columns, out), table).matrix)
+        filled = None if gaps is None else problem.model.matrix[gaps]
+        write_certificate(out, found, columns=columns, filled=filled)
+    return table, found, value
+
+
+def _stored(path: Path, data: Path, reading: Reading, stage: Stages) -> tuple[Table, Certificate]:
+    """Read a certificate, and the data as it says that they were read."""
+    from dpsearch.exact import Certificate
+    from dpsearch.exact.certificate_file import read_certificate
+    from dpsearch.io import read_table
+
+    stage.begin(f"reading {data}")
+    stored = read_certificate(path)
+    reader = _reader(stored.columns, path)
+    if reader is None:  # not from the command line: of a table of numbers
+        table = read_table(data, reading, progress=stage.count_rows)
+    else:
+        table = read_for(reader, data, reading, progress=stage.count_rows)
+    stage.begin("comparing with the certificate")
+    with errors_name(table):
+        rows = _encoded(reader, table)
+        gaps = _gaps(rows.matrix)
+        if stored.filled is not None and gaps is not None and gaps.sum() == len(stored.filled):
+            matrix = rows.matrix.copy()
+            matrix[gaps] = stored.filled
+            rows = replace(rows, matrix=matrix)
+        return table, Certificate(**stored.fields, problem=stored.problem(rows))
+
+
+def _columns(state: FittedState) -> dict[str, Any]:
+    """Return what the rows of a file must be read by, as plain values."""
+    return {
+        "n_features": state.mixture.model.n_features,
+        "names": state.names,
+        "index": state.index_name,
+        "schema": None if state.schema is None else state.schema.to_dict(),
+    }
+
+
+def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
+    """Return what `read_for` asks a model for."""
+    from dpsearch.tables import Schema
+
+    if columns is None:
+        return None
+    try:
+        schema, names = columns["schema"], columns["names"]
+        index, n_features = columns["index"], columns["n_features"]
+        if type(n_features) is not int or not isinstance(index, str | None):
+            raise ModelFileError("its columns are not described")
+        if names is not None and not all(isinstance(name, str) for name in names):
+            raise ModelFileError("the names of its columns are no names")
+        return SimpleNamespace(
+            n_features_in_=n_features,
+            feature_names_in_=names,
+            index_name_=index,
+            schema_=None if schema is None else Schema.from_dict(schema),
+        )
+    except Exception as error:  # the file may say anything
+        raise ModelFileError(f"not a valid certificate: {error}", source=path) from error
+
+
+def _encoded(reader: Any, table: Table) -> CheckedTable:
+    from dpsearch.tables import CheckedTable
+
+    if reader is None or reader.schema_ is None:
+        return CheckedTable.of(table.X)
+    return CheckedTable(reader.schema_.encode(table.X), tuple(reader.schema_.names))
+
+
+def _gaps(matrix: Any) -> Any:
+    """Return where values are missing; None if they are nowhere."""
+    import numpy as np
+
+    gaps = None if not isinstance(matrix, np.ndarray) else np.isnan(matrix)
+    return gaps if gaps is not None and gaps.any() else None
+
+
 def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tuple[Problem, float]:
     """Return the model's problem and its log joint, or raise if the data are not the model's."""
-    n_rows = len(estimator.labels_)
+    n_rows = len(estimator.component_labels_)
     if table.n_rows != n_rows:
         raise DataError(f"{table.n_rows} rows, but {model} was fitted to {n_rows}", source=data)
     with errors_name(table):
         problem = estimator.problem(rows_of(estimator, table))
-    value = problem.log_joint(estimator.labels_)
+    value = problem.log_joint(estimator.component_labels_)
     if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
         raise DataError(f"not the data that {model} was fitted to", source=data)
     return problem, value
@@ -112,7 +234,7 @@ def _about(found: Certificate, value: float, verified: bool | None) -> dict[str,
         "gap": found.gap,
         "optimal": found.optimal,
         "improvement": found.lower_bound - value,
-        "clusters": found.clustering.n_clusters,
+        "components": found.clustering.n_clusters,
         "method": found.method,
         "seconds": found.seconds,
         "verified": verified,
@@ -127,7 +249,7 @@ def _lines(found: Certificate, value: float, verified: bool | None) -> list[str]
     ]
     if found.lower_bound > value + 1e-9 * abs(value):
         lines.append(
-            f"a better partition was found: {found.clustering.n_clusters} clusters,"
+            f"a better partition was found: {found.clustering.n_clusters} components,"
             f" {found.lower_bound - value:.6g} nats above the model's"
         )
     if found.method == "ceiling" and not found.optimal:

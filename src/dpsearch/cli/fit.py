@@ -25,13 +25,17 @@ from dpsearch.cli.options import (
     Force,
     Jobs,
     Json,
+    LevelName,
     Memory,
+    MinSize,
     Quiet,
     Reading,
+    Verbatim,
     errors_name,
     parse_alpha,
     parse_duration,
     parse_kinds,
+    parse_level,
     reads_data,
     with_options,
 )
@@ -64,6 +68,14 @@ class Fitting:
             " category.",
         ),
     ] = None
+    level: LevelName = "auto"
+    min_size: MinSize = 1
+    keep_codes: Annotated[
+        bool,
+        typer.Option(
+            "--keep-codes", help="Take codes such as -9999 as numbers, not as missing values."
+        ),
+    ] = False
     refine: Annotated[
         str,
         typer.Option(help="Improve what search finds: auto, converge, no, or a duration (30s)."),
@@ -101,8 +113,11 @@ class Fitting:
             alpha=parse_alpha(self.alpha),
             beam_size=self.beam_size,
             refine=_refinement(self.refine),
+            level=parse_level(self.level),
+            min_cluster_size=self.min_size,
             certify=False if self.certify is None else self.certify,
             kinds=None if self.kinds is None else parse_kinds(self.kinds),
+            missing_codes=None if self.keep_codes else "auto",
             n_shards=self.shards,
             n_jobs=self.jobs,
             random_state=self.seed,
@@ -125,6 +140,7 @@ class Output:
     image_shape: Annotated[
         str | None, typer.Option(help="Height and width if each row is an image, as in 28x28.")
     ] = None
+    verbatim: Verbatim = False
     force: Force = False
     as_json: Json = False
 
@@ -176,11 +192,11 @@ class Output:
 def fit(data: Data, reading: Reading, fitting: Any, output: Any, quiet: Quiet = False) -> None:
     """Cluster the rows of a table.
 
-    Writes a folder with labels.csv (the cluster of each row and how certain it is), clusters.csv
-    (sizes, typical rows, the columns that set a cluster apart), model.npz (for predict, inspect,
-    certify and sample), run.json (how to repeat the run) and, if asked for, report.html.  Either
-    the whole folder is written or nothing.  Ctrl-C during refinement keeps the best clustering so
-    far, writes it, and ends with exit code 130.
+    Writes a folder with labels.csv (the cluster and the component of each row, and how certain the
+    cluster is), clusters.csv (sizes, typical rows, the columns that set a cluster apart), model.npz
+    (for predict, cut, inspect, certify and sample), run.json (how to repeat the run) and, if asked
+    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C during refinement
+    keeps the best clustering so far, writes it, and ends with exit code 130.
     """
     from dpsearch.progress import stages
 
@@ -286,13 +302,16 @@ class _Job:
         self.record["started"] = self.started
         self.seconds["total"] = time.perf_counter() - self.begun
         self.record["seconds"] = self.seconds
+        self.record["image_shape"] = self.shape
         if self.restarts is not None:
             self.record["restarts"] = [one.log_joint for one in self.restarts.clusterings]
         if self.folder is None:
-            self.results.write_labels("-")
+            self.results.write_labels("-", self.output.verbatim)
             return
         with atomic_folder(self.folder, WRITTEN, force=self.output.force) as folder:
-            _write(folder, self.results, self.record, self.output.format)
+            write_results(
+                folder, self.results, self.record, self.output.format, self.output.verbatim
+            )
             if self.output.report:
                 stage.begin("report")
                 write_page(
@@ -307,6 +326,7 @@ class _Job:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
         where = "" if self.folder is None else f"; written to {self.folder}"
         messages.print(f"{self.results.summary()}{where}")
+        messages.print(self.results.levels_in_words())
         if self.restarts is not None:
             from dpsearch.report.summary import agreement
 
@@ -371,11 +391,14 @@ def _stem(data: Path) -> str:
     return name.rsplit(".", 1)[0] or name if not data.is_dir() else name
 
 
-def _write(folder: Path, found: Any, record: dict[str, Any], format: str) -> None:
+def write_results(
+    folder: Path, found: Any, record: dict[str, Any], form: str, verbatim: bool
+) -> None:
+    """Write labels, clusters, model and record."""
     from dpsearch.io import write_table
 
-    found.write_labels(folder / f"labels.{format}")
-    write_table(folder / f"clusters.{format}", found.cluster_table())
+    found.write_labels(folder / f"labels.{form}", verbatim)
+    write_table(folder / f"clusters.{form}", found.cluster_table(), verbatim=verbatim)
     found.model.save(folder / "model.npz")
     text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
     with atomic_write(folder / "run.json") as stream:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
@@ -24,6 +25,7 @@ def inspect(model: Model, as_json: Json = False) -> None:
     """Show a model: its family, hyperparameters and clusters."""
     estimator = load_model(model)
     mixture = estimator.mixture_
+    components = np.bincount(mixture.groups)
     explanation = estimator.explain()
     about: dict[str, Any] = {
         "family": mixture.model.family.to_dict(),
@@ -34,15 +36,18 @@ def inspect(model: Model, as_json: Json = False) -> None:
         "log_joint": estimator.log_joint_,
         "upper_bound": estimator.clustering_.upper_bound,
         "optimal": estimator.clustering_.optimal,
+        "components": mixture.n_components,
+        "level_reason": estimator.level_reason_ + estimator.n_clusters_elsewhere_,
         "clusters": [
             {
-                "size": int(mixture.sizes[k]),
+                "size": int(mixture.cluster_sizes[k]),
+                "components": int(components[k]),
                 "centre": [
                     explanation.value(name, x)
                     for name, x in zip(explanation.names, explanation.centres[k], strict=True)
                 ],
                 "indicative": [_described(explanation, one) for one in explanation.indicative(k)],
-                "posterior": mixture.posterior(k),
+                "posterior": mixture.merged.posterior(k),
             }
             for k in range(mixture.n_clusters)
         ],
@@ -66,9 +71,11 @@ def _show(about: dict[str, Any]) -> None:
     names, clusters = about["columns"], about["clusters"]
     proved = ", proved to be the best" if about["optimal"] else ""
     messages.print(
-        f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters{proved}"
+        f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters,"
+        f" {about['components']} components{proved}"
     )
-    messages.print(f"log joint {about['log_joint']:.6f}")
+    messages.print(f"level: {about['level_reason']}")
+    messages.print(f"log joint of the components {about['log_joint']:.6f}")
     messages.print(f"family: {described(plain(about['family']))}")
     alpha = "" if about["alpha"] is None else f"; alpha {about['alpha']:.4g}"
     messages.print(f"prior: {described(plain(about['prior']))}{alpha}")

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from dpsearch.cli.options import advising_options
-from dpsearch.cli.results import Results
+from dpsearch.cli.results import Results, label_columns
 from dpsearch.errors import ParameterError, located
 from dpsearch.io import Reading, Table, labels_table
 from dpsearch.io.output import write_pieces
@@ -116,19 +116,19 @@ class LargeResults(Results):
     def n_rows(self) -> int:
         return len(self.model.labels_)
 
-    def write_labels(self, path: str | Path) -> None:
-        write_pieces(path, self._pieces())
+    def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
+        write_pieces(path, self._pieces(), verbatim=verbatim)
 
     def _pieces(self) -> Iterator[pl.DataFrame]:
         assert self.opened is not None
         begin = 0
         for shard in self.opened.shards:
-            labels = self.model.labels_[begin : begin + shard.n_rows]
+            labels = self.model.component_labels_[begin : begin + shard.n_rows]
             rows = self.model.encode(CheckedTable(shard.load()))
             about = self.model.mixture_.memberships(rows, labels)
             yield labels_table(
-                row_names(self.opened, shard, begin), shard.n_rows, cluster=labels,
-                certainty=np.round(about.certainty, 6),
+                row_names(self.opened, shard, begin), shard.n_rows,
+                **label_columns(self.model, labels, about.certainty),
             )  # fmt: skip
             begin += shard.n_rows
 

@@ -95,6 +95,11 @@ def parse_alpha(text: str) -> float | str:
         return text
 
 
+def parse_level(text: str) -> int | str:
+    """Return a number of clusters, or the text itself: "auto" or "components"."""
+    return int(text) if re.fullmatch(r"[+-]?\d+", text) else text
+
+
 def parse_kinds(text: str) -> dict[str, str]:
     """Return the kinds of columns from NAME=KIND, separated by commas."""
     from dpsearch.tables import KINDS
@@ -125,6 +130,19 @@ FamilyName = Annotated[
     str, typer.Option(help="auto, or the name of a family, as gaussian or multinomial.")
 ]
 Alpha = Annotated[str, typer.Option(help="Concentration: auto, a number above 0, or a prior.")]
+LevelName = Annotated[
+    str,
+    typer.Option(
+        help="What a cluster is: auto, components (each component of the mixture), or a number of"
+        " clusters.",
+    ),
+]
+MinSize = Annotated[
+    int,
+    typer.Option(
+        min=1, help="Clusters of fewer rows are given to the one that they share most with."
+    ),
+]
 Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
 Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
 Memory = Annotated[
@@ -136,6 +154,14 @@ Memory = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Verbatim = Annotated[
+    bool,
+    typer.Option(
+        "--verbatim",
+        help="Write texts to CSV as they are. By default those that a spreadsheet would take for a"
+        " formula (= + - @ first) get a ' in front.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 

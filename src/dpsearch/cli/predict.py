@@ -20,6 +20,7 @@ from dpsearch.cli.options import (
     Model,
     Quiet,
     Reading,
+    Verbatim,
     check_writable,
     errors_name,
     reads_data,
@@ -40,6 +41,7 @@ def predict(
         bool, typer.Option("--proba", help="Also write the probability of every cluster.")
     ] = False,
     memory: Memory = None,
+    verbatim: Verbatim = False,
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -94,7 +96,7 @@ def predict(
         if as_json and not to_file:
             print_json(pl.concat(counted()).to_dict(as_series=False))
         else:
-            write_pieces(out, counted(), force=force)
+            write_pieces(out, counted(), force=force, verbatim=verbatim)
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})

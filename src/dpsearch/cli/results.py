@@ -41,28 +41,34 @@ class Results:
         return labels_table(
             self.table.index,
             self.table.n_rows,
-            cluster=self.model.labels_,
-            certainty=np.round(self.explanation.certainty, 6),
+            **label_columns(self.model, self.model.component_labels_, self.explanation.certainty),
         )
 
     @property
     def n_rows(self) -> int:
         return self.table.n_rows
 
-    def write_labels(self, path: str | Path) -> None:
-        write_table(path, self.labels_table())
+    def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
+        write_table(path, self.labels_table(), verbatim=verbatim)
 
     def cluster_table(self) -> pl.DataFrame:
-        """A line for each cluster: size, weight, rows, columns, and posterior parameters."""
-        mixture = self.model.mixture_
+        """A line for each cluster: size, weight, rows, columns, and posterior parameters.
+
+        The parameters are those of a single component that has all points of the cluster.
+        """
+        mixture, apart = self.model.mixture_, self.model.rows_apart_
+        sizes, components = mixture.cluster_sizes, np.bincount(mixture.groups)
         index = labels_table(self.table.index, self.table.n_rows).to_series(0)
-        weights, typical = np.exp(mixture.log_weights), self.explanation.typical
+        weights = np.bincount(mixture.groups, np.exp(mixture.log_weights))
+        typical = self.explanation.typical
         lines = []
         for k in range(self.model.n_clusters_):
             line: dict[str, Any] = {
                 "cluster": k,
-                "size": int(mixture.sizes[k]),
+                "size": int(sizes[k]),
+                "components": int(components[k]),
                 "weight": float(weights[k]),
+                "apart_from": None if apart[k] < 0 else int(apart[k]),
                 "typical_rows": _listed(index[typical[k][:_TYPICAL].tolist()]),
                 "indicative_columns": _listed(
                     f"{indication.column} ({self._said(indication)})"
@@ -78,7 +84,7 @@ class Results:
         if width > _WIDE:
             return {}
         names = [self.table.name(j) for j in range(width)]
-        about = flat(self.model.mixture_.posterior(k), names)
+        about = flat(self.model.mixture_.merged.posterior(k), names)
         if about:
             return about
         return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
@@ -98,7 +104,7 @@ class Results:
     def summary(self) -> str:
         model = self.model
         text = (
-            f"{self.n_rows:,} rows in {model.n_clusters_} clusters; log joint"
+            f"{self.n_rows:,} rows in {model.n_clusters_} clusters; log joint of the components"
             f" {model.log_joint_:.6g}; family {model.family_.name}"
         )
         if model.clustering_.optimal:
@@ -107,6 +113,31 @@ class Results:
             gap = model.clustering_.upper_bound - model.log_joint_
             return f"{text}; at most {gap:.3g} nats below the best"
         return text
+
+    def levels_in_words(self) -> str:
+        """How components led to clusters, how sure their number is, and rows apart."""
+        model = self.model
+        text = f"level: {model.level_reason_}{model.n_clusters_elsewhere_}"
+        apart = model.rows_apart_ >= 0
+        if apart.any():
+            sizes = model.mixture_.cluster_sizes[apart]
+            text += (
+                f"; rows apart: {sizes.sum()} rows in {len(sizes)} clusters of at most"
+                f" {sizes.max()}"
+            )
+        return text
+
+
+def label_columns(model: Any, components: Any, certainty: Any) -> dict[str, Any]:
+    """What is written about each row, given the component that it is in."""
+    clusters = model.mixture_.groups[components]
+    nearest = model.rows_apart_[clusters]
+    return {
+        "cluster": clusters,
+        "component": components,
+        "certainty": np.round(certainty, 6),
+        "apart_from": pl.Series(nearest).set(pl.Series(nearest < 0), None),
+    }
 
 
 def _listed(values: Any) -> str:
@@ -148,6 +179,18 @@ def quiet_about_names() -> Iterator[None]:
         yield
 
 
+def level_record(model: Any) -> dict[str, Any]:
+    """What a record says about the clusters."""
+    return {
+        "level": model.level,
+        "level_reason": model.level_reason_,
+        "clusters": model.n_clusters_,
+        "sizes": model.mixture_.cluster_sizes,
+        "components": model.n_components_,
+        "component_sizes": model.mixture_.sizes,
+    }
+
+
 def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
     """Enough to repeat the run, and to see whether the data are the same."""
     from dpsearch._version import __version__
@@ -173,8 +216,7 @@ def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
         "family": model.family_.to_dict(),
         "prior": model.mixture_.prior.to_dict(),
         "alpha": model.alpha_,
-        "clusters": model.n_clusters_,
-        "sizes": model.mixture_.sizes,
+        **level_record(model),
         "log_joint": model.log_joint_,
         "upper_bound": clustering.upper_bound,
         "optimal": clustering.optimal,

@@ -25,6 +25,7 @@ from dpsearch.cli.options import (
     Quiet,
     Reading,
     Seed,
+    Verbatim,
     check_writable,
     errors_name,
     parse_alpha,
@@ -133,6 +134,7 @@ class Outputs:
             " their number and of the concentration. Needs --model."
         ),
     ] = None
+    verbatim: Verbatim = False
     force: Force = False
 
     @property
@@ -168,7 +170,7 @@ class Outputs:
         if self.labels is not None:
             estimate = draws.point_estimate(self.loss).labels
             best = labels_table(table.index, table.n_rows, cluster=estimate)
-            write_table(self.labels, best, force=self.force)
+            write_table(self.labels, best, force=self.force, verbatim=self.verbatim)
         if self.plot is not None:
             save_figure(sampler_trace(draws)[0].figure, self.plot)
         if self.report is not None:
@@ -256,7 +258,7 @@ def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage
             " no start; use --start search",
             source=data,
         )
-    return Source(table, model, model.labels_)
+    return Source(table, model, model.component_labels_)
 
 
 def _fitted(

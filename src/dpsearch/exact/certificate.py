@@ -5,35 +5,27 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from dpsearch._types import ArrayLike, Ints, Labels, Vector
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch._clock import clock
+from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
-from dpsearch.exact.interval import interval_optimum, line_rounding, verify_potentials
-from dpsearch.exact.master import SOLVER_ERROR, best_partition
-from dpsearch.exact.promises import EPSILON, at_least, require_points, rounding_of, statistic_of
-from dpsearch.exact.proof import (
-    FOREVER,
-    Bounded,
-    Proof,
-    Sets,
-    are_complete,
-    by_loose_prices,
-    by_prices,
-    loose_prices,
-    pricer_for,
-    without_room,
-)
+from dpsearch.exact.certificate_file import read_certificate, write_certificate
+from dpsearch.exact.interval import interval_optimum
+from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
+from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
 from dpsearch.exact.slopes import is_linear, ranges, slope
+from dpsearch.exact.verification import Claims, is_proved
 from dpsearch.families.base import Family
-from dpsearch.families.statistics import Statistic
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement.driver import refine
+from dpsearch.tables.checked import CheckedTable
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
 _POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
@@ -41,7 +33,7 @@ _LEAST_POLISH = 0.01
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Claims):
     """A proved bound on the log joint of every partition of a data set.
 
     Attributes
@@ -68,37 +60,51 @@ class Certificate:
         Wall time spent.
     """
 
-    upper_bound: float
-    lower_bound: float
-    gap: float
-    optimal: bool
-    clustering: Clustering
-    tolerance: float
-    method: str
-    seconds: float
-    prices: tuple[Bounded, ...] = field(repr=False)
-    order: Ints | None = field(repr=False)
-    problem: Problem = field(repr=False)
-
     def verify(self) -> bool:
-        """Prove the bound again from the stored prices alone.
+        """Whether everything that the certificate says follows from its data and its prices.
 
-        Prices every set anew, without the cuts and the search that led to the prices.
+        The log joint of the partition and the bound of every range of the number of clusters are
+        computed again, from the data, the partition and the prices alone, and all other figures
+        must agree with them; only the `seconds` cannot be checked.  Whatever the fields hold, the
+        answer is True or False, never an error.  See `dpsearch.exact.verification`.
         """
-        problem = Problem(self.problem.model.matrix, self.problem.model.family, self.problem.prior)
-        value = problem.log_joint(self.clustering.labels)
-        if abs(value - self.lower_bound) > 1e-9 * max(1.0, abs(value)):
-            return False
-        statistic = statistic_of(problem, self.clustering.labels)
-        if self.order is not None:
-            upper = verify_potentials(problem, statistic, self.order, self.prices)
-            # A rounding error in one pair counts once for each cluster, and log H is rounded in
-            # either run.
-            rounding = 4 * problem.n_items * line_rounding(problem, self.upper_bound)
-            return upper <= self.upper_bound + rounding
-        return are_complete(problem, self.prices, problem.n_items) and all(
-            _proves(problem, statistic, entry, self.upper_bound) for entry in self.prices
-        )
+        return is_proved(self)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the data to a file, from which `load` makes the certificate again.
+
+        The file is an archive of numbers and one text, and contains no code.
+        """
+        write_certificate(path, self)
+
+    @classmethod
+    def load(cls, path: str | Path, data: ArrayLike | CheckedTable) -> Certificate:
+        """Return the certificate of a file, about these data; nothing of it is believed.
+
+        It says what the file says.  Whether that is true of the data, `verify` tells.
+
+        Parameters
+        ----------
+        path
+            What `save` or ``dpsearch certify --out`` wrote.
+        data
+            The rows that were certified, in their order, as `certify` takes them.
+
+        Examples
+        --------
+        >>> import numpy as np, tempfile
+        >>> from dpsearch import Certificate, certify, families, priors
+        >>> X = np.array([[0.0], [0.2], [9.0], [9.1]])
+        >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     certify(X, np.zeros(4), family, prior).save(f"{folder}/proof.npz")
+        ...     again = Certificate.load(f"{folder}/proof.npz", X)
+        ...     other = Certificate.load(f"{folder}/proof.npz", X + 0.1)
+        >>> again.verify(), other.verify()
+        (True, False)
+        """
+        stored = read_certificate(path)
+        return cls(**stored.fields, problem=stored.problem(data))
 
 
 def certify(
@@ -122,7 +128,8 @@ def certify(
     start
         A clustering or labels.  A better partition that is found on the way takes its place.
     time_limit
-        Wall time in seconds.  None: run until the gap is closed, or cannot be closed further.
+        Wall time in seconds, without the time that Numba takes to compile kernels when they are
+        first used.  None: run until the gap is closed, or cannot be closed further.
     tolerance
         A gap up to this, in nats, counts as closed.
     polish
@@ -163,7 +170,7 @@ def certify(
         polish = not (isinstance(start, Clustering) and start.converged)
     labels = by_appearance(labels_of(start, problem))
     closing = _Closing(problem, labels, begun, time_limit, tolerance, callback)
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), plain_interrupts():
         closing.run(polish, line)
     return closing.certificate()
 
@@ -184,8 +191,8 @@ class _Closing:
         self.labels = labels
         self.lower = problem.log_joint(labels)
         self.begun = begun
-        self.deadline = math.inf if time_limit is None else begun + time_limit
-        self.tolerance = tolerance
+        self.deadline = math.inf if time_limit is None else clock() + time_limit
+        self.tolerance = float(tolerance)
         self.callback = callback
         self.done: list[Bounded] = []
         self.later: list[Bounded] = []
@@ -208,7 +215,7 @@ class _Closing:
         n_clusters = int(self.labels.max()) + 1
         self.work = [start._replace(low=low, high=high) for low, high in ranges(log_v, n_clusters)]
         sets = Sets()
-        while self.work and time.perf_counter() <= self.deadline:
+        while self.work and clock() <= self.deadline:
             self._next(sets)
             if not self.work:  # return to ranges whose share of the time ran out
                 self.work, self.later = self.later, []
@@ -223,13 +230,13 @@ class _Closing:
         if not all(np.isfinite(entry.upper) for entry in entries):
             entries = (self.everything,)
         loosest = max(entries, key=lambda entry: entry.upper)
-        upper = loosest.upper
+        upper = float(loosest.upper)
         for entry in entries:
             if entry.low <= clustering.n_clusters <= entry.high:  # it bounds this partition too
                 spent = float(np.abs(entry.y).sum())
                 rounding = rounding_of(self.problem, self.statistic, lower, entry.upper, spent)
                 upper = max(upper, at_least(lower, entry.upper, rounding))
-        optimal = upper - lower <= self.tolerance
+        optimal = bool(upper - lower <= self.tolerance)
         seconds = time.perf_counter() - self.begun
         return Certificate(
             upper_bound=upper,
@@ -247,15 +254,9 @@ class _Closing:
 
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
-        for _ in range(2):
-            begun = time.perf_counter()
-            seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
-            seconds = min(seconds, max(0.2 * (self.deadline - begun), 0.0))
-            refined = refine(self.problem, self.labels, seconds=seconds, rng=0)
-            self._take(refined.labels)
-            # In a new process the first call spends its time on compiling.
-            if refined.converged or time.perf_counter() - begun < 5.0 * seconds + 0.5:
-                return
+        seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
+        seconds = min(seconds, max(0.2 * (self.deadline - clock()), 0.0))
+        self._take(refine(self.problem, self.labels, seconds=seconds, rng=0).labels)
 
     def _by_interval(self) -> bool:
         """Points on a line: the dynamic programme finds and proves a best partition."""
@@ -281,7 +282,7 @@ class _Closing:
 
     def _share(self, share: float) -> float:
         """Return when this share of the time left will be over."""
-        now = time.perf_counter()
+        now = clock()
         return now + share * max(self.deadline - now, 0.0)
 
     def _take(self, labels: Labels) -> None:
@@ -315,7 +316,7 @@ class _Closing:
             middle = (low + high) // 2
             self.work.append(outcome.bounded._replace(low=low, high=middle))
             self.work.append(outcome.bounded._replace(low=middle + 1, high=high))
-        elif time.perf_counter() > until:
+        elif clock() > until:
             self.later.append(outcome.bounded)
         else:
             self.done.append(outcome.bounded)
@@ -346,35 +347,3 @@ def _check_number(value: float | None, name: str, *, none: bool) -> None:
         raise ParameterError(
             f"{name} must be a number ≥ 0{' or None' if none else ''}, got {value!r}"
         )
-
-
-def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded, wanted: float) -> bool:
-    """Whether the prices of one range prove that no partition is above `wanted`."""
-    rounding = 64.0 * EPSILON * (float(np.abs(entry.y).sum()) + abs(entry.upper) + 1.0)
-    pricer = pricer_for(problem, statistic, entry.lam)
-    if entry.kind == "ceiling":
-        return _pays(problem, entry, loose_prices(problem, entry.lam), wanted, rounding)
-    if pricer is None:
-        return False
-    if entry.kind == "quick":
-        return _pays(problem, entry, pricer.quick(), wanted, rounding)
-    priced = pricer.price(entry.y, threshold=without_room(entry.slack), max_columns=1)
-    upper = by_prices(problem, entry, entry.y, priced.bound, entry.kind).upper
-    if upper <= wanted + rounding:
-        return True
-    if entry.kind == "prices":
-        return False
-    columns = pricer.columns_within(entry.y, upper - wanted, limit=1_000_000)
-    if columns is None:
-        return False
-    _, bound = best_partition(pricer, columns, entry.low, entry.high, FOREVER)
-    return bound + SOLVER_ERROR / 2.0 <= wanted
-
-
-def _pays(
-    problem: Problem, entry: Bounded, least: Vector | None, wanted: float, rounding: float
-) -> bool:
-    """Whether prices are nowhere below `least`, which pay for every set, and prove `wanted`."""
-    if least is None or (entry.y < least - rounding / problem.n_items).any():
-        return False
-    return by_prices(problem, entry, entry.y, 0.0, entry.kind).upper <= wanted + rounding

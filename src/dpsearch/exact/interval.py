@@ -13,6 +13,18 @@ largest points of both.  So some best partition is contiguous in the order of th
 and F is its own proof: F[j] − F[i] ≥ w(i, j) for all i < j bounds every contiguous partition by
 F[N], however F was found (`verify_potentials`).
 
+Rounding.  Let u = 2⁻⁵³.  A pair (i, j) is examined as w(i, j) + F[i] − F[j], in which each term is
+a sum or product of a few numbers: potentials and what they gain by the choice of an anchor, log W,
+log-gammas, squares.  Prefix sums are right to their last digits, whatever their length (integers
+are exact; see `line._running_sums`).  So no term is off by more than 16u times the sum of the
+absolute values of its parts: at most 8 operations are made on each, and the functions of the C
+library and SciPy are good to 4u.  `verify_potentials` adds that much to every pair, so that what
+it finds to be paid for is paid for in exact arithmetic.  The programme adds twice as much, so that
+its potentials leave room for the rounding of both.  This raises F[j] with every cluster on the
+way to j, not with every point: F[N] is too large by at most 32u (2|F| + 2|gain| + |w|) for each
+cluster of the best partition, which is part of the stated bound.  Nothing is allowed for when a
+stated bound is compared with what was proved again.
+
 log V need not be linear in the number K of clusters.  Over a range of K it is at most the line
 through its ends, raised if need be; one programme with that line bounds all partitions with K in
 the range, and is exact if it ends in a K where the line touches.  Otherwise the range is split
@@ -26,12 +38,12 @@ jointly convex in n and S, so that line + w is largest in one of the four corner
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact.line import (
@@ -39,20 +51,23 @@ from dpsearch.exact.line import (
     Line,
     chunks,
     find_lacks,
+    interval_weight,
     line_of,
     seen_from,
     values_on_line,
     weight,
 )
 from dpsearch.exact.promises import EPSILON, at_least, rounding_of
-from dpsearch.exact.proof import Bounded, are_complete
+from dpsearch.exact.proof import Bounded
 from dpsearch.exact.slopes import intercept, is_convex, slope
 from dpsearch.families.statistics import Statistic
 from dpsearch.problem import Problem
 
 _BITS = 3  # 2^3 starts in a block, 2^3 blocks in a larger one
 _LEVELS = 4
-_ROUNDING = 1e-12  # relative: two bounds this close are the same
+_EQUAL = 1e-12  # relative: two bounds this close are the same
+_PROVED = 8.0 * EPSILON  # relative error of a pair, 16u: see Rounding above
+_STATED = 2.0 * _PROVED
 
 
 class IntervalOptimum(NamedTuple):
@@ -63,18 +78,13 @@ class IntervalOptimum(NamedTuple):
     entries: tuple[Bounded, ...]
 
 
-def line_rounding(problem: Problem, upper: float) -> float:
-    """Return the rounding error of a bound by potentials."""
-    return 16.0 * EPSILON * (float(np.abs(problem.alone).sum()) + abs(upper) + 1.0)
-
-
 def interval_optimum(
     problem: Problem, statistic: Statistic | None, deadline: float = math.inf
 ) -> IntervalOptimum | None:
     """Return a best partition of points with a one-dimensional statistic.
 
     Return None if the statistic is not one-dimensional (see `line`), or if the deadline (a time of
-    `time.perf_counter`) comes before the first programme ends.  If it comes later, the partition
+    `clock`) comes before the first programme ends.  If it comes later, the partition
     may not be a best one, and the bound of the entries is above its log joint.
     """
     values = values_on_line(statistic)
@@ -82,7 +92,7 @@ def interval_optimum(
         return None
     order = np.argsort(values, kind="stable")
     log_v, log_w, n = problem.log_v, problem.size_weights(), problem.n_items
-    line = line_of(statistic, values[order], log_w)
+    line = line_of(statistic, values[order], log_w, _STATED)
     best = -math.inf
     labels = np.zeros(n, np.int64)
     todo: list[tuple[int, int, Bounded | None]] = [(1, len(log_v) - 1, None)]
@@ -108,46 +118,51 @@ def interval_optimum(
         if value > best:
             best, labels = value, candidate
         entry = Bounded(low, high, lam, potentials, 0.0, "line", bound)
-        if bound - best <= _ROUNDING * (1.0 + abs(best)) or not low < n_clusters < high:
+        if bound - best <= _EQUAL * (1.0 + abs(best)) or not low < n_clusters < high:
             entries.append(entry)
         else:
             todo += [(low, n_clusters, entry), (n_clusters, high, entry)]
-    upper = max(entry.upper for entry in entries) + problem.log_base
+    upper = max(_upper(problem, entry, 0.0, _STATED) for entry in entries)
     upper = at_least(problem.log_joint(labels), upper, rounding_of(problem, statistic, upper))
-    upper += line_rounding(problem, upper)
     return IntervalOptimum(labels, order, tuple(entry._replace(upper=upper) for entry in entries))
 
 
 def verify_potentials(
     problem: Problem, statistic: Statistic | None, order: Ints, entries: Sequence[Bounded]
-) -> float:
-    """Return the upper bound on the log joint of every partition that potentials prove.
+) -> list[float]:
+    """Return the upper bound that each entry proves for partitions into its numbers of clusters.
 
     Every pair of start and end is examined.  Potentials that are too small for some pairs still
     prove a bound: by the most that any cluster lacks, times the number of clusters, or by the sum
-    over all ends of the most that a cluster with this end lacks.  Return infinity if the ranges
-    omit a number of clusters or the order is not one of the statistic.
+    over all ends of the most that a cluster with this end lacks.  The order must be one of the
+    statistic, or nothing is proved: every bound is infinite.
     """
     points, n = values_on_line(statistic), problem.n_items
     if statistic is None or points is None or not problem.prior.product_form:
-        return math.inf
-    if not np.array_equal(np.sort(order), np.arange(n)):
-        return math.inf
-    ordered = points[order]
-    if (np.diff(ordered) < 0.0).any() or not are_complete(problem, entries, n + 1):
-        return math.inf
-    line = line_of(statistic, ordered, problem.size_weights())
-    out = -math.inf
+        return [math.inf] * len(entries)
+    if not np.array_equal(np.sort(order), np.arange(n)) or (np.diff(points[order]) < 0.0).any():
+        return [math.inf] * len(entries)
+    line = line_of(statistic, points[order], problem.size_weights(), _PROVED)
+    out = []
     for entry in entries:
-        lam = slope(problem.log_v, entry.low, entry.high)
-        height = intercept(problem.log_v, lam, entry.low, entry.high)
         lacks = np.zeros(n + 1)
+        slope_up = entry.lam + _PROVED * abs(entry.lam)
         for begin, end in chunks(line):
-            moved, gain = seen_from(line, begin)
-            find_lacks(moved, lam, entry.y + gain, lacks, begin, end)
+            moved, gain = seen_from(line, begin, end)
+            y = entry.y[:end]
+            values, off = y + gain, _PROVED * (np.abs(y) + np.abs(gain))
+            find_lacks(moved, slope_up, values + off, values - off, lacks, begin, end)
         lacking = min(entry.high * float(lacks.max()), float(lacks.sum()))
-        out = max(out, height + float(entry.y[n] - entry.y[0]) + lacking)
-    return out + problem.log_base
+        out.append(_upper(problem, entry, lacking, _PROVED))
+    return out
+
+
+def _upper(problem: Problem, entry: Bounded, lacking: float, rounding: float) -> float:
+    """Return the bound by an entry's potentials on the log joint of partitions, rounded up."""
+    height = intercept(problem.log_v, entry.lam, entry.low, entry.high)
+    terms = [height, float(entry.y[-1]), -float(entry.y[0]), lacking, problem.log_base]
+    off = sum(map(abs, terms)) + 2.0 * abs(entry.lam) * entry.high
+    return sum(terms) + rounding * (off + 1.0)
 
 
 class _Blocks(NamedTuple):
@@ -162,15 +177,16 @@ def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector
     """Return (F, best start of each end); None if time runs out."""
     n = len(line.points)
     values, starts = np.zeros(n + 1), np.zeros(n + 1, np.int64)
+    slope_up = lam + line.rounding * abs(lam)
     shape = (_LEVELS, (n >> _BITS) + 1)
     blocks = _Blocks(np.zeros(shape), np.zeros(shape), np.zeros(shape))
     for begin, end in chunks(line):
-        if time.perf_counter() > deadline:
+        if clock() > deadline:
             return None
-        moved, gain = seen_from(line, begin)
-        seen = values + gain
-        _extend(moved, lam, prune, seen, starts, blocks, begin, end)
-        values[begin:end] = seen[begin:end] - gain[begin:end]
+        moved, gain = seen_from(line, begin, end)
+        raised = values[:end] + gain
+        raised += line.rounding * (np.abs(values[:end]) + np.abs(gain))
+        _extend(moved, slope_up, prune, values, gain, raised, starts, blocks, begin, end)
     return values, starts
 
 
@@ -186,23 +202,23 @@ def _labels(order: Ints, starts: Ints) -> Labels:
 
 
 @inner
-def _close_block(line, values, blocks, level, last):  # type: ignore[no-untyped-def]
+def _close_block(line, raised, blocks, level, last):  # type: ignore[no-untyped-def]
     """Describe the block of starts that ends with `last`."""
     size = 1 << _BITS * (level + 1)
     first = last - size + 1
     sums = line.sums
-    rise = (values[last] - values[first]) / (size - 1)
+    rise = (raised[last] - raised[first]) / (size - 1)
     chord = (sums[last] - sums[first]) / (size - 1)
     above = 0.0
     gap = 0.0
     for i in range(first, last + 1):
-        above = max(above, values[i] - values[first] - rise * (i - first))
+        above = max(above, raised[i] - raised[first] - rise * (i - first))
         gap = max(gap, sums[first] + chord * (i - first) - sums[i])
     if line.kind != SQUARE:
         gap = math.ceil(gap - 1e-6)  # sums are integers
     at = first >> _BITS * (level + 1)
-    blocks.left[level, at] = values[first] + above
-    blocks.right[level, at] = values[last] + above
+    blocks.left[level, at] = raised[first] + above
+    blocks.right[level, at] = raised[last] + above
     blocks.gap[level, at] = gap
 
 
@@ -211,29 +227,34 @@ def _block_bound(line, blocks, level, last, end):  # type: ignore[no-untyped-def
     """Return the largest F[i] + w(i, end) that any start of a block could have, without λ."""
     at = last >> _BITS * (level + 1)
     first = at << _BITS * (level + 1)
-    gap = blocks.gap[level, at]
-    left = line.sums[end] - line.sums[first]
-    right = line.sums[end] - line.sums[last]
-    a = weight(line, end - first, left)
-    b = weight(line, end - last, right)
+    gap, sums = blocks.gap[level, at], line.sums
+    left = sums[end] - sums[first]
+    right = sums[end] - sums[last]
+    spread = 2.0 * (abs(sums[end]) + max(abs(sums[first]), abs(sums[last])) + gap)
+    a = weight(line, end - first, left, spread)
+    b = weight(line, end - last, right, spread)
     if gap > 0.0:
-        a = max(a, weight(line, end - first, left + gap))
-        b = max(b, weight(line, end - last, right + gap))
-    return max(blocks.left[level, at] + a, blocks.right[level, at] + b)
+        a = max(a, weight(line, end - first, left + gap, spread))
+        b = max(b, weight(line, end - last, right + gap, spread))
+    start, stop = blocks.left[level, at], blocks.right[level, at]
+    off = line.rounding * (abs(start) + abs(stop) + line.terms[end - first])
+    return max(start + a, stop + b) + 2.0 * off
 
 
 @inner
-def _extend(line, slope, prune, values, starts, blocks, begin, end):  # type: ignore[no-untyped-def]
-    """Set F and the best start for the ends from `begin` to `end` − 1."""
-    sums = line.sums
+def _extend(line, slope, prune, values, gain, raised, starts, blocks, begin, end):  # type: ignore[no-untyped-def]
+    """Set F and the best start for the ends from `begin` to `end` − 1.
+
+    `raised` is F with what it gains by the anchor, rounded up for a start.
+    """
     for level in range(_LEVELS if prune else 0):
         size = 1 << _BITS * (level + 1)
         for last in range(size - 1, begin, size):
-            _close_block(line, values, blocks, level, last)
+            _close_block(line, raised, blocks, level, last)
     for j in range(begin, end):
         # The start that was best for the end before is a good one to beat.
         arg = starts[j - 1]
-        best = values[arg] + weight(line, j - arg, sums[j] - sums[arg])
+        best = raised[arg] + interval_weight(line, arg, j)
         stop = j
         while stop > 0:
             # The largest block that ends here, and if it may hold a better start, a smaller one.
@@ -247,13 +268,16 @@ def _extend(line, slope, prune, values, starts, blocks, begin, end):  # type: ig
                 continue
             low = ((stop - 1) >> _BITS) << _BITS
             for i in range(stop - 1, low - 1, -1):
-                value = values[i] + weight(line, j - i, sums[j] - sums[i])
+                value = raised[i] + interval_weight(line, i, j)
                 if value > best:
                     best = value
                     arg = i
             stop = low
-        values[j] = best + slope
+        best += slope
+        off = line.rounding * (abs(best - gain[j]) + abs(gain[j]))
+        values[j] = best + off - gain[j]
+        raised[j] = best + 2.0 * off
         starts[j] = arg
         for level in range(_LEVELS):
             if (j + 1) & ((1 << _BITS * (level + 1)) - 1) == 0:
-                _close_block(line, values, blocks, level, j)
+                _close_block(line, raised, blocks, level, j)

@@ -29,24 +29,27 @@ from dpsearch.families.statistics import (
 SQUARE, GAMMA, BETA = range(3)
 _LARGEST_TABLE = 1 << 22
 _CELLS = 100_000_000  # pairs of start and end in one call of a kernel, were none passed over
-_REACH = 64.0  # noise deviations from an anchor beyond which there is a new one
-_ANCHORS = 128
+_REACH = 8.0  # noise deviations from an anchor beyond which there is a new one
+_ANCHORS = 200_000_000  # anchors times points, at most
+_FEWEST_ANCHORS = 128
 
 
 class Line(NamedTuple):
     """Sorted points as kernels see them.
 
     With n points and sum S, log W + log H = base[n] + a convex function of (n, S):
-    ``SQUARE``: (S − shift)² scale[n], to which `seen_from` adds what depends on the anchor;
+    ``SQUARE``: S (S − shift) scale[n], to which `seen_from` adds what depends on the anchor;
     ``GAMMA``: log Γ(shift + S) − S scale[n];
     ``BETA``: log Γ(a + s) + log Γ(b + t) − log Γ(a + b + s + t) of the two counts
     s = corner[0] n + step[0] S and t = corner[1] n + step[1] S.
     """
 
     kind: int
+    rounding: float  # how far a number may be off, relative to the terms that it is made of
     points: Vector  # the statistic of each
     sums: Vector  # [j]: of the first j points
     base: Vector
+    terms: Vector  # [n]: the sum of the absolute values of the terms of base[n], and 1
     scale: Vector
     shift: float
     corner: Vector
@@ -87,25 +90,24 @@ def _line_of_documents(counts: Matrix) -> tuple[Vector, Vector] | None:
     return corner, away / max(divisor, 1)
 
 
-def line_of(statistic: Statistic, ordered: Vector, log_w: Vector) -> Line:
+def line_of(statistic: Statistic, ordered: Vector, log_w: Vector, rounding: float) -> Line:
     """Lay out points whose values on the line are `ordered`, with log W of every size."""
     n = len(ordered)
     sizes = np.arange(n + 1, dtype=np.float64)
     nothing = np.zeros(0)
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])  # of integers, or not used: `seen_from`
     line = Line(
-        SQUARE, ordered, sums, log_w, nothing, 0.0, nothing, nothing, nothing, nothing, nothing,
-        nothing,
+        SQUARE, rounding, ordered, sums, log_w, nothing, nothing, 0.0, *(nothing,) * 6,
     )  # fmt: skip
     if isinstance(statistic, NormalMeans):
         tau = float(statistic.precision[0])
-        base = log_w - 0.5 * np.log1p(sizes / tau) - 0.5 * LOG_2PI * sizes
-        return line._replace(base=base, scale=0.5 / (sizes + tau), shift=tau)
+        terms = (log_w, -0.5 * np.log1p(sizes / tau), -0.5 * LOG_2PI * sizes)
+        return _based(line, terms)._replace(scale=0.5 / (sizes + tau), shift=tau)
     if isinstance(statistic, GammaCounts):
         shape, rate = float(statistic.shape[0]), float(statistic.rate[0])
-        return line._replace(
+        terms = (log_w, -shape * np.log1p(sizes / rate), np.full(n + 1, -math.lgamma(shape)))
+        return _based(line, terms)._replace(
             kind=GAMMA,
-            base=log_w - shape * np.log1p(sizes / rate) - math.lgamma(shape),
             scale=np.log(rate + sizes),
             shift=shape,
             first=_table(shape, sums[n]),
@@ -119,9 +121,9 @@ def line_of(statistic: Statistic, ordered: Vector, log_w: Vector) -> Line:
         assert documents is not None  # or there would be no values on a line
         corner, step = documents
     totals = corner * n + step * sums[n]
-    return line._replace(
+    constants = -math.lgamma(a), -math.lgamma(b), math.lgamma(a + b)
+    return _based(line, (log_w, *(np.full(n + 1, value) for value in constants)))._replace(
         kind=BETA,
-        base=log_w - math.lgamma(a) - math.lgamma(b) + math.lgamma(a + b),
         corner=corner,
         step=step,
         prior=np.array([a, b, a + b]),
@@ -131,49 +133,77 @@ def line_of(statistic: Statistic, ordered: Vector, log_w: Vector) -> Line:
     )
 
 
+def _based(line: Line, terms: tuple[Vector, ...]) -> Line:
+    return line._replace(base=np.sum(terms, axis=0), terms=1.0 + np.sum(np.abs(terms), axis=0))
+
+
 def _table(offset: float, largest: float) -> Vector:
     return log_gamma_table(offset, int(min(largest + 2, _LARGEST_TABLE)))
 
 
-def seen_from(line: Line, begin: int) -> tuple[Line, Vector]:
-    """Return the line as seen from where the end `begin` lies, and what potentials gain by it.
+def seen_from(line: Line, begin: int, end: int) -> tuple[Line, Vector]:
+    """Return the line up to `end` as seen from `begin`, and what potentials gain by it.
 
     For `NormalMeans`, with z and the sum S measured from an anchor a and prior precision τ,
 
-        log H = … − ½ Σ z² + ½ (S − aτ)²/(n + τ) − ½ a²τ
+        log H = … − ½ Σ z² + ½ [S (S − 2aτ) − n a²τ]/(n + τ)
 
     where the first term is a matter of prefix sums, which potentials absorb.  It and the second
     all but cancel when the data are wide: with an anchor close by nothing is lost.
     """
     if line.kind != SQUARE:
-        return line, np.zeros(len(line.sums))
+        return line, np.zeros(end)
     anchor, tau = line.points[begin - 1], line.shift
-    away = line.points - anchor
+    away = line.points[: end - 1] - anchor
+    pull = np.arange(len(line.base)) * (anchor * anchor * tau) * line.scale
     moved = line._replace(
-        sums=_sums_from(away, begin), base=line.base - 0.5 * anchor * anchor * tau,
-        shift=anchor * tau,
+        sums=_sums_from(away, begin), base=line.base - pull, terms=line.terms + pull,
+        shift=2.0 * anchor * tau,
     )  # fmt: skip
     return moved, 0.5 * _sums_from(away * away, begin)
 
 
 def _sums_from(values: Vector, begin: int) -> Vector:
     """Return prefix sums, counted from `begin` in both directions."""
-    left = -np.cumsum(values[:begin][::-1])[::-1]
-    return np.concatenate([left, [0.0], np.cumsum(values[begin:])])
+    left = -_running_sums(values[:begin][::-1])[::-1]
+    return np.concatenate([left, [0.0], _running_sums(values[begin:])])
+
+
+def _running_sums(values: Vector) -> Vector:
+    """Return the sums of the first 1, 2, … values of one sign, each right to its last digits.
+
+    The values are cut into multiples of a unit so large that sums of multiples are exact; what the
+    cuts leave over, once more, with a smaller unit.
+    """
+    rest, parts = values, []
+    for _ in range(2):
+        total = float(np.abs(rest).sum())
+        if not 0.0 < total < math.inf:
+            break
+        # Numbers between this and twice as much are the multiples of their last digit.
+        large = 2.0 ** (math.frexp(total)[1] + 1)
+        part = (rest + large) - large
+        parts.append(np.cumsum(part))
+        rest = rest - part
+    out: Vector = np.cumsum(rest)
+    for part in reversed(parts):
+        out += part
+    return out
 
 
 def chunks(line: Line) -> list[tuple[int, int]]:
     """Cut the ends 1 … n: no call of a kernel takes long, nor reaches far from its anchor."""
-    n = len(line.points)
-    reach = max(_REACH, float(line.points[-1] - line.points[0]) / _ANCHORS)
+    points, n = line.points, len(line.points)
+    reach = _REACH if line.kind == SQUARE else math.inf
+    most = max(_FEWEST_ANCHORS, _ANCHORS // n)
+    while np.count_nonzero(np.diff(np.floor((points - points[0]) / reach))) >= most:
+        reach *= 2.0
     edges = [1]
     while edges[-1] <= n:
         begin = edges[-1]
         end = begin + max(1, _CELLS // max(begin, 10_000))
-        if line.kind == SQUARE:
-            near = np.searchsorted(line.points, line.points[begin - 1] + reach, side="right")
-            end = min(end, max(begin, int(near)) + 1)
-        edges.append(min(end, n + 1))
+        near = int(np.searchsorted(points, points[begin - 1] + reach, side="right"))
+        edges.append(min(end, max(begin, near) + 1, n + 1))
     return list(itertools.pairwise(edges))
 
 
@@ -189,32 +219,50 @@ def _log_gamma(table, offset, count):  # type: ignore[no-untyped-def]
 
 
 @inner
-def weight(line, n, total):  # type: ignore[no-untyped-def]
-    """Return log W + log H of n points with this sum, without what `seen_from` says."""
+def weight(line, n, total, spread):  # type: ignore[no-untyped-def]
+    """Return log W + log H of n points with this sum, rounded up, without what `seen_from` says.
+
+    The sum may be off by the line's rounding times `spread`.
+    """
     if line.kind == SQUARE:
-        away = total - line.shift
-        return line.base[n] + away * away * line.scale[n]
+        scale = line.scale[n]
+        off = (abs(total) + abs(line.shift)) * spread * scale
+        return (
+            line.base[n]
+            + total * (total - line.shift) * scale
+            + line.rounding * (line.terms[n] + off)
+        )
     if line.kind == GAMMA:
-        return line.base[n] + _log_gamma(line.first, line.shift, total) - total * line.scale[n]
+        first = _log_gamma(line.first, line.shift, total)
+        second = total * line.scale[n]
+        off = abs(first) + abs(second)
+        return line.base[n] + first - second + line.rounding * (line.terms[n] + off)
     s = line.corner[0] * n + line.step[0] * total
     t = line.corner[1] * n + line.step[1] * total
     if s < 0.0 or t < 0.0:
         return np.inf
-    return (
-        line.base[n]
-        + _log_gamma(line.first, line.prior[0], s)
-        + _log_gamma(line.second, line.prior[1], t)
-        - _log_gamma(line.both, line.prior[2], s + t)
-    )
+    first = _log_gamma(line.first, line.prior[0], s)
+    second = _log_gamma(line.second, line.prior[1], t)
+    both = _log_gamma(line.both, line.prior[2], s + t)
+    off = abs(first) + abs(second) + abs(both)
+    return line.base[n] + first + second - both + line.rounding * (line.terms[n] + off)
 
 
 @inner
-def find_lacks(line, slope, values, out, begin, end):  # type: ignore[no-untyped-def]
-    """Set out[j] to the largest w(i, j) − (F[j] − F[i]) above 0, for j in begin … end − 1."""
-    sums = line.sums
+def interval_weight(line, i, j):  # type: ignore[no-untyped-def]
+    """Return log W + log H of the points i … j − 1, rounded up."""
+    left, right = line.sums[i], line.sums[j]
+    return weight(line, j - i, right - left, abs(left) + abs(right))
+
+
+@inner
+def find_lacks(line, slope, raised, lowered, out, begin, end):  # type: ignore[no-untyped-def]
+    """Set out[j] to the largest w(i, j) − (F[j] − F[i]) above 0, for j in begin … end − 1.
+
+    All is rounded up: `raised` is F for a start, `lowered` for an end.
+    """
     for j in range(begin, end):
-        worst = 0.0
+        best = -np.inf
         for i in range(j):
-            value = weight(line, j - i, sums[j] - sums[i]) + slope
-            worst = max(worst, value - (values[j] - values[i]))
-        out[j] = worst
+            best = max(best, raised[i] + interval_weight(line, i, j))
+        out[j] = max(best + slope - lowered[j], 0.0)

@@ -15,8 +15,9 @@ import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact.pricing import Pricer
+from dpsearch.exact.slopes import intercept
 
-SOLVER_ERROR = 4e-7  # nats: feasibility tolerances of the integer programme
+_SOLVER_ERROR = 2e-7  # nats: feasibility tolerances of the integer programme
 
 
 class Relaxed(NamedTuple):
@@ -57,20 +58,25 @@ def relax(columns: list[Ints], weights: Vector, n: int, *, seconds: float) -> Re
 
 
 def best_partition(
-    pricer: Pricer, columns: list[Ints], low: int, high: int, seconds: float
+    pricer: Pricer, y: Vector, columns: list[Ints], low: int, high: int, seconds: float
 ) -> tuple[Labels | None, float]:
     """Return the best partition into low … high of these sets, and a bound on the log joint of all.
 
-    The solver's bound may be too low by `SOLVER_ERROR`.  It is infinite if time ran out before one
-    was known.  If there is no partition, return (None, −∞).
+    A set counts by its weight above its price, since all partitions have the same price: the
+    tolerances of the solver are then small beside the numbers, however large log joints are.
+
+    The solver's bound may be too low by `error_of`.  It is infinite if time ran out before one was
+    known.  If there is no partition, return (None, −∞).
     """
     if not columns:
         return None, -math.inf
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     problem, n = pricer.problem, pricer.n
-    weights = np.array([pricer.log_weight(members) for members in columns]) - pricer.lam
+    above = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
     counts = np.arange(low, high + 1)
+    lift = intercept(problem.log_v, pricer.lam, low, high)
+    by_count = problem.log_v[counts] - pricer.lam * counts - lift
     n_counts = len(counts)
     matrix, _ = distinct_rows(columns, n)
     choose = sp.bmat(
@@ -83,7 +89,7 @@ def best_partition(
     )
     right = np.concatenate([np.ones(matrix.shape[0]), [0.0, 1.0]])
     result = milp(
-        -np.concatenate([weights, problem.log_v[counts]]),
+        -np.concatenate([above, by_count]),
         integrality=np.ones(len(columns) + n_counts),
         bounds=Bounds(0.0, 1.0),
         constraints=LinearConstraint(choose, right, right),
@@ -92,10 +98,15 @@ def best_partition(
     if result.status == 2:
         return None, -math.inf
     bound = math.inf if result.mip_dual_bound is None else -float(result.mip_dual_bound)
-    bound = bound + problem.log_base if math.isfinite(bound) else math.inf
+    bound = bound + lift + math.fsum(y) + problem.log_base if math.isfinite(bound) else math.inf
     if result.x is None:
         return None, bound
     return labels_of([columns[s] for s in np.flatnonzero(result.x[: len(columns)] > 0.5)], n), bound
+
+
+def error_of(pricer: Pricer, y: Vector) -> float:
+    """Return how far the bound of `best_partition` may be too low, by tolerances and rounding."""
+    return _SOLVER_ERROR + pricer.n * pricer.rounding(y)
 
 
 def labels_of(columns: list[Ints], n: int) -> Labels | None:

@@ -13,12 +13,12 @@ max over C of log w(C) − y(C), exactly or from above, and the sets that break 
 from __future__ import annotations
 
 import math
-import time
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.items import log_marginals
 from dpsearch.problem import Problem
@@ -171,20 +171,27 @@ class Pricer(ABC):
             for k in range(found.count[1]):
                 sets.append((float(found.values[k]), np.flatnonzero(found.members[k])))
             found.count[1] = 0
-            enough = len(sets) > run.limit or time.perf_counter() > run.deadline
+            enough = len(sets) > run.limit or clock() > run.deadline
         return Explored(sets, self._left(found), float(found.level[0]))
 
     def price(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
+        self,
+        y: Vector,
+        *,
+        threshold: float,
+        max_columns: int,
+        deadline: float = math.inf,
+        limit: float = math.inf,
     ) -> Priced:
         """Bound log w(C) − y(C) over all C; collect distinct sets above `threshold`, best first.
 
         Where no set exceeds `threshold`, `bound` may be anything up to `threshold`.  `deadline` is
-        a time of `time.perf_counter`.
+        a time of `clock`.  More than `limit` such sets end the run.
         """
         alone, rounding = self.alone - y, self.rounding(y)
         level = max(threshold, float(alone.max()))
-        explored = self.explore(y.copy(), Run(LARGEST, threshold, level, rounding, deadline))
+        run = Run(LARGEST, threshold, level, rounding, deadline, limit=limit)
+        explored = self.explore(y.copy(), run)
         found = explored.sets + [
             (float(alone[i]), np.array([i])) for i in np.flatnonzero(alone > threshold)
         ]

@@ -92,15 +92,26 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     return statistic
 
 
-def rounding_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
-    """Return how far a bound and a log joint, of about these values, can be off by rounding."""
-    magnitude = float(np.abs(problem.alone).sum()) + abs(problem.log_base) + sum(map(abs, values))
+def magnitude_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
+    """Return about how large the terms are, in sum, of a log joint or bound of these values.
+
+    Where the terms of a family's log H are not known, two computations of it tell by how far they
+    lie apart: that of a point on its own, as a predictive density and from statistics.
+    """
+    out = float(np.abs(problem.alone).sum()) + abs(problem.log_base) + sum(map(abs, values))
+    apart = np.abs(_log_marginals(problem, np.arange(problem.n_items)) - problem.alone)
+    out += float(apart.sum()) / EPSILON
     if isinstance(statistic, NormalMeans):
-        magnitude += 0.5 * float((statistic.points**2).sum())
+        out += 0.5 * float((statistic.points**2).sum())
     elif statistic is not None:
         total = float(statistic.points.sum()) + statistic.points.size
-        magnitude += total * (1.0 + float(np.log(total)))
-    return rounding_error(problem.n_items, magnitude)
+        out += total * (1.0 + float(np.log(total)))
+    return out
+
+
+def rounding_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
+    """Return how far a bound and a log joint, of about these values, can be off by rounding."""
+    return rounding_error(problem.n_items, magnitude_of(problem, statistic, *values))
 
 
 def _partitions(n: int) -> Iterator[Labels]:

@@ -12,16 +12,16 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.errors import CapabilityError
 from dpsearch.exact.centre_pricing import CentrePricer
-from dpsearch.exact.master import SOLVER_ERROR, Relaxed, best_partition, labels_of, relax
+from dpsearch.exact.master import Relaxed, best_partition, error_of, labels_of, relax
 from dpsearch.exact.pricing import Priced, Pricer
 from dpsearch.exact.promises import EPSILON, log_ceiling
 from dpsearch.exact.repair import Repair
@@ -34,12 +34,12 @@ from dpsearch.problem import Problem
 _MARGIN = 0.5  # nats that cuts should have to spare
 _SWEEPS = 300
 _PATIENCE = 8  # rounds without a fifth off the gap before the LP is asked
-_SMALL = 1e-4  # nats: below, a slack is of the order of rounding
 _IN_USE = 1e-6  # of a set in the LP's solution
 _BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
 _MOST_SETS = 20_000  # for the integer programme
 _MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
 FOREVER = 1e9  # seconds
+STATED, PROVED = 64.0 * EPSILON, 32.0 * EPSILON  # relative rounding errors of a bound
 
 
 class Bounded(NamedTuple):
@@ -48,9 +48,9 @@ class Bounded(NamedTuple):
     kind
         ``"prices"``: every set C has log w(C) − y(C) ≤ slack, with λ in log w.
         ``"sets"``: the same, and the best partition into sets that fit into the gap was found.
-        ``"ceiling"``: the prices are at least those of `loose_prices`.
-        ``"quick"``: the prices are at least those of the pricer's `quick`.
-        ``"line"``: y are the potentials of `interval`.
+        ``"ceiling"``: the prices are at least those of `all_loose_prices`, and slack is 0.
+        ``"quick"``: the prices are at least those of the pricer's `quick`, and slack is 0.
+        ``"line"``: y are the potentials of `interval`, and slack is 0.
     """
 
     low: int
@@ -62,19 +62,6 @@ class Bounded(NamedTuple):
     upper: float
 
 
-def are_complete(problem: Problem, entries: Sequence[Bounded], n_prices: int) -> bool:
-    """Whether entries hold numbers that can be a proof, for every number of clusters."""
-    covered = np.zeros(len(problem.log_v), bool)
-    for entry in entries:
-        if np.shape(entry.y) != (n_prices,) or not np.isfinite(entry.y).all():
-            return False
-        numbers = np.isfinite([entry.lam, entry.slack, entry.upper]).all() and entry.slack >= 0.0
-        if not (numbers and 1 <= entry.low <= entry.high < len(covered)):
-            return False
-        covered[entry.low : entry.high + 1] = True
-    return bool(covered[1:].all())
-
-
 def pricer_for(problem: Problem, statistic: Statistic | None, lam: float) -> Pricer | None:
     """Return a pricer for the problem's clusters, or None if there is none."""
     if statistic is None:
@@ -84,8 +71,8 @@ def pricer_for(problem: Problem, statistic: Statistic | None, lam: float) -> Pri
     return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
 
 
-def loose_prices(problem: Problem, lam: float) -> Vector:
-    """Return the better of two prices with y(C) ≥ λ + log W(|C|) + log H(x_C) for every C.
+def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:
+    """Return one or two prices with y(C) ≥ λ + log W(|C|) + log H(x_C) for every C.
 
     They need no pricing, and every family with a density ceiling has them.  By the chain rule
     log H(x_C) is at most the sum of its points' density ceilings, and λ + log W(n) at most n times
@@ -95,28 +82,34 @@ def loose_prices(problem: Problem, lam: float) -> Vector:
     """
     ceiling = log_ceiling(problem, "certify")
     sizes = np.arange(1, problem.n_points + 1)
-    y: Vector = ceiling + float(((lam + problem.size_weights()[1:]) / sizes).max())
+    out: list[Vector] = [ceiling + float(((lam + problem.size_weights()[1:]) / sizes).max())]
     if problem.n_items <= _MOST_POINTS:
         try:
             heuristic = admissible(problem, np.arange(problem.n_items))
         except CapabilityError:
-            return y
+            return out
         opened = problem.alone + problem.tables.log_w[1] + lam
-        joint = np.maximum(heuristic.fresh[: problem.n_items], opened)
-        if joint.sum() < y.sum():
-            y = joint
-    return y
+        out.append(np.maximum(heuristic.fresh[: problem.n_items], opened))
+    return out
 
 
-def by_prices(problem: Problem, entry: Bounded, y: Vector, slack: float, kind: str) -> Bounded:
+def total(problem: Problem, entry: Bounded, y: Vector, slack: float, rounding: float) -> float:
     """Return the bound of an entry's range by prices that no set exceeds by more than `slack`.
 
-    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`.
+    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`.  The
+    sum of prices is exact but for its last digit; the other terms come from tables that are off by
+    some units in the last place.  `rounding` allows for them: `STATED` in a certificate, and
+    `PROVED`, half as much, when it is verified, perhaps on another machine.
     """
     lift = intercept(problem.log_v, entry.lam, entry.low, entry.high)
     magnitude = float(np.abs(y).sum()) + abs(lift) + abs(entry.lam) * entry.high
-    total = problem.log_base + lift + math.fsum(y) + problem.n_items * max(slack, 0.0)
-    upper = total + 64.0 * EPSILON * (magnitude + abs(problem.log_base))
+    out = problem.log_base + lift + math.fsum(y) + problem.n_items * max(slack, 0.0)
+    return out + rounding * (magnitude + abs(problem.log_base))
+
+
+def by_prices(problem: Problem, entry: Bounded, y: Vector, slack: float, kind: str) -> Bounded:
+    """Return an entry with these prices and the bound that it states for them."""
+    upper = total(problem, entry, y, slack, STATED)
     return entry._replace(y=y, slack=slack, kind=kind, upper=upper)
 
 
@@ -124,18 +117,18 @@ def by_loose_prices(problem: Problem) -> Bounded:
     """Return a bound on every partition that needs no pricing."""
     n = len(problem.log_v) - 1
     lam = slope(problem.log_v, 1, n)
-    y = loose_prices(problem, lam)
+    y = min(all_loose_prices(problem, lam), key=np.sum)
     return by_prices(problem, Bounded(1, n, lam, y, 0.0, "ceiling", math.inf), y, 0.0, "ceiling")
 
 
-def with_room(slack: float) -> float:
+def with_room(bound: float, rounding: float) -> float:
     """Return a slack that pricing anew, with its own rounding, will not find exceeded."""
-    return slack * (1.5 if slack < _SMALL else 1.02)
+    return bound + max(4.0 * rounding, 0.02 * bound)
 
 
-def without_room(slack: float) -> float:
-    """Return the threshold at which pricing must confirm a slack."""
-    return slack / (1.25 if slack < 1.5 * _SMALL else 1.01)
+def without_room(slack: float, rounding: float) -> float:
+    """Return the threshold at which pricing must find no set, to confirm a slack."""
+    return slack - max(2.0 * rounding, 0.01 * slack)
 
 
 class Outcome(NamedTuple):
@@ -196,7 +189,7 @@ class Proof:
         self.labels = labels
         self.goal = goal
         self.low, self.high, self.lam = start.low, start.high, pricer.lam
-        # Pricing leaves up to 10.5 times its rounding at each point: no use to try for less.
+        # Pricing leaves up to 11 times its rounding at each point: no use to try for less.
         self.tolerance = max(tolerance, 12.0 * problem.n_items * pricer.rounding(start.y))
         self.deadline = deadline
         self.report = report
@@ -292,7 +285,7 @@ class Proof:
         raised = self.pricer.raise_prices(
             y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
         )
-        slack = with_room(max(raised.bound, 0.0))
+        slack = with_room(max(raised.bound, 0.0), self.pricer.rounding(raised.y))
         start = self.best._replace(lam=self.lam)
         found = by_prices(self.problem, start, raised.y, slack, "prices")
         if found.upper < self.best.upper:
@@ -310,19 +303,25 @@ class Proof:
         )
         if columns is None:
             return Outcome("stuck", self.best)
-        labels, bound = best_partition(self.pricer, columns, self.low, self.high, self._left())
-        bound += SOLVER_ERROR
+        best, rounding = self.best, self.pricer.rounding(self.best.y)
+        labels, bound = best_partition(
+            self.pricer, best.y, columns, self.low, self.high, self._left()
+        )
         if labels is not None and self.problem.log_joint(labels) > self.better:
-            return Outcome("better", self.best, labels)
-        if bound >= self.best.upper:
-            return Outcome("stuck", self.best)
-        self.best = self.best._replace(kind="sets", upper=max(bound, self.goal + SOLVER_ERROR))
+            return Outcome("better", best, labels)
+        # The bound counts twice what may be missing: it is proved again with this once.
+        upper = max(bound, self.goal) + 2.0 * error_of(self.pricer, best.y)
+        if upper >= best.upper:
+            return Outcome("stuck", best)
+        # Prices that need no slack, as loose ones, are confirmed with the least that can be.
+        slack = max(best.slack, with_room(4.0 * rounding, rounding))
+        self.best = best._replace(kind="sets", slack=slack, upper=upper)
         self.report(self.best.upper)
         proved = self.best.upper <= self.goal + self.tolerance
         return Outcome("proved" if proved else "stuck", self.best)
 
     def _late(self) -> bool:
-        return time.perf_counter() > self.deadline
+        return clock() > self.deadline
 
     def _left(self) -> float:
-        return min(self.deadline - time.perf_counter(), FOREVER)
+        return min(self.deadline - clock(), FOREVER)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from scipy.special import digamma
 
+from dpsearch._clock import clock
 from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
@@ -105,7 +105,7 @@ class SumPricer(Pricer):
         nodes.bound[:count] = math.inf
         at_a_time = self._nodes_at_a_time()
         for begin in range(0, count, at_a_time):
-            if time.perf_counter() > run.deadline:
+            if clock() > run.deadline:
                 break
             end = min(begin + at_a_time, count)
             bound_nodes(self.space, y, nodes, self._room, run.level, run.margin, begin, end)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._types import Vector
-from dpsearch._validate import largest_magnitude
+from dpsearch._validate import is_below, largest_magnitude
 from dpsearch.errors import DataError
 
 _SMALLEST = 1e-145  # what can be squared in double precision
@@ -82,7 +82,7 @@ def standardised(X: Any, mean: Vector, scale: Vector) -> Any:
 def in_range(encoded: Any, unit: str, parameter: str) -> Any:
     """Return encoded data, unless they are too large to be squared and added up."""
     limit = math.sqrt(1e300 / encoded.size)
-    if largest_magnitude(encoded) > limit:
+    if not is_below(limit, encoded) and largest_magnitude(encoded) > limit:
         raise DataError(
             f"X lies more than {limit:.1e} {unit} from the prior mean in {{place}}: rescale it, or"
             f" give a larger {parameter}",

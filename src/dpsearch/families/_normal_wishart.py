@@ -23,7 +23,7 @@ from dpsearch.families._cholesky import (
 )
 from dpsearch.families.base import Functions
 from dpsearch.families.layout import at, entry, length, view, view_at
-from dpsearch.items import copy_row
+from dpsearch.items import copy_row, fill
 
 LOG_PI = math.log(math.pi)
 # Taking a point out multiplies |Ψ| by a fraction; below this one W is built anew from the scatter,
@@ -87,13 +87,15 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
     kappa = params[PARAMS.strength] + row[ROW.n]
     row[ROW.constant] = _step(params, row[ROW.n]) - 0.5 * row[ROW.log_det]
     row[ROW.ratio] = kappa / (kappa + 1.0)
-    row[at(ROW.spare, int(params[PARAMS.n_features])) :] = 0.0
+    n_features = int(params[PARAMS.n_features])
+    fill(view(row, ROW.spare, n_features), 0.0)
+    fill(view(row, ROW.scratch, n_features), 0.0)
 
 
 @_jit.inner
 def _clear(params, row):  # type: ignore[no-untyped-def]
     n_features = int(params[PARAMS.n_features])
-    row[:] = 0.0
+    fill(row, 0.0)
     diagonal = at(ROW.inverse, n_features)
     for i in range(n_features):
         row[diagonal + i] = 1.0
@@ -135,7 +137,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
             v[d] = values[d] - mean[d] * kappa / n
         add_outer(scatter, v, weight * n / total)
     if total <= 1.0:
-        scatter[:] = 0.0  # exactly, for a single point
+        fill(scatter, 0.0)  # exactly, for a single point
     share = kappa * abs(weight) / (kappa + weight)
     removable = weight > 0.0 or (
         total > 1.0 and share * squared_distance(inverse, values, mean) <= 1.0 - _SAFE
@@ -175,7 +177,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
         scatter[i] += sign * others[i]
     add_outer(scatter, v, added * n / total)
     if total <= 1.0:
-        scatter[:] = 0.0
+        fill(scatter, 0.0)
     row[ROW.n] = total
     _build(params, row)
     _constants(params, row)

@@ -388,18 +388,6 @@ class Model:
         out._table = None
         return out
 
-    def check_rows(self, pool: Vector, sizes: Ints) -> None:
-        """Raise `DataError` if rows from outside could not come from these functions.
-
-        A row's first number is the size of its cluster; other counts are what the family says.
-        """
-        rows = pool.reshape(len(sizes), self.core.width)
-        counts = self.family.counts_in_row(self.n_features)
-        checked = rows[:, :1] if counts is None else np.hstack([rows[:, :1], rows[:, counts]])
-        integers = (checked >= 0.0) & (checked <= 2.0**53) & (checked == np.floor(checked))
-        if not np.isfinite(rows).all() or not integers.all() or (rows[:, 0] != sizes).any():
-            raise DataError("the clusters' statistics are not those of any data")
-
     def with_params(self, params: Vector) -> Model:
         """The same model with the parameters of another data set: larger or smaller tables."""
         out = copy.copy(self)

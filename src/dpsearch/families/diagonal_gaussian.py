@@ -42,6 +42,7 @@ from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
+from dpsearch.items import fill
 
 _LARGEST_TABLE = 1 << 22
 # Products of factors ≥ 1 are turned into a logarithm when above this: the running product and what
@@ -110,7 +111,7 @@ def _add(params, row, added, means, share, squares):  # type: ignore[no-untyped-
     n_features, n = means.shape[0], row[ROW.n]
     total = n + added
     if total <= 0.0:
-        row[:] = 0.0
+        fill(row, 0.0)
     elif added != 0.0:
         own, left = view(row, ROW.means, n_features), view(row, ROW.squares, n_features)
         for d in range(n_features):

@@ -27,7 +27,7 @@ import numpy as np
 from dpsearch import _jit
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
-from dpsearch._validate import largest_magnitude, per_column
+from dpsearch._validate import is_below, per_column
 from dpsearch.errors import ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import in_range, mean_and_variance, standardised, varies, with_holes
@@ -367,8 +367,8 @@ class Gaussian(Family):
             return self
         tau = self._tau(X.shape[1])
         uneven = tau.max() - tau.min() > 1e-12 * tau.max()
-        far = largest_magnitude(standardised(X, *self._location_scale(X.shape[1]))) > _FAR
-        return self.with_parameters(form="columns" if uneven or far else "isotropic")
+        near = is_below(_FAR, standardised(X, *self._location_scale(X.shape[1])))
+        return self.with_parameters(form="isotropic" if near and not uneven else "columns")
 
     def rescaled(self, factors: Mapping[str, float]) -> Gaussian:
         # The form suits the noise, which may change.

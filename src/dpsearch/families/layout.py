@@ -25,8 +25,9 @@ import functools
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
+from numba import types
 
-from dpsearch._jit import inline
+from dpsearch._jit import as_integer, emit_entry, emit_view, emits
 from dpsearch._types import Ints, Vector
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -55,40 +56,99 @@ Counts = Annotated[Span, _Kind(counts=True)]
 Triangle = Annotated[Span, _Kind(triangular=True)]
 
 
-@inline
-def at(span, size):  # type: ignore[no-untyped-def]
+def _emit_bounds(builder: Any, span: Any, size: Any) -> tuple[Any, Any]:
+    """Emit where in a row a vector begins, and its length."""
+    numbers, vectors, triangles, triangular = (builder.extract_value(span, i) for i in range(4))
+    square = builder.mul(size, size)
+    triangle = builder.ashr(builder.add(square, size), size.type(1))
+    below_diagonal = builder.sub(triangle, size)
+    before = builder.add(builder.mul(vectors, size), builder.mul(triangles, triangle))
+    begin = builder.add(numbers, before)
+    return begin, builder.add(size, builder.mul(triangular, below_diagonal))
+
+
+def _emit_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    size = as_integer(context, builder, arguments[1], signature.args[1])
+    return _emit_bounds(builder, arguments[0], size)[0]
+
+
+@emits(lambda span, size: types.intp, _emit_at)
+def at(span: Any, size: int) -> Any:
     """Return where in a row a vector begins, if vectors have `size` numbers."""
     return span.numbers + span.vectors * size + span.triangles * (size * (size + 1) // 2)
 
 
-@inline
-def view(row, span, size):  # type: ignore[no-untyped-def]
+def _emit_view(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    (row, span, size), kinds = arguments, signature.args
+    bounds = _emit_bounds(builder, span, as_integer(context, builder, size, kinds[2]))
+    return emit_view(context, builder, kinds[0], row, *bounds)
+
+
+@emits(lambda row, span, size: row, _emit_view)
+def view(row: Vector, span: Any, size: int) -> Any:
     """Return a vector of a row."""
     begin = at(span, size)
     return row[begin : begin + size + span.triangular * (size * (size - 1) // 2)]
 
 
-@inline
-def view_at(pool, start, span, size):  # type: ignore[no-untyped-def]
+def _emit_view_at(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    (pool, start, span, size), kinds = arguments, signature.args
+    start = as_integer(context, builder, start, kinds[1])
+    begin, n = _emit_bounds(builder, span, as_integer(context, builder, size, kinds[3]))
+    return emit_view(context, builder, kinds[0], pool, builder.add(start, begin), n)
+
+
+@emits(lambda pool, start, span, size: pool, _emit_view_at)
+def view_at(pool: Vector, start: int, span: Any, size: int) -> Any:
     """Return a vector of the row that begins at `start`."""
-    begin = start + at(span, size)
-    return pool[begin : begin + size + span.triangular * (size * (size - 1) // 2)]
+    return view(pool[start:], span, size)
 
 
-@inline
-def table(params, field):  # type: ignore[no-untyped-def]
+def _emit_limits(context: Any, builder: Any, signature: Any, arguments: Any) -> tuple[Any, Any]:
+    """Emit where a vector of parameters begins, and where it ends."""
+    params, field = arguments[0], as_integer(context, builder, arguments[1], signature.args[1])
+    kind = signature.args[0]
+    begin, end = (
+        emit_entry(context, builder, kind, params, place)
+        for place in (field, builder.add(field, field.type(1)))
+    )
+    return (
+        as_integer(context, builder, begin, kind.dtype),
+        as_integer(context, builder, end, kind.dtype),
+    )
+
+
+def _emit_table(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    begin, end = _emit_limits(context, builder, signature, arguments)
+    kind = signature.args[0]
+    return emit_view(context, builder, kind, arguments[0], begin, builder.sub(end, begin))
+
+
+@emits(lambda params, field: params, _emit_table)
+def table(params: Vector, field: Any) -> Any:
     """Return a vector of parameters."""
     return params[int(params[field]) : int(params[field + 1])]
 
 
-@inline
-def entry(params, field, i):  # type: ignore[no-untyped-def]
+def _emit_table_entry(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    begin, _ = _emit_limits(context, builder, signature, arguments)
+    index = builder.add(begin, as_integer(context, builder, arguments[2], signature.args[2]))
+    return emit_entry(context, builder, signature.args[0], arguments[0], index)
+
+
+@emits(lambda params, field, i: params.dtype, _emit_table_entry)
+def entry(params: Vector, field: Any, i: float) -> float:
     """Return number i of a vector of parameters."""
-    return params[int(params[field]) + int(i)]
+    return float(params[int(params[field]) + int(i)])
 
 
-@inline
-def length(params, field):  # type: ignore[no-untyped-def]
+def _emit_length(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    begin, end = _emit_limits(context, builder, signature, arguments)
+    return builder.sub(end, begin)
+
+
+@emits(lambda params, field: types.intp, _emit_length)
+def length(params: Vector, field: Any) -> int:
     """Return how many numbers a vector of parameters has."""
     return int(params[field + 1]) - int(params[field])
 

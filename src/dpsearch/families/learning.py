@@ -23,7 +23,6 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import gammaln
 
-from dpsearch._jit import kernel
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.families._columns import mean_and_variance, varies
 
@@ -78,7 +77,7 @@ class Sums(NamedTuple):
 def sums_of(X: Any, labels: Labels) -> Sums:
     """Add up the columns of a dense or sparse table by cluster; gaps are left out."""
     if not sp.issparse(X):
-        return Sums(*_dense_sums(X, labels, int(labels.max()) + 1))
+        return _dense_sums(X, labels, int(labels.max()) + 1)
     n_rows = len(labels)
     shape = (int(labels.max()) + 1, n_rows)
     of_cluster = sp.csr_matrix((np.ones(n_rows), (labels, np.arange(n_rows))), shape=shape)
@@ -86,16 +85,18 @@ def sums_of(X: Any, labels: Labels) -> Sums:
     return Sums(np.repeat(sizes, X.shape[1], axis=1), (of_cluster @ X).toarray())
 
 
-@kernel
-def _dense_sums(X, labels, n_clusters):  # type: ignore[no-untyped-def]
-    counts = np.zeros((n_clusters, X.shape[1]))
-    sums = np.zeros((n_clusters, X.shape[1]))
-    for i in range(X.shape[0]):
-        for d in range(X.shape[1]):
-            if not math.isnan(X[i, d]):
-                counts[labels[i], d] += 1.0
-                sums[labels[i], d] += X[i, d]
-    return counts, sums
+def _dense_sums(X: Matrix, labels: Labels, n_clusters: int) -> Sums:
+    counts, sums = np.empty((2, n_clusters, X.shape[1]))
+    sizes = np.bincount(labels, minlength=n_clusters)
+    for d, column in enumerate(X.T):
+        missing = np.isnan(column)
+        if missing.any():
+            counts[:, d] = sizes - np.bincount(labels[missing], minlength=n_clusters)
+            column = np.where(missing, 0.0, column)
+        else:
+            counts[:, d] = sizes
+        sums[:, d] = np.bincount(labels, column, n_clusters)
+    return Sums(counts, sums)
 
 
 def deviations(X: Matrix, labels: Labels) -> Matrix:

@@ -72,8 +72,14 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    for i in range(row.shape[0]):
-        row[i] += sign * other[i]
+    n_words = length(params, PARAMS.concentration)
+    counts, more = view(row, ROW.counts, n_words), view(other, ROW.counts, n_words)
+    row[ROW.n] += sign * other[ROW.n]
+    total = 0.0
+    for w in range(n_words):
+        counts[w] += sign * more[w]
+        total += counts[w]
+    row[ROW.total] = total
 
 
 @_jit.pointer("score_rows")

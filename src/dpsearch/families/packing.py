@@ -39,7 +39,8 @@ def pack(X: Any) -> Items:
             sizes,
             False,
         )
-    indptr = np.arange(X.shape[0] + 1, dtype=np.int64) * X.shape[1]
+    n_rows, width = X.shape
+    indptr = np.arange(0, (n_rows + 1) * width, width, dtype=np.int64)
     values = writable(np.ascontiguousarray(X, dtype=np.float64).reshape(-1))
     return Items(values, np.empty(0, np.int32), indptr, sizes, False)
 

@@ -140,9 +140,11 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     n_features = length(params, PARAMS.shape)
     sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
     row[ROW.n] += sign * other[ROW.n]
-    row[ROW.total] += sign * other[ROW.total]
+    total = 0.0
     for d in range(n_features):
         sums[d] += sign * more[d]
+        total += sums[d]
+    row[ROW.total] = total
     if params[PARAMS.gaps] == 1.0:
         missing, lacked = view(row, ROW.missing, n_features), view(other, ROW.missing, n_features)
         for d in range(n_features):

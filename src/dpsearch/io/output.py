@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import errno
 import io
+import re
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from dpsearch._files import atomic_write, naming
+from dpsearch._files import atomic_write, naming, scratch_beside
 from dpsearch.errors import ParameterError
 
 TABLE_ENDINGS = (".csv", ".parquet")
 _PIECE = 1 << 15
+# Where Excel and others begin to compute; also in the wide forms of East Asian keyboards.
+_FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
+_NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 def labels_table(table_index: Any, n_rows: int, **columns: Any) -> pl.DataFrame:
@@ -34,18 +37,38 @@ def check_ending(path: Path) -> None:
         raise ParameterError(f"tables are written as {' or '.join(TABLE_ENDINGS)}", source=path)
 
 
-def write_pieces(path: str | Path, frames: Iterable[pl.DataFrame], *, force: bool = True) -> None:
+def harmless(frame: pl.DataFrame) -> pl.DataFrame:
+    """Put a ' before texts, and names of columns, that a spreadsheet would take for a formula.
+
+    Texts that are numbers stay as they are.
+    """
+    texts = frame.select(pl.col(pl.String, pl.Categorical, pl.Enum).cast(pl.String))
+    formula = pl.all().str.contains(_FORMULA) & ~pl.all().str.contains(_NUMBER)
+    guarded = texts.select(pl.when(formula).then("'" + pl.all()).otherwise(pl.all()).name.keep())
+    frame = frame.with_columns(guarded.get_columns())
+    return frame.rename({name: f"'{name}" for name in frame.columns if re.match(_FORMULA, name)})
+
+
+def write_pieces(
+    path: str | Path,
+    frames: Iterable[pl.DataFrame],
+    *,
+    force: bool = True,
+    verbatim: bool = False,
+) -> None:
     """`write_table` for a table that comes in pieces and need not fit into memory."""
+    if not verbatim and Path(path).suffix.lower() != ".parquet":
+        frames = map(harmless, frames)
     if str(path) == "-":
         for number, frame in enumerate(frames):
             _print(frame, include_header=number == 0)
         return
     path = Path(path)
     if path.suffix.lower() == ".parquet":
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
+        with scratch_beside(path, folder=True) as folder:
             for number, frame in enumerate(frames):
                 with naming(path):
-                    write_parquet(Path(folder) / f"{number:09}.parquet", frame)
+                    write_parquet(folder / f"{number:09}.parquet", frame)
             with atomic_write(path, force=force) as stream:
                 try:
                     pl.scan_parquet(folder).sink_parquet(stream)
@@ -77,10 +100,15 @@ def _print(frame: pl.DataFrame, *, include_header: bool = True) -> None:
     sys.stdout.flush()
 
 
-def write_table(path: str | Path, frame: pl.DataFrame, *, force: bool = True) -> None:
-    """Write a file that is complete or not there; ``-`` is standard output."""
+def write_table(
+    path: str | Path, frame: pl.DataFrame, *, force: bool = True, verbatim: bool = False
+) -> None:
+    """Write a file that is complete or not there; ``-`` is standard output.
+
+    In CSV, cells that a spreadsheet would run are made harmless, unless `verbatim`.
+    """
     if Path(path).suffix.lower() != ".parquet":
-        write_pieces(path, [frame], force=force)
+        write_pieces(path, [frame], force=force, verbatim=verbatim)
         return
     content = io.BytesIO()  # as above
     frame.write_parquet(content)

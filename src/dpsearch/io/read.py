@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpsearch._files import naming, visible_files
+from dpsearch._scratch import scratch
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.blocks import check_encoding
 from dpsearch.io.table import Reading, Table
@@ -148,8 +149,8 @@ def local_file(path: str | Path) -> Iterator[Path]:
     if str(path) != "-" and (path.is_file() or path.is_dir()):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="dpsearch-") as folder:
-        copy = Path(folder) / "input"
+    with scratch(tempfile.gettempdir(), "dpsearch-", folder=True) as folder:
+        copy = folder / "input"
         with naming(copy), copy.open("wb") as out:
             if str(path) == "-":
                 shutil.copyfileobj(sys.stdin.buffer, out)

@@ -22,44 +22,55 @@ from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.mixture import Mixture
 
 # Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
-SIGNIFICANT = 0.025
-_DISTANCE = 0.05
-_DRAWS = 20_000
-_NUMBERS = 4_000_000  # drawn in all, for wide tables
+_SIGNIFICANT = 0.05
+_DISTANCE = 0.055
+_LEAST_DRAWS = 4000  # and twice as many as there are rows …
+_NUMBERS = 4_000_000  # … as long as they are not more numbers than this
 _DIGITS = 6  # of certainties: less is rounding
 
 
 class Check(NamedTuple):
     """How far the rows' certainties are below those of draws."""
 
-    distance: float
     p_value: float
-    rows: float  # mean certainty of the rows
-    draws: float  # and of the draws
+    certainty: float  # where the two distributions differ most
+    rows: float  # the share of the rows that are at most as certain
+    draws: float  # and that of the draws
+
+    @property
+    def distance(self) -> float:
+        return self.rows - self.draws
 
     @property
     def fails(self) -> bool:
         """Whether rows are less certain of their component than the mixture promises."""
-        return self.distance >= _DISTANCE and self.p_value <= SIGNIFICANT
+        return self.distance >= _DISTANCE and self.p_value <= _SIGNIFICANT
+
+    def in_words(self) -> str:
+        if not self.fails:
+            return "rows are as certain of their component as rows drawn from the mixture"
+        certainty = f"{self.certainty:.6f}".rstrip("0")
+        return (
+            f"{self.rows:.0%} of the rows are at most {certainty} certain of their component, but"
+            f" only {self.draws:.0%} of rows drawn from the mixture"
+        )
 
 
 def check_components(
     mixture: Mixture, matrix: Any, labels: Labels, log_memberships: Matrix, rng: Rng
 ) -> Check:
     """Compare the rows of a matrix, which are in these components, with draws."""
-    rows = _certainty(log_memberships)
+    rows = np.round(np.exp(log_memberships.max(axis=1)), _DIGITS)
     drawn = _drawn_certainty(mixture, matrix, labels, rng)
     found = ks_2samp(rows, drawn, alternative="greater", method="asymp")
-    return Check(float(found.statistic), float(found.pvalue), float(rows.mean()), drawn.mean())
-
-
-def _certainty(log_memberships: Matrix) -> Vector:
-    return np.asarray(np.round(np.exp(log_memberships.max(axis=1)), _DIGITS))
+    at = found.statistic_location
+    shares = [float((sample <= at).mean()) for sample in (rows, drawn)]
+    return Check(float(found.pvalue), float(at), *shares)
 
 
 def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) -> Vector:
     """Return the certainties of draws that have the lengths and the gaps of these rows."""
-    n_draws = min(_DRAWS, max(len(labels), _NUMBERS // mixture.model.n_features))
+    n_draws = max(_LEAST_DRAWS, min(2 * len(labels), _NUMBERS // mixture.model.n_features))
     models = rng.integers(len(labels), size=n_draws)  # the row that each draw is like
     lengths = mixture.model.family.lengths(matrix)
     out = np.empty(n_draws)
@@ -70,6 +81,6 @@ def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) ->
         if isinstance(like, np.ndarray):
             X = np.where(np.isnan(like), np.nan, X)
         inside, _ = mixture.log_joint_probabilities(X)
-        log_r = inside - np.logaddexp.reduce(inside, axis=1)[:, None]
-        out[own] = _certainty(log_r)
+        inside -= inside.max(axis=1, keepdims=True)
+        out[own] = np.round(1.0 / np.exp(inside).sum(axis=1), _DIGITS)
     return out

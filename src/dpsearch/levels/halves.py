@@ -17,6 +17,8 @@ from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 
 _FEW_ROWS = 200  # for which refinement is thorough, as in a fit
+_MOST = 2000  # rows that are fitted in all, and of many rows at most half, to save time
+_MANY = 1000
 
 
 class Halves(NamedTuple):
@@ -47,10 +49,10 @@ def fit_halves(
     mixture: Mixture, items: Items, labels: Labels, prior: Prior, temper: float, rng: Rng
 ) -> Halves:
     """Fit two halves of some rows, which are in these components, under the same family."""
-    order = rng.permutation(items.n_items)
-    middle = items.n_items // 2
+    n = items.n_items
+    order = rng.permutation(n)[: n if n <= _MANY else min(_MOST, max(_MANY, n // 2))]
     tables, counts = [], []
-    for rows in (np.sort(order[:middle]), np.sort(order[middle:])):
+    for rows in map(np.sort, np.array_split(order, 2)):
         half, own = _fit(mixture, items.take(rows), prior)
         scores = log_predictive(half.model.core, items, half.pool) + half.log_weights
         table = np.zeros((half.n_components, mixture.n_components))
@@ -66,7 +68,9 @@ def _fit(mixture: Mixture, items: Items, prior: Prior) -> tuple[Mixture, Labels]
     labels = search(problem).labels
     if prior.product_form:
         thorough = items.n_items <= _FEW_ROWS
-        labels = refine(problem, labels, rng=0, thorough=thorough, keep_interrupted=False).labels
+        labels = refine(
+            problem, labels, rng=0, thorough=thorough, tries=1, keep_interrupted=False
+        ).labels
     return Mixture.of(mixture.model, items, labels, prior), labels
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.items import Items
-from dpsearch.levels.check import Check, check_components
+from dpsearch.levels.check import check_components
 from dpsearch.levels.halves import agreements, fit_halves
 from dpsearch.levels.overlap import overlap
 from dpsearch.levels.tree import Tree, grow
@@ -157,16 +157,7 @@ def _found(mixture: Mixture, matrix: Any, labels: Labels, log_r: Any, rng: Any) 
     except CapabilityError:
         name = mixture.model.family.name
         return False, f"the {name} family has no draws to compare the rows with"
-    return check.fails, _in_words(check)
-
-
-def _in_words(check: Check) -> str:
-    if check.fails:
-        return (
-            "rows are less certain of their component than the mixture promises"
-            f" ({check.rows:.2f} on average, not {check.draws:.2f})"
-        )
-    return "rows are as certain of their component as the mixture promises"
+    return check.fails, check.in_words()
 
 
 def _sample(sizes: Ints, rng: Any) -> Ints:

@@ -118,10 +118,9 @@ class Tree:
     def _absorbed(self, groups: Ints, least: int) -> Ints:
         """Give clusters of fewer points to the one they share most with, the smallest first."""
         sizes = np.bincount(groups, self.sizes[: self.n_components])
-        while len(sizes) > 1 and sizes[-1] < least:
-            groups = groups.copy()
-            last = len(sizes) - 1
-            groups[groups == last] = self.nearest(groups)[last]
+        while len(sizes) > 1 and sizes.min() < least:
+            smallest = sizes.argmin()
+            groups = np.where(groups == smallest, self.nearest(groups)[smallest], groups)
             groups = self._numbered(groups)
             sizes = np.bincount(groups, self.sizes[: self.n_components])
         return groups

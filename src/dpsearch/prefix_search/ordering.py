@@ -31,6 +31,11 @@ def placing_order(problem: Problem, order: Any, rng: Rng) -> Ints:
         if order == "given":
             return np.arange(n)
         raise ParameterError(f"unknown order {order!r}: known are {', '.join(ORDERS)}")
+    return as_permutation(order, n)
+
+
+def as_permutation(order: Any, n: int) -> Ints:
+    """Return what the user gave as an order of n rows, checked."""
     try:
         given = np.asarray(order, dtype=np.int64)
     except (TypeError, ValueError) as error:

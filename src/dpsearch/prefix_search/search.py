@@ -120,8 +120,8 @@ def _beam(problem: Problem, placing: Ints, beam_size: int, callback: Callback | 
     # The last digits depend on the order; `log_joint` adds the items in the given one.
     rows = state.rows if (placing[1:] > placing[:-1]).all() else None
     # Each item was tried in every cluster open before it and in a new one.
-    opened = np.maximum.accumulate(state.labels[placing]) + 1
-    enqueued = problem.n_items + int(opened[:-1].sum())
+    newest = np.maximum.accumulate(state.labels[placing])
+    enqueued = 2 * problem.n_items - 1 + int(newest[:-1].sum())
     return problem.clustering(state.labels, rows, n_dequeued=problem.n_items, n_enqueued=enqueued)
 
 

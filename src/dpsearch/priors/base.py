@@ -92,7 +92,9 @@ class Prior(Described):
                 f"{self!r} must return {wanted} values of log V and {most_sizes + 1} of log W, got"
                 f" {len(log_v)} and {len(log_w)}"
             )
-        most_possible = int(np.flatnonzero(np.isfinite(log_v))[-1])
+        most_possible = len(log_v) - 1
+        if not np.isfinite(log_v[-1]):
+            most_possible = int(np.flatnonzero(np.isfinite(log_v))[-1])
         log_v = _with_finite_penalties(log_v)
         if not np.isfinite(log_w).all():
             size = int(np.flatnonzero(~np.isfinite(log_w))[0])
@@ -146,6 +148,8 @@ def _with_finite_penalties(log_v: Vector) -> Vector:
 
     Differences of infinities are not numbers, and a solver may start where V is 0.
     """
+    if np.isfinite(log_v).all():
+        return log_v
     possible = np.flatnonzero(np.isfinite(log_v))
     excluded = np.flatnonzero(np.isneginf(log_v))
     if len(excluded) == 0 or len(possible) < 2:  # entry 0 is always 0

@@ -169,10 +169,10 @@ def _trapezoid(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
     # places on both sides where it has fallen by e^-60.
     low = np.full(power.shape, edge)
     high = np.full(power.shape, math.log(n_points + 1.0) + math.log1p((shape + 1.0) / rate) + 10.0)
-    mode = _bisect(lambda u: slope(u) > 0.0, low, high)
+    mode, _ = _bisect(lambda u: slope(u) > 0.0, low, high, 50)
     peak = log_integrand(mode)
-    left = _bisect(lambda u: log_integrand(u) < peak - 60.0, low, mode)
-    right = _bisect(lambda u: log_integrand(u) >= peak - 60.0, mode, high)
+    left, _ = _bisect(lambda u: log_integrand(u) < peak - 60.0, low, mode, 12)
+    _, right = _bisect(lambda u: log_integrand(u) >= peak - 60.0, mode, high, 12)
     # A long tail on the left and a fall of width about 1 on the right need many steps.
     steps = 400 if power.min() > 1.0 else 4000
     u = left + (right - left) * np.linspace(0.0, 1.0, steps + 1)
@@ -183,11 +183,13 @@ def _trapezoid(gamma: Gamma, n_points: int, clusters: Vector) -> Vector:
     return np.asarray(constant + np.logaddexp(inside, tail))[:, 0]
 
 
-def _bisect(below, low: Vector, high: Vector) -> Vector:  # type: ignore[no-untyped-def]
-    """Return where `below` turns from true to false, between low and high."""
-    for _ in range(60):
+def _bisect(  # type: ignore[no-untyped-def]
+    below, low: Vector, high: Vector, steps: int
+) -> tuple[Vector, Vector]:
+    """Return a lower and an upper end of where `below` turns from true to false."""
+    for _ in range(steps):
         middle = 0.5 * (low + high)
         is_below = below(middle)
         low = np.where(is_below, middle, low)
         high = np.where(is_below, high, middle)
-    return 0.5 * (low + high)
+    return low, high

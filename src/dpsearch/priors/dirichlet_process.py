@@ -15,8 +15,10 @@ from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from scipy.special import gammaln
 
+from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
 from dpsearch.priors.base import Prior
@@ -28,6 +30,11 @@ from dpsearch.priors.concentration import (
     log_gamma_ratio,
     log_integral,
 )
+
+# Of `_integrated_log_v`: how near to an end is near, and the nodes on each piece.
+_NEAR = 64
+_NODES = 24
+_LARGEST_TABLE = 2**20
 
 
 @dataclass(frozen=True)
@@ -58,7 +65,11 @@ class DirichletProcess(Prior):
             positive(self.alpha, "alpha")
 
     def log_w(self, sizes: Ints) -> Vector:
-        return np.asarray(gammaln(np.maximum(sizes, 1)), dtype=np.float64)
+        sizes = np.maximum(sizes, 1)
+        largest = int(sizes.max(initial=1))
+        if largest > _LARGEST_TABLE:
+            return np.asarray(gammaln(sizes), dtype=np.float64)
+        return _log_gammas(largest.bit_length())[sizes]
 
     def size_discount(self) -> float:
         return 0.0
@@ -67,10 +78,10 @@ class DirichletProcess(Prior):
         most_clusters = n_points if most_clusters is None else most_clusters
         if isinstance(self.alpha, Gamma):
             return _integrated_log_v(self.alpha, n_points, most_clusters).copy()
-        clusters = np.arange(most_clusters + 1, dtype=np.float64)
+        out = np.arange(-1.0, most_clusters)
         # α^(N) = α Γ(α + N)/Γ(α + 1)
-        rising = float(log_gamma_ratio(self.alpha, n_points))
-        out = (clusters - 1.0) * math.log(self.alpha) - rising
+        out *= math.log(self.alpha)
+        out -= float(log_gamma_ratio(self.alpha, n_points))
         out[0] = 0.0
         return out
 
@@ -87,20 +98,49 @@ class DirichletProcess(Prior):
         return FixedConcentration(self.alpha)
 
 
+@lru_cache(maxsize=1)  # problems of about one size follow each other
+def _log_gammas(bits: int) -> Vector:
+    """Return log Γ(n) for n below 2^bits."""
+    return log_gamma_table(0.0, 2**bits)
+
+
 @lru_cache(maxsize=8)  # every mixture of a sampler's draws needs the same
 def _integrated_log_v(gamma: Gamma, n_points: int, most_clusters: int) -> Vector:
     """Return log V(K, N) under a Gamma prior on α for K = 0 … most_clusters.
 
-    Quadrature for every K up to 512 and on a geometric grid beyond, a cubic spline between: the
-    function is smooth in K.
+    As a function of K it is analytic, but for K near 0 and, if the rate is small, near N.  So there
+    is quadrature for every K near both ends, and between them for the nodes of polynomials on
+    pieces whose lengths double with the distance from the nearer end, on which interpolation at
+    Chebyshev's nodes converges geometrically.
     """
-    if most_clusters <= 512:
-        values = log_integral(gamma, n_points, np.arange(1, most_clusters + 1, dtype=np.float64))
-    else:
-        from scipy.interpolate import CubicSpline  # slow to import, and rarely needed
+    n_pieces = max(0, math.ceil(math.log2(most_clusters / (2 * _NEAR))))
+    distances = np.minimum(_NEAR * 2.0 ** np.arange(n_pieces + 1), most_clusters / 2)
+    edges = np.unique(np.concatenate([distances, most_clusters - distances]))
+    if n_pieces == 0:
+        edges = edges[:0]
+    centres, halves = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
+    knots = centres[:, None] + halves[:, None] * chebyshev.chebpts1(_NODES)
+    every = np.arange(1.0, most_clusters + 1.0)
+    piece = np.searchsorted(edges, every, side="right") - 1
+    near = (piece < 0) | (piece >= len(centres))
+    values = log_integral(gamma, n_points, np.concatenate([every[near], knots.ravel()]))
+    out = np.empty(most_clusters)
+    out[near] = values[: near.sum()]
+    heights = values[near.sum() :].reshape(-1, _NODES)
+    for p, (centre, half) in enumerate(zip(centres, halves, strict=True)):
+        inside = piece == p
+        out[inside] = _interpolated(heights[p], (every[inside] - centre) / half)
+    return np.concatenate([[0.0], out])
 
-        grid = np.geomspace(512, most_clusters, 600).round()
-        knots = np.unique(np.concatenate([np.arange(1.0, 513.0), grid]))
-        values = log_integral(gamma, n_points, knots)
-        values = CubicSpline(knots, values)(np.arange(1.0, most_clusters + 1))
-    return np.concatenate([[0.0], values])
+
+def _interpolated(heights: Vector, x: Vector) -> Vector:
+    """Return the values at x of the polynomial that has these values at Chebyshev's nodes.
+
+    Only what it differs by from a line is a sum of polynomials: digits are lost in it.
+    """
+    nodes = chebyshev.chebpts1(_NODES)
+    slope = (heights[-1] - heights[0]) / (nodes[-1] - nodes[0])
+    bent = heights - heights[0] - slope * (nodes - nodes[0])
+    transform = chebyshev.chebvander(nodes, _NODES - 1).T * (2.0 / _NODES)
+    transform[0] *= 0.5
+    return np.asarray(heights[0] + slope * (x - nodes[0]) + chebyshev.chebval(x, transform @ bent))

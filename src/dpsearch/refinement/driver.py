@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch._validate import as_rng, n_threads
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
@@ -80,7 +81,7 @@ def refine(
     start
         A clustering or labels.
     seconds
-        Wall time to spend.  None: until it has converged.
+        Wall time to spend, besides that of compiling kernels.  None: until it has converged.
     thorough
         False leaves out the last phase, which takes most of the time and finds little; sweeps,
         splits and merges remain.
@@ -119,7 +120,8 @@ def refine(
         )
     refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
     try:
-        refinement.run(thorough, tries)
+        with plain_interrupts():
+            refinement.run(thorough, tries)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
@@ -162,7 +164,7 @@ class _Refinement:
     ) -> None:
         self.problem = problem
         self.start = labels
-        self.begun = time.perf_counter()
+        self.begun, self.started = time.perf_counter(), clock()
         self.seconds = seconds
         self.rng = rng
         self.callback = callback
@@ -182,7 +184,7 @@ class _Refinement:
         return time.perf_counter() - self.begun
 
     def check_time(self) -> None:
-        if self.seconds is not None and self.elapsed() > self.seconds:
+        if self.seconds is not None and clock() - self.started > self.seconds:
             raise _OutOfTime
 
     def note(self, move: str) -> None:

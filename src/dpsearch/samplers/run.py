@@ -14,7 +14,7 @@ from joblib.parallel import get_active_backend
 
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Event
 from dpsearch.families.base import Family
 from dpsearch.priors.base import Prior
@@ -251,7 +251,7 @@ def _run_in_threads(
     saved = time.perf_counter()
     pause = how.checkpoint_seconds
     try:
-        with ThreadPoolExecutor(how.threads) as pool:
+        with plain_interrupts(), ThreadPoolExecutor(how.threads) as pool:
             while unfinished := [chain for chain in chains if chain.n_sweeps < how.draws]:
                 list(pool.map(lambda chain: chain.advance(how.draws, kept), unfinished))
                 _report(chains, how, begun)

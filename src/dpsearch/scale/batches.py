@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from dpsearch._validate import as_matrix, column_names, is_array
 from dpsearch.errors import DataError, located
 from dpsearch.scale.pieces import Layout, Piece
 from dpsearch.scale.source import edges_of, stacked
-from dpsearch.tables import is_frame, library_of
+from dpsearch.tables import Schema, is_frame, library_of
+from dpsearch.tables.columns import Level
 
 
 class Alike:
@@ -29,6 +30,8 @@ class Alike:
         self.names: list[str] | None = None
         self.width = 0
         self.form = ""  # frame, sparse or dense
+        # Of columns of categories: the levels that their types name, by what they are written as.
+        self.levels: dict[str, dict[str, Level]] = {}
         self.library: str | None = None
 
     def __call__(self, batch: Any) -> Any:
@@ -62,30 +65,64 @@ class Alike:
                 raise DataError(f"{source} has a column {name!r}, which batch 0 has not")
         if not len(frame):
             raise DataError(f"{source} has no rows")
-        return as_polars(frame)[:, self.names]
+        frame, levels = as_polars(frame)
+        for name, of_batch in levels.items():
+            known = self.levels.setdefault(name, {})
+            for level in of_batch:
+                if known.setdefault(str(level), level) != level:
+                    raise DataError(
+                        f"{{place}} has the levels {level!r} and {known[str(level)]!r}",
+                        column=name, source=source,
+                    )  # fmt: skip
+        return frame[:, self.names]
+
+    def written(self, schema: Schema) -> Schema:
+        """The schema with all levels that the types name, as they are written."""
+        return self._with_levels(schema, lambda known, seen: tuple(dict.fromkeys([*known, *seen])))
+
+    def meant(self, schema: Schema) -> Schema:
+        """A schema that `written` returned, with the levels themselves."""
+        return self._with_levels(
+            schema, lambda known, seen: tuple(known.get(text, text) for text in seen)
+        )
+
+    def _with_levels(self, schema: Schema, change: Callable[..., tuple[Level, ...]]) -> Schema:
+        columns = (
+            replace(column, levels=change(self.levels[column.name], column.levels or ()))
+            if column.name in self.levels and column.levels is not None
+            else column
+            for column in schema.columns
+        )
+        return replace(schema, columns=tuple(columns))
 
 
 _CALLED = {"frame": "a frame", "sparse": "a sparse matrix", "dense": "an array"}
 
 
-def as_polars(frame: Any) -> Any:
-    """A frame of either library as one of polars; PyArrow is not needed for it."""
+def as_polars(frame: Any) -> tuple[Any, dict[str, tuple[Level, ...]]]:
+    """A frame of either library as one of polars; PyArrow is not needed for it.
+
+    Categories become texts.  Also returns the levels that their types name, used or not.
+    """
     import polars as pl
 
     from dpsearch.tables import read_column
 
     if library_of(frame) == "polars":
-        return frame
-    columns = []
+        return frame, {}
+    columns, levels = [], {}
     for j, name in enumerate(column_names(frame) or ()):
         raw = read_column(frame, j, name)
-        series = pl.Series(name, raw.values, strict=False)
-        if raw.source == "int":
-            series = series.fill_nan(None).cast(pl.Int64)
-        elif raw.source == "categorical":
-            series = series.cast(pl.String).cast(pl.Categorical)
+        if raw.source == "categorical":
+            texts = [None if value is None else str(value) for value in raw.values]
+            series = pl.Series(name, texts, dtype=pl.String).cast(pl.Categorical)
+            levels[name] = raw.levels or ()
+        else:
+            series = pl.Series(name, raw.values, strict=False)
+            if raw.source == "int":
+                series = series.fill_nan(None).cast(pl.Int64)
         columns.append(series)
-    return pl.DataFrame(columns)
+    return pl.DataFrame(columns), levels
 
 
 def spooled(batches: Iterable[Any], folder: Path, alike: Alike) -> list[Piece]:

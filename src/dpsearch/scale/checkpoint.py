@@ -16,9 +16,10 @@ import numpy as np
 from dpsearch._archive import CheckpointFile
 from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family, Model
+from dpsearch.families.restored import restored_rows
 from dpsearch.items import Rows
 from dpsearch.priors.base import Prior
-from dpsearch.scale.source import Shard
+from dpsearch.scale.source import Look, Shard
 from dpsearch.tables import Schema
 
 
@@ -42,29 +43,32 @@ class Checkpoint:
         family: Any,
         prior: Prior,
         schema: Schema | None,
+        looks: Sequence[Look],
     ) -> None:
         same = {
             "number of rows": sum(shard.n_rows for shard in shards),
             "family": family.to_dict() if isinstance(family, Family) else family,
             "prior": prior.to_dict(),
             "columns": None if schema is None else schema.to_dict(),
+            "data": f"{sum(one.digest for one in looks) % 2**64:016x}",
         }
         what = "a checkpoint of a fit in shards"
-        self.file = CheckpointFile(path, "dpsearch-shards", 1, what, same)
+        self.file = CheckpointFile(path, "dpsearch-shards", 2, what, same)
         self.path = self.file.path
         self.family = family
         self.n_rounds = 0
 
     def write(self, model: Model, clusters: Rows, log_joint: float, reason: str) -> None:
-        self.n_rounds += 1
+        n_rounds = self.n_rounds + 1
         about = {
             "chosen": model.family.to_dict(),
             "reason": reason,
             "n_features": model.n_features,
-            "n_rounds": self.n_rounds,
+            "n_rounds": n_rounds,
             "log_joint": log_joint,
         }
-        self.file.write(about, clusters._asdict())
+        if self.file.write(about, clusters._asdict()):
+            self.n_rounds = n_rounds
 
     def read(self) -> Resumed | None:
         """Return where an earlier run stopped, None if there was none."""
@@ -76,18 +80,17 @@ class Checkpoint:
                 extra = {self.family.name: type(self.family)}
             family = FAMILIES.from_dict(about["chosen"], extra)
             model = family.compile_empty(int(about["n_features"]))
-            clusters = Rows(*(np.ascontiguousarray(arrays[name]) for name in Rows._fields))
-            _check(clusters, model)
+            clusters = _checked(Rows(*(arrays[name] for name in Rows._fields)), model)
             self.n_rounds = int(about["n_rounds"])
             return Resumed(
                 model, clusters, str(about["reason"]), self.n_rounds, float(about["log_joint"])
             )
 
 
-def _check(clusters: Rows, model: Model) -> None:
-    """Raise unless kernels can work on the clusters."""
+def _checked(clusters: Rows, model: Model) -> Rows:
+    """The clusters, if kernels can work on them."""
     pool, sizes = clusters
     whole = sizes.ndim == 1 and sizes.dtype == np.int64 and len(sizes) > 0 and sizes.min() > 0
     if not whole or pool.dtype != np.float64 or pool.shape != (len(sizes) * model.core.width,):
         raise ValueError("pool and sizes do not go together")
-    model.check_rows(pool, sizes)
+    return Rows(restored_rows(model, pool, sizes), np.ascontiguousarray(sizes))

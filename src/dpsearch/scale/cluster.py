@@ -147,6 +147,8 @@ class DaskWorkers:
         from distributed import as_completed
 
         for done, future in enumerate(as_completed(futures), 1):
+            if future.status == "error":
+                raise _TaskError from future.exception()
             if future.status != "finished":
                 future.result()
             if self.progress is not None:
@@ -205,6 +207,10 @@ def _named(names: Labels, parts: Labels, sizes: Ints) -> Labels:
     return np.asarray(names, dtype=np.int64)[parts]
 
 
+class _TaskError(Exception):
+    """A task failed by itself, whatever it raised: the cluster has forgotten nothing."""
+
+
 def _gone() -> tuple[type[BaseException], ...]:
     """The errors of a scheduler that is gone or has forgotten."""
     from distributed.client import CancelledError, ClosedClientError
@@ -219,7 +225,11 @@ def _clear_errors() -> Iterator[None]:
 
     try:
         yield
-    except KilledWorker as error:
+    except _TaskError as failed:
+        error = failed.__cause__
+        assert error is not None
+        if not isinstance(error, KilledWorker):
+            raise error from None
         raise WorkersError(
             f"workers died again and again over the same shard ({error.task}), most likely of too"
             " little memory: make shards smaller (rechunk, repartition), give workers more memory"

@@ -35,7 +35,7 @@ from dpsearch.scale.source import (
     telling_rows,
 )
 from dpsearch.scale.workers import ShardEvents, Workers
-from dpsearch.tables import Schema
+from dpsearch.tables import CheckedTable, Schema, content_order
 
 
 def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
@@ -67,11 +67,11 @@ def fit_shards(
         raise CapabilityError(f"shards need a prior of product form; {prior.name} is not")
     begun = time.perf_counter()
     seed = int(rng.integers(2**31))
+    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
     store = None
     if options.checkpoint is not None:
-        store = Checkpoint(options.checkpoint, shards, options.family, prior, schema)
+        store = Checkpoint(options.checkpoint, shards, options.family, prior, schema, looks)
     resumed = None if store is None else store.read()
-    looks = workers.look(sampled_rows(shards, SAMPLE_ROWS), seed)
     sample, numbers = _sample(looks, begins_of(shards))
     if resumed is not None:
         reason, model, start = resumed.reason, resumed.model, resumed.clusters
@@ -114,13 +114,17 @@ def fit_shards(
 
 
 def _sample(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
-    """The rows that were drawn, and those that show which values there are; with their numbers."""
+    """The rows that were drawn, and those that show which values there are; with their numbers.
+
+    They come in an order that their content decides.
+    """
     rows = [begin + one.rows for begin, one in zip(begins, looks, strict=True)]
     telling = stacked([one.telling for one in looks])
     which = [begin + one.telling_rows for begin, one in zip(begins, looks, strict=True)]
     chosen = telling_rows(telling) if telling.shape[0] else np.empty(0, np.int64)
     sample = stacked([*(one.sample for one in looks), telling[chosen]])
-    return sample, np.concatenate([*rows, np.concatenate(which)[chosen]])
+    order = content_order(CheckedTable(sample))
+    return sample[order], np.concatenate([*rows, np.concatenate(which)[chosen]])[order]
 
 
 def _begin(

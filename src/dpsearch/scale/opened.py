@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dpsearch._scratch import scratch
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
@@ -143,8 +144,7 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
             yield _of_collection(X, options, client, stays)
     elif isinstance(X, (str, os.PathLike, Iterator)) or _is_function(X) or _reads_files(X):
         _refuse_weights(options)
-        with tempfile.TemporaryDirectory(prefix="dpsearch-") as name:
-            folder = Path(name)
+        with scratch(tempfile.gettempdir(), "dpsearch-", folder=True) as folder:
             if isinstance(X, (str, os.PathLike)):
                 yield from _of_path(Path(X), folder, options)
             elif isinstance(X, Iterator):
@@ -363,7 +363,12 @@ def _of_pieces(pieces: list[Piece], alike: Alike, options: TableOptions) -> Open
         )  # fmt: skip
     layout = _layout(alike, found, options)
     shards: list[Shard] = list(cut(pieces, options.divide(n_rows, alike.width), layout))
-    return _named(OpenedTable(shards, alike.width, alike.names, found))
+    return _of_alike(shards, alike, found)
+
+
+def _of_alike(shards: list[Any], alike: Alike, schema: Schema | None) -> OpenedTable:
+    schema = None if schema is None else alike.meant(schema)
+    return _named(OpenedTable(shards, alike.width, alike.names, schema))
 
 
 def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
@@ -389,7 +394,7 @@ def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
         found = _batch_schema(alike, types, sum(sizes), options, look)
     layout = _layout(alike, found, options)
     n_shards = options.divide(sum(sizes), alike.width)
-    return _named(OpenedTable(source.shards(n_shards, layout), alike.width, alike.names, found))
+    return _of_alike(source.shards(n_shards, layout), alike, found)
 
 
 def _batch_schema(
@@ -403,7 +408,9 @@ def _batch_schema(
         return None
     look(survey)
     found = survey.columns("X").schema
-    return None if found is None else replace(found, library=alike.library or "polars")
+    if found is None:
+        return None
+    return replace(alike.written(found), library=alike.library or "polars")
 
 
 def _layout(alike: Alike, schema: Schema | None, options: TableOptions) -> Layout:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._types import Labels
+from dpsearch.errors import plain_interrupts
 from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.items import Rows
@@ -67,9 +68,10 @@ def run_rounds(
     for number in range(1 + (_MOST_ROUNDS if most_rounds is None else most_rounds)):
         back = False
         try:
-            handed = workers.run(task, None if best is None else best.clusters_of_parts)
-            back = True  # what the workers have now is of a round that is still to be merged
-            found = merged(handed, model, prior, len(task.clusters.sizes), seed)
+            with plain_interrupts():
+                handed = workers.run(task, None if best is None else best.clusters_of_parts)
+                back = True  # what the workers have now is of a round that is still to be merged
+                found = merged(handed, model, prior, len(task.clusters.sizes), seed)
         except KeyboardInterrupt:
             if best is None:
                 raise

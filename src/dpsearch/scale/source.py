@@ -18,6 +18,7 @@ from dpsearch.weights import with_what_they_lack
 SHARD_ROWS = 250_000  # unless n_shards is given
 SHARD_CELLS = 1 << 25  # cells of a shard at most: it is held a few times
 SAMPLE_ROWS = 50_000
+_DIGESTED = 1 << 18  # cells at once
 _WIDE = 200  # columns, beyond which a sample must do
 
 
@@ -82,6 +83,7 @@ class Look(NamedTuple):
     rows: Ints  # which they are
     telling: Any  # further rows, that say what values there are
     telling_rows: Ints
+    digest: int
 
 
 def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
@@ -89,7 +91,36 @@ def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
     matrix = shard.load()
     rows = drawn_rows(shard.n_rows, n_sampled, seed)
     telling = np.setdiff1d(telling_rows(matrix), rows)
-    return Look(matrix[rows], has_gaps(matrix), rows, matrix[telling], telling)
+    return Look(matrix[rows], has_gaps(matrix), rows, matrix[telling], telling, digest(matrix))
+
+
+def digest(matrix: Any) -> int:
+    """A number by which rows are known again, in any order and in any blocks.
+
+    The sum, modulo 2⁶⁴, of a number for each row; the numbers of several blocks are added.
+    """
+    total, height = 0, max(1, _DIGESTED // max(1, matrix.shape[1]))
+    for begin in range(0, matrix.shape[0], height):
+        rows = matrix[begin : begin + height]
+        values = rows.data if sp.issparse(rows) else np.ascontiguousarray(rows, dtype=np.float64)
+        columns = rows.indices if sp.issparse(rows) else np.arange(rows.shape[1])
+        bits = np.where(np.isnan(values), np.nan, values).astype(np.float64).view(np.uint64)
+        cells = np.where(values == 0.0, 0, _mixed(bits + _mixed(columns.astype(np.uint64))))
+        if sp.issparse(rows):  # zeros count for nothing, whether they are stored or not
+            upto = np.append(np.uint64(0), np.cumsum(cells, dtype=np.uint64))
+            sums = upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
+        else:
+            sums = cells.sum(axis=1, dtype=np.uint64)
+        total += int(_mixed(sums).sum(dtype=np.uint64))
+    return total % 2**64
+
+
+def _mixed(words: Any) -> Any:
+    """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:

@@ -12,7 +12,8 @@ seen, though only statistics are left of most.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,10 @@ class Stream:
     consolidated: int  # rows that had been seen
     before: int  # rows that came otherwise, of which none can be kept
     _cached: Any = None
+
+    def copy(self) -> Stream:
+        """One that can go on without changing this one, whose arrays are never changed in place."""
+        return replace(self, rng=deepcopy(self.rng))
 
     @property
     def n_seen(self) -> int:
@@ -160,12 +165,13 @@ class Stream:
             place, last = np.unique(places[taken][::-1], return_index=True)
             row = later[taken][::-1][last]
             self.kept = _replaced(self.kept, place, matrix, row)
-            self.kept_rows[place] = numbers[row]
-            self.kept_labels[place] = labels[row]
+            self.kept_rows = _replaced(self.kept_rows, place, numbers, row)
+            self.kept_labels = _replaced(self.kept_labels, place, labels, row)
 
 
 def _replaced(kept: Any, places: Ints, matrix: Any, rows: Ints) -> Any:
     if isinstance(kept, np.ndarray):
+        kept = kept.copy()
         kept[places] = matrix[rows]
         return kept
     order = np.arange(kept.shape[0])

@@ -6,30 +6,25 @@ import itertools
 
 import numpy as np
 
-from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.dots import gather_size
 from dpsearch.items import (
     Rows,
-    add_item,
-    copy_row,
-    log_marginal,
     log_marginals,
-    merge_rows,
+    merged_marginals,
+    rows_of_labels,
     score_item,
 )
 from dpsearch.partition import by_appearance
-from dpsearch.priors.base import size_steps, size_weight, size_weights
+from dpsearch.priors.base import size_steps, size_weights
 from dpsearch.problem import Problem
 from dpsearch.state.clusters import (
     Clusters,
     drop,
     empty_clusters,
     grown,
-    open_slot,
-    set_size,
 )
-from dpsearch.state.sweep import sweep_items, sweep_room
+from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # before statistics are computed anew
 
@@ -43,6 +38,8 @@ class State:
     def __init__(self, problem: Problem, labels: Labels) -> None:
         self.problem = problem
         self._core = problem.model.core
+        self._dots = problem.dots()
+        self._room: Room | None = None
         n_background = len(problem.background.sizes)
         as_they_are = n_background > 0 or labels.min() < 0
         labels = labels.copy() if as_they_are else by_appearance(labels)
@@ -61,19 +58,23 @@ class State:
         self.clusters.sizes[: len(sizes)] = sizes
         steps = size_steps(self.problem.tables, self.clusters.sizes[self.live])
         self.clusters.steps[: self.n_live] = steps
-        self._values_of_all()
+        self._values: Vector | None = None
         self._members: list[Ints] | None = None
         self._moves = 0
 
-    def _values_of_all(self) -> None:
-        self.values = np.zeros(len(self.clusters.sizes))
-        self._set_values(self.live)
+    @property
+    def values(self) -> Vector:
+        """Of each slot in use log W(n) + log H, computed when they are first asked for."""
+        if self._values is None:
+            values = np.zeros(len(self.clusters.sizes))
+            values[self.live] = self._values_of(self.live)
+            self._values = values  # whole at once, as several threads may ask
+        return self._values
 
-    def _set_values(self, slots: Ints) -> None:
-        """Set values[slot] = log W(n) + log H of some clusters."""
+    def _values_of(self, slots: Ints) -> Vector:
         rows = self.clusters.pool.reshape(-1, self._core.width)[slots].reshape(-1)
         weights = size_weights(self.problem.tables, self.clusters.sizes[slots])
-        self.values[slots] = weights + log_marginals(self._core, rows, len(slots))
+        return np.asarray(weights + log_marginals(self._core, rows, len(slots)))
 
     @property
     def live(self) -> Ints:
@@ -93,7 +94,8 @@ class State:
         """The items of a cluster."""
         if self._members is None:
             order = np.argsort(self.clusters.labels, kind="stable")
-            bounds = np.searchsorted(self.clusters.labels[order], np.arange(len(self.values) + 1))
+            slots = np.arange(len(self.clusters.sizes) + 1)
+            bounds = np.searchsorted(self.clusters.labels[order], slots)
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
@@ -102,13 +104,14 @@ class State:
         problem, n_features = self.problem, self.problem.model.n_features
         done, moved = 0, 0
         while done < len(order):
-            # Called as plain Python, which spares its compilation.
-            room = sweep_room.py_func(  # type: ignore[attr-defined]
-                self._core, n_features, gather_size(n_features), len(self.values)
-            )
+            if self._room is None:
+                # Called as plain Python, which spares its compilation.
+                self._room = sweep_room.py_func(  # type: ignore[attr-defined]
+                    self._core, n_features, gather_size(n_features), len(self.clusters.sizes)
+                )
             visited, self.n_live, more = sweep_items(
-                self._core, problem.dots(), problem.items, problem.alone, problem.tables,
-                self.clusters, self.n_live, order[done:], room, None,
+                self._core, self._dots, problem.items, problem.alone, problem.tables,
+                self.clusters, self.n_live, order[done:], self._room, None,
             )  # fmt: skip
             done += visited
             moved += more
@@ -118,8 +121,7 @@ class State:
         if self._moves > _MOST_MOVES:
             self.refresh()
         elif moved:
-            self._members = None
-            self._values_of_all()
+            self._members = self._values = None
         return moved
 
     def merge_gains(self, slot: int, others: Ints) -> Vector:
@@ -131,12 +133,16 @@ class State:
         return self._merge_gains(int(slots[0]), slots[1:], True)
 
     def _merge_gains(self, slot: int, others: Ints, together: bool) -> Vector:
-        out = np.empty(len(others))
-        _merge_gains(
-            self._core, self.problem.tables, self.clusters, self.n_live, self.values, slot, others,
-            together, np.empty(self._core.width), out,
-        )  # fmt: skip
-        return out
+        """With `together`, the others are merged one after another."""
+        tables, sizes, apart = self.problem.tables, self.clusters.sizes[others], self.values[others]
+        merged = np.arange(1, len(others) + 1) if together else np.ones(len(others), np.int64)
+        if together:
+            sizes, apart = np.cumsum(sizes), np.cumsum(apart)
+        weights = size_weights(tables, sizes + self.clusters.sizes[slot])
+        gains = merged_marginals(self._core, self.clusters.pool, slot, others, together)
+        gains += weights - (apart + self.values[slot])
+        gains += tables.log_v[self.n_live - merged] - tables.log_v[self.n_live]
+        return gains
 
     def best_places(self, items: Ints, count: int) -> Ints:
         """Return the `count` best clusters of each of some items, without repetition."""
@@ -156,15 +162,18 @@ class State:
     def replace(self, slots: Ints, chosen: Ints, labels: Labels, n_clusters: int) -> Ints:
         """Give the items of some clusters a new partition; return the slots that it uses."""
         self.members(int(slots[0]))  # makes the lists before labels change
-        while self.n_live - len(slots) + n_clusters > len(self.values):
+        while self.n_live - len(slots) + n_clusters > len(self.clusters.sizes):
             self._grow()
         kept = self.n_live - len(slots)
-        self.n_live = _replace(
-            self._core, self.problem.items, self.problem.tables, self.clusters, self.n_live,
-            slots, chosen, labels, n_clusters,
-        )  # fmt: skip
-        used: Ints = self.clusters.live[kept : self.n_live].copy()
-        self._set_values(used)
+        used = self._reopen(slots, n_clusters)
+        pool, sizes = rows_of_labels(self._core, self.problem.items, labels, n_clusters, chosen)
+        clusters, width = self.clusters, self._core.width
+        clusters.pool.reshape(-1, width)[used] = pool.reshape(-1, width)
+        clusters.sizes[used] = sizes
+        clusters.steps[kept : self.n_live] = size_steps(self.problem.tables, sizes)
+        clusters.labels[chosen] = used[labels]
+        clusters.changed[used] = True
+        self.values[used] = self._values_of(used)
         assert self._members is not None
         for slot in slots:
             self._members[int(slot)] = np.empty(0, np.int64)
@@ -172,6 +181,20 @@ class State:
         bounds = np.searchsorted(labels[order], np.arange(n_clusters + 1))
         for k, slot in enumerate(used):
             self._members[int(slot)] = chosen[order[bounds[k] : bounds[k + 1]]]
+        return used
+
+    def _reopen(self, slots: Ints, n_clusters: int) -> Ints:
+        """Drop some clusters, and return as many slots as wanted, the last of live from now on."""
+        clusters = self.clusters
+        for slot in slots:
+            self.n_live -= 1
+            clusters.sizes[slot] = 0
+            drop.py_func(clusters, self.n_live, clusters.place[slot])  # type: ignore[attr-defined]
+        places = np.arange(self.n_live, self.n_live + n_clusters)
+        used: Ints = clusters.live[places]
+        clusters.starts[places] = used * self._core.width
+        clusters.place[used] = places
+        self.n_live += n_clusters
         return used
 
     @property
@@ -182,49 +205,8 @@ class State:
 
     def _grow(self) -> None:
         """Double the number of slots."""
-        n = len(self.values)
+        n = len(self.clusters.sizes)
         self.clusters = grown.py_func(self._core, self.clusters)  # type: ignore[attr-defined]
-        self.values = np.concatenate([self.values, np.zeros(n)])
+        self._values = self._room = None
         if self._members is not None:
             self._members += [np.empty(0, np.int64) for _ in range(n)]
-
-
-@inner
-def _merge_gains(core, tables, clusters, n_live, values, slot, others, together, scratch, out):  # type: ignore[no-untyped-def]
-    """Set out[j]: the gain of merging a cluster with others[j], or with all up to that one."""
-    width = core.width
-    size, apart, merged = 0, 0.0, 0
-    for j in range(others.shape[0]):
-        if j == 0 or not together:
-            copy_row(view(clusters.pool, slot * width, width), scratch)
-            size, apart, merged = clusters.sizes[slot], values[slot], 0
-        other = others[j]
-        merge_rows(core, scratch, view(clusters.pool, other * width, width), 1.0)
-        size += clusters.sizes[other]
-        apart += values[other]
-        merged += 1
-        out[j] = size_weight(tables, size) + log_marginal(core, scratch) - apart
-        out[j] += tables.log_v[n_live - merged] - tables.log_v[n_live]
-
-
-@inner
-def _replace(core, items, tables, clusters, n_live, slots, chosen, labels, n_clusters):  # type: ignore[no-untyped-def]
-    """Rewrite the clusters in `slots`; the new ones are the last live.  Return how many live."""
-    width = core.width
-    for j in range(slots.shape[0]):
-        n_live -= 1
-        clusters.sizes[slots[j]] = 0
-        drop(clusters, n_live, clusters.place[slots[j]])
-    used = view(clusters.live, n_live, n_clusters)
-    for k in range(n_clusters):
-        open_slot(core, clusters, n_live + k)
-    for p in range(chosen.shape[0]):
-        slot = used[labels[p]]
-        i = chosen[p]
-        add_item(core, items, i, view(clusters.pool, slot * width, width), 1.0)
-        clusters.sizes[slot] += items.sizes[i]
-        clusters.labels[i] = slot
-    for k in range(n_clusters):
-        set_size(tables, clusters, n_live + k, clusters.sizes[used[k]])
-        clusters.changed[used[k]] = True
-    return n_live + n_clusters

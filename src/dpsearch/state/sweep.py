@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._jit import call_score_dots, call_update, inner, kernel, view
-from dpsearch._types import Matrix, Vector
+from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather
 from dpsearch.items import Core, add_item, score_best, score_item, score_member
 from dpsearch.priors.base import size_weight
@@ -36,6 +36,8 @@ class Room(NamedTuple):
     out: Vector
     scratch: Vector
     points: Matrix
+    alone: Vector  # of the points
+    labels: Labels
     products: Matrix
     gram: Matrix
 
@@ -47,6 +49,8 @@ def sweep_room(core: Core, n_features: int, n_gathered: int, capacity: int) -> R
         np.empty(capacity),
         np.empty(core.width),
         np.empty((n_gathered, n_features)),
+        np.empty(n_gathered),
+        np.empty(n_gathered, np.int64),
         np.empty((BLOCK, capacity)),
         np.empty((BLOCK, BLOCK)),
     )
@@ -63,9 +67,16 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
     moved = 0
     at = 0
     while at < order.shape[0]:
-        stop = min(order.shape[0], at + room.points.shape[0])
+        stop = at + room.points.shape[0]
+        if stop > order.shape[0]:
+            stop = order.shape[0]
         if dots is not None:
             gather(items, order[at:stop], room.points)
+            for b in range(stop - at):
+                room.alone[b] = alone[order[at + b]]
+                # Not used, as the label of an item that occurs twice may change on the way: once
+                # it was read, it is near.
+                room.labels[b] = clusters.labels[order[at + b]]
         for t in range(at, stop, BLOCK):
             if n_live + BLOCK > clusters.sizes.shape[0]:
                 return t, n_live, moved
@@ -81,6 +92,8 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                 )
             for b in range(min(BLOCK, stop - t)):
                 i = order[t + b]
+                size = 1 if dots is not None else items.sizes[i]
+                single = room.alone[t - at + b] if dots is not None else alone[i]
                 starts = view(clusters.starts, 0, n_live)
                 if dots is not None:
                     call_score_dots(
@@ -100,28 +113,29 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                         score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
                 if rng is None:
                     best = _best_place(
-                        core, items, i, alone[i], tables, clusters, n_live, old, room, weighted
+                        core, items, i, size, single, tables, clusters, n_live, old, room, weighted
                     )
                 else:
                     best = _drawn_place(
-                        core, items, i, alone[i], tables, clusters, n_live, old, room, rng
+                        core, items, i, size, single, tables, clusters, n_live, old, room, rng
                     )
                 if best == old:
                     continue
                 moved += 1
-                n_live = _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room)
+                n_live = _move(
+                    core, items, i, size, tables, clusters, n_live, best, dots, block, b, room
+                )
         at = stop
     return order.shape[0], n_live, moved
 
 
 @inner
-def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
+def _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
     """Turn the scores in room.out into log weights of each place; return that of a new cluster.
 
     All are relative to the partition without item i.  `old` is its position in live, −1 if it has
     no cluster.  `weighted`: the scores include the prior's part already.
     """
-    size = items.sizes[i]
     if size == 1:
         if not weighted:
             for k in range(n_live):
@@ -145,9 +159,9 @@ def _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, wei
 
 
 @inner
-def _best_place(core, items, i, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
+def _best_place(core, items, i, size, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
     """Return the position in live where item i is best off; n_live for a new cluster."""
-    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, weighted)
+    fresh = _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, weighted)
     best = old
     best_gain = room.out[old] + EPSILON if old >= 0 else -np.inf
     for k in range(n_live):
@@ -160,9 +174,9 @@ def _best_place(core, items, i, alone, tables, clusters, n_live, old, room, weig
 
 
 @inner
-def _drawn_place(core, items, i, alone, tables, clusters, n_live, old, room, rng):  # type: ignore[no-untyped-def]
+def _drawn_place(core, items, i, size, alone, tables, clusters, n_live, old, room, rng):  # type: ignore[no-untyped-def]
     """Draw the position in live where item i goes; n_live for a new cluster."""
-    fresh = _place_gains(core, items, i, alone, tables, clusters, n_live, old, room, False)
+    fresh = _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, False)
     top = fresh
     for k in range(n_live):
         top = max(top, room.out[k])
@@ -182,10 +196,9 @@ def _drawn_place(core, items, i, alone, tables, clusters, n_live, old, room, rng
 
 
 @inner
-def _move(core, items, i, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
+def _move(core, items, i, size, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
     """Move item i and correct the block's products; return the number of clusters."""
     width = core.width
-    size = items.sizes[i]
     if best == n_live:
         open_slot(core, clusters, n_live)
         if dots is not None:

@@ -4,6 +4,7 @@ from dpsearch.tables.checked import CheckedTable
 from dpsearch.tables.columns import KINDS, Column, Kind
 from dpsearch.tables.frames import is_frame, is_mixed, library_of, read_column, replace_columns
 from dpsearch.tables.kinds import DISTINCT, are_counts
+from dpsearch.tables.order import content_order
 from dpsearch.tables.schema import Schema
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "Kind",
     "Schema",
     "are_counts",
+    "content_order",
     "is_frame",
     "is_mixed",
     "library_of",

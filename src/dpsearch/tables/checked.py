@@ -63,6 +63,13 @@ class CheckedTable:
         return not self.complete and has_gaps(self.matrix)
 
     @property
+    def empty_rows(self) -> Any:
+        """Which rows have no value at all."""
+        if not self.gaps:
+            return np.zeros(self.shape[0], bool)
+        return np.isnan(self.matrix).all(axis=1)
+
+    @property
     def sparse(self) -> bool:
         return bool(sp.issparse(self.matrix))
 

@@ -1,0 +1,45 @@
+"""A clock for limits on a solver's time: it stands still while Numba compiles."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from numba.core import event
+
+
+class _Compilation(event.Listener):  # type: ignore[misc]
+    """How long functions were being compiled, in any thread, since this module was imported."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._depth = 0  # a function may ask for another while it is compiled
+        self._begun = 0.0
+        self._spent = 0.0
+
+    def on_start(self, event: Any) -> None:
+        with self._lock:
+            if self._depth == 0:
+                self._begun = time.perf_counter()
+            self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._spent += time.perf_counter() - self._begun
+
+    def without(self) -> float:
+        with self._lock:
+            now = self._begun if self._depth else time.perf_counter()
+            return now - self._spent
+
+
+_COMPILATION = _Compilation()
+event.register("numba:compile", _COMPILATION)
+
+
+def clock() -> float:
+    """Return seconds, as `time.perf_counter` does, but for those spent on compiling."""
+    return _COMPILATION.without()

@@ -1,0 +1,130 @@
+"""Values that should not decide: codes that stand for missing values, and rows far from all others.
+
+A value of a column is far from the others if a gap of more than three times their range lies
+between.  The others grow from the middle half of the values, outwards over every narrower gap, so
+that no number of far values hides them; no mean and no variance is involved, and units do not
+matter.
+
+A code is such a value that is there several times and is written with nines alone (−9999, 999,
+99.99), as people write what they do not know.  A row is far if a number of it is, unless as many as
+one row in twenty are far in that column: those are clusters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Vector
+from dpsearch.errors import ParameterError
+from dpsearch.tables import CheckedTable, Schema
+
+Codes = tuple[tuple[int, float], ...]  # columns and values that stand for missing ones
+
+_GAP = 3.0  # times the range of the others
+_FEWEST_VALUES = 8  # in a column, from which on some can be far from the others
+_FEWEST_COPIES = 3  # of a code in the table
+_MOST_FAR = 0.05  # the share of rows that are far at most
+_MOST_NAMED = 3
+
+
+def far_values(column: Vector) -> Any:
+    """Return which values of a column lie far from the others; gaps do not."""
+    values = np.sort(column[~np.isnan(column)])
+    if len(values) < _FEWEST_VALUES:
+        return np.zeros(len(column), bool)
+    low, high = _middle(values)
+    while True:
+        before = low, high
+        above = values[high:]
+        wide = np.diff(above) > _GAP * (above[:-1] - values[low])
+        high = high + int(wide.argmax()) if wide.any() else len(values) - 1
+        below = values[: low + 1]
+        wide = np.diff(below) > _GAP * (values[high] - below[1:])
+        low = low - int(wide[::-1].argmax()) if wide.any() else 0
+        if (low, high) == before:
+            return (column < values[low]) | (column > values[high])
+
+
+def _middle(values: Vector) -> tuple[int, int]:
+    """Return the places between which the middle half of sorted values lies.
+
+    Where these are all equal, it is the middle half of the other values, and the equal ones.
+    """
+    low, high = len(values) // 4, 3 * len(values) // 4
+    if values[low] < values[high]:
+        return low, high
+    others = np.flatnonzero(values != values[low])
+    if not len(others):
+        return 0, len(values) - 1
+    return (
+        min(low, int(others[len(others) // 4])),
+        max(high, int(others[3 * len(others) // 4])),
+    )
+
+
+def find_codes(table: CheckedTable, columns: Sequence[int]) -> Codes:
+    """Return the codes of missing values in some columns."""
+    copies: Counter[float] = Counter()
+    found = []
+    for j in columns:
+        column = table.matrix[:, j]
+        far = Counter(value for value in column[far_values(column)].tolist() if _is_nines(value))
+        copies += far
+        found += [(j, value) for value in sorted(far)]
+    return tuple((j, value) for j, value in found if copies[value] >= _FEWEST_COPIES)
+
+
+def given_codes(values: Any, columns: Sequence[int]) -> Codes:
+    """Return the codes that a user gives, in every one of some columns."""
+    try:
+        numbers = [float(value) for value in values]
+    except (TypeError, ValueError) as error:
+        raise ParameterError(
+            f"{{parameter}} must be 'auto', None or numbers, got {values!r}",
+            parameter="missing_codes",
+        ) from error
+    return tuple((j, value) for j in columns for value in numbers)
+
+
+def _is_nines(value: float) -> bool:
+    digits = f"{abs(value):.10g}".replace(".", "")
+    return len(digits) >= 2 and set(digits) == {"9"}
+
+
+def without_codes(table: CheckedTable, codes: Codes) -> CheckedTable:
+    """Return the table with codes turned into gaps."""
+    if not codes:
+        return table
+    matrix = table.matrix.copy()
+    for j, value in codes:
+        matrix[matrix[:, j] == value, j] = np.nan
+    return CheckedTable(matrix, table.names)
+
+
+def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:
+    """Return which rows lie far from all others in one of some columns of numbers."""
+    out = np.zeros(table.shape[0], bool)
+    for j in columns:
+        far = far_values(table.matrix[:, j])
+        if far.sum() <= max(1, _MOST_FAR * len(far)):
+            out |= far
+    return out
+
+
+def codes_in_words(codes: Codes, schema: Schema | None) -> str:
+    """Say which codes were taken as missing values, for the reason."""
+    if not codes:
+        return ""
+    values = sorted({value for _, value in codes})
+    shown = ", ".join(f"{value:.10g}" for value in values[:_MOST_NAMED])
+    more = " …" if len(values) > _MOST_NAMED else ""
+    columns = sorted({j for j, _ in codes})
+    where = f"{len(columns)} columns"
+    if len(columns) == 1:
+        name = columns[0] if schema is None else schema.columns[columns[0]].name
+        where = f"column {name!r}"
+    return f"; {shown}{more} in {where} taken as missing"

@@ -1,0 +1,121 @@
+"""Files of certificates: NumPy archives of plain numbers and one JSON text.  They hold no code.
+
+They contain the family, the prior, the partition, the prices and every figure that a certificate
+states, but not the data: whoever verifies one gives the data that it is to be about.  A file can
+say anything; `Certificate.verify` tells whether it is true.
+
+Entries: ``about`` (JSON as bytes), ``labels``, ``prices`` (a row for each range of the number of
+clusters), ``order`` of points on a line if the proof is by the dynamic programme, and ``filled``,
+the values that the fit of a model put in place of missing ones.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dpsearch._archive import read_archive, write_archive
+from dpsearch._types import Vector
+from dpsearch.errors import DataError, ModelFileError
+from dpsearch.exact.proof import Bounded
+from dpsearch.exact.verification import Claims
+from dpsearch.families import FAMILIES
+from dpsearch.families.base import Family
+from dpsearch.priors import PRIORS
+from dpsearch.priors.base import Prior
+from dpsearch.problem import Clustering, Problem
+
+FORMAT = "dpsearch-certificate"
+VERSION = 1
+_FIGURES = ("upper_bound", "lower_bound", "gap", "optimal", "tolerance", "method", "seconds")
+_OF_RANGE = ("low", "high", "lam", "slack", "kind", "upper")
+
+
+class StoredCertificate(NamedTuple):
+    """What a file holds: all of a certificate but the data.
+
+    Attributes
+    ----------
+    family, prior
+        What the certificate is about, besides the data.
+    fields
+        The fields of `Certificate`, without the problem.
+    columns
+        How the command line read the data: `write_certificate` was given it.
+    filled
+        Values in place of missing ones, row by row.
+    """
+
+    family: Family
+    prior: Prior
+    fields: dict[str, Any]
+    columns: dict[str, Any] | None
+    filled: Vector | None
+
+    def problem(self, data: Any) -> Problem:
+        """Return the problem of these data, or raise if they are not as many rows."""
+        problem = Problem(data, self.family, self.prior)
+        n_rows = len(self.fields["clustering"].labels)
+        if problem.n_items != n_rows:
+            raise DataError(f"{problem.n_items} rows, but the certificate is about {n_rows}")
+        return problem
+
+
+def write_certificate(
+    path: str | Path,
+    certificate: Claims,
+    *,
+    columns: dict[str, Any] | None = None,
+    filled: Vector | None = None,
+) -> None:
+    """Write a certificate; an existing file is replaced only when the new one is complete."""
+    model, entries = certificate.problem.model, certificate.prices
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "family": FAMILIES.described(model.family),
+        "prior": PRIORS.described(certificate.problem.prior),
+        **{name: _plain(getattr(certificate, name)) for name in _FIGURES},
+        "ranges": [{name: _plain(getattr(entry, name)) for name in _OF_RANGE} for entry in entries],
+        "columns": columns,
+    }
+    arrays = {
+        "labels": certificate.clustering.labels,
+        "prices": [entry.y for entry in entries],
+        "order": certificate.order,
+        "filled": filled,
+    }
+    write_archive(path, about, {name: a for name, a in arrays.items() if a is not None})
+
+
+def read_certificate(path: str | Path) -> StoredCertificate:
+    """Read what `write_certificate` wrote; nothing of it is believed before it is verified."""
+    path = Path(path)
+    about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch certificate")
+    try:
+        figures = {name: about[name] for name in _FIGURES}
+        labels, filled = arrays["labels"], arrays.get("filled")
+        if labels.ndim != 1 or not (filled is None or filled.ndim == 1):
+            raise ModelFileError("its labels or filled values are not in a row")
+        clustering = Clustering(
+            labels, figures["lower_bound"], upper_bound=figures["upper_bound"],
+            optimal=figures["optimal"], seconds=figures["seconds"],
+        )  # fmt: skip
+        entries = tuple(
+            Bounded(y=y, **{name: one[name] for name in _OF_RANGE})
+            for one, y in zip(about["ranges"], arrays["prices"], strict=True)
+        )
+        return StoredCertificate(
+            FAMILIES.from_dict(about["family"]),
+            PRIORS.from_dict(about["prior"]),
+            {**figures, "clustering": clustering, "prices": entries, "order": arrays.get("order")},
+            about["columns"],
+            filled,
+        )
+    except Exception as error:  # any error that a value out of its range brings about
+        raise ModelFileError(f"not a valid certificate: {error}", source=path) from error
+
+
+def _plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, which JSON can hold."""
+    return value.item() if hasattr(value, "item") else value
