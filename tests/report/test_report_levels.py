@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 
 import numpy as np
 import pandas as pd
@@ -244,3 +245,10 @@ def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
     assert f"<li>{fitted.level_reason_[0].upper()}{fitted.level_reason_[1:]}.</li>" in text
     assert "<li>Fits to halves of the rows have" in text
     assert "shown as rows apart." in text
+
+
+def test_notebooks_show_clusters_not_components(model):
+    shown = model._repr_mimebundle_()["text/html"]
+    assert f"240 points in <b>5 clusters</b> ({model.level_reason_})" in shown
+    sizes = [int(size) for size in re.findall(r">(\d+)</td></tr>", shown)]
+    assert sizes == model.mixture_.cluster_sizes.tolist()

@@ -80,7 +80,7 @@ function splitItem({ branch, upper }) {
   const [said] = branches[upper].against;
   return nest("li", { class: "split", title },
     images ? meanPicture(branch, "the branches above and below")
-      : nest("span", {}, make("span", "↑ ", { "aria-label": "Above:" }), said ?? "no single column divides them"));
+      : nest("span", {}, make("span", "↑ ", { "aria-hidden": "true" }), make("span", "Above: ", { class: "unseen" }), said ?? "no single column divides them"));
 }
 
 function apartItem() {

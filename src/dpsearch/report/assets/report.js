@@ -30,7 +30,10 @@ function drawTrace() {
 function sayLevel() {
   const k = clusters.length, found = agreement[k - 1];
   $("level-said").textContent = count(k, "cluster");
-  if ($("level")) $("level").value = k;
+  if ($("level")) {
+    $("level").value = k;
+    $("level").setAttribute("aria-valuetext", count(k, "cluster"));
+  }
   if ($("fitted")) $("fitted").disabled = isFitted();
   const said = [];
   if (k > 1 && Number.isFinite(found)) {
