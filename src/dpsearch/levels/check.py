@@ -23,7 +23,7 @@ from dpsearch.mixture import Mixture
 
 # Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
 _SIGNIFICANT = 0.05
-_DISTANCE = 0.055
+_DISTANCE = 0.06
 _LEAST_DRAWS = 4000  # and twice as many as there are rows …
 _NUMBERS = 4_000_000  # … as long as they are not more numbers than this
 _DIGITS = 6  # of certainties: less is rounding

@@ -22,7 +22,7 @@ from dpsearch.tables.columns import Column, Kind, Level, RawColumn, as_levels, n
 
 # Above this share of distinct values a text tells rows apart and groups none.
 DISTINCT = 0.9
-_COUNTED = 30  # the median of integers up to which they are taken for counts
+MOST_COUNTED = 30  # the median of integers up to which they are taken for counts
 _ROW_NUMBERS = 20  # rows from which consecutive integers are taken for row numbers
 
 
@@ -91,7 +91,7 @@ def are_counts(median: float, mean: float, variance: float, n: int) -> bool:
     A mixture of Poisson variables varies by its mean at least; a sample of one by less than two
     standard deviations of that ratio, √(2/n), below.  Ages, grades and ratings vary less.
     """
-    return bool(median <= _COUNTED and variance >= (1.0 - 2.0 * math.sqrt(2.0 / n)) * mean)
+    return bool(median <= MOST_COUNTED and variance >= (1.0 - 2.0 * math.sqrt(2.0 / n)) * mean)
 
 
 def _sorted_levels(raw: RawColumn, name: str) -> tuple[Level, ...]:
