@@ -430,11 +430,14 @@ def _is_counts(values: Any) -> bool:
 
 
 def _may_be_counts(matrix: Matrix) -> bool:
-    """Whether every column may hold counts, which vary by their mean: half of it will do here."""
+    """Whether the columns may hold counts: integers, small in some, that vary enough.
+
+    Counts vary by their mean; half of it will do here.
+    """
     if not _is_counts(matrix):
         return False
     small = np.median(matrix, axis=0) <= MOST_COUNTED
-    return bool((small & (matrix.var(axis=0) >= 0.5 * matrix.mean(axis=0))).all())
+    return bool(small.any() and (matrix.var(axis=0) >= 0.5 * matrix.mean(axis=0)).all())
 
 
 def _is_mostly_zero(X: Any) -> bool:
