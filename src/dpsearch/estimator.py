@@ -248,7 +248,7 @@ class DPMixture(
         if self.verbose:
             found = f"log joint {self.log_joint_:.6g}, {self.clustering_.seconds:.3g} s"
             print(f"dpsearch: {self.family_.name} family ({self.reason_}); {found}")
-            print(f"dpsearch: {self.level_reason_}{self.n_clusters_elsewhere_}")
+            print(f"dpsearch: {self.level_reason_}")
         return self
 
     def _say_compiling(self, report: Compiling) -> None:
@@ -410,6 +410,11 @@ class DPMixture(
         return self.fit(X, sample_weight=sample_weight).labels_
 
     # -- notebooks --------------------------------------------------------------------------
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """scikit-learn's, and what was found if the model is fitted."""
+        parameters = str(super().__repr__(N_CHAR_MAX))
+        return f"{parameters}\n{self.level_reason_}" if hasattr(self, "mixture_") else parameters
 
     def _html_repr(self) -> str:
         """What scikit-learn shows in a notebook, and what was found."""

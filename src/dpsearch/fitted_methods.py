@@ -57,7 +57,6 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     """The methods of `DPMixture` that need a fit and change nothing."""
 
     family: Any
-    level: str | int
     random_state: Any
     n_clusters_: int
     n_components_: int
@@ -167,15 +166,6 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             return out
         nearest = self._levels.tree.nearest(self.mixture_.groups, among=~small)
         return np.where(small, nearest, out)
-
-    @property
-    def n_clusters_elsewhere_(self) -> str:
-        """How many clusters fits to halves of the rows have, in words; "" if that is not known."""
-        counts = () if self._levels is None else self._levels.n_clusters_in_halves
-        if not counts or self.level != "auto":
-            return ""
-        low, high = min(counts), max(counts)
-        return f"; fits to halves of the rows have {low if low == high else f'{low} to {high}'}"
 
     def _known_levels(self) -> Levels:
         check_is_fitted(self)

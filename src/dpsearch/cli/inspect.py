@@ -37,7 +37,7 @@ def inspect(model: Model, as_json: Json = False) -> None:
         "upper_bound": estimator.clustering_.upper_bound,
         "optimal": estimator.clustering_.optimal,
         "components": mixture.n_components,
-        "level_reason": estimator.level_reason_ + estimator.n_clusters_elsewhere_,
+        "level_reason": estimator.level_reason_,
         "clusters": [
             {
                 "size": int(mixture.cluster_sizes[k]),

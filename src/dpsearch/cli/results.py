@@ -117,7 +117,7 @@ class Results:
     def levels_in_words(self) -> str:
         """How components led to clusters, how sure their number is, and rows apart."""
         model = self.model
-        text = f"level: {model.level_reason_}{model.n_clusters_elsewhere_}"
+        text = f"level: {model.level_reason_}"
         apart = model.rows_apart_ >= 0
         if apart.any():
             sizes = model.mixture_.cluster_sizes[apart]

@@ -112,6 +112,11 @@ class Levels:
             text = f"{components}; {self.finding}, so each is a cluster"
         if options.min_size > 1:
             text += f"; clusters of fewer than {options.min_size} points went to their nearest"
+        counts = self.n_clusters_in_halves
+        if options.level == AUTO and counts:
+            low, high = min(counts), max(counts)
+            found = f"{low}" if low == high else f"{low} to {high}"
+            text += f"; fits to halves of the rows have {found}"
         return text
 
 

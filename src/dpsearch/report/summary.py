@@ -48,9 +48,7 @@ def found(table: Table, groups: list[Profile], apart: Ints) -> str:
 
 def level(model: Any) -> list[str]:
     """Return sentences about how components led to clusters, and how sure their number is."""
-    halves = model.n_clusters_elsewhere_.removeprefix("; ")
-    out = [model.level_reason_, f"{halves} clusters" if halves else ""]
-    return [f"{text[0].upper()}{text[1:]}." for text in out if text]
+    return [f"{text[0].upper()}{text[1:]}." for text in model.level_reason_.split("; ")]
 
 
 def how_sure(
