@@ -76,8 +76,12 @@ def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) ->
     out = np.empty(n_draws)
     for k in np.unique(labels[models]):
         own: Ints = np.flatnonzero(labels[models] == k)
-        X = mixture.draws(int(k), "level='auto'").like(lengths[models[own]], rng)
         like = matrix[models[own]]
+        try:
+            X = mixture.draws(int(k), "level='auto'").like(lengths[models[own]], rng)
+        except np.linalg.LinAlgError:  # a row beyond what floating point can tell from others
+            out[own] = 1.0
+            continue
         if isinstance(like, np.ndarray):
             X = np.where(np.isnan(like), np.nan, X)
         inside, _ = mixture.log_joint_probabilities(X)

@@ -44,8 +44,10 @@ _LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
 _MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
 # Smaller gains are accepted, but do not prolong the run: where data lie far from the prior mean,
-# rounding makes tiny gains appear again and again.
+# rounding makes tiny gains appear again and again.  Where they lie very far, so that the log joint
+# itself has few digits after the point, what is tiny is measured by it.
 _SIGNIFICANT = 1e-3
+_ROUNDING = 1e-13
 
 
 class _Job(NamedTuple):
@@ -176,6 +178,9 @@ class _Refinement:
         self.schedule = Schedule(len(NEIGHBOURHOODS))
         self.everything = np.arange(problem.n_items)
         self.failures = np.zeros(len(self.state.values), np.int64)
+        size = abs(self.state.log_joint)
+        self.least_gain = max(_MIN_GAIN, 0.01 * _ROUNDING * size)
+        self.significant = max(_SIGNIFICANT, _ROUNDING * size)
         self.note("start")
 
     # -- the clock and the history ----------------------------------------------------------
@@ -273,7 +278,7 @@ class _Refinement:
         if job is None:
             return None
         new = self.evaluate(job)
-        if self.gain(job, new) <= _SIGNIFICANT:
+        if self.gain(job, new) <= self.significant:
             return None
         return self.state.replace(slots, job.chosen, new.labels, new.n_clusters)
 
@@ -289,7 +294,7 @@ class _Refinement:
             self.check_time()
             others, gains = self.merge_candidates(slot)
             at = int(np.argmax(gains))
-            if gains[at] <= _MIN_GAIN:
+            if gains[at] <= self.least_gain:
                 continue
             todo.append(self.join(np.array([slot, int(others[at])])))
             merged = True
@@ -309,7 +314,7 @@ class _Refinement:
         slots = state.live[np.argsort(state.clusters.sizes[state.live], kind="stable")]
         gains = state.gather_gains(slots)
         at = int(np.argmax(gains))
-        if gains[at] <= _SIGNIFICANT:
+        if gains[at] <= self.significant:
             return
         self.join(slots[: at + 2])
         self.note("gather")
@@ -351,9 +356,9 @@ class _Refinement:
                     self.schedule.learn(kind, gain, cost)
                     failed = self.failures[job.slots[0]] + 1
                     self.failures[job.slots[0]] = failed
-                    if gain > _MIN_GAIN:
+                    if gain > self.least_gain:
                         used = state.replace(job.slots, job.chosen, new.labels, new.n_clusters)
-                        self.set_failures(used, 0 if gain > _SIGNIFICANT else failed)
+                        self.set_failures(used, 0 if gain > self.significant else failed)
                         improved = sweep_due = True
                         since_refresh += 1
                 if improved:
@@ -384,7 +389,7 @@ class _Refinement:
                 break
         self.merge()
         self.gather()
-        return self.state.log_joint > before + _SIGNIFICANT
+        return self.state.log_joint > before + self.significant
 
     def sweep_and_mark(self) -> int:
         """Sweep, and have changed clusters tried again; return how many items moved."""
