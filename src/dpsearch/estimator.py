@@ -64,9 +64,9 @@ class DPMixture(
         "random" or "given".
     refine : "auto", bool or float
         What to do after search: True refines until no move improves the partition, a number does
-        so for that many seconds, False keeps what search found.  "auto" is True for up to 200
-        rows; for more it leaves out the last phase, which takes most of the time and finds
-        little: sweeps, splits and merges alone.
+        so for that many seconds, False keeps what search found.  "auto" is True for up to 1,000
+        rows of 50,000 numbers in all; for more it leaves out the last phase, which takes most of
+        the time: sweeps, splits and merges alone.
     level : "auto", "components" or int
         What a cluster is.  "auto": the components, if they describe the rows as well as the
         mixture promises, otherwise sets of components that share rows; `level_reason_` says what

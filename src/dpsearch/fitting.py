@@ -11,7 +11,6 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
 from dpsearch.automatic import (
-    MOST_SETTLED,
     Choice,
     check_columns,
     choose,
@@ -63,6 +62,7 @@ class Refinement(NamedTuple):
         return None if self.automatic or self.seconds is not None else _MOST_ROUNDS
 
 
+_MANY_ROWS, _MANY_NUMBERS = 1000, 50_000  # with more, refinement is not thorough by default
 _AUTOMATIC = Refinement(True, automatic=True)
 _AUTOMATIC_LEVEL = LevelOptions()
 
@@ -229,6 +229,11 @@ def _put_back(values: Any, order: Ints) -> Any:
     return out
 
 
+def _is_small(problem: Problem) -> bool:
+    """Whether thorough refinement takes about as long as all that comes before it."""
+    return problem.n_items <= _MANY_ROWS and len(problem.items.values) <= _MANY_NUMBERS
+
+
 def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
     how = options.refinement
     if how.automatic and found.converged:
@@ -239,7 +244,7 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
         seconds=how.seconds,
         rng=options.rng,
         n_jobs=options.n_jobs,
-        thorough=not how.automatic or problem.n_items <= MOST_SETTLED,
+        thorough=not how.automatic or _is_small(problem),
         callback=options.callback,
     )
     searched = found.seconds

@@ -11,11 +11,10 @@ from dpsearch.automatic.choice import (
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.automatic.learning import MOST_SETTLED, Learned, learn
+from dpsearch.automatic.learning import Learned, learn
 from dpsearch.automatic.suspicious import Codes, codes_in_words, without_codes
 
 __all__ = [
-    "MOST_SETTLED",
     "Choice",
     "Codes",
     "Learned",

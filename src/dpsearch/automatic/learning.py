@@ -36,7 +36,7 @@ from dpsearch.tables.checked import CheckedTable
 
 _SAMPLE = 2000
 _FEW_ROWS = 100  # for which a thorough refinement is quick, in every round
-MOST_SETTLED = 200  # rows for which what was found is refined thoroughly in the end
+_MOST_SETTLED = 200  # rows for which what was found is refined thoroughly in the end
 _ROUNDS = 6
 _ENOUGH = 1e-3  # nats a row: rounds end when they bring less
 _FEWEST_TO_HALVE = 10
@@ -170,7 +170,7 @@ class _Learner:
 
     def settle(self, best: _Round) -> _Round:
         """Refine a partition of few rows until no move improves it, and go on from there."""
-        if best.settled or self.n_rows > MOST_SETTLED or not self.prior.product_form:
+        if best.settled or self.n_rows > _MOST_SETTLED or not self.prior.product_form:
             return best
         return self.rounds(best.under, best.labels, thorough=True)
 
