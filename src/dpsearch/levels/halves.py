@@ -17,8 +17,7 @@ from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 
 _FEW_ROWS = 200  # for which refinement is thorough, as in a fit
-_MOST = 2000  # rows that are fitted in all, and of many rows at most half, to save time
-_MANY = 1000
+_FITTED = (1000, 2000)  # rows in both halves: a quarter of all, but between these numbers
 
 
 class Halves(NamedTuple):
@@ -49,8 +48,8 @@ def fit_halves(
     mixture: Mixture, items: Items, labels: Labels, prior: Prior, temper: float, rng: Rng
 ) -> Halves:
     """Fit two halves of some rows, which are in these components, under the same family."""
-    n = items.n_items
-    order = rng.permutation(n)[: n if n <= _MANY else min(_MOST, max(_MANY, n // 2))]
+    wanted = int(np.clip(mixture.sizes.sum() // 4, *_FITTED))
+    order = rng.permutation(items.n_items)[:wanted]
     tables, counts = [], []
     for rows in map(np.sort, np.array_split(order, 2)):
         half, own = _fit(mixture, items.take(rows), prior)
