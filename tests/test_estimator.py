@@ -327,7 +327,7 @@ def test_verbose_says_what_was_found(capsys):
     model = DPMixture(verbose=1).fit(blobs())
     said = capsys.readouterr().out
     assert "diagonal_gaussian family (numbers in 2 columns, independent within clusters)" in said
-    assert f"{model.n_clusters_} clusters" in said
+    assert f"{model.n_components_} components" in said
     DPMixture().fit(blobs())
     assert capsys.readouterr().out == ""
 

@@ -38,7 +38,7 @@ def same_model(loaded, model, X):
     assert loaded.n_features_in_ == model.n_features_in_
     assert loaded.alpha_ == pytest.approx(model.alpha_, rel=1e-12)
     assert loaded.family_.to_dict() == model.family_.to_dict()
-    assert np.array_equal(loaded.clustering_.labels, model.labels_)
+    assert np.array_equal(loaded.clustering_.labels, model.component_labels_)
     assert np.array_equal(loaded.predict(X), model.predict(X))
     np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=1e-10)
     np.testing.assert_allclose(loaded.score_samples(X), model.score_samples(X), atol=1e-10)

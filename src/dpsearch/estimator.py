@@ -72,7 +72,7 @@ class DPMixture(
         mixture promises, otherwise sets of components that share rows; `level_reason_` says what
         was found.  "components": each component is a cluster.  A number: so many clusters.
     min_cluster_size : int
-        Clusters with fewer points are given to the one that they share most rows with.
+        Clusters with fewer points are given to the nearest, the one of the largest lift.
     certify : bool or float
         Whether to bound from above what any partition could have, and so to prove the one found
         optimal where that can be done: True spends up to a minute on it, a number that many
@@ -331,7 +331,7 @@ class DPMixture(
         clustering = replace(other.clustering_, upper_bound=bound)
         levels = other.state_.levels
         state = self.state_._replace(mixture=other.mixture_, clustering=clustering, levels=levels)
-        self._set(state._replace(level_reason=other.level_reason_))
+        self._set(state.at_level(LevelOptions.of(self.level, self.min_cluster_size)))
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.
@@ -387,11 +387,14 @@ class DPMixture(
         mixture, before = state.mixture, self._levels
         same = mixture.n_components == self.n_components_ and not renamed
         if before is not None and same and stream.n_seen < 2 * before.tree.sizes[-1]:
-            return state._replace(mixture=mixture.grouped(self.mixture_.groups))
-        rows, _ = mixture.model.items(stream.kept)
-        levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
+            levels = before.with_sizes(mixture.sizes)
+        else:
+            rows, _ = mixture.model.items(stream.kept)
+            levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
+            if before is not None and stream.before:  # rows that are not kept were judged before
+                levels = replace(levels, merges=before.merges, finding=before.finding)
         options = LevelOptions.of(self.level, self.min_cluster_size)
-        return state._replace(levels=levels).at_level(options)
+        return state._replace(levels=levels).at_level(options.at_most(mixture.n_components))
 
     def _new_stream(self, before: int) -> Stream:
         mixture = self.mixture_

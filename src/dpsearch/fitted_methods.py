@@ -139,10 +139,10 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         n_clusters
             How many clusters to make.
         height
-            Merge all that lies below this height, −log lift; 0, if neither is given, is where
-            clusters share rows as often as by chance.
+            Merge all that lies below this height, −log lift: at 0 clusters share rows as often as
+            by chance.  If neither is given, the automatic level.
         min_size
-            Clusters with fewer points are given to the one they share most rows with.
+            Clusters with fewer points are given to the nearest, the one of the largest lift.
 
         Examples
         --------
@@ -153,7 +153,10 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         >>> np.bincount(DPMixture().fit(X).cut(2))
         array([60, 30])
         """
-        groups = self._known_levels().tree.cut(n_clusters, height=height, min_size=min_size)
+        levels = self._known_levels()
+        if n_clusters is None and height is None:
+            height = 0.0 if levels.merges else -np.inf
+        groups = levels.tree.cut(n_clusters, height=height, min_size=min_size)
         return grouped_labels(self.component_labels_, groups)
 
     @property
@@ -370,7 +373,11 @@ def grouped_labels(labels: Any, groups: Ints) -> Any:
     """Return the cluster of each row; labels that are on a Dask cluster stay there."""
     if labels is None or isinstance(labels, np.ndarray):
         return None if labels is None else groups[labels]
-    return labels.map_blocks(lambda block: groups[block], dtype=np.int64)
+    return labels.map_blocks(_clusters, groups, dtype=np.int64)
+
+
+def _clusters(components: Labels, groups: Ints) -> Labels:
+    return np.asarray(groups[components])
 
 
 def generator(random_state: Any) -> np.random.Generator:

@@ -141,7 +141,7 @@ def _fit_weighted(
     labels = np.empty(n_rows, np.int64)
     labels[seen] = state.clustering.labels
     if others is not None:
-        labels[unseen] = state.mixture.grouped().memberships(others).labels
+        labels[unseen] = state.mixture.memberships(others).components
     found = replace(state.clustering, labels=labels, weights=times)
     state = state._replace(clustering=found, weights=times)
     return state._replace(completed=state.beside_unseen(state.completed, table))
@@ -208,6 +208,9 @@ def _problem(
 
 def _check(table: CheckedTable, family: Family, problem: Problem) -> None:
     """Find what is wrong with rows that take no part in the search before it begins."""
+    table = table.rows(~table.empty_rows)  # which have nothing to be wrong
+    if not table.shape[0]:
+        return
     if table.gaps and not family.skips(table):
         table = table.rows(~np.isnan(table.matrix).any(axis=1))
     if table.shape[0]:

@@ -43,7 +43,7 @@ class Memberships(NamedTuple):
     second: Labels  # the next most probable cluster; K stands for a new one
     log_density: Vector
     log_inside: Vector  # the same if there are no new clusters; −∞ if there are no others
-    components: Labels  # of the fit, or for new rows the most probable
+    components: Labels  # of the fit, or for new rows the most probable in their cluster
 
 
 class _Places(NamedTuple):
@@ -391,7 +391,10 @@ def _memberships_by_scores(
             scores[i], labels[i], sizes[labels[i]], places, groups, of_clusters
         )
         if labels[i] < 0:
-            components[i] = scores[i, :-1].argmax()
+            best = -np.inf
+            for j in range(groups.shape[0]):
+                if groups[j] == own[i] and (components[i] < 0 or scores[i, j] > best):
+                    best, components[i] = scores[i, j], j
     return own, certainty, second, log_density, log_inside, components
 
 

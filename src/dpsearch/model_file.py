@@ -60,6 +60,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "seconds": clustering.seconds,
         "upper_bound": upper if math.isfinite(upper) else None,
         "optimal": clustering.optimal,
+        "converged": clustering.converged,
         "last_batch": state.last_batch,
         "levels": None if state.levels is None else stored.about(state.levels),
         "level_reason": state.level_reason,
@@ -140,6 +141,7 @@ def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
         log_joint,
         upper_bound=math.inf if upper is None else float(upper),
         optimal=bool(about.get("optimal", False)),
+        converged=bool(about.get("converged", False)),
         seconds=float(about["seconds"]),
         weights=weights,
     )

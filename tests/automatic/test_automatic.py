@@ -457,7 +457,7 @@ def test_compare():
     assert sorted(f.log_joint for f in found) == [f.log_joint for f in found][::-1]
     assert found[0].family.name == "full_gaussian"
     for family, value, n_clusters, model in found:
-        assert value == pytest.approx(log_joint(X, model.labels_, family, AUTO))
+        assert value == pytest.approx(log_joint(X, model.component_labels_, family, AUTO))
         assert n_clusters == model.n_clusters_
 
 

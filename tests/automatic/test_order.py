@@ -96,8 +96,8 @@ def test_rows_are_placed_in_the_order_that_the_user_gives(weighted):
     for order in ("given", permutation, "ascending"):
         model = DPMixture(family, prior, order=order, refine=False).fit(X, sample_weight=weights)
         wanted = search(problem, beam_size=1, order=order)
-        np.testing.assert_array_equal(model.labels_[seen], wanted.labels)
-        found.append(model.labels_)
+        np.testing.assert_array_equal(model.component_labels_[seen], wanted.labels)
+        found.append(model.component_labels_)
     assert not np.array_equal(found[0], found[1])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from command_line import complains
 from dpsearch import DPMixture, certify, families, load, priors
 from dpsearch._archive import write_archive
 from dpsearch.errors import CapabilityError, ParameterError
@@ -63,6 +64,10 @@ def test_what_the_fit_completed_is_completed_again(run):
     X += np.random.default_rng(0).normal(size=X.shape) @ [[1.0, 0.9], [0.0, 0.4]]
     X[::9, 0] = np.nan
     X[4::11, 1] = np.nan
+    np.save("empty.npy", X)
+    assert run("fit", "empty.npy", "--quiet")[0] == 0
+    complains(run("certify", "empty.clusters", "empty.npy"), "empty.npy: 1 rows have no value")
+    X[81, 1] = -9.0  # which lacked both
     np.save("x.npy", X)
     assert run("fit", "x.npy", "--refine", "no", "--quiet")[0] == 0
     model = load("x.clusters/model.npz")

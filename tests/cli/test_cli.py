@@ -100,11 +100,14 @@ def test_fit_writes_a_folder(run, tmp_path):
     assert names_in(tmp_path) == ["x.clusters", "x.csv"]
     assert names_in(tmp_path / "x.clusters") == FILES
     want = DPMixture(random_state=1, n_jobs=-1).fit(X)
-    assert f"40 rows in {want.n_clusters_} clusters; log joint {want.log_joint_:.6g}" in err
+    assert (
+        f"40 rows in {want.n_clusters_} clusters; log joint of the components {want.log_joint_:.6g}"
+        in err
+    )
     assert f"family {want.family_.name}" in err
-    assert len(err.splitlines()) == 1
+    assert len(err.splitlines()) == 2  # what was found, and how components became clusters
     labels = pl.read_csv("x.clusters/labels.csv")
-    assert labels.columns == ["row", "cluster", "certainty"]
+    assert labels.columns == ["row", "cluster", "component", "certainty", "apart_from"]
     assert labels["row"].to_list() == list(range(40))
     assert labels["cluster"].to_list() == want.labels_.tolist()
     np.testing.assert_allclose(labels["certainty"], want.explain(X).certainty, atol=1e-6)
@@ -194,7 +197,7 @@ def test_parquet_out(run, tmp_path):
     np.save("x.npy", table())
     assert run("fit", "x.npy", "--format", "parquet")[0] == 0
     labels = pl.read_parquet("x.clusters/labels.parquet")
-    assert labels.columns == ["row", "cluster", "certainty"]
+    assert labels.columns == ["row", "cluster", "component", "certainty", "apart_from"]
     assert pl.read_parquet("x.clusters/clusters.parquet").height == 2
     assert run("predict", "x.clusters", "x.npy", "--out", "p.parquet")[0] == 0
     assert pl.read_parquet("p.parquet")["cluster"].to_list() == labels["cluster"].to_list()
@@ -212,7 +215,7 @@ def test_fit_passes_its_options_on(run, tmp_path):
     assert "family poisson" in err
     want = DPMixture(family="poisson", alpha=2.5, beam_size=3, refine=False).fit(X)
     assert pl.read_csv("X.clusters/labels.csv")["cluster"].to_list() == want.labels_.tolist()
-    assert f"log joint {want.log_joint_:.6g}" in err
+    assert f"log joint of the components {want.log_joint_:.6g}" in err
 
 
 def test_fit_proves_it_if_asked(run, tmp_path):
@@ -267,7 +270,7 @@ def test_predict_names_the_rows_as_fit_does(run, tmp_path):
         (tmp_path / "x.csv").write_text(header + "".join(lines))
         assert run("fit", "x.csv", *quick, "--force")[0] == 0
         fitted = (tmp_path / "x.clusters" / "labels.csv").read_text()
-        assert fitted.startswith(f"{said},cluster,certainty\n000,")
+        assert fitted.startswith(f"{said},cluster,component,certainty,apart_from\n000,")
         (tmp_path / "x.csv").write_text(header + "".join(lines[7:9]))
         code, out, err = run("predict", "x.clusters", "x.csv")
         assert (code, err) == (0, "")
@@ -419,7 +422,7 @@ def test_pipes(tmp_path):
         timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0
-    assert done.stdout.startswith("row,cluster,certainty\n0,")
+    assert done.stdout.startswith("row,cluster,component,certainty,apart_from\n0,")
     assert len(done.stdout.splitlines()) == 41
     assert "40 rows in 2 clusters" in done.stderr
     assert names_in(tmp_path) == []
@@ -431,7 +434,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
         [*PROGRAM, "fit", "x.npy", "--out", "-", "--refine", "no", "--family", "gaussian", "-q"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert fitting.stdout.readline() == b"row,cluster,certainty\n"
+    assert fitting.stdout.readline() == b"row,cluster,component,certainty,apart_from\n"
     fitting.stdout.close()
     assert fitting.stderr.read() == b""
     fitting.stderr.close()
@@ -556,7 +559,11 @@ def test_nothing_is_overwritten_without_force(run, tmp_path):
     assert (folder / "labels.csv").read_text() == "mine"
     assert names_in(folder) == ["diary.txt", "labels.csv"]
     assert run("fit", "X.csv", "--out", "out", "--force")[0] == 0
-    assert (folder / "labels.csv").read_text().startswith("row,cluster,certainty\n0,")
+    assert (
+        (folder / "labels.csv")
+        .read_text()
+        .startswith("row,cluster,component,certainty,apart_from\n0,")
+    )
     assert (folder / "diary.txt").read_text() == "mine too"
     assert names_in(folder) == sorted([*FILES, "diary.txt"])
     (tmp_path / "p.csv").write_text("mine")
@@ -572,10 +579,10 @@ def test_a_model_takes_over_what_a_restart_finds():
     view = restart(model, X, 6, 0, stage, [])
     assert len(view.clusterings) == 7
     assert model.log_joint_ == view.best.log_joint > before
-    assert model.clustering_.labels is model.labels_
+    assert model.clustering_.labels is model.component_labels_
     # What it says of itself and of rows is of that partition.
     assert model.fitted_labels(X) is not None
-    assert model.mixture_.sizes.tolist() == np.bincount(model.labels_).tolist()
+    assert model.mixture_.sizes.tolist() == np.bincount(model.component_labels_).tolist()
     again = restart(model, X, 6, 0, stage, [signal.SIGINT])  # Ctrl-C was pressed before
     assert len(again.clusterings) == 1
 
@@ -702,8 +709,8 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
     long = "a" * 120 + "[bold]"
     code, _, err = run("fit", "[red]x:bug:.csv", "--out", long)
     assert code == 0
-    assert err.endswith(f"written to {long}\n")
-    assert len(err.splitlines()) == 1
+    assert err.splitlines()[0].endswith(f"written to {long}")
+    assert len(err.splitlines()) == 2
     complains(run("fit", "[blue]y.csv"), "[blue]y.csv: no such file")
 
 
@@ -882,7 +889,7 @@ def test_as_a_program(tmp_path):
         check=False,
     )  # fmt: skip
     assert (good.returncode, good.stdout) == (0, "")
-    assert len(good.stderr.splitlines()) == 1
+    assert len(good.stderr.splitlines()) == 2
     assert "40 rows in" in good.stderr
 
 

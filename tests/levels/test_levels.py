@@ -11,6 +11,8 @@ from dpsearch.errors import ModelFileError, ParameterError
 from dpsearch.levels import find_levels
 from dpsearch.levels.check import check_components
 from dpsearch.levels.halves import Halves
+from dpsearch.levels.overlap import overlap
+from dpsearch.levels.tree import grow
 from dpsearch.mixture import Mixture
 from models import DRAWS
 
@@ -123,7 +125,7 @@ def test_rows_from_the_mixture_pass_the_check_and_skewed_ones_do_not(skewed):
     )
     assert check.fails
     assert check.distance == pytest.approx(check.rows - check.draws)
-    assert "of the rows are at most" in check.in_words()
+    assert "rows lie between components" in check.in_words()
 
 
 def test_rows_with_gaps_are_compared_with_draws_that_have_the_same_gaps():
@@ -152,12 +154,12 @@ def test_skewed_groups_are_clusters_and_gaussian_ones_stay_components(skewed):
     assert model.n_clusters_ == 3
     assert adjusted_rand_score(truth, model.labels_) > 0.9
     assert adjusted_rand_score(truth, model.component_labels_) < 0.8
-    assert "so those that share rows were merged: 3 clusters" in model.level_reason_
+    assert "so overlapping ones were merged: 3 clusters" in model.level_reason_
 
     X, truth = gaussians()
     model = DPMixture().fit(X)
     assert model.n_clusters_ == model.n_components_
-    assert "so each is a cluster" in model.level_reason_
+    assert "so each component is a cluster" in model.level_reason_
     np.testing.assert_array_equal(model.labels_, model.component_labels_)
 
 
@@ -402,3 +404,58 @@ def test_more_clusters_than_components():
         DPMixture(level=9).fit(X)
     with pytest.raises(ParameterError, match="min_cluster_size must be an integer ≥ 1"):
         DPMixture(min_cluster_size=0).fit(X)
+
+
+def test_rows_of_no_weight_are_labelled_as_predicted(skewed):
+    X, _, model = skewed
+    new = np.random.default_rng(3).uniform(-3.0, 20.0, size=(400, 2))
+    weights = np.repeat([1, 0], [len(X), len(new)])
+    fitted = DPMixture(model.family_).fit(np.vstack([X, new]), sample_weight=weights)
+    assert fitted.n_clusters_ < fitted.n_components_
+    np.testing.assert_array_equal(fitted.labels_[len(X) :], fitted.predict(new))
+    np.testing.assert_array_equal(fitted.labels_, fitted.mixture_.groups[fitted.component_labels_])
+
+
+def test_a_stream_after_a_fit_keeps_what_was_found(skewed):
+    X, _, model = skewed
+    model = DPMixture(model.family_).fit(X)
+    assert model.n_clusters_ == 3
+    model.partial_fit(np.random.default_rng(0).normal(size=(30, 2)) + 200.0)
+    assert model.n_components_ > model.n_clusters_
+    assert model._levels.merges
+
+
+def test_a_stream_counts_its_rows():
+    """Sizes, numbers and the least size follow the rows, also if components stay the same."""
+    rng = np.random.default_rng(0)
+    centres = 30.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    model = DPMixture(families.Gaussian(15.0, 900.0, 1.0), min_cluster_size=60)
+    for shares, n in (([0.7, 0.1, 0.1, 0.1], 400), ([0.05, 0.05, 0.1, 0.8], 390)):
+        kind = rng.choice(4, size=n, p=shares)
+        model.partial_fit(centres[kind] + rng.normal(size=(n, 2)))
+    assert model.n_components_ == 4
+    assert model.tree_.sizes[:4].tolist() == model.mixture_.sizes.tolist()
+    assert model.tree_.sizes[-1] == 790
+    sizes = model.mixture_.cluster_sizes
+    assert (sizes >= 60).all()
+    model.set_params(level="components", min_cluster_size=1).partial_fit(centres)
+    assert model.n_clusters_ == 4
+
+
+def test_a_level_that_a_stream_cannot_have_yet():
+    X, _ = gaussians(k=4, n=400, spread=20.0, seed=1)
+    model = DPMixture(families.Gaussian(0.0, 400.0, 1.0), level=4)
+    model = DPMixture(model.family, level="auto").partial_fit(X[:50])
+    model.set_params(level=99).partial_fit(X[50:])
+    assert model.n_clusters_ == model.n_components_
+
+
+def test_thousands_of_components_are_cut_at_once():
+    """Trees over many components: every level, and the least size, in one walk each."""
+    rng = np.random.default_rng(0)
+    log_r = 3.0 * rng.normal(size=(500, 1500))
+    log_r -= np.logaddexp.reduce(log_r, axis=1)[:, None]
+    tree = grow(overlap(log_r, 0.25), rng.integers(1, 9, size=1500))
+    assert [int(tree.cut(n).max()) + 1 for n in (1, 2, 700, 1500)] == [1, 2, 700, 1500]
+    groups = tree.cut(height=-np.inf, min_size=20)
+    assert np.bincount(groups, tree.sizes[:1500]).min() >= 20

@@ -234,7 +234,7 @@ def test_a_model_without_a_tree_has_a_report_without_a_slider(browser, table, mo
     page = browser().open(path)
     assert page.locator("#level").count() == 0
     assert page.locator("#cards article").count() == model.n_components_
-    assert "the model has no tree" in page.inner_text("#summary")
+    assert "The model has no tree" in page.inner_text("#summary")
 
 
 def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
@@ -242,7 +242,8 @@ def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
     path = tmp_path / "auto.html"
     write_report(path, fitted, table, umap=False)
     text = path.read_text()
-    assert f"<li>{fitted.level_reason_[0].upper()}{fitted.level_reason_[1:]}.</li>" in text
+    for part in fitted.level_reason_.split("; "):
+        assert f"<li>{part[0].upper()}{part[1:]}.</li>" in text
     assert "<li>Fits to halves of the rows have" in text
     assert "shown as rows apart." in text
 

@@ -419,7 +419,7 @@ def test_fit_within_memory(run, tmp_path):
     ]
     assert digests == [hashlib.sha256(Path("t.parquet").read_bytes()).hexdigest()] * 2
     small, pieces = pl.read_csv("small/labels.csv"), pl.read_csv("csv/labels.csv")
-    assert pieces.columns == ["id", "cluster", "certainty"]
+    assert pieces.columns == ["id", "cluster", "component", "certainty", "apart_from"]
     assert pieces.equals(pl.read_parquet("parquet/labels.parquet").cast(pieces.schema))
     assert pieces["id"].to_list() == list(range(N))
     assert pieces.select("id", "cluster").equals(small.select("id", "cluster"))

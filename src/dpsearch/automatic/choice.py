@@ -434,7 +434,7 @@ def _may_be_counts(matrix: Matrix) -> bool:
 
     Counts vary by their mean; half of it will do here.
     """
-    if not _is_counts(matrix):
+    if not _is_counts(matrix) or matrix.max() <= 1.0:
         return False
     small = np.median(matrix, axis=0) <= MOST_COUNTED
     return bool(small.any() and (matrix.var(axis=0) >= 0.5 * matrix.mean(axis=0)).all())

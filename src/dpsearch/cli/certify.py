@@ -115,8 +115,7 @@ def certify(
     if as_json:
         print_json(_about(found, value, verified))
     else:
-        for line in _lines(found, value, verified):
-            messages.print(line)
+        messages.print("\n".join(_lines(found, value, verified)))
 
 
 def _certified(
@@ -219,6 +218,13 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     n_rows = len(estimator.component_labels_)
     if table.n_rows != n_rows:
         raise DataError(f"{table.n_rows} rows, but {model} was fitted to {n_rows}", source=data)
+    weights = estimator.sample_weight_
+    if weights is not None and (weights == 0).any():
+        raise DataError(
+            f"{(weights == 0).sum()} rows have no value and took no part in the fit: leave them out"
+            " and fit again",
+            source=data,
+        )
     with errors_name(table):
         problem = estimator.problem(rows_of(estimator, table))
     value = problem.log_joint(estimator.component_labels_)

@@ -64,12 +64,12 @@ def cut(
         model = load_model(folder).at_level(
             parse_level(level) if clusters is None else clusters, min_cluster_size=min_size
         )
-        found = _results(
-            files, stage, model, data or Path(record["input"]["source"]), record, memory
-        )
+        source = data or _where(Path(record["input"]["source"]), folder)
+        found = _results(files, stage, model, source, record, memory)
         from dpsearch.cli.results import level_record
 
         record |= level_record(model)
+        record["parameters"] |= {"level": model.level, "min_cluster_size": min_size}
         stage.begin("writing")
         with atomic_folder(folder, WRITTEN, force=True) as new:
             write_results(new, found, record, form, verbatim)
@@ -97,9 +97,19 @@ def _record(folder: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(path.read_text("utf-8"))
         if not isinstance(record["input"]["source"], str):
             raise TypeError("input.source is no text")
+        if not isinstance(record["input"].get("reading", {}), dict):
+            raise TypeError("input.reading is no object")
+        if not isinstance(record["parameters"], dict):
+            raise TypeError("parameters are no object")
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"not what `dpsearch fit` wrote: {error}", source=path) from error
     return record
+
+
+def _where(source: Path, folder: Path) -> Path:
+    """Return where the data are: as the fit named them, or beside the folder of results."""
+    beside = folder.parent / source.name
+    return beside if not source.exists() and beside.exists() else source
 
 
 def _results(

@@ -352,6 +352,7 @@ def restart(
         stage.begin(f"restart {i} of {n_restarts}")
         other = clone(model).set_params(
             family=model.family_, alpha=model.mixture_.prior, order="random", certify=False,
+            level="components", min_cluster_size=1,  # the model applies its own
             kinds=None,  # the rows are a matrix already
             random_state=(seed + i) % 2**32,
         )  # fmt: skip

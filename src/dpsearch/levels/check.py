@@ -20,9 +20,10 @@ from scipy.stats import ks_2samp
 
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.mixture import Mixture
+from dpsearch.tables.checked import CheckedTable
 
 # Chosen on planted data and labelled tables: see docs/too_many_clusters.md.
-_SIGNIFICANT = 0.05
+_SIGNIFICANT = 0.025
 _DISTANCE = 0.06
 _LEAST_DRAWS = 4000  # and twice as many as there are rows …
 _NUMBERS = 4_000_000  # … as long as they are not more numbers than this
@@ -48,11 +49,11 @@ class Check(NamedTuple):
 
     def in_words(self) -> str:
         if not self.fails:
-            return "rows are as certain of their component as rows drawn from the mixture"
-        certainty = f"{self.certainty:.6f}".rstrip("0")
+            return "rows are as certain of their component as the mixture expects"
+        certainty = f"{self.certainty:.4f}".rstrip("0").rstrip(".")
         return (
-            f"{self.rows:.0%} of the rows are at most {certainty} certain of their component, but"
-            f" only {self.draws:.0%} of rows drawn from the mixture"
+            "rows lie between components more often than the mixture expects (a certainty of at"
+            f" most {certainty} have {self.rows:.0%}, expected are {self.draws:.0%})"
         )
 
 
@@ -84,7 +85,7 @@ def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) ->
             continue
         if isinstance(like, np.ndarray):
             X = np.where(np.isnan(like), np.nan, X)
-        inside, _ = mixture.log_joint_probabilities(X)
+        inside, _ = mixture.log_joint_probabilities(CheckedTable(X))
         inside -= inside.max(axis=1, keepdims=True)
         out[own] = np.round(1.0 / np.exp(inside).sum(axis=1), _DIGITS)
     return out

@@ -1,16 +1,16 @@
 """From components to clusters: the tree, the level where it is cut, and why.
 
-1. Memberships of at most 4,000 rows, each given all the others (`Mixture.log_memberships`).
-2. Do they look as the mixture promises (`check`)?  Then the clusters are the components.
-3. If not, memberships are tempered by ζ = 1/4, which sees Gaussian components at twice their
-   spread, and the tree of their overlaps (`tree`) is cut where two clusters share rows no more
-   often than by chance.
-4. Two halves of the rows are fitted (`halves`): how well do they find each level again?
+1. Memberships of at most 4,000 rows, each given all the others (`Mixture.log_memberships`),
+   are tempered by ζ = 1/4, which sees Gaussian components at twice their spread.  The tree of
+   their overlaps (`tree`) can be cut where clusters share rows no more often than by chance.
+2. Are the rows of components that this would merge as certain of theirs as the mixture expects
+   (`check`)?  Then the clusters are the components.  If not, the tree is cut.
+3. Two halves of the rows are fitted (`halves`): how well do they find each level again?
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,6 +50,12 @@ class LevelOptions(NamedTuple):
             )
         return cls(level if isinstance(level, str) else int(level), int(min_cluster_size))
 
+    def at_most(self, n_components: int) -> LevelOptions:
+        """Return the same for a stream that may not have as many components yet."""
+        if isinstance(self.level, int) and self.level > n_components:
+            return self._replace(level=n_components)
+        return self
+
 
 def _is_count(value: Any) -> bool:
     number = isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -81,6 +87,10 @@ class Levels:
     agreement: Vector
     n_clusters_in_halves: tuple[int, ...] = ()
 
+    def with_sizes(self, sizes: Ints) -> Levels:
+        """Return the same tree over components that have grown."""
+        return replace(self, tree=self.tree.with_sizes(sizes))
+
     def groups(self, options: LevelOptions) -> Ints:
         """Return the cluster of each component at a level."""
         if isinstance(options.level, int):
@@ -90,7 +100,14 @@ class Levels:
                     f" {self.tree.n_components} components",
                     parameter="level",
                 )
-            return self.tree.cut(options.level, min_size=options.min_size)
+            try:
+                return self.tree.cut(options.level, min_size=options.min_size)
+            except ParameterError as error:
+                raise ParameterError(
+                    f"{{parameter}} is {options.level}, but no cut of the tree has as many clusters"
+                    f" of at least {options.min_size} points (min_cluster_size)",
+                    parameter="level",
+                ) from error
         cut = options.level == AUTO and self.merges
         height = 0.0 if cut else -np.inf
         return self.tree.cut(height=height, min_size=options.min_size)
@@ -107,9 +124,12 @@ class Levels:
         elif n == 1:
             text = components
         elif self.merges:
-            text = f"{components}; {self.finding}, so those that share rows were merged: {clusters}"
+            text = f"{components}; {self.finding}, so overlapping ones were merged: {clusters}"
         else:
-            text = f"{components}; {self.finding}, so each is a cluster"
+            text = f"{components}; {self.finding}, so each component is a cluster"
+            fewer = int(self.tree.cut().max()) + 1
+            if fewer < n:
+                text += f" (cut at height 0, the tree has {fewer})"
         if options.min_size > 1:
             text += f"; clusters of fewer than {options.min_size} points went to their nearest"
         counts = self.n_clusters_in_halves
@@ -143,9 +163,14 @@ def find_levels(
     items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
     labels, matrix = labels[chosen], matrix[chosen]
     log_r = mixture.log_memberships(items, labels)
-    merges, finding = _found(mixture, matrix, labels, log_r, rng)
-    # A level can be asked for whatever was found, so the tree is always that of tempered overlaps.
+    # A level can be asked for whatever is found, so the tree is always that of tempered overlaps.
     tree = grow(overlap(log_r, TEMPER), mixture.sizes)
+    groups = tree.cut()
+    merges, finding = False, "no two of them share more rows than by chance"
+    together = (np.bincount(groups)[groups] > 1)[labels]  # rows of components that would be merged
+    if together.any():
+        rows = np.flatnonzero(together)
+        merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
     agreement: Vector = np.full(n, np.nan)
     counts: tuple[int, ...] = ()
     if halves and len(chosen) >= 4:

@@ -10,7 +10,7 @@ import numpy as np
 from dpsearch._types import Ints
 from dpsearch.errors import ModelFileError
 from dpsearch.levels.levels import Levels
-from dpsearch.levels.tree import Tree
+from dpsearch.levels.tree import Tree, node_sizes
 
 _ARRAYS = ("merges", "heights", "log_lift", "log_weights", "agreement")
 _PREFIX = "tree_"
@@ -68,7 +68,6 @@ def check_groups(groups: Any, n_components: int) -> Ints:
 def _node_sizes(merges: Ints, sizes: Ints) -> Ints:
     """Return the points in each node; raise if the merges are not those of a tree."""
     n = len(sizes)
-    out = np.concatenate([sizes, np.zeros(n - 1, np.int64)])
     free = np.zeros(2 * n - 1, bool)
     free[:n] = True
     for m, (a, b) in enumerate(merges):
@@ -76,5 +75,4 @@ def _node_sizes(merges: Ints, sizes: Ints) -> Ints:
             raise ModelFileError("the merges are not those of a tree over the components")
         free[a] = free[b] = False
         free[n + m] = True
-        out[n + m] = out[a] + out[b]
-    return out
+    return node_sizes(merges, sizes)

@@ -7,7 +7,8 @@ rows as often as by chance; below they share more.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ class Tree:
             counts[n + m] = counts[a] + counts[b]
         return np.column_stack([self.merges, self.heights + self.shift, counts[n:]]).astype(float)
 
+    def with_sizes(self, sizes: Ints) -> Tree:
+        """Return the same tree over components of other sizes."""
+        return replace(self, sizes=node_sizes(self.merges, sizes))
+
     def cut(
         self,
         n_clusters: int | None = None,
@@ -99,12 +104,12 @@ class Tree:
     def _groups(self, n_merges: int) -> Ints:
         """Return the cluster of each component after the first merges."""
         n = self.n_components
-        node = np.arange(n)
         if n_merges == 0:
-            return node
-        for m in range(n_merges):
-            node[np.isin(node, self.merges[m])] = n + m
-        return self._numbered(node)
+            return np.arange(n)
+        parent = np.arange(n + n_merges)
+        for m in range(n_merges - 1, -1, -1):  # from the top, so that parents are known
+            parent[self.merges[m]] = parent[n + m]
+        return self._numbered(parent[:n])
 
     def _numbered(self, groups: Ints) -> Ints:
         """Number clusters by size, the largest first; of equal ones that of the first component."""
@@ -116,14 +121,38 @@ class Tree:
         return np.asarray(place[groups])
 
     def _absorbed(self, groups: Ints, least: int) -> Ints:
-        """Give clusters of fewer points to the one they share most with, the smallest first."""
+        """Give clusters of fewer points to the one of the largest lift, the smallest first."""
+        n_clusters = int(groups.max()) + 1
         sizes = np.bincount(groups, self.sizes[: self.n_components])
-        while len(sizes) > 1 and sizes.min() < least:
-            smallest = sizes.argmin()
-            groups = np.where(groups == smallest, self.nearest(groups)[smallest], groups)
-            groups = self._numbered(groups)
-            sizes = np.bincount(groups, self.sizes[: self.n_components])
-        return groups
+        if n_clusters == 1 or sizes.min() >= least:
+            return groups
+        log_pairs, log_single = self._between(groups)
+        goes = np.arange(n_clusters)
+        while np.isfinite(sizes).sum() > 1 and sizes.min() < least:
+            small = int(sizes.argmin())
+            into = int((log_pairs[small] - log_single).argmax())
+            goes[goes == small] = into
+            joined = np.logaddexp(log_pairs[small], log_pairs[into])
+            log_pairs[into], log_pairs[:, into] = joined, joined
+            log_pairs[small], log_pairs[:, small] = -np.inf, -np.inf
+            log_pairs[into, into] = -np.inf
+            log_single[into] = np.logaddexp(log_single[into], log_single[small])
+            sizes[into] += sizes[small]
+            sizes[small] = np.inf
+        return self._numbered(goes[groups])
+
+    def _between(self, groups: Ints) -> tuple[Matrix, Vector]:
+        """Return log P of pairs of clusters, −∞ of each with itself, and log p of each."""
+        n_clusters = int(groups.max()) + 1
+        log_single = np.full(n_clusters, -np.inf)
+        np.logaddexp.at(log_single, groups, self.log_weights)
+        pairs = self.log_lift + self.log_weights[:, None] + self.log_weights
+        half = np.full((n_clusters, len(groups)), -np.inf)
+        np.logaddexp.at(half, groups, pairs)
+        out = np.full((n_clusters, n_clusters), -np.inf)
+        np.logaddexp.at(out, groups, half.T)
+        np.fill_diagonal(out, -np.inf)
+        return np.asarray(out.T).copy(), log_single
 
     def nearest(self, groups: Ints, among: Any = True) -> Ints:
         """Return for each cluster the other one, `among` some, that it shares most with.
@@ -133,22 +162,18 @@ class Tree:
         n_clusters = int(groups.max()) + 1
         if n_clusters == 1:
             return np.full(1, -1)
-        lift = _between(self.log_lift, self.log_weights, groups, n_clusters)
+        log_pairs, log_single = self._between(groups)
+        lift = log_pairs - log_single
         lift[:, ~np.broadcast_to(among, n_clusters)] = -np.inf
-        np.fill_diagonal(lift, -np.inf)
         return np.asarray(lift.argmax(axis=1))
 
 
-def _between(log_lift: Matrix, log_weights: Vector, groups: Ints, n_clusters: int) -> Matrix:
-    """Return the log lifts of clusters: means of those of their components, by their shares."""
-    total = np.full(n_clusters, -np.inf)
-    np.logaddexp.at(total, groups, log_weights)
-    pairs = log_lift + log_weights[:, None] + log_weights
-    half = np.full((n_clusters, len(groups)), -np.inf)
-    np.logaddexp.at(half, groups, pairs)
-    out = np.full((n_clusters, n_clusters), -np.inf)
-    np.logaddexp.at(out, groups, half.T)
-    return np.asarray(out.T - total[:, None] - total)
+def node_sizes(merges: Ints, sizes: Ints) -> Ints:
+    """Return the number of points in each node, components first."""
+    out = np.concatenate([sizes, np.zeros(len(merges), np.int64)])
+    for m, (a, b) in enumerate(merges):
+        out[len(sizes) + m] = out[a] + out[b]
+    return out
 
 
 def grow(overlap: Overlap, sizes: Ints) -> Tree:
@@ -161,14 +186,13 @@ def grow(overlap: Overlap, sizes: Ints) -> Tree:
     np.fill_diagonal(log_pairs, -np.inf)
     current = log_pairs - log_single[:, None] - log_single
     best, value = current.argmax(axis=1), current.max(axis=1)
-    node, node_sizes = np.arange(n), np.concatenate([sizes, np.zeros(n - 1, np.int64)])
+    node = np.arange(n)
     merges, heights = np.empty((n - 1, 2), np.int64), np.empty(n - 1)
     for m in range(n - 1):
         a = int(value.argmax())
         b = int(best[a])
         merges[m] = sorted((node[a], node[b]))
         heights[m] = max(-value[a], heights[m - 1] if m else -np.inf)
-        node_sizes[n + m] = node_sizes[node[a]] + node_sizes[node[b]]
         node[a] = n + m
         log_single[a] = np.logaddexp(log_single[a], log_single[b])
         joined = np.logaddexp(log_pairs[a], log_pairs[b])
@@ -181,7 +205,7 @@ def grow(overlap: Overlap, sizes: Ints) -> Tree:
         for c in again[value[again] > -np.inf] if m < n - 2 else ():
             row = log_pairs[c] - log_single[c] - log_single
             best[c], value[c] = row.argmax(), row.max()
-    return Tree(merges, heights, node_sizes, lift, overlap.log_single)
+    return Tree(merges, heights, node_sizes(merges, sizes), lift, overlap.log_single)
 
 
 def _count(value: Any, name: str, most: int | None) -> int:
@@ -197,4 +221,6 @@ def _count(value: Any, name: str, most: int | None) -> int:
 def _number(value: Any) -> float:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         raise ParameterError(f"{{parameter}} must be a number, got {value!r}", parameter="height")
+    if math.isnan(value):
+        raise ParameterError("{parameter} must be a number, got nan", parameter="height")
     return float(value)
