@@ -17,7 +17,7 @@ from dpsearch.mixture import Mixture
 from models import DRAWS
 
 
-def lognormal(n=1200, seed=0):
+def lognormal(n=2400, seed=0):
     """Three skewed groups that take several Gaussians each."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(3, size=n)
@@ -361,10 +361,10 @@ def test_a_tree_from_a_file_is_checked(skewed, tmp_path, name, change):
 def test_streams_and_shards(skewed):
     X, truth, _ = skewed
     stream = DPMixture()
-    for begin in range(0, len(X), 300):
-        stream.partial_fit(X[begin : begin + 300])
+    for begin in range(0, len(X), 600):
+        stream.partial_fit(X[begin : begin + 600])
         assert stream.tree_.n_components == stream.n_components_
-        assert len(stream.labels_) == 300
+        assert len(stream.labels_) == 600
         np.testing.assert_array_equal(
             stream.labels_, stream.mixture_.groups[stream.component_labels_]
         )

@@ -132,7 +132,10 @@ class _Page:
 
     def __post_init__(self) -> None:
         labels, known = self.explanation.components, self.model.component_labels_
-        if not self.sample and (len(known) != self.table.n_rows or (labels != known).any()):
+        weights = self.model.sample_weight_  # rows that took no part may be anywhere
+        seen = slice(None) if weights is None else weights > 0
+        same = len(known) == self.table.n_rows and (labels[seen] == known[seen]).all()
+        if not self.sample and not same:
             raise DataError(
                 f"X with {self.table.n_rows} rows is not the data that the model was fitted to: a"
                 f" report shows those ({len(known)} rows)"
