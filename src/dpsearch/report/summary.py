@@ -16,6 +16,7 @@ from dpsearch.report.table import Table
 
 MOVED = 0.1  # disagreement from which restarts place a row notably differently
 _SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
+_FEW = 3.0  # nats below the best log joint that still count as good
 
 
 def found(table: Table, groups: list[Profile], apart: Ints) -> str:
@@ -113,8 +114,11 @@ def agreement(consensus: Any) -> str:
     same = int((values >= values[0] - _SAME * max(1.0, abs(values[0]))).sum())
     moved = float(np.mean(consensus.disagreement > MOVED))
     reached = "all of them" if same == len(values) else f"{same} of them"
+    near = [one.n_clusters for one in consensus.clusterings if one.log_joint >= values[0] - _FEW]
+    numbers = f"{min(near)}" if min(near) == max(near) else f"{min(near)} to {max(near)}"
     return (
         f"Of {len(values)} searches from different orders, {reached} reached the best log joint;"
+        f" those within {_FEW:g} nats of it have {numbers} components;"
         f" {_share(moved)} of the rows are in notably different company from one to the other."
     )
 
