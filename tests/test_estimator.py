@@ -263,9 +263,9 @@ def test_alpha_as_a_number_a_prior_and_auto():
         priors.DirichletProcess(priors.Gamma(2.0, 3.0)),
     ):
         model = DPMixture(family=family, alpha=prior).fit(X)
-        assert model.log_joint_ == pytest.approx(log_joint(X, model.labels_, family, prior))
+        assert model.log_joint_ == pytest.approx(log_joint(X, model.component_labels_, family, prior))
     auto = DPMixture(family=family).fit(X)
-    assert auto.log_joint_ == pytest.approx(log_joint(X, auto.labels_, family, AUTO_PRIOR))
+    assert auto.log_joint_ == pytest.approx(log_joint(X, auto.component_labels_, family, AUTO_PRIOR))
     weight, mean = (_moment(auto.n_clusters_, len(X), power) for power in (0, 1))
     assert auto.alpha_ == pytest.approx(mean / weight, rel=1e-6)
 
