@@ -202,7 +202,7 @@ def test_the_estimator_takes_it_and_its_files_come_back(Geometric, tmp_path):
     prior = priors.DirichletProcess(1.0)
     model = DPMixture(family=family, alpha=prior, random_state=0).fit(X)
     assert model.n_clusters_ == 2
-    assert model.log_joint_ == pytest.approx(log_joint(X, model.labels_, family, prior))
+    assert model.log_joint_ == pytest.approx(log_joint(X, model.component_labels_, family, prior))
     for x in X[[0, 59]]:
         terms = [
             np.log(np.array([*np.bincount(model.labels_), 1.0])[k] / 61.0)

@@ -116,7 +116,7 @@ def test_duplicate_entries_of_a_sparse_matrix_add_up_and_it_stays_as_it_was():
     family = families.Multinomial(1.0)
     model = DPMixture(family=family).fit(X)
     assert X.nnz == 5
-    assert model.log_joint_ == log_joint(X.toarray(), model.labels_, family, AUTO_PRIOR)
+    assert model.log_joint_ == log_joint(X.toarray(), model.component_labels_, family, AUTO_PRIOR)
     messy = sp.csr_matrix((X.data, columns, np.array([0, 2, 3, 5])), shape=(3, 2))
     assert DPMixture(family=family).fit(messy).log_joint_ == model.log_joint_
     assert messy.nnz == 5
@@ -263,9 +263,13 @@ def test_alpha_as_a_number_a_prior_and_auto():
         priors.DirichletProcess(priors.Gamma(2.0, 3.0)),
     ):
         model = DPMixture(family=family, alpha=prior).fit(X)
-        assert model.log_joint_ == pytest.approx(log_joint(X, model.component_labels_, family, prior))
+        assert model.log_joint_ == pytest.approx(
+            log_joint(X, model.component_labels_, family, prior)
+        )
     auto = DPMixture(family=family).fit(X)
-    assert auto.log_joint_ == pytest.approx(log_joint(X, auto.component_labels_, family, AUTO_PRIOR))
+    assert auto.log_joint_ == pytest.approx(
+        log_joint(X, auto.component_labels_, family, AUTO_PRIOR)
+    )
     weight, mean = (_moment(auto.n_clusters_, len(X), power) for power in (0, 1))
     assert auto.alpha_ == pytest.approx(mean / weight, rel=1e-6)
 
@@ -345,7 +349,7 @@ def test_every_family_by_its_name(name):
     assert np.isfinite(model.alpha_)
     assert np.isfinite(model.score(X))
     assert model.log_joint_ == pytest.approx(
-        log_joint(X, model.labels_, model.family_, AUTO_PRIOR), abs=1e-9
+        log_joint(X, model.component_labels_, model.family_, AUTO_PRIOR), abs=1e-9
     )
     assert model.log_joint_ == model.clustering_.log_joint
     sizes = np.bincount(model.labels_)
@@ -593,8 +597,10 @@ def test_the_rows_of_the_fit_as_solvers_see_them():
     frame = pd.DataFrame({"a": rng.normal(size=40), "b": np.repeat(["x", "y"], 20)})
     model = DPMixture(random_state=0).fit(frame)
     rows = model.encode(frame)
-    assert model.problem(frame).log_joint(model.labels_) == pytest.approx(model.log_joint_)
-    assert model.problem(rows).log_joint(model.labels_) == pytest.approx(model.log_joint_)
+    assert model.problem(frame).log_joint(model.component_labels_) == pytest.approx(
+        model.log_joint_
+    )
+    assert model.problem(rows).log_joint(model.component_labels_) == pytest.approx(model.log_joint_)
     np.testing.assert_array_equal(model.fitted_labels(frame), model.labels_)
     assert model.fitted_labels(frame[:20]) is None
     np.testing.assert_array_equal(model.predict(rows), model.predict(frame))

@@ -157,4 +157,4 @@ def test_hyperparameters_suit_the_partition_in_the_end():
     model = DPMixture().fit(X)
     assert model.clustering_.converged
     again = Problem(X, model.family_.learned(X, model.labels_), resolve_prior("auto"))
-    assert again.log_joint(model.labels_) < model.log_joint_ + 1e-3 * len(X)
+    assert again.log_joint(model.component_labels_) < model.log_joint_ + 1e-3 * len(X)

@@ -183,7 +183,7 @@ def test_families_are_compared_on_the_same_values():
     found = compare(X, ["diagonal_gaussian", "full_gaussian"])
     for one in found:
         assert one.log_joint == pytest.approx(
-            log_joint(X, one.model.labels_, one.family, resolve_prior("auto"))
+            log_joint(X, one.model.component_labels_, one.family, resolve_prior("auto"))
         )
 
 

@@ -100,7 +100,7 @@ def test_the_estimator_without_a_concentration(prior, registered, tmp_path):
         assert model.n_clusters_ == (3 if isinstance(prior, FewComponents) else 4)
         np.testing.assert_array_equal(model.predict(X), model.labels_)
     assert model.clustering_.log_joint == pytest.approx(
-        dpsearch.log_joint(X, model.labels_, FAMILY, prior)
+        dpsearch.log_joint(X, model.component_labels_, FAMILY, prior)
     )
     again = X + np.random.default_rng(1).normal(size=X.shape)
     assert np.isfinite(model.score_samples(again)).all()

@@ -136,7 +136,9 @@ def test_a_shard_splits_what_is_two_and_says_where_it_came_from(monkeypatch):
 def test_the_log_joint_is_that_of_the_labels(name):
     family, X = TABLES[name]
     model = DPMixture(family, 1.0, n_shards=3, random_state=0).fit(X)
-    assert model.log_joint_ == pytest.approx(log_joint(X, model.labels_, family, PRIOR), abs=1e-6)
+    assert model.log_joint_ == pytest.approx(
+        log_joint(X, model.component_labels_, family, PRIOR), abs=1e-6
+    )
     assert np.bincount(model.labels_).tolist() == model.clustering_.sizes.tolist()
     assert (np.diff(model.clustering_.sizes) <= 0).all()
     one = DPMixture(family, 1.0, n_shards=1, random_state=0).fit(X)
@@ -222,7 +224,7 @@ def test_ctrl_c_while_parts_are_merged_leaves_the_round_before(monkeypatch):
     model = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X)
     assert len(calls) == 2
     assert not model.clustering_.converged
-    value = log_joint(X, model.labels_, GAUSSIAN, PRIOR)
+    value = log_joint(X, model.component_labels_, GAUSSIAN, PRIOR)
     assert model.log_joint_ == pytest.approx(value, abs=1e-6)
 
 

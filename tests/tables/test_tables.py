@@ -236,7 +236,7 @@ def test_a_mixed_table(library, tmp_path):
         "categorical",
     ]
     matrix = model.schema_.encode(frame)
-    want = log_joint(matrix, model.labels_, model.family_, model.mixture_.prior)
+    want = log_joint(matrix, model.component_labels_, model.family_, model.mixture_.prior)
     assert model.log_joint_ == pytest.approx(want)
     assert list(model.feature_names_in_) == list(full.columns)
     probabilities = model.predict_proba(frame)
