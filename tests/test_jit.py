@@ -93,8 +93,8 @@ def resumed():
     return drawn(checkpoint=sys.argv[1], resume=True)
 
 def others():
-    some, gaussian = X[:15], families.Gaussian(0.0, 9.0, 1.0)
-    certify(Problem(some, gaussian, prior), search(some, gaussian, prior))
+    some, gaussian = X[:15, :2], families.Gaussian(0.0, 9.0, 1.0)
+    certify(Problem(some, gaussian, prior), search(some, gaussian, prior), time_limit=10.0)
     for other in (gaussian, families.DiagonalGaussian(), families.Poisson()):
         split_merge(np.abs(X).round(), other, prior, draws=5, alpha="sample", rng=0)
 
