@@ -126,7 +126,8 @@ def test_rows_that_searches_place_differently_are_listed(table, model, tmp_path)
     path = tmp_path / "moved.html"
     write_report(path, model, X, consensus=view, max_points=10)
     page = Reader(path.read_text())
-    assert "1 of them reached the best log joint; 2 % of the rows" in page.text
+    assert "1 of them reached the best log joint; those within 3 nats" in page.text
+    assert "have 3 components; 2 % of the rows" in page.text
     listed = path.read_text().split("In other company elsewhere")[1].split("</table>")[0]
     rows = [int(row) for row in re.findall(r'data-row="(\d+)"', listed)]
     assert rows == [4, 50]  # which has left the larger cluster
