@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from studies.attacks.arena import Trial, failures, trials
 from studies.attacks.inject import in_child
 from studies.attacks.record import Outcome
 from studies.attacks.victims import GAUSSIAN, PRIOR, VICTIMS, rows
+
+_PATIENCE = 20  # seconds for a process that has too little memory
 
 
 def memory(count: int, seed: int) -> Outcome:
@@ -42,6 +45,7 @@ def _starved(trial: Trial, more: int) -> None:
             pages = int(Path("/proc/self/statm").read_text().split()[0])
             limit = pages * resource.getpagesize() + more
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+            signal.alarm(_PATIENCE)  # which ends the process: libraries may wait for ever
             trial.victim.work(folder)
 
         in_child(work)  # it may die of it: what counts is what it leaves
