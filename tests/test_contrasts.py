@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from dpsearch import DPMixture, families, priors
 from dpsearch.errors import ParameterError
 from dpsearch.explain import explain_branches, explain_mixture
-from explaining import mixture_of
+from explaining import mixture_of, paired_groups
 from models import DRAWS
 
 FAMILY = families.Gaussian(0.0, 100.0, 1.0)
@@ -18,12 +17,7 @@ PRIOR = priors.DirichletProcess(1.0)
 
 @pytest.fixture(scope="module")
 def table():
-    """Three pairs of groups, each divided by the first column; and three rows far from all."""
-    rng = np.random.default_rng(1)
-    centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
-    X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))
-    X[:3] = [[-30.0, -30.0], [70.0, 60.0], [70.5, 60.0]]
-    return pd.DataFrame(X, columns=["wide", "tall"], index=[f"item {i}" for i in range(240)])
+    return paired_groups("item {}")
 
 
 @pytest.fixture(scope="module")

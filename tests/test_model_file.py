@@ -31,6 +31,13 @@ class Mine(families.Bernoulli):
     name: ClassVar[str] = "mine"
 
 
+def saved_entries(model, path):
+    """Write a model file, and return its entries."""
+    model.save(path)
+    with np.load(path) as entries:
+        return {key: entries[key] for key in entries.files}
+
+
 def same_model(loaded, model, X):
     assert np.array_equal(loaded.labels_, model.labels_)
     assert loaded.log_joint_ == model.log_joint_
@@ -382,9 +389,7 @@ HOSTILE += [-1.0, 0, float("nan"), float("inf"), HUGE, 1e308, 1e-320, [1.0, HUGE
 def test_hostile_hyperparameters_are_refused_or_work(name, tmp_path):
     family, X = DRAWS[name](np.random.default_rng(1), 12)
     model = DPMixture(family=family).fit(X)
-    model.save(tmp_path / "model.npz")
-    with np.load(tmp_path / "model.npz") as entries:
-        arrays = {key: entries[key] for key in entries.files}
+    arrays = saved_entries(model, tmp_path / "model.npz")
     about = json.loads(bytes(arrays.pop("about")))
     outcomes = {"loaded": 0, "refused": 0}
     for field in set(about["family"]) - {"name"}:
@@ -478,9 +483,7 @@ def test_numbers_that_follow_from_statistics_are_not_believed(name, tmp_path):
     """Whatever a file says, a cluster's row is that of its statistics."""
     family, X = DRAWS[name](np.random.default_rng(1), 12)
     model = DPMixture(family=family).fit(X)
-    model.save(tmp_path / "model.npz")
-    with np.load(tmp_path / "model.npz") as entries:
-        arrays = {key: entries[key] for key in entries.files}
+    arrays = saved_entries(model, tmp_path / "model.npz")
     width = model.mixture_.model.core.width
     followed = 0
     for at in range(1, width):

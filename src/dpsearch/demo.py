@@ -82,6 +82,10 @@ def _print_result(
     console.print(sizes)
     if result.n_clusters > SHOWN:
         console.print(f"(and {result.n_clusters - SHOWN} smaller ones)")
+    console.print(
+        "Each is what one Gaussian describes, a component of the mixture; a digit takes several."
+        " DPMixture and dpsearch fit also say which belong together."
+    )
 
 
 def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | None:

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 NO_TREE = "each component is a cluster; the model has no tree over its components"
 
 
+def known(levels: Levels | None) -> Levels:
+    """Return the levels of a model, or raise if it has none."""
+    if levels is None:
+        raise ParameterError(
+            "the model has no tree over its components, as files of version 0.1 have none:"
+            " fit again"
+        )
+    return levels
+
+
 class FittedState(NamedTuple):
     """All that a fit finds.
 
@@ -70,14 +80,10 @@ class FittedState(NamedTuple):
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""
-        if self.levels is None:
-            raise ParameterError(
-                "the model has no tree over its components, as files of version 0.1 have none:"
-                " fit again, or use its components"
-            )
-        mixture = self.mixture.grouped(self.levels.groups(options))
+        levels = known(self.levels)
+        mixture = self.mixture.grouped(levels.groups(options))
         return self._replace(
-            mixture=mixture, level_reason=self.levels.reason(options, mixture.n_clusters)
+            mixture=mixture, level_reason=levels.reason(options, mixture.n_clusters)
         )
 
     def labels_of(self, table: CheckedTable) -> Labels | None:

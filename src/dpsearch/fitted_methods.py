@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
 from dpsearch.automatic import Codes, without_codes
-from dpsearch.errors import ParameterError, located
+from dpsearch.errors import located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
 from dpsearch.families.base import Family
-from dpsearch.fitted import FittedState
+from dpsearch.fitted import FittedState, known
 from dpsearch.levels import Levels, Tree
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering, Problem
@@ -155,7 +155,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         """
         levels = self._known_levels()
         if n_clusters is None and height is None:
-            height = 0.0 if levels.merges else -np.inf
+            height = levels.height
         groups = levels.tree.cut(n_clusters, height=height, min_size=min_size)
         return grouped_labels(self.component_labels_, groups)
 
@@ -172,12 +172,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     def _known_levels(self) -> Levels:
         check_is_fitted(self)
-        if self._levels is None:
-            raise ParameterError(
-                "the model has no tree over its components, as files of version 0.1 have none:"
-                " fit again"
-            )
-        return self._levels
+        return known(self._levels)
 
     # -- rows of data -----------------------------------------------------------------------
 

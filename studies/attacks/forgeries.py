@@ -234,12 +234,8 @@ def break_an_entry(c: Certificate, rng: Rng) -> Certificate:
     return _with_entry(c, at, **{name: value})
 
 
-def leave_out_a_number(c: Certificate, rng: Rng) -> Certificate | None:
-    """Say nothing about some number of clusters."""
-    most = max(entry.high for entry in c.prices)
-    if most < 2:
-        return None
-    gone = int(rng.integers(1, most + 1))
+def without_number(c: Certificate, gone: int) -> Certificate:
+    """Return a certificate whose ranges leave out one number of clusters."""
     entries = []
     for entry in c.prices:
         if entry.low < gone:
@@ -247,6 +243,14 @@ def leave_out_a_number(c: Certificate, rng: Rng) -> Certificate | None:
         if entry.high > gone:
             entries.append(entry._replace(low=max(entry.low, gone + 1)))
     return replace(c, prices=tuple(entries))
+
+
+def leave_out_a_number(c: Certificate, rng: Rng) -> Certificate | None:
+    """Say nothing about some number of clusters."""
+    most = max(entry.high for entry in c.prices)
+    if most < 2:
+        return None
+    return without_number(c, int(rng.integers(1, most + 1)))
 
 
 def lower_a_price(c: Certificate, rng: Rng) -> Certificate | None:

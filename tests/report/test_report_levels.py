@@ -16,6 +16,7 @@ from dpsearch.report import write_report
 from dpsearch.report.branches import Branches
 from dpsearch.report.profiles import Wanted, profiles
 from dpsearch.report.table import Table
+from explaining import paired_groups
 
 FAMILY = families.Gaussian(0.0, 100.0, 1.0)
 PRIOR = priors.DirichletProcess(1.0)
@@ -23,12 +24,7 @@ PRIOR = priors.DirichletProcess(1.0)
 
 @pytest.fixture(scope="module")
 def table():
-    """Six groups in three pairs, and three rows far from all."""
-    rng = np.random.default_rng(1)
-    centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
-    X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))
-    X[:3] = [[-30.0, -30.0], [70.0, 60.0], [70.5, 60.0]]
-    return pd.DataFrame(X, columns=["wide", "tall"], index=[f'item "{i}"' for i in range(240)])
+    return paired_groups('item "{}"')
 
 
 @pytest.fixture(scope="module")

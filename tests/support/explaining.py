@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from scipy.special import logsumexp
 
 import naive
@@ -10,6 +11,16 @@ from dpsearch import explain
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Problem
 from models import PRODUCT_PRIORS
+
+
+def paired_groups(name):
+    """Three pairs of groups, each divided by the first column; and three rows far from all."""
+    rng = np.random.default_rng(1)
+    centres = np.array([[0, 0], [5, 0], [30, 0], [35, 0], [0, 30], [5, 30]])
+    X = centres[np.repeat(np.arange(6), [60, 50, 40, 35, 30, 25])] + rng.normal(size=(240, 2))
+    X[:3] = [[-30.0, -30.0], [70.0, 60.0], [70.5, 60.0]]
+    names = [name.format(i) for i in range(240)]
+    return pd.DataFrame(X, columns=["wide", "tall"], index=names)
 
 
 def mixture_of(X, family, prior, labels):

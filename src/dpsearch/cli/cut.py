@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ import typer
 from dpsearch._files import atomic_folder
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.fit import FORMATS, WRITTEN, write_results
-from dpsearch.cli.model import known_columns, load_model, read_for, write_page
+from dpsearch.cli.model import load_model, read_for, write_page
 from dpsearch.cli.options import (
     Json,
     LevelName,
@@ -52,6 +51,7 @@ def cut(
     Rewrites labels.csv, clusters.csv, model.npz, run.json and the report of a folder, whole or not
     at all.  The data are read again, for typical rows and for the report.
     """
+    from dpsearch.cli.results import level_record
     from dpsearch.progress import stages
 
     if clusters is not None and level != "auto":
@@ -66,8 +66,6 @@ def cut(
         )
         source = data or _where(Path(record["input"]["source"]), folder)
         found = _results(files, stage, model, source, record, memory)
-        from dpsearch.cli.results import level_record
-
         record |= level_record(model)
         record["parameters"] |= {"level": model.level, "min_cluster_size": min_size}
         stage.begin("writing")
@@ -124,7 +122,6 @@ def _results(
     from dpsearch.cli import large
     from dpsearch.cli.results import Results
     from dpsearch.io import Reading
-    from dpsearch.scale.opened import TableOptions
 
     if str(data) == "-" or not data.exists():
         raise DataError("the data are not there: name them after the folder", source=data)
@@ -132,14 +129,7 @@ def _results(
     fields = set(Reading.__dataclass_fields__) - {"model"}
     given: dict[str, Any] = record["input"].get("reading", {})
     reading = Reading(**{name: value for name, value in given.items() if name in fields})
-    options = TableOptions(
-        gaps=model.family_.predicts_gaps,
-        reading=replace(reading, model=known_columns(model)),
-        memory=memory,
-        schema=model.schema_,
-        progress=stage.count_rows,
-    )
-    opened = large.opened(files, data, options)
+    opened = large.opened_for(files, model, data, reading, memory, stage.count_rows)
     if opened is None:
         table = read_for(model, data, reading, progress=stage.count_rows)
         n_rows, digest = table.n_rows, table.sha256

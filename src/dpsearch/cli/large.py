@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from dpsearch.cli.model import known_columns
 from dpsearch.cli.options import advising_options
 from dpsearch.cli.results import Results, label_columns
 from dpsearch.errors import ParameterError, located
@@ -44,6 +45,23 @@ def opened(files: contextlib.ExitStack, data: Path, options: TableOptions) -> Op
             return None
     with advising_options():
         return files.enter_context(open_table(data, options))
+
+
+def opened_for(
+    files: contextlib.ExitStack,
+    model: Any,
+    data: Path,
+    reading: Reading,
+    memory: int | None,
+    progress: Any,
+) -> OpenedTable | None:
+    """The same for a model: its columns, in the kinds and levels that it knows."""
+    known = replace(reading, model=known_columns(model))
+    options = TableOptions(
+        gaps=model.family_.predicts_gaps, reading=known, memory=memory, schema=model.schema_,
+        progress=progress,
+    )  # fmt: skip
+    return opened(files, data, options)
 
 
 def _too_large(data: Path, reading: Reading) -> int | None:

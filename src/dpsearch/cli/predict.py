@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from dpsearch.cli.console import Messages, print_json
-from dpsearch.cli.model import known_columns, load_model, read_for
+from dpsearch.cli.model import load_model, read_for
 from dpsearch.cli.options import (
     Data,
     Force,
@@ -57,7 +56,6 @@ def predict(
     from dpsearch.cli.results import quiet_about_names
     from dpsearch.io.output import check_ending, write_pieces
     from dpsearch.progress import stages
-    from dpsearch.scale.opened import TableOptions
 
     to_file = str(out) != "-"
     if to_file:
@@ -67,12 +65,7 @@ def predict(
     with stages(messages.console) as stage, contextlib.ExitStack() as files:
         stage.begin(f"reading {data}")
         estimator = load_model(model)
-        known = replace(reading, model=known_columns(estimator))
-        options = TableOptions(
-            gaps=estimator.family_.predicts_gaps, reading=known, memory=memory,
-            schema=estimator.schema_, progress=stage.count_rows,
-        )  # fmt: skip
-        opened = large.opened(files, data, options)
+        opened = large.opened_for(files, estimator, data, reading, memory, stage.count_rows)
         if opened is None:
             table = read_for(estimator, data, reading, progress=stage.count_rows)
             for note in table.notes:

@@ -12,11 +12,10 @@ from dpsearch.levels.overlap import overlap
 from dpsearch.levels.tree import Tree, grow
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
-from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 
-_FEW_ROWS = 200  # for which refinement is thorough, as in a fit
+_FEW_ROWS = 200  # for which refinement is thorough
 _FITTED = (1000, 2000)  # rows in both halves: a quarter of all, but between these numbers
 
 
@@ -45,24 +44,32 @@ class Halves(NamedTuple):
 
 
 def fit_halves(
-    mixture: Mixture, items: Items, labels: Labels, prior: Prior, temper: float, rng: Rng
+    mixture: Mixture, items: Items, labels: Labels, temper: float | None, rng: Rng
 ) -> Halves:
-    """Fit two halves of some rows, which are in these components, under the same family."""
+    """Fit two halves of some rows, which are in these components, under the same family.
+
+    `temper` is that of the trees that are cut; None if components are clusters.
+    """
     wanted = int(np.clip(mixture.sizes.sum() // 4, *_FITTED))
     order = rng.permutation(items.n_items)[:wanted]
     tables, counts = [], []
     for rows in map(np.sort, np.array_split(order, 2)):
-        half, own = _fit(mixture, items.take(rows), prior)
+        half_items = items.take(rows)
+        half, own = _fit(mixture, half_items)
         scores = log_predictive(half.model.core, items, half.pool) + half.log_weights
         table = np.zeros((half.n_components, mixture.n_components))
         np.add.at(table, (scores.argmax(axis=1), labels), 1.0)
         tables.append(table)
-        tree = grow(overlap(half.log_memberships(items.take(rows), own), temper), half.sizes)
-        counts.append(int(tree.cut().max()) + 1 if temper < 1.0 else half.n_components)
+        if temper is None:
+            counts.append(half.n_components)
+        else:
+            tree = grow(overlap(half.log_memberships(half_items, own), temper), half.sizes)
+            counts.append(int(tree.cut().max()) + 1)
     return Halves(tuple(tables), tuple(counts))
 
 
-def _fit(mixture: Mixture, items: Items, prior: Prior) -> tuple[Mixture, Labels]:
+def _fit(mixture: Mixture, items: Items) -> tuple[Mixture, Labels]:
+    prior = mixture.prior
     problem = Problem.of_items(mixture.model, items, 0.0, prior)
     labels = search(problem).labels
     if prior.product_form:

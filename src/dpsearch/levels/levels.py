@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch._validate import whole
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.items import Items
 from dpsearch.levels.check import check_components
@@ -38,28 +39,21 @@ class LevelOptions(NamedTuple):
     @classmethod
     def of(cls, level: Any, min_cluster_size: Any) -> LevelOptions:
         """Return what the estimator's parameters mean."""
-        if not _is_count(level) and not (isinstance(level, str) and level in (AUTO, COMPONENTS)):
-            raise ParameterError(
-                f"{{parameter}} must be 'auto', 'components' or an integer ≥ 1, got {level!r}",
-                parameter="level",
-            )
-        if not _is_count(min_cluster_size):
-            raise ParameterError(
-                f"{{parameter}} must be an integer ≥ 1, got {min_cluster_size!r}",
-                parameter="min_cluster_size",
-            )
-        return cls(level if isinstance(level, str) else int(level), int(min_cluster_size))
+        if not (isinstance(level, str) and level in (AUTO, COMPONENTS)):
+            try:
+                level = whole(level, "level", 1)
+            except ParameterError as error:
+                raise ParameterError(
+                    f"{{parameter}} must be 'auto', 'components' or an integer ≥ 1, got {level!r}",
+                    parameter="level",
+                ) from error
+        return cls(level, whole(min_cluster_size, "min_cluster_size", 1))
 
     def at_most(self, n_components: int) -> LevelOptions:
         """Return the same for a stream that may not have as many components yet."""
         if isinstance(self.level, int) and self.level > n_components:
             return self._replace(level=n_components)
         return self
-
-
-def _is_count(value: Any) -> bool:
-    number = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return number and bool(value >= 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +81,11 @@ class Levels:
     agreement: Vector
     n_clusters_in_halves: tuple[int, ...] = ()
 
+    @property
+    def height(self) -> float:
+        """Where the tree is cut if the user says nothing: at 0, or below all merges."""
+        return 0.0 if self.merges else -np.inf
+
     def with_sizes(self, sizes: Ints) -> Levels:
         """Return the same tree over components that have grown."""
         return replace(self, tree=self.tree.with_sizes(sizes))
@@ -94,12 +93,7 @@ class Levels:
     def groups(self, options: LevelOptions) -> Ints:
         """Return the cluster of each component at a level."""
         if isinstance(options.level, int):
-            if options.level > self.tree.n_components:
-                raise ParameterError(
-                    f"{{parameter}} is {options.level}, but there are only"
-                    f" {self.tree.n_components} components",
-                    parameter="level",
-                )
+            self.tree.require(options.level, "level")
             try:
                 return self.tree.cut(options.level, min_size=options.min_size)
             except ParameterError as error:
@@ -108,8 +102,7 @@ class Levels:
                     f" of at least {options.min_size} points (min_cluster_size)",
                     parameter="level",
                 ) from error
-        cut = options.level == AUTO and self.merges
-        height = 0.0 if cut else -np.inf
+        height = self.height if options.level == AUTO else -np.inf
         return self.tree.cut(height=height, min_size=options.min_size)
 
     def reason(self, options: LevelOptions, n_clusters: int) -> str:
@@ -146,7 +139,6 @@ def find_levels(
     labels: Labels,
     matrix: Any,
     *,
-    seed: int = 0,
     halves: bool = True,
 ) -> Levels:
     """Find the levels of a mixture, given rows that are in its components.
@@ -158,7 +150,7 @@ def find_levels(
         tree = Tree(np.empty((0, 2), np.int64), np.empty(0), mixture.sizes.copy(),
                     np.zeros((1, 1)), np.zeros(1))  # fmt: skip
         return Levels(tree, False, "", np.ones(1))
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     chosen = _sample(items.sizes, rng)
     items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
     labels, matrix = labels[chosen], matrix[chosen]
@@ -174,8 +166,7 @@ def find_levels(
     agreement: Vector = np.full(n, np.nan)
     counts: tuple[int, ...] = ()
     if halves and len(chosen) >= 4:
-        temper = TEMPER if merges else 1.0
-        found = fit_halves(mixture, items, labels, mixture.prior, temper, rng)
+        found = fit_halves(mixture, items, labels, TEMPER if merges else None, rng)
         agreement, counts = agreements(found, tree), found.n_clusters
     return Levels(tree, merges, finding, agreement, counts)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._validate import whole
 from dpsearch.errors import ParameterError
 from dpsearch.levels.overlap import Overlap
 
@@ -56,10 +57,8 @@ class Tree:
     def linkage(self) -> Matrix:
         """The tree as SciPy's linkage: two nodes, height + `shift`, number of components."""
         n = self.n_components
-        counts = np.ones(2 * n - 1)
-        for m, (a, b) in enumerate(self.merges):
-            counts[n + m] = counts[a] + counts[b]
-        return np.column_stack([self.merges, self.heights + self.shift, counts[n:]]).astype(float)
+        counts = node_sizes(self.merges, np.ones(n, np.int64))[n:]
+        return np.column_stack([self.merges, self.heights + self.shift, counts]).astype(float)
 
     def with_sizes(self, sizes: Ints) -> Tree:
         """Return the same tree over components of other sizes."""
@@ -81,16 +80,17 @@ class Tree:
         height
             Merge all that lies below this height; 0 if `n_clusters` is not given either.
         min_size
-            Clusters with fewer points are given to the one they share most with.  With
+            Clusters with fewer points are given to the one of the largest lift.  With
             `n_clusters`, the tree is cut so that as many are left, if it can be.
         """
         if n_clusters is not None and height is not None:
             raise ParameterError("give n_clusters or height, not both", parameter="n_clusters")
-        least = 1 if min_size is None else _count(min_size, "min_size", None)
+        least = 1 if min_size is None else whole(min_size, "min_size", 1)
         if n_clusters is None:
             level = 0.0 if height is None else _number(height)
             return self._absorbed(self._groups(int((self.heights < level).sum())), least)
-        wanted = _count(n_clusters, "n_clusters", self.n_components)
+        wanted = whole(n_clusters, "n_clusters", 1)
+        self.require(wanted, "n_clusters")
         for n_merges in range(self.n_components - wanted, -1, -1):
             groups = self._absorbed(self._groups(n_merges), least)
             if groups.max() + 1 == wanted:
@@ -100,6 +100,14 @@ class Tree:
             f" {least} points",
             parameter="n_clusters",
         )
+
+    def require(self, n_clusters: int, name: str) -> None:
+        """Raise an error about the parameter of that name if there are fewer components."""
+        if n_clusters > self.n_components:
+            raise ParameterError(
+                f"{{parameter}} is {n_clusters}, but there are only {self.n_components} components",
+                parameter=name,
+            )
 
     def _groups(self, n_merges: int) -> Ints:
         """Return the cluster of each component after the first merges."""
@@ -132,11 +140,7 @@ class Tree:
             small = int(sizes.argmin())
             into = int((log_pairs[small] - log_single).argmax())
             goes[goes == small] = into
-            joined = np.logaddexp(log_pairs[small], log_pairs[into])
-            log_pairs[into], log_pairs[:, into] = joined, joined
-            log_pairs[small], log_pairs[:, small] = -np.inf, -np.inf
-            log_pairs[into, into] = -np.inf
-            log_single[into] = np.logaddexp(log_single[into], log_single[small])
+            _join(log_pairs, log_single, into, small)
             sizes[into] += sizes[small]
             sizes[small] = np.inf
         return self._numbered(goes[groups])
@@ -176,6 +180,15 @@ def node_sizes(merges: Ints, sizes: Ints) -> Ints:
     return out
 
 
+def _join(log_pairs: Matrix, log_single: Vector, into: int, gone: int) -> None:
+    """Add the P and p of one cluster to those of another; it has nothing to share any more."""
+    log_single[into] = np.logaddexp(log_single[into], log_single[gone])
+    joined = np.logaddexp(log_pairs[into], log_pairs[gone])
+    log_pairs[into], log_pairs[:, into] = joined, joined
+    log_pairs[gone], log_pairs[:, gone] = -np.inf, -np.inf
+    log_pairs[into, into] = -np.inf
+
+
 def grow(overlap: Overlap, sizes: Ints) -> Tree:
     """Return the tree of components with this overlap, of these sizes."""
     n = len(sizes)
@@ -194,28 +207,13 @@ def grow(overlap: Overlap, sizes: Ints) -> Tree:
         merges[m] = sorted((node[a], node[b]))
         heights[m] = max(-value[a], heights[m - 1] if m else -np.inf)
         node[a] = n + m
-        log_single[a] = np.logaddexp(log_single[a], log_single[b])
-        joined = np.logaddexp(log_pairs[a], log_pairs[b])
-        log_pairs[a], log_pairs[:, a] = joined, joined
-        log_pairs[b], log_pairs[:, b] = -np.inf, -np.inf
-        log_pairs[a, a] = -np.inf
+        _join(log_pairs, log_single, a, b)
         value[b] = -np.inf
-        log_single[b] = 0.0  # gone: its pairs are −∞
         again = np.flatnonzero((best == a) | (best == b) | (np.arange(n) == a))
         for c in again[value[again] > -np.inf] if m < n - 2 else ():
             row = log_pairs[c] - log_single[c] - log_single
             best[c], value[c] = row.argmax(), row.max()
     return Tree(merges, heights, node_sizes(merges, sizes), lift, overlap.log_single)
-
-
-def _count(value: Any, name: str, most: int | None) -> int:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < 1:
-        raise ParameterError(f"{{parameter}} must be an integer ≥ 1, got {value!r}", parameter=name)
-    if most is not None and value > most:
-        raise ParameterError(
-            f"{{parameter}} is {value}, but there are only {most} components", parameter=name
-        )
-    return int(value)
 
 
 def _number(value: Any) -> float:
