@@ -70,8 +70,7 @@ def log_marginals_are_convex(kit: Compiled, rng: Rng) -> None:
 
 def features_by_the_array_api(kit: Compiled, rng: Rng) -> None:
     """`features` of arrays that are strict about the array API are those of NumPy's."""
-    form, X = _form(kit), kit.model.matrix
-    applies_if(not sp.issparse(X), "the data are sparse")
+    form, X = _form(kit), kit.dense
     strict = find_spec("array_api_strict") and find_spec("array_api_compat")
     applies_if(bool(strict), "array-api-strict and array-api-compat are not installed")
     from array_api_strict import asarray

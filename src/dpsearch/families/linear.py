@@ -74,7 +74,7 @@ def counted(form: LinearForm) -> LinearForm:
 
 
 def masked(X: Any, features: list[Any]) -> Any:
-    """Return the masks of X, 1 where there is a value, and features of it, 0 where there is none."""
+    """Return masks, 1 where X has a value, and after them features of it, 0 where it has none."""
     xp, seen, zero = namespace(X), ~namespace(X).isnan(X), like(X, 0.0)
     return xp.concat([xp.where(seen, one, zero) for one in (like(X, 1.0), *features)], axis=1)
 
