@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from dpsearch.fitting import FitOptions
-from dpsearch.scale.cluster import DaskWorkers
-from dpsearch.scale.fit import fit_shards
-from dpsearch.scale.source import shards_of_array
+from dpsearch.passes.dask_rows import DaskWorkers
+from dpsearch.passes.fit import fit_shards
+from dpsearch.sources.shards import shards_of_array
 from dpsearch.scale.workers import Threads
 from studies.attacks.arena import failures
 from studies.attacks.record import Outcome

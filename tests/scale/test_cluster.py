@@ -16,10 +16,10 @@ from dpsearch import DPMixture, families, gibbs, priors
 from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
 from dpsearch.fitting import FitOptions, Refinement
 from dpsearch.scale import cluster as scale_cluster
-from dpsearch.scale import fit as scale_fit
-from dpsearch.scale.cluster import DaskWorkers
-from dpsearch.scale.fit import fit_shards
-from dpsearch.scale.source import shards_of_array
+from dpsearch.passes import fit as scale_fit
+from dpsearch.passes.dask_rows import DaskWorkers
+from dpsearch.passes.fit import fit_shards
+from dpsearch.sources.shards import shards_of_array
 from dpsearch.scale.workers import Threads
 from faulty_shards import Deadly, Large, ParquetShard, Unreachable
 

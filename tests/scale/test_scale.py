@@ -20,11 +20,11 @@ from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.problem import Problem
 from dpsearch.progress import describe
-from dpsearch.scale import fit as scale_fit
+from dpsearch.passes import fit as scale_fit
 from dpsearch.scale import rounds, shard
 from dpsearch.scale.rounds import run_rounds
 from dpsearch.scale.shard import NOWHERE, Handed, Task, origins_of, split_rows, work
-from dpsearch.scale.source import ArrayShard, digest, n_shards_for, sampled_rows, shards_of_array
+from dpsearch.sources.shards import ArrayShard, digest, n_shards_for, sampled_rows, shards_of_array
 from dpsearch.scale.workers import Threads
 from dpsearch.state import State
 from shard_tables import GAUSSIAN, PRIOR, TABLES, counts, planted

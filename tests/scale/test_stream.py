@@ -12,8 +12,8 @@ import dpsearch
 from dpsearch import DPMixture, families, log_joint, priors
 from dpsearch.errors import CapabilityError, DataError
 from dpsearch.problem import Problem
-from dpsearch.scale import stream
-from dpsearch.scale.stream import Stream
+from dpsearch.passes import stream
+from dpsearch.passes.stream import Stream
 from shard_tables import GAUSSIAN, PRIOR, TABLES, planted
 from studies.attacks.inject import interrupted_at, some_moments
 

@@ -248,7 +248,7 @@ class _Job:
         from dpsearch.automatic import takes_gaps
         from dpsearch.cli import large
         from dpsearch.io import read_table
-        from dpsearch.scale.opened import TableOptions
+        from dpsearch.sources.opened import TableOptions
 
         stage.begin(f"reading {self.data}")
         fitting = self.fitting

@@ -1,12 +1,13 @@
 """What a pass does with one chunk of rows.
 
-Rows come as features [n, P], dense or CSR, with the cluster that each row is in.  Nothing here
-knows where they come from: threads, readers of files and workers of a cluster call the same
-functions.
+Rows come as features [n, P], dense or CSR, with the cluster that each row is in; a row with a label
+below 0 takes no part.  Nothing here knows where they come from: threads, readers of files and
+workers of a cluster call the same functions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.sources.shards import mixed
 
 ShortLabels: TypeAlias = NDArray[np.int32]
 
@@ -56,6 +58,16 @@ class Seeds(NamedTuple):
     features: Matrix
 
 
+def decided(
+    labels: ShortLabels, choice: ShortLabels, of_candidates: Ints, of_clusters: Ints
+) -> ShortLabels:
+    """Return new labels: the cluster of the proposed candidate, or where that is −1 (and where
+    nothing was proposed) the one that the row's cluster has become."""
+    stay = np.append(of_clusters, -1)[labels]  # −1: the last
+    proposed = np.append(of_candidates, -1)[choice]
+    return np.where(proposed >= 0, proposed, stay).astype(np.int32)
+
+
 def assign(
     features: Any, labels: ShortLabels, candidates: Candidates, choice: ShortLabels
 ) -> Totals:
@@ -69,14 +81,14 @@ def assign(
     groups, starts, weights, constants = candidates
     if len(starts) == 2 and starts[1] >= _MANY and (groups == 0).all():
         scores = np.asarray(features @ weights.T)
-        _best(scores, constants, choice)
+        _best(scores, constants, labels, choice)
         _add(features, choice, totals)
     elif sp.issparse(features):
         _assign_sparse(
             features.indptr, features.indices, features.data, labels, groups, starts,
             np.ascontiguousarray(weights.T), constants, choice, np.empty(starts[-1]),
         )  # fmt: skip
-        _add(features, np.where(groups[labels] >= 0, choice, -1), totals)
+        _add(features, np.where((groups[labels] >= 0) & (labels >= 0), choice, -1), totals)
     else:
         _assign_dense(features, labels, groups, starts, weights, constants, choice, *totals)
     return totals
@@ -86,6 +98,16 @@ def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
     """Return the totals of clusters; rows with a label below 0 do not count."""
     out = Totals(np.zeros(n_clusters), np.zeros((n_clusters, features.shape[1])))
     _add(features, labels, out)
+    return out
+
+
+def summed(found: Iterable[Totals]) -> Totals:
+    """Return the sum of totals, in their order."""
+    parts = iter(found)
+    out = next(parts)
+    for one in parts:
+        out.sizes[:] += one.sizes
+        out.sums[:] += one.sums
     return out
 
 
@@ -104,8 +126,8 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
     A row's key depends on its number in the whole (that of the first row here is `first`) and on
     the seed, so that the same rows are drawn however the rows are divided into chunks.
     """
-    inside = np.flatnonzero(counts[labels] > 0)
-    keys = _mixed(inside.astype(np.uint64) + np.uint64(first) + _mixed(np.uint64(seed)))
+    inside = np.flatnonzero((labels >= 0) & (counts[labels] > 0))
+    keys = mixed(inside.astype(np.uint64) + np.uint64(first) + mixed(np.uint64(seed)))
     order = np.lexsort((keys, labels[inside]))
     owners = labels[inside][order].astype(np.int64)
     begins = np.searchsorted(owners, np.arange(len(counts)))
@@ -123,20 +145,14 @@ def least(seeds: list[Seeds], counts: Ints) -> Seeds:
     return Seeds(clusters[kept], keys[order[kept]], features[order[kept]])
 
 
-def _mixed(words: Any) -> Any:
-    """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
-    with np.errstate(over="ignore"):
-        words = words + np.uint64(0x9E3779B97F4A7C15)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return words ^ (words >> np.uint64(31))
-
-
 @kernel
-def _best(scores, constants, choice):  # type: ignore[no-untyped-def]
+def _best(scores, constants, labels, choice):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         row = scores[i]
         best, at = -np.inf, -1
+        if labels[i] < 0:
+            choice[i] = -1
+            continue
         for k in range(row.shape[0]):
             score = row[k] + constants[k]
             if score > best:
@@ -149,7 +165,7 @@ def _assign_dense(features, labels, groups, starts, weights, constants, choice, 
     width = features.shape[1]
     for i in range(features.shape[0]):
         group = groups[labels[i]]
-        if group < 0:
+        if group < 0 or labels[i] < 0:
             continue
         row = features[i]
         best, at = -np.inf, -1
@@ -171,7 +187,7 @@ def _assign_dense(features, labels, groups, starts, weights, constants, choice, 
 def _assign_sparse(indptr, ids, values, labels, groups, starts, weights, constants, choice, room):  # type: ignore[no-untyped-def]
     for i in range(labels.shape[0]):
         group = groups[labels[i]]
-        if group < 0:
+        if group < 0 or labels[i] < 0:
             continue
         begin, end = starts[group], starts[group + 1]
         for c in range(begin, end):

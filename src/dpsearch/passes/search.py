@@ -92,7 +92,22 @@ class BatchSearch:
         totals = self.rows.totals(n_clusters)
         there = totals.sizes > 0
         self.rows.decide(np.empty(0, np.int64), np.cumsum(there) - 1)
-        self._set(totals.take(there), np.zeros(int(there.sum()), np.int64))
+        self.adopt(totals.take(there))
+
+    def begin_from(self, totals: Totals) -> None:
+        """Give all rows to the best of these clusters, in one pass; they may be of other rows."""
+        n = len(totals.sizes)
+        self.rows.place(None)
+        found = self.rows.assign(
+            Candidates(np.zeros(1, np.int64), np.array([0, n]), *self.scores(totals))
+        )
+        there = found.sizes > 0
+        self.rows.decide(np.where(there, np.cumsum(there) - 1, -1), np.zeros(1, np.int64))
+        self.adopt(found.take(there))
+
+    def adopt(self, totals: Totals) -> None:
+        """Take clusters that the rows have come to be in."""
+        self._set(totals, np.zeros(len(totals.sizes), np.int64))
 
     def _set(self, totals: Totals, failures: Ints) -> None:
         self.totals, self.values, self.failures = totals, self.value_of(totals), failures
@@ -278,13 +293,17 @@ class BatchSearch:
     def propose(self, groups: list[Group]) -> Vector:
         """Give groups of clusters new partitions where that gains; return the gains."""
         start = self.beginnings(groups)
+        starts, of_cluster = self.numbered(groups)
+        totals, values = self.settled(groups, starts, of_cluster, start)
+        return self.take(groups, starts, of_cluster, totals, values)
+
+    def numbered(self, groups: list[Group]) -> tuple[Ints, Ints]:
+        """Return where the candidates of each group begin, and the group of each cluster."""
         counts = np.array([self._n_candidates(group) for group in groups])
-        starts = np.concatenate([[0], np.cumsum(counts)])
         of_cluster = np.full(self.n_clusters, -1)
         for g, group in enumerate(groups):
             of_cluster[group.clusters] = g
-        totals, values = self.settled(groups, starts, of_cluster, start)
-        return self.take(groups, starts, of_cluster, totals, values)
+        return np.concatenate([[0], np.cumsum(counts)]), of_cluster
 
     def settled(
         self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals

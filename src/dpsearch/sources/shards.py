@@ -105,22 +105,23 @@ def digest(matrix: Any) -> int:
         values = rows.data if sp.issparse(rows) else np.ascontiguousarray(rows, dtype=np.float64)
         columns = rows.indices if sp.issparse(rows) else np.arange(rows.shape[1])
         bits = np.where(np.isnan(values), np.nan, values).astype(np.float64).view(np.uint64)
-        cells = np.where(values == 0.0, 0, _mixed(bits + _mixed(columns.astype(np.uint64))))
+        cells = np.where(values == 0.0, 0, mixed(bits + mixed(columns.astype(np.uint64))))
         if sp.issparse(rows):  # zeros count for nothing, whether they are stored or not
             upto = np.append(np.uint64(0), np.cumsum(cells, dtype=np.uint64))
             sums = upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
         else:
             sums = cells.sum(axis=1, dtype=np.uint64)
-        total += int(_mixed(sums).sum(dtype=np.uint64))
+        total += int(mixed(sums).sum(dtype=np.uint64))
     return total % 2**64
 
 
-def _mixed(words: Any) -> Any:
+def mixed(words: Any) -> Any:
     """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    with np.errstate(over="ignore"):
+        words = words + np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return words ^ (words >> np.uint64(31))
 
 
 def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:

@@ -1,0 +1,120 @@
+"""Batch search over rows of which every pass is dear: proposals are worked out on a sample.
+
+The sample's rows are in the same clusters as all rows, because they follow every pass.  What is
+proposed is found by sweeps over the sample, and then tried on all rows, all groups in one pass;
+the exact gain decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Rng, Vector
+from dpsearch.families.linear import LinearForm
+from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.rows import Rows
+from dpsearch.passes.search import GROWTH, BatchSearch, Group
+from dpsearch.priors.base import Tables
+
+_ENOUGH = 1e-6  # nats a row: rounds end when they bring less
+_TRIES = 3  # divisions of a cluster on the sample, of which the best is tried on all rows
+
+
+class _Followed:
+    """Rows, and a sample of them that follows all their passes."""
+
+    def __init__(self, rows: Rows, sample: Rows) -> None:
+        self.all, self.sample = rows, sample
+        self.n_rows = rows.n_rows
+
+    def place(self, labels: Labels | None) -> None:
+        self.all.place(labels)
+        self.sample.place(labels)
+
+    def assign(self, candidates: Candidates) -> Totals:
+        self.sample.assign(candidates)
+        return self.all.assign(candidates)
+
+    def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
+        self.all.decide(of_candidates, of_clusters)
+        self.sample.decide(of_candidates, of_clusters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.all, name)
+
+
+class PilotedSearch(BatchSearch):
+    """The search, with a sample on which proposals are worked out."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        sample: Rows,
+        form: LinearForm,
+        tables: Tables,
+        rng: Rng,
+        note: Callable[[str, float, int], None],
+        check_time: Callable[[], None],
+    ) -> None:
+        super().__init__(_Followed(rows, sample), form, tables, rng, note, check_time)
+        self.pilot = BatchSearch(sample, form, tables, rng, lambda *_: None, check_time)
+
+    def propose(self, groups: list[Group]) -> Vector:
+        """Give groups new partitions where that gains; each the best of a few for the sample."""
+        pilot = self.pilot
+        pilot.adopt(pilot.rows.totals(self.n_clusters))
+        starts, of_cluster = self.numbered(groups)
+        owner = np.repeat(np.arange(len(groups)), np.diff(starts))
+        best = np.full(len(groups), -np.inf)
+        totals = Totals(np.zeros(len(owner)), np.zeros((len(owner), self.form.n_totals)))
+        for _ in range(_TRIES):
+            found, values = pilot.settled(groups, starts, of_cluster, pilot.beginnings(groups))
+            value = np.bincount(owner, values, minlength=len(groups))
+            better = (value > best)[owner]
+            best = np.maximum(best, value)
+            totals.sizes[better], totals.sums[better] = found.sizes[better], found.sums[better]
+        # As large as the clusters of all rows, of which they have the shapes.
+        sizes = [one.totals.sizes for one in (self, pilot)]
+        of_groups = [
+            np.bincount(of_cluster[of_cluster >= 0], size[of_cluster >= 0]) for size in sizes
+        ]
+        scale = (of_groups[0] / of_groups[1])[owner]
+        scores = self.scores(Totals(totals.sizes * scale, totals.sums * scale[:, None]))
+        found = self.rows.assign(Candidates(of_cluster, starts, *scores))
+        return self.take(groups, starts, of_cluster, found, self.value_of(found))
+
+    def possible(self, groups: list[Group]) -> list[Group]:
+        """Return the groups of which the sample has rows enough."""
+        sizes = self.pilot.rows.totals(self.n_clusters).sizes
+        return [
+            group for group in groups
+            if sizes[group.clusters].min() > 0 and sizes[group.clusters[0]] >= group.move.seeds
+        ]  # fmt: skip
+
+    def round(self, thorough: bool) -> float:
+        """Divide all clusters, sweep and merge, also regroup if that is wanted; return the gain."""
+        before = self.log_joint
+        self._try("split", [Group(np.array([k]), GROWTH) for k in range(self.n_clusters)])
+        self.check_time()
+        self.sweep()
+        self.merge()
+        if thorough:
+            self.check_time()
+            self._try("regroup", self.groups(np.arange(self.n_clusters))[0])
+        return self.log_joint - before
+
+    def _try(self, step: str, groups: list[Group]) -> None:
+        groups = self.possible(groups)
+        if groups and self.propose(groups).max() > 0.0:
+            self.note(step, self.log_joint, self.n_clusters)
+
+    def rounds(self, most: int, thorough: bool) -> bool:
+        """Make rounds while they gain; return whether they ended by that."""
+        for _ in range(most):
+            self.check_time()
+            if self.round(thorough) < _ENOUGH * self.rows.n_rows:
+                return True
+        return False
