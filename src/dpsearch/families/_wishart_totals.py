@@ -18,7 +18,7 @@ from scipy.special import digamma, multigammaln
 from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
-from dpsearch.families.linear import LinearForm, namespace
+from dpsearch.families.linear import LinearForm, columns_of, namespace
 
 
 class NormalWishart(NamedTuple):
@@ -35,9 +35,7 @@ class NormalWishart(NamedTuple):
 
         def features(X: Any) -> Any:
             z = encode(X)
-            xp = namespace(z)
-            products = xp.take(z, xp.asarray(i), axis=1) * xp.take(z, xp.asarray(j), axis=1)
-            return xp.concat([z, products], axis=1)
+            return namespace(z).concat([z, columns_of(z, i) * columns_of(z, j)], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
         return LinearForm(n_totals, features, self._log_marginals, self._weights, self._rows)
@@ -87,5 +85,4 @@ class NormalWishart(NamedTuple):
         scatter = products - sums[:, i] * sums[:, j] / np.maximum(sizes, 1.0)[:, None]
         scatter[:, i == j] = np.maximum(scatter[:, i == j], 0.0)
         means = sums / (self.strength + sizes)[:, None]
-        rows = zip(sizes, means, scatter, strict=True)
-        return np.array([layout.make(ROW, d, n=n, mean=m, scatter=s) for n, m, s in rows])
+        return layout.make_rows(ROW, len(sizes), d, n=sizes, mean=means, scatter=scatter)

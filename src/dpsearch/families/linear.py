@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Matrix, Vector
+from dpsearch._types import Ints, Matrix, Vector
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,31 @@ class LinearForm:
     rows: Callable[[Vector, Matrix], Matrix]
 
 
+def counted(form: LinearForm) -> LinearForm:
+    """Return the form of a column that rows may lack: NaN.
+
+    The totals begin with the number of rows that have it, which is what was the size.
+    """
+
+    def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        by_totals, by_count = form.weights(totals[:, 0], totals[:, 1:])
+        return np.column_stack([by_count, by_totals]), np.zeros(len(sizes))
+
+    return LinearForm(
+        1 + form.n_totals,
+        lambda X: masked(X, [form.features(X)]),
+        lambda sizes, totals: form.log_marginals(totals[:, 0], totals[:, 1:]),
+        weights,
+        lambda sizes, totals: form.rows(totals[:, 0], totals[:, 1:]),
+    )
+
+
+def masked(X: Any, features: list[Any]) -> Any:
+    """Return masks, 1 where X has a value, and after them features of it, 0 where it has none."""
+    xp, seen, zero = namespace(X), ~namespace(X).isnan(X), like(X, 0.0)
+    return xp.concat([xp.where(seen, one, zero) for one in (like(X, 1.0), *features)], axis=1)
+
+
 def namespace(X: Any) -> Any:
     """Return the module whose functions work on an array: NumPy, or another of the array API."""
     if isinstance(X, np.ndarray):
@@ -70,3 +95,13 @@ def like(X: Any, values: Any) -> Any:
     from array_api_compat import device
 
     return namespace(X).asarray(values, dtype=X.dtype, device=device(X))
+
+
+def columns_of(X: Any, which: Ints) -> Any:
+    """Return columns of an array, by number."""
+    if isinstance(X, np.ndarray):
+        return X[:, which]
+    from array_api_compat import device
+
+    xp = namespace(X)
+    return xp.take(X, xp.asarray(which, device=device(X)), axis=1)
