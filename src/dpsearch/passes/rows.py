@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dpsearch._types import Ints, Labels
 from dpsearch.families.linear import LinearForm
@@ -81,6 +81,8 @@ class ThreadedRows:
         self.n_threads = n_threads
         self.n_rows = sum(one.n_rows for one in chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
+        self._threads = ThreadPoolExecutor(n_threads)
+        self._products = ThreadpoolController()
         self._keep = 8 * self.n_rows * form.n_totals <= _KEPT
         self._features: list[Any] = [None] * len(chunks)
         self._labels = np.zeros(self.n_rows, np.int32)
@@ -137,10 +139,12 @@ class ThreadedRows:
                     self._features[number] = features
             return work(features, slice(self._first[number], self._first[number + 1]))
 
-        numbers = range(len(self.chunks))
-        with threadpool_limits(1):  # a product in each thread, not threads in each product
-            threads = ThreadPoolExecutor(self.n_threads)
+        # A product in each thread, not threads in each product.
+        with self._products.limit(limits=1):
+            found = [self._threads.submit(one, number) for number in range(len(self.chunks))]
             try:
-                yield from threads.map(one, numbers)
+                for done in found:
+                    yield done.result()
             finally:  # also after an error or Ctrl-C: what has not begun never will
-                threads.shutdown(wait=True, cancel_futures=True)
+                for task in found:
+                    task.cancel()
