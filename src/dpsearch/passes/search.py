@@ -247,6 +247,8 @@ class BatchSearch:
         if not len(restless):
             return False
         groups, kinds = self.groups(restless)
+        if not groups:
+            return True
         gains, costs = self.propose(groups)
         for kind, gain, cost in zip(kinds, gains, costs, strict=True):
             self.schedule.learn(kind, float(gain), float(cost))
@@ -268,6 +270,7 @@ class BatchSearch:
             others = self.rng.permutation(near)[: move.n_clusters - 1].astype(np.int64)
             members = np.concatenate([[k], others])
             if len(members) < move.n_clusters or self._too_small(members, move):
+                self.failures[k] += 1
                 continue
             taken[members] = True
             groups.append(Group(members, move))
