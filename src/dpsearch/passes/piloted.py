@@ -16,7 +16,7 @@ from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import Rows
-from dpsearch.passes.search import GROWTH, BatchSearch, Group
+from dpsearch.passes.search import GROWTH, MOST_SWEEPS, BatchSearch, Group
 from dpsearch.priors.base import Tables
 
 _ENOUGH = 1e-6  # nats a row: rounds end when they bring less
@@ -62,16 +62,16 @@ class PilotedSearch(BatchSearch):
         super().__init__(_Followed(rows, sample), form, tables, rng, note, check_time)
         self.pilot = BatchSearch(sample, form, tables, rng, lambda *_: None, check_time)
 
-    def propose(self, groups: list[Group]) -> Vector:
+    def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
         """Give groups new partitions where that gains; each the best of a few for the sample."""
         pilot = self.pilot
-        pilot.adopt(pilot.rows.totals(self.n_clusters))
         starts, of_cluster = self.numbered(groups)
         owner = np.repeat(np.arange(len(groups)), np.diff(starts))
         best = np.full(len(groups), -np.inf)
         totals = Totals(np.zeros(len(owner)), np.zeros((len(owner), self.form.n_totals)))
         for _ in range(_TRIES):
-            found, values = pilot.settled(groups, starts, of_cluster, pilot.beginnings(groups))
+            start = pilot.beginnings(groups)
+            found, values, costs = pilot.settled(groups, starts, of_cluster, start, most)
             value = np.bincount(owner, values, minlength=len(groups))
             better = (value > best)[owner]
             best = np.maximum(best, value)
@@ -84,15 +84,17 @@ class PilotedSearch(BatchSearch):
         scale = (of_groups[0] / of_groups[1])[owner]
         scores = self.scores(Totals(totals.sizes * scale, totals.sums * scale[:, None]))
         found = self.rows.assign(Candidates(of_cluster, starts, *scores))
-        return self.take(groups, starts, of_cluster, found, self.value_of(found))
+        return self.take(groups, starts, of_cluster, found, self.value_of(found)), costs
 
     def possible(self, groups: list[Group]) -> list[Group]:
         """Return the groups of which the sample has rows enough."""
-        sizes = self.pilot.rows.totals(self.n_clusters).sizes
+        self.pilot.adopt(self.pilot.rows.totals(self.n_clusters))
+        sizes = self.pilot.totals.sizes
         return [
-            group for group in groups
-            if sizes[group.clusters].min() > 0 and sizes[group.clusters[0]] >= group.move.seeds
-        ]  # fmt: skip
+            group
+            for group in groups
+            if sizes[group.clusters].min() > 0 and not self.pilot.too_small(*group)
+        ]
 
     def round(self, thorough: bool) -> float:
         """Divide all clusters, sweep and merge, also regroup if that is wanted; return the gain."""
@@ -108,7 +110,7 @@ class PilotedSearch(BatchSearch):
 
     def _try(self, step: str, groups: list[Group]) -> None:
         groups = self.possible(groups)
-        if groups and self.propose(groups).max() > 0.0:
+        if groups and self.propose(groups)[0].max() > 0.0:
             self.note(step, self.log_joint, self.n_clusters)
 
     def rounds(self, most: int, thorough: bool) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from dpsearch._types import Ints, Labels
 from dpsearch.automatic import Codes, without_codes
@@ -135,6 +135,8 @@ class ThreadedRows:
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
         self.n_rows = sum(one.n_rows for one in chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
+        self._threads = ThreadPoolExecutor(n_threads)
+        self._products = ThreadpoolController()
         self._keep = 8 * self.n_rows * form.n_totals <= kept
         self._features: list[Any] = [None] * len(chunks)
         self._bases = [0.0 if encoding is None else np.nan] * len(chunks)
@@ -188,15 +190,19 @@ class ThreadedRows:
                     parts = self._features[number] = list(parts)
             return work(parts)
 
-        with threadpool_limits(1):  # a product in each thread, not threads in each product
-            threads = ThreadPoolExecutor(self.n_threads)
+        # A product in each thread, not threads in each product.
+        with self._products.limit(limits=1):
+            tasks = [self._threads.submit(one, number) for number in range(len(self.chunks))]
             try:
-                for done, result in enumerate(threads.map(one, range(len(self.chunks))), 1):
+                for done, task in enumerate(tasks, 1):
+                    result = task.result()
                     if self.progress is not None:
                         self.progress(done)
                     yield result
             finally:  # also after an error or Ctrl-C: what has not begun never will
-                threads.shutdown(wait=True, cancel_futures=True)
+                for task in tasks:
+                    task.cancel()
+                wait(tasks)
 
     def _loaded(self, number: int) -> Iterator[tuple[Any, slice]]:
         first, encoding = self._first[number], self.encoding

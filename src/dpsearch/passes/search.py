@@ -26,7 +26,8 @@ from dpsearch.priors.base import Tables, size_steps, size_weights
 from dpsearch.refinement.moves import Schedule
 
 _SWEEPS = 3  # of the rows of a group before its proposal may be given up
-_MOST_SWEEPS = 48
+MOST_SWEEPS = 48
+_GROWTH_SWEEPS = 6  # at first, when any sensible division will do
 _HOPE = 20.0  # steps like the last one that would still be worth waiting for
 _SETTLED = 0.1  # nats; a proposal that gains less in a sweep is settled
 _PULL = 0.5  # how far a candidate begins towards its seed from the mean of its cluster
@@ -37,29 +38,42 @@ _PATIENCE = 12  # proposals about a cluster without success before it counts as 
 
 
 class Move(NamedTuple):
-    """A kind of proposal: about how many clusters, and how it begins.
+    """A kind of proposal: how a new partition of a group of clusters begins.
 
-    The first cluster of a group is divided between `seeds` of its rows (0: it stays), and
-    `dissolved` of the others are left out.
+    The first clusters of the group are divided between seeds, rows drawn from them; the next ones
+    stay; the last ones are dissolved, their rows going to the others.
     """
 
-    n_clusters: int
+    divided: int
     seeds: int
+    kept: int = 0
     dissolved: int = 0
+
+    @property
+    def n_clusters(self) -> int:
+        return self.divided + self.kept + self.dissolved
+
+    @property
+    def n_candidates(self) -> int:
+        return self.seeds + self.kept
 
 
 GROWTH = Move(1, 2)
 MOVES = (
     Move(1, 2),
     Move(1, 3),
+    Move(1, 2, 2),
+    Move(1, 2, 5),
+    Move(1, 2, 0, 1),
+    Move(1, 2, 1, 1),
+    Move(1, 2, 4, 1),
+    Move(1, 3, 1, 2),
+    Move(0, 0, 3, 1),
     Move(2, 2),
+    Move(2, 3),
+    Move(3, 3),
+    Move(3, 4),
     Move(3, 2),
-    Move(6, 2),
-    Move(2, 2, 1),
-    Move(3, 2, 1),
-    Move(4, 3, 2),
-    Move(6, 2, 1),
-    Move(4, 0, 1),
 )
 
 
@@ -235,7 +249,8 @@ class BatchSearch:
             restless = restless[self.totals.sizes[restless] >= 2]
             if not len(restless):
                 return
-            gains = self.propose([Group(np.array([k]), GROWTH) for k in restless])
+            groups = [Group(np.array([k]), GROWTH) for k in restless]
+            gains, _ = self.propose(groups, _GROWTH_SWEEPS)
             if gains.max() > _LEAST_GAIN:
                 self.note("split", self.log_joint, self.n_clusters)
                 self.sweep()
@@ -247,10 +262,11 @@ class BatchSearch:
         if not len(restless):
             return False
         groups, kinds = self.groups(restless)
-        gains = self.propose(groups)
-        for kind, gain, group in zip(kinds, gains, groups, strict=True):
-            n, c = len(group.clusters), self._n_candidates(group)
-            self.schedule.learn(kind, gain, float(c * (1 + n)))
+        if not groups:
+            return True
+        gains, costs = self.propose(groups)
+        for kind, gain, cost in zip(kinds, gains, costs, strict=True):
+            self.schedule.learn(kind, float(gain), float(cost))
         if gains.max() > _LEAST_GAIN:
             self.note("regroup", self.log_joint, self.n_clusters)
         return True
@@ -267,9 +283,10 @@ class BatchSearch:
             move = MOVES[kind]
             near = [p for p in partners[k] if not taken[p]][: move.n_clusters + _PARTNERS - 2]
             others = self.rng.permutation(near)[: move.n_clusters - 1].astype(np.int64)
-            if len(others) < move.n_clusters - 1 or self.totals.sizes[k] < move.seeds:
-                continue
             members = np.concatenate([[k], others])
+            if len(members) < move.n_clusters or self.too_small(members, move):
+                self.failures[k] += 1
+                continue
             taken[members] = True
             groups.append(Group(members, move))
             kinds.append(kind)
@@ -286,29 +303,31 @@ class BatchSearch:
 
     # -- proposals --------------------------------------------------------------------------
 
-    def _n_candidates(self, group: Group) -> int:
-        move = group.move
-        return len(group.clusters) - (move.seeds > 0) + move.seeds - move.dissolved
+    def too_small(self, members: Ints, move: Move) -> bool:
+        """Whether a group has not enough rows for the seeds of a move."""
+        return bool(self.totals.sizes[members[: move.divided]].sum() < 2 * move.seeds)
 
-    def propose(self, groups: list[Group]) -> Vector:
-        """Give groups of clusters new partitions where that gains; return the gains."""
-        start = self.beginnings(groups)
+    def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
+        """Give groups of clusters new partitions where that gains; return gains and costs."""
         starts, of_cluster = self.numbered(groups)
-        totals, values = self.settled(groups, starts, of_cluster, start)
-        return self.take(groups, starts, of_cluster, totals, values)
+        start = self.beginnings(groups)
+        totals, values, costs = self.settled(groups, starts, of_cluster, start, most)
+        self.work += float(costs.sum())
+        return self.take(groups, starts, of_cluster, totals, values), costs
 
     def numbered(self, groups: list[Group]) -> tuple[Ints, Ints]:
         """Return where the candidates of each group begin, and the group of each cluster."""
-        counts = np.array([self._n_candidates(group) for group in groups])
         of_cluster = np.full(self.n_clusters, -1)
         for g, group in enumerate(groups):
             of_cluster[group.clusters] = g
-        return np.concatenate([[0], np.cumsum(counts)]), of_cluster
+        return np.cumsum([0, *(group.move.n_candidates for group in groups)]), of_cluster
 
     def settled(
-        self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals
-    ) -> tuple[Totals, Vector]:
-        """Sweep the rows of groups among their candidates; return these and their values.
+        self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals, most: int
+    ) -> tuple[Totals, Vector, Vector]:
+        """Sweep the rows of groups among their candidates.
+
+        Return these, their values, and the number of scores computed for each group.
 
         A group is swept until it gains no more, or as long as it may still come to gain something.
         """
@@ -316,10 +335,10 @@ class BatchSearch:
         owner = np.repeat(np.arange(len(groups)), np.diff(starts))
         goal = np.array([self.values[group.clusters].sum() for group in groups])
         rows_of = np.array([self.totals.sizes[group.clusters].sum() for group in groups])
-        values = np.full(len(owner), -np.inf)
+        values, costs = np.full(len(owner), -np.inf), np.zeros(len(groups))
         reached = np.full(len(groups), -np.inf)
         active = np.ones(len(groups), bool)
-        for number in range(_MOST_SWEEPS):
+        for number in range(most):
             self.check_time()
             inside = active[owner]
             now = np.where(of_cluster >= 0, np.where(active[of_cluster], of_cluster, -1), -1)
@@ -328,7 +347,7 @@ class BatchSearch:
             found = self.rows.assign(Candidates(now, starts, *scores))
             totals.sizes[inside], totals.sums[inside] = found.sizes[inside], found.sums[inside]
             values[inside] = self.value_of(totals.take(inside))
-            self.work += float((rows_of * np.diff(starts))[active].sum())
+            costs += np.where(active, rows_of * np.diff(starts), 0.0)
             value = np.bincount(owner, values, minlength=len(groups))
             step, reached = value - reached, value
             if number + 1 >= _SWEEPS:
@@ -336,7 +355,7 @@ class BatchSearch:
                 active &= (step > _SETTLED) & ~hopeless
             if not active.any():
                 break
-        return totals, values
+        return totals, values, costs
 
     def beginnings(self, groups: list[Group]) -> Totals:
         """Return the totals that candidates begin with.
@@ -345,25 +364,33 @@ class BatchSearch:
         """
         counts = np.zeros(self.n_clusters, np.int64)
         for group in groups:
-            counts[group.clusters[0]] = group.move.seeds
+            counts[group.clusters[: group.move.divided]] = group.move.seeds
         seeds = self.rows.draw(counts, int(self.rng.integers(2**62)))
-        begins = np.searchsorted(seeds.clusters, np.arange(self.n_clusters))
+        edges = np.searchsorted(seeds.clusters, np.arange(self.n_clusters + 1))
+        means = self.totals.sums / self.totals.sizes[:, None]
         sizes, sums = [], []
-        for group in groups:
-            k, n = int(group.clusters[0]), group.move.seeds
-            stay = group.clusters[: len(group.clusters) - group.move.dissolved]
-            if n:
-                share = self.totals.sizes[k] / n
-                mean = self.totals.sums[k] / self.totals.sizes[k]
-                points = seeds.features[begins[k] : begins[k] + n]
-                sizes.append(np.full(n, share))
-                sums.append(share * ((1.0 - _PULL) * mean + _PULL * points))
-                stay = stay[1:]
-            else:
-                stay = group.clusters[group.move.dissolved :]
-            sizes.append(self.totals.sizes[stay])
-            sums.append(self.totals.sums[stay])
+        for clusters, move in groups:
+            divided, kept = clusters[: move.divided], clusters[move.divided :][: move.kept]
+            if move.divided:
+                drawn = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in divided])
+                drawn = self.chosen(drawn, seeds.clusters[drawn], move.seeds)
+                share = self.totals.sizes[divided].sum() / move.seeds
+                pulled = (1.0 - _PULL) * means[seeds.clusters[drawn]] + _PULL * seeds.features[
+                    drawn
+                ]
+                sizes.append(np.full(move.seeds, share))
+                sums.append(share * pulled)
+            sizes.append(self.totals.sizes[kept])
+            sums.append(self.totals.sums[kept])
         return Totals(np.concatenate(sizes), np.concatenate(sums))
+
+    def chosen(self, drawn: Ints, clusters: Ints, n: int) -> Ints:
+        """Choose n of the rows that were drawn, in proportion to the sizes of their clusters."""
+        if len(drawn) == n:
+            return drawn
+        # The least of exponential times (Efraimidis & Spirakis 2006).
+        weights = self.totals.sizes[clusters] / np.bincount(clusters)[clusters]
+        return drawn[np.argsort(self.rng.exponential(size=len(drawn)) / weights)[:n]]
 
     def take(
         self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals, values: Vector
