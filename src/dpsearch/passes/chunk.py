@@ -54,7 +54,7 @@ class Seeds(NamedTuple):
     """Rows drawn from clusters: the cluster, the key and the features of each."""
 
     clusters: Ints
-    keys: Any  # uint64
+    keys: Any  # those of the least were drawn
     features: Matrix
 
 
@@ -128,6 +128,25 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
     """
     inside = np.flatnonzero((labels >= 0) & (counts[labels] > 0))
     keys = mixed(inside.astype(np.uint64) + np.uint64(first) + mixed(np.uint64(seed)))
+    return _of_least_keys(features, labels, inside, keys, counts)
+
+
+def outliers(
+    features: Any, labels: ShortLabels, weights: Matrix, constants: Vector, counts: Ints
+) -> Seeds:
+    """Return as many rows of each cluster as `counts` says: those of the least scores there."""
+    inside = np.flatnonzero(labels >= 0)
+    own = labels[inside]
+    if sp.issparse(features):
+        scores = np.asarray(features[inside].multiply(weights[own]).sum(axis=1)).reshape(-1)
+    else:
+        scores = np.einsum("ij,ij->i", features[inside], weights[own])
+    return _of_least_keys(features, labels, inside, scores + constants[own], counts)
+
+
+def _of_least_keys(
+    features: Any, labels: ShortLabels, inside: Ints, keys: Any, counts: Ints
+) -> Seeds:
     order = np.lexsort((keys, labels[inside]))
     owners = labels[inside][order].astype(np.int64)
     begins = np.searchsorted(owners, np.arange(len(counts)))

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import WorkersError
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Seeds, ShortLabels, Totals
@@ -40,7 +40,8 @@ class State(NamedTuple):
 class Pass(NamedTuple):
     """What is asked of every shard; kept, so that it can be asked for again.
 
-    Decisions come first, then totals of so many clusters, candidates or draws.
+    Decisions come first.  With candidates they are proposed to the rows; with counts rows are
+    drawn, with both those that their clusters, the candidates, describe worst.
     """
 
     decisions: tuple[tuple[Ints, Ints] | None, ...]  # None: all labels 0
@@ -97,6 +98,10 @@ class DaskRows:
     def draw(self, counts: Ints, seed: int) -> Seeds:
         asked = Pass(self._decisions, counts=counts, seed=seed)
         return chunk.least(self._pass(asked), counts)
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        clusters = Candidates(np.empty(0, np.int64), np.empty(0, np.int64), weights, constants)
+        return chunk.least(self._pass(Pass(self._decisions, clusters, counts=counts)), counts)
 
     def labels(self, empty: int = -1) -> Any:
         """A Dask array made of futures: labels stay with the workers until they are computed.
@@ -216,16 +221,19 @@ def _one(
         labels = np.where(empty, -1, 0).astype(np.int32)
         state = State(labels, np.full(len(labels), -1, np.int32), base)
     labels, choice = _decided(state, expected, what.decisions)
+    candidates, counts = what.candidates, what.counts
 
     def work(features: Any, at: slice) -> Any:
-        if what.candidates is not None:
-            return chunk.assign(features, labels[at], what.candidates, choice[at])
-        if what.counts is not None:
-            return chunk.draw(features, labels[at], first + at.start, what.counts, what.seed)
-        return chunk.totals_of(features, labels[at], what.n_clusters)
+        if counts is None:
+            if candidates is None:
+                return chunk.totals_of(features, labels[at], what.n_clusters)
+            return chunk.assign(features, labels[at], candidates, choice[at])
+        if candidates is None:
+            return chunk.draw(features, labels[at], first + at.start, counts, what.seed)
+        weights, constants = candidates.weights, candidates.constants
+        return chunk.outliers(features, labels[at], weights, constants, counts)
 
     parts = (work(*part) for part in blocks(form, matrix))
-    counts = what.counts
     found = chunk.summed(parts) if counts is None else chunk.least(list(parts), counts)
     return Found(found, state.log_base), State(labels, choice, state.log_base)
 

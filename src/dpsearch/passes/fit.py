@@ -22,7 +22,7 @@ from dpsearch.errors import (
 from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.fitted import FittedState
-from dpsearch.fitting import FitOptions
+from dpsearch.fitting import FitOptions, fit_in_memory
 from dpsearch.items import log_marginals, merge_rows
 from dpsearch.levels import find_levels
 from dpsearch.mixture import Mixture
@@ -32,8 +32,8 @@ from dpsearch.passes.dask_rows import DaskRows, look_by_dask
 from dpsearch.passes.history import History, OutOfTime
 from dpsearch.passes.memory import first_partition, rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
-from dpsearch.passes.rows import KEPT, Encoding, Rows, ThreadedRows
-from dpsearch.priors.base import Tables, log_prior
+from dpsearch.passes.rows import KEPT, Encoding, LargeRows, ThreadedRows
+from dpsearch.priors.base import log_prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement import refine
 from dpsearch.sources.opened import OpenedTable
@@ -80,7 +80,15 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
         raise ParameterError("device is for tables in memory: set n_shards=1")
     if not options.prior.product_form:
         raise CapabilityError(f"shards need a prior of product form; {options.prior.name} is not")
-    return _Fit(opened, options).run()
+    try:
+        return _Fit(opened, options).run()
+    except _OnePiece:
+        table = CheckedTable(stacked([shard.load() for shard in opened.shards]))
+        return fit_in_memory(table, opened.schema, options)
+
+
+class _OnePiece(Exception):
+    """The family has no linear form, and the rows are in memory, where none is needed."""
 
 
 class _Fit:
@@ -89,6 +97,7 @@ class _Fit:
     def __init__(self, opened: OpenedTable, options: FitOptions) -> None:
         self.opened, self.options = opened, options
         self.client = opened.cluster()
+        self.in_memory = all(isinstance(shard, ArrayShard) for shard in opened.shards)
         self.history = History(options.refinement.seconds, options.callback)
         self.seed = int(options.rng.integers(2**31))
         self.best: Totals | None = None
@@ -173,6 +182,8 @@ class _Fit:
         problem = Problem(sample.matrix, family, prior)
         model = problem.model
         encoding = Encoding(model.family, model.n_features, codes)
+        if self.in_memory and model.family.linear(model.n_features) is None:
+            raise _OnePiece
         form = encoding.form()
         found = first_partition(
             problem, beam_size=options.beam_size, order=options.order, rng=rng,
@@ -192,7 +203,7 @@ class _Fit:
         """Give all rows to the sample's clusters and improve them; return what was found."""
         options, history, encoding = self.options, self.history, start.encoding
         form = encoding.form()
-        rows, few = self.rows(encoding), rows_in_memory(form, sample.matrix, 1)
+        rows = self.rows(encoding)
         rows.progress = self.progress()
         history.log_base = lambda: rows.log_base
         tables = options.prior.tables(rows.n_rows, min(rows.n_rows, _MOST_CLUSTERS))
@@ -204,7 +215,9 @@ class _Fit:
                 value = log_joint + rows.log_base
                 self.store.write(encoding, batch.totals, value, start.reason)
 
-        batch = PilotedSearch(rows, few, form, tables, options.rng, note, history.check_time)
+        batch = PilotedSearch(
+            rows, form.features(sample.matrix), form, tables, options.rng, note, history.check_time
+        )
         batch.begin_from(start.clusters)
         note("place", batch.log_joint, batch.n_clusters)
         converged = False
@@ -218,25 +231,22 @@ class _Fit:
             # Labels and totals may not be of the same moment: one more pass makes them so.
             assert self.best is not None
             batch.begin_from(self.best)
-        return self.fitted(sample, start, batch, rows, few, tables, converged)
+        return self.fitted(sample, start, batch, rows, converged)
 
-    def rows(self, encoding: Encoding) -> Rows:
+    def rows(self, encoding: Encoding) -> LargeRows:
         """The rows of all shards, where they are."""
         shards, form = self.opened.shards, encoding.form()
         if self.client is not None:
             return DaskRows(encoding, shards, self.client, stay=self.opened.client_stays)
-        in_memory = all(isinstance(shard, ArrayShard) for shard in shards)
         threads = n_threads(self.options.n_jobs)
-        return ThreadedRows(form, shards, threads, encoding, kept=KEPT if in_memory else 0)
+        return ThreadedRows(form, shards, threads, encoding, kept=KEPT if self.in_memory else 0)
 
     def fitted(
         self,
         sample: Sample,
         start: Start,
         batch: PilotedSearch,
-        rows: Rows,
-        few: Rows,
-        tables: Tables,
+        rows: LargeRows,
         converged: bool,
     ) -> FittedState:
         """Return what was found, its clusters numbered from the largest."""
@@ -248,7 +258,7 @@ class _Fit:
         order = np.lexsort((-marginals, -sizes))
         batch.rows.decide(np.empty(0, np.int64), np.argsort(order))
         sizes, pool = sizes[order], pool.reshape(len(order), -1)[order].reshape(-1)
-        value = log_prior(tables, sizes) + float(marginals[order].sum()) + rows.log_base
+        value = log_prior(batch.tables, sizes) + float(marginals[order].sum()) + rows.log_base
         mixture = Mixture(model.without_data(), pool, sizes, options.prior)
         labels, weights = self.labels(rows, mixture, int(sizes.sum()))
         found = Clustering(
@@ -256,14 +266,14 @@ class _Fit:
             trace=self.history.trace, weights=weights,
         )  # fmt: skip
         items, _ = model.items(sample.matrix)
-        levels = find_levels(mixture, items, few.labels(), sample.matrix)
+        levels = find_levels(mixture, items, batch.sample_labels(), sample.matrix)
         state = FittedState(
             mixture, found, start.reason, self.opened.schema, weights=weights, levels=levels,
             codes=encoding.codes,
         )  # fmt: skip
         return state.at_level(options.level)
 
-    def labels(self, rows: Rows, mixture: Mixture, n_seen: int) -> tuple[Any, Ints | None]:
+    def labels(self, rows: LargeRows, mixture: Mixture, n_seen: int) -> tuple[Any, Ints | None]:
         """The component of each row, and weights if some rows have no value: 0 for these.
 
         They get the most probable component, as `predict` says of a row without any value.

@@ -1,6 +1,7 @@
 """Batch search over rows of which every pass is dear: proposals are worked out on a sample.
 
-The sample's rows are in the same clusters as all rows, because they follow every pass.  What is
+The sample's rows are in the same clusters as all rows, because they follow every pass.  Rows that
+their clusters describe worst join it, so that it shows what a uniform draw has not.  What is
 proposed is found by sweeps over the sample, and then tried on all rows, all groups in one pass;
 the exact gain decides.
 """
@@ -8,25 +9,29 @@ the exact gain decides.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
-from dpsearch.passes.rows import Rows
+from dpsearch.passes.rows import LargeRows, ThreadedRows
 from dpsearch.passes.search import GROWTH, MOST_SWEEPS, BatchSearch, Group
 from dpsearch.priors.base import Tables
+from dpsearch.sources.shards import stacked
 
 _ENOUGH = 1e-6  # nats a row: rounds end when they bring less
+_OUTLIERS = 64  # rows of each cluster that it describes worst, which join the sample
 _TRIES = 3  # divisions of a cluster on the sample, of which the best is tried on all rows
 
 
 class _Followed:
     """Rows, and a sample of them that follows all their passes."""
 
-    def __init__(self, rows: Rows, sample: Rows) -> None:
+    def __init__(self, rows: LargeRows, sample: ThreadedRows) -> None:
         self.all, self.sample = rows, sample
         self.n_rows = rows.n_rows
 
@@ -46,21 +51,61 @@ class _Followed:
         return getattr(self.all, name)
 
 
+@dataclass(frozen=True)
+class _Features:
+    """Rows as features."""
+
+    matrix: Any
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.matrix.shape[0])
+
+    def load(self) -> Any:
+        return self.matrix
+
+
 class PilotedSearch(BatchSearch):
-    """The search, with a sample on which proposals are worked out."""
+    """The search, with features of a sample on which proposals are worked out."""
+
+    rows: Any
 
     def __init__(
         self,
-        rows: Rows,
-        sample: Rows,
+        rows: LargeRows,
+        sample: Any,
         form: LinearForm,
         tables: Tables,
         rng: Rng,
         note: Callable[[str, float, int], None],
         check_time: Callable[[], None],
     ) -> None:
-        super().__init__(_Followed(rows, sample), form, tables, rng, note, check_time)
-        self.pilot = BatchSearch(sample, form, tables, rng, lambda *_: None, check_time)
+        super().__init__(rows, form, tables, rng, note, check_time)
+        self.features = sample
+        self.follow(sample, None)
+
+    def follow(self, features: Any, labels: Labels | None) -> None:
+        """Take these rows as the sample."""
+        form = replace(self.form, features=lambda X: X)
+        sample = ThreadedRows(form, [_Features(features)], 1)
+        sample.place(labels)
+        self.rows = _Followed(getattr(self.rows, "all", self.rows), sample)
+        self.pilot = BatchSearch(
+            sample, form, self.tables, self.rng, lambda *_: None, self.check_time
+        )
+
+    def sample_labels(self) -> Labels:
+        """The clusters of the sample that was given."""
+        labels: Labels = self.rows.sample.labels()[: self.features.shape[0]]
+        return labels
+
+    def add_outliers(self) -> None:
+        """Add to the sample the rows that their clusters describe worst."""
+        counts = np.full(self.n_clusters, _OUTLIERS)
+        found = self.rows.all.outliers(*self.scores(self.totals), counts)
+        new = found.features
+        both = stacked([self.features, sp.csr_matrix(new) if sp.issparse(self.features) else new])
+        self.follow(both, np.concatenate([self.sample_labels(), found.clusters]))
 
     def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
         """Give groups new partitions where that gains; each the best of a few for the sample."""
@@ -99,6 +144,8 @@ class PilotedSearch(BatchSearch):
     def round(self, thorough: bool) -> float:
         """Divide all clusters, sweep and merge, also regroup if that is wanted; return the gain."""
         before = self.log_joint
+        self.add_outliers()
+        self.check_time()
         self._try("split", [Group(np.array([k]), GROWTH) for k in range(self.n_clusters)])
         self.check_time()
         self.sweep()

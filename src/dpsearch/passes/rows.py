@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.automatic import Codes, without_codes
 from dpsearch.errors import located
 from dpsearch.families.base import Family
@@ -69,6 +69,13 @@ class Rows(Protocol):
 
     def labels(self) -> Any:
         """Return the cluster of each row; −1 for a row that takes no part."""
+
+
+class LargeRows(Rows, Protocol):
+    """Rows of which every pass is dear."""
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        """Return as many rows of each cluster as `counts` says: those that it describes worst."""
 
 
 class Encoding(NamedTuple):
@@ -170,6 +177,15 @@ class ThreadedRows:
         def work(features: Any, at: slice) -> Seeds:
             return chunk.draw(features, self._labels[at], at.start, counts, seed)
 
+        return self._least(work, counts)
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        def work(features: Any, at: slice) -> Seeds:
+            return chunk.outliers(features, self._labels[at], weights, constants, counts)
+
+        return self._least(work, counts)
+
+    def _least(self, work: Callable[[Any, slice], Seeds], counts: Ints) -> Seeds:
         found = self._each(lambda parts: chunk.least([work(*part) for part in parts], counts))
         return chunk.least(list(found), counts)
 

@@ -11,16 +11,16 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from dpsearch.scale import cluster as scale_cluster
+from dpsearch.scale.workers import Threads
 
 from dpsearch import DPMixture, families, gibbs, priors
 from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
 from dpsearch.fitting import FitOptions, Refinement
-from dpsearch.scale import cluster as scale_cluster
 from dpsearch.passes import fit as scale_fit
 from dpsearch.passes.dask_rows import DaskWorkers
 from dpsearch.passes.fit import fit_shards
 from dpsearch.sources.shards import shards_of_array
-from dpsearch.scale.workers import Threads
 from faulty_shards import Deadly, Large, ParquetShard, Unreachable
 
 WHY = "Dask is not installed"
