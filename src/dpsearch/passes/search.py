@@ -356,9 +356,8 @@ class BatchSearch:
                 drawn = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in divided])
                 drawn = self.chosen(drawn, seeds.clusters[drawn], move.seeds)
                 share = self.totals.sizes[divided].sum() / move.seeds
-                pulled = (1.0 - _PULL) * means[seeds.clusters[drawn]] + _PULL * seeds.features[
-                    drawn
-                ]
+                pull = self.rng.uniform(*_PULLS)
+                pulled = (1.0 - pull) * means[seeds.clusters[drawn]] + pull * seeds.features[drawn]
                 sizes.append(np.full(move.seeds, share))
                 sums.append(share * pulled)
             sizes.append(self.totals.sizes[kept])
