@@ -53,7 +53,8 @@ class NormalGammaTotals(NamedTuple):
     def _posterior(self, n: Matrix, sums: Matrix, squares: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Return a, the mean S/κ and β."""
         means = sums / (self.strength + n)
-        beta = 1.0 + 0.5 * np.maximum(squares - sums * means, 0.0)
+        # β ≥ 1, but the squares of data very far from the prior mean cancel badly.
+        beta = np.maximum(1.0 + 0.5 * (squares - sums * means), 0.5)
         return _same_or_each(self.shape) + 0.5 * n, means, beta
 
     def log_marginals(self, n: Matrix, sums: Matrix, squares: Matrix) -> Vector:
