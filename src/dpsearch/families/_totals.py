@@ -139,8 +139,9 @@ class DirichletTotals(NamedTuple):
         return np.asarray(_log_rising(self.concentrations, totals) - of_groups)
 
     def weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-        of_groups = np.repeat(_digamma(*self._of_groups(totals)), self.levels, axis=1)
-        return _digamma(self.concentrations, totals) - of_groups, np.zeros(len(sizes))
+        out, of_groups = _digamma(self.concentrations, totals), _digamma(*self._of_groups(totals))
+        out -= of_groups if len(self.levels) == 1 else np.repeat(of_groups, self.levels, axis=1)
+        return out, np.zeros(len(sizes))
 
     def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
         """Return the linear form with these features."""
