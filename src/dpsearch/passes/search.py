@@ -23,7 +23,7 @@ from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import Rows
 from dpsearch.priors.base import Tables, size_steps, size_weights
-from dpsearch.refinement.moves import Schedule
+from dpsearch.schedule import Schedule
 
 _SWEEPS = 3  # of the rows of a group before its proposal may be given up
 _MOST_SWEEPS = 48
@@ -34,7 +34,9 @@ _PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mea
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
 _LEAST_GAIN = 1e-6  # nats; less is rounding
-_PATIENCE = 12  # proposals about a cluster without success before it counts as settled
+_PATIENCE, _LITTLE_PATIENCE = 12, 3  # failures, after which a cluster counts as settled
+_TRIES = 3  # at dividing a cluster, when the number of clusters grows
+_ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
 
 
 class Move(NamedTuple):
@@ -240,10 +242,10 @@ class BatchSearch:
                 self.note("split", self.log_joint, self.n_clusters)
                 self.sweep()
 
-    def regroup(self) -> bool:
+    def regroup(self, patience: int) -> bool:
         """Propose new partitions of disjoint groups; return whether any cluster is restless."""
         self.check_time()
-        restless = np.flatnonzero(self.failures < _PATIENCE)
+        restless = np.flatnonzero(self.failures < patience)
         if not len(restless):
             return False
         groups, kinds = self.groups(restless)
@@ -404,15 +406,19 @@ class BatchSearch:
 
     # -- the whole --------------------------------------------------------------------------
 
-    def run(self, tries: int = 3) -> None:
-        """Search until no move gains any more, or `check_time` raises."""
-        self.grow(tries)
+    def run(self, *, thorough: bool = True) -> None:
+        """Search until no move gains any more, or `check_time` raises.
+
+        If it is not to be thorough, a cluster counts as settled after fewer proposals.
+        """
+        self.grow(_TRIES)
         self.merge()
-        enough = 1e-6 * self.rows.n_rows
+        enough = _ENOUGH * self.rows.n_rows
         self.sweeps(10, enough)
         self.failures[:] = 0
+        patience = _PATIENCE if thorough else _LITTLE_PATIENCE
         while True:
-            if not self.regroup():
+            if not self.regroup(patience):
                 gain = self.merge() + self.sweep()
                 if gain <= enough:
                     return

@@ -31,7 +31,8 @@ from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement.local import Beginning, Repartition, repartition
-from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, Schedule, begin
+from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
+from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
 # Neighbourhoods in a batch; results depend on it, so that it is not the number of threads.
