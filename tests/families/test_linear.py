@@ -1,10 +1,13 @@
-"""Linear forms beyond the laws of `check_family`: kinds of arrays, gaps, empty blocks."""
+"""Linear forms beyond the laws of `check_family`: kinds of arrays, gaps, fractional sizes."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import stats
+from scipy.special import logsumexp
 
 from dpsearch import check_family, families
+from dpsearch._special import LOG_2PI
 from dpsearch.families._columns import with_holes
 from models import DRAWS, GAPPED
 from planted import Right
@@ -79,3 +82,33 @@ def test_a_product_has_no_form_if_a_part_has_none():
         linear = families.Family.linear
 
     assert families.Product([(Plain(), (0,)), (families.Poisson(), (1,))]).linear(2) is None
+
+
+# Families of one column: the prior of θ, and n log-likelihoods of which T are the totals.
+INTEGRALS = {
+    "gaussian": (
+        families.Gaussian(0.0, 0.5, 1.0),
+        stats.norm(0.0, 0.5**0.5),
+        lambda mu, n, T: mu * T[0] - 0.5 * (n * mu**2 + T[1] + n * LOG_2PI),
+    ),
+    "poisson": (
+        families.Poisson(1.5, 0.7),
+        stats.gamma(1.5, scale=1.0 / 0.7),
+        lambda rate, n, T: T[0] * np.log(rate) - n * rate,
+    ),
+    "bernoulli": (
+        families.Bernoulli(1.5, 2.5),
+        stats.beta(1.5, 2.5),
+        lambda p, n, T: T[0] * np.log(p) + (n - T[0]) * np.log1p(-p),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INTEGRALS)
+def test_fractional_sizes_are_fractional_powers_of_the_likelihood(name):
+    family, prior, log_likelihood = INTEGRALS[name]
+    n, T = 2.6, np.array([1.3, 4.2][: family.linear(1).n_totals])
+    theta = prior.ppf((np.arange(200_000) + 0.5) / 200_000)  # by the midpoint rule
+    wanted = logsumexp(log_likelihood(theta, n, T)) - np.log(len(theta))
+    found = family.linear(1).log_marginals(np.array([n]), T[None])
+    np.testing.assert_allclose(found, [wanted], rtol=1e-4)
