@@ -53,7 +53,8 @@ class NormalGammaTotals(NamedTuple):
     def _posterior(self, n: Matrix, sums: Matrix, squares: Matrix) -> tuple[Matrix, Matrix, Matrix]:
         """Return a, the mean S/κ and β."""
         means = sums / (self.strength + n)
-        beta = 1.0 + 0.5 * np.maximum(squares - sums * means, 0.0)
+        # β ≥ 1, but the squares of data very far from the prior mean cancel badly.
+        beta = np.maximum(1.0 + 0.5 * (squares - sums * means), 0.5)
         return _same_or_each(self.shape) + 0.5 * n, means, beta
 
     def log_marginals(self, n: Matrix, sums: Matrix, squares: Matrix) -> Vector:
@@ -138,8 +139,9 @@ class DirichletTotals(NamedTuple):
         return np.asarray(_log_rising(self.concentrations, totals) - of_groups)
 
     def weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-        of_groups = np.repeat(_digamma(*self._of_groups(totals)), self.levels, axis=1)
-        return _digamma(self.concentrations, totals) - of_groups, np.zeros(len(sizes))
+        out, of_groups = _digamma(self.concentrations, totals), _digamma(*self._of_groups(totals))
+        out -= of_groups if len(self.levels) == 1 else np.repeat(of_groups, self.levels, axis=1)
+        return out, np.zeros(len(sizes))
 
     def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
         """Return the linear form with these features."""

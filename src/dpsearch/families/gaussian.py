@@ -404,18 +404,17 @@ class Gaussian(Family):
         closed = NormalTotals(self._tau(n_features))
 
         def features(X: Any) -> Any:
-            z = (X - like(X, mean)) / like(X, scale)
-            xp = namespace(z)
+            xp, z = namespace(X), (X - like(X, mean)) / like(X, scale)
             return xp.concat([z, xp.sum(z * z, axis=1, keepdims=True)], axis=1)
 
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
             sums, squares = totals[:, :-1], totals[:, -1]
             means = sums / np.maximum(sizes, 1.0)[:, None]
             scatter = np.maximum(squares - (sums * means).sum(axis=1), 0.0)
-            statistics = {"sums": sums, "squares": squares, "means": means, "scatter": scatter}
             return layout.make_rows(
-                self.row_layout(), len(sizes), n_features, n=sizes, **statistics
-            )
+                self.row_layout(), len(sizes), n_features,
+                n=sizes, sums=sums, squares=squares, means=means, scatter=scatter,
+            )  # fmt: skip
 
         return LinearForm(n_features + 1, features, closed.log_marginals, closed.weights, rows)
 

@@ -11,8 +11,8 @@ scores all rows under all clusters by one matrix product.  Because log H lies ab
 planes, giving every row of a data set to the cluster of the best such score (plus the gradient of
 log W) never lowers the log joint while no cluster becomes empty.
 
-A family has this form if its method `linear` returns a `LinearForm`.  Features are computed by
-operations of the array API, on arrays of NumPy as on those of a GPU.
+A family that `resolve` has completed has this form if its method `linear` returns a `LinearForm`.
+Features are computed by operations of the array API, on arrays of NumPy as on those of a GPU.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def like(X: Any, values: Any) -> Any:
 def columns_of(X: Any, which: Ints) -> Any:
     """Return columns of an array, by number."""
     if isinstance(X, np.ndarray):
-        return X[:, which]
+        return np.take(X, which, axis=1)
     from array_api_compat import device
 
     xp = namespace(X)

@@ -23,18 +23,20 @@ from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import Rows
 from dpsearch.priors.base import Tables, size_steps, size_weights
-from dpsearch.refinement.moves import Schedule
+from dpsearch.schedule import Schedule
 
 _SWEEPS = 3  # of the rows of a group before its proposal may be given up
 MOST_SWEEPS = 48
 _GROWTH_SWEEPS = 6  # at first, when any sensible division will do
 _HOPE = 20.0  # steps like the last one that would still be worth waiting for
 _SETTLED = 0.1  # nats; a proposal that gains less in a sweep is settled
-_PULL = 0.5  # how far a candidate begins towards its seed from the mean of its cluster
+_PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mean of a cluster
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
 _LEAST_GAIN = 1e-6  # nats; less is rounding
-_PATIENCE = 12  # proposals about a cluster without success before it counts as settled
+_PATIENCE, _LITTLE_PATIENCE = 12, 3  # failures, after which a cluster counts as settled
+_TRIES = 3  # at dividing a cluster, when the number of clusters grows
+_ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
 
 
 class Move(NamedTuple):
@@ -255,10 +257,10 @@ class BatchSearch:
                 self.note("split", self.log_joint, self.n_clusters)
                 self.sweep()
 
-    def regroup(self) -> bool:
+    def regroup(self, patience: int) -> bool:
         """Propose new partitions of disjoint groups; return whether any cluster is restless."""
         self.check_time()
-        restless = np.flatnonzero(self.failures < _PATIENCE)
+        restless = np.flatnonzero(self.failures < patience)
         if not len(restless):
             return False
         groups, kinds = self.groups(restless)
@@ -375,9 +377,8 @@ class BatchSearch:
                 drawn = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in divided])
                 drawn = self.chosen(drawn, seeds.clusters[drawn], move.seeds)
                 share = self.totals.sizes[divided].sum() / move.seeds
-                pulled = (1.0 - _PULL) * means[seeds.clusters[drawn]] + _PULL * seeds.features[
-                    drawn
-                ]
+                pull = self.rng.uniform(*_PULLS)
+                pulled = (1.0 - pull) * means[seeds.clusters[drawn]] + pull * seeds.features[drawn]
                 sizes.append(np.full(move.seeds, share))
                 sums.append(share * pulled)
             sizes.append(self.totals.sizes[kept])
@@ -424,15 +425,19 @@ class BatchSearch:
 
     # -- the whole --------------------------------------------------------------------------
 
-    def run(self, tries: int = 3) -> None:
-        """Search until no move gains any more, or `check_time` raises."""
-        self.grow(tries)
+    def run(self, *, thorough: bool = True) -> None:
+        """Search until no move gains any more, or `check_time` raises.
+
+        If it is not to be thorough, a cluster counts as settled after fewer proposals.
+        """
+        self.grow(_TRIES)
         self.merge()
-        enough = 1e-6 * self.rows.n_rows
+        enough = _ENOUGH * self.rows.n_rows
         self.sweeps(10, enough)
         self.failures[:] = 0
+        patience = _PATIENCE if thorough else _LITTLE_PATIENCE
         while True:
-            if not self.regroup():
+            if not self.regroup(patience):
                 gain = self.merge() + self.sweep()
                 if gain <= enough:
                     return

@@ -132,8 +132,9 @@ def _run(  # type: ignore[no-untyped-def]
             done = 0
             while done < n_items:
                 visited, n_live, _ = sweep_items(
-                    core, dots, items, alone, tables, clusters, n_live, order[done:], room, rng
-                )
+                    core, dots, items, alone, tables, clusters, n_live, order[done:], room, rng,
+                    None,
+                )  # fmt: skip
                 done += visited
                 if done < n_items:
                     clusters = grown(core, clusters)
