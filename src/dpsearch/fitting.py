@@ -206,6 +206,7 @@ def _searched(problem: Problem, options: FitOptions, order: Any) -> tuple[Cluste
             order=order,
             rng=options.rng,
             n_threads=n_threads(options.n_jobs),
+            thorough=not how.automatic,
             seconds=None if how.seconds is None else _SHARE * how.seconds,
             callback=options.callback,
             device=options.device,

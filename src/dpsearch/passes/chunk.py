@@ -104,7 +104,7 @@ def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
 def summed(found: Iterable[Totals]) -> Totals:
     """Return the sum of totals, in their order."""
     parts = iter(found)
-    out = next(parts)
+    out = Totals(*(part.copy() for part in next(parts)))
     for one in parts:
         out.sizes[:] += one.sizes
         out.sums[:] += one.sums

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from dpsearch.passes.rows import Encoding, blocks
 from dpsearch.sources.dask_client import dask_or_error
 from dpsearch.sources.shards import Look, Shard, look
 
+_GROUP = 32  # shards, whose findings a worker puts together
 _RETRIES = 2  # of a task that fails, as when a network drive is away for a moment
 _ANEW = 3  # times that all is asked for again after the scheduler has forgotten it
 _PATIENCE = 60.0  # seconds to wait for a scheduler that is away
@@ -51,11 +52,11 @@ class Pass(NamedTuple):
     seed: int = 0
 
 
-class Found(NamedTuple):
-    """What a shard hands up."""
+class Told(NamedTuple):
+    """What a shard says beside what it finds: its log base, and what its state is known by."""
 
-    found: Any  # Totals, or Seeds
     log_base: float
+    known_by: tuple[str, Ints] | None
 
 
 class DaskRows:
@@ -78,7 +79,7 @@ class DaskRows:
         sizes = (shard.n_rows for shard in shards)
         self._first = list(itertools.accumulate(sizes, initial=0))[:-1]
         self._passes: list[Pass] = []
-        self._sizes: list[list[Any]] = []  # of what each pass found, by shard
+        self._told: list[list[Told]] = []  # in each pass, by shard
         self._states: dict[int, list[Any]] = {}  # futures after so many passes: of the last two
         self._decisions: tuple[tuple[Ints, Ints] | None, ...] = ()  # since the last pass
 
@@ -87,21 +88,24 @@ class DaskRows:
         self._decisions = (*self._decisions, None)
 
     def totals(self, n_clusters: int) -> Totals:
-        return chunk.summed(self._pass(Pass(self._decisions, n_clusters=n_clusters)))
+        totals: Totals = self._pass(Pass(self._decisions, n_clusters=n_clusters))
+        return totals
 
     def assign(self, candidates: Candidates) -> Totals:
-        return chunk.summed(self._pass(Pass(self._decisions, candidates)))
+        totals: Totals = self._pass(Pass(self._decisions, candidates))
+        return totals
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._decisions = (*self._decisions, (of_candidates, of_clusters))
 
     def draw(self, counts: Ints, seed: int) -> Seeds:
-        asked = Pass(self._decisions, counts=counts, seed=seed)
-        return chunk.least(self._pass(asked), counts)
+        seeds: Seeds = self._pass(Pass(self._decisions, counts=counts, seed=seed))
+        return seeds
 
     def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
         clusters = Candidates(np.empty(0, np.int64), np.empty(0, np.int64), weights, constants)
-        return chunk.least(self._pass(Pass(self._decisions, clusters, counts=counts)), counts)
+        seeds: Seeds = self._pass(Pass(self._decisions, clusters, counts=counts))
+        return seeds
 
     def labels(self, empty: int = -1) -> Any:
         """A Dask array made of futures: labels stay with the workers until they are computed.
@@ -115,7 +119,7 @@ class DaskRows:
         decisions = self._decisions
 
         def ask() -> list[Any]:
-            _, states = self._asked(self._passes)
+            _, _, states = self._asked(self._passes)
             each = zip(states, self._expected(len(self._passes)), strict=True)
             return self._futures([one(*both, decisions, empty) for both in each])
 
@@ -127,58 +131,62 @@ class DaskRows:
         labels = da.concatenate(parts)
         return labels if self.stay else da.from_array(labels.compute(), chunks=labels.chunks)
 
-    def _pass(self, asked: Pass) -> list[Any]:
-        """Have every shard do a pass; return what they hand up, in order."""
+    def _pass(self, asked: Pass) -> Any:
+        """Have every shard do a pass; return what they find together."""
         passes = [*self._passes, asked]
         states: list[Any] = []
 
         def ask() -> list[Any]:
             nonlocal states
-            found, states = self._asked(passes)
-            return found
+            found, told, states = self._asked(passes)
+            return [*self.client.gather(finished(told, self.progress)), *self.client.gather(found)]
 
-        done: list[Found] = self._results(ask)
+        answers = self._patiently(ask)
+        told, found = answers[: len(self.shards)], answers[len(self.shards) :]
         kept = {n: futures for n, futures in self._states.items() if n == len(self._passes)}
-        # Only now, all at once: an interrupted pass has not been.
+        # Only now: an interrupted pass has not been.
         self._passes, self._states = passes, kept | {len(passes): states}
-        self._sizes = [*self._sizes, [_sizes(asked, one.found) for one in done]]
-        self._decisions = ()
-        self.log_base = float(sum(one.log_base for one in done))
-        return [one.found for one in done]
+        self._told, self._decisions = [*self._told, told], ()
+        self.log_base = float(sum(one.log_base for one in told))
+        return together(found, asked.counts)
 
     def _expected(self, number: int) -> list[Any]:
-        """What the pass before pass `number` found in each shard, to know it again by."""
-        return self._sizes[number - 1] if number else [None] * len(self.shards)
+        """What the pass before pass `number` told of each shard's state, to know it again by."""
+        if not number:
+            return [None] * len(self.shards)
+        return [one.known_by for one in self._told[number - 1]]
 
-    def _asked(self, passes: Sequence[Pass]) -> tuple[list[Any], list[Any]]:
-        """Futures of what the last of these passes finds, and of the states after it.
+    def _asked(self, passes: Sequence[Pass]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Futures of what the last of these passes finds, of what shards tell, and of states.
 
-        Only what the scheduler does not have already is asked for.
+        Only what the scheduler does not have already is asked for.  What shards find is put
+        together by the workers, a group of shards at a time.
         """
         from dask import delayed
 
-        one = delayed(_one, pure=False, nout=2)
+        one, some = delayed(_one, pure=False, nout=3), delayed(together, pure=False)
         known = [n for n in self._states if n <= len(passes) and _alive(self._states[n])]
-        begin = max(known, default=0)
+        begin, n = max(known, default=0), len(self.shards)
         found: list[Any] = []
-        states = self._states[begin] if begin else [None] * len(self.shards)
+        told: list[Any] = []
+        states = self._states[begin] if begin else [None] * n
         for number in range(begin, len(passes)):
+            what = passes[number]
             # As the result of a task, not scattered: then it is not lost with its workers.
-            asked = self.client.submit(
-                _same, (self.encoding, passes[number]), pure=False, retries=_RETRIES
-            )
+            asked = self.client.submit(_same, (self.encoding, what), pure=False, retries=_RETRIES)
             each = zip(self.shards, self._first, states, self._expected(number), strict=True)
-            pairs = [one(asked, *arguments) for arguments in each]
-            futures = self._futures([pair[0] for pair in pairs] + [pair[1] for pair in pairs])
-            found, states = futures[: len(pairs)], futures[len(pairs) :]
-        return found, states
+            parts = [one(asked, *arguments) for arguments in each]
+            groups = [
+                some([part[0] for part in parts[at : at + _GROUP]], what.counts)
+                for at in range(0, n, _GROUP)
+            ]
+            wanted = [*groups, *(part[1] for part in parts), *(part[2] for part in parts)]
+            futures = self._futures(wanted)
+            found, told, states = futures[: -2 * n], futures[-2 * n : -n], futures[-n:]
+        return found, told, states
 
     def _futures(self, wanted: list[Any]) -> list[Any]:
         return list(self.client.compute(wanted, retries=_RETRIES))
-
-    def _results(self, ask: Callable[[], list[Any]]) -> list[Any]:
-        """What futures come to, in order."""
-        return self._patiently(lambda: self.client.gather(finished(ask(), self.progress)))
 
     def _patiently(self, function: Callable[[], Any]) -> list[Any]:
         return patiently(self.client, function)
@@ -206,14 +214,19 @@ def look_by_dask(
 # -- on a worker ------------------------------------------------------------------------------
 
 
+def together(found: Iterable[Any], counts: Ints | None) -> Any:
+    """Put together what several shards found: totals, or with counts rows that were drawn."""
+    return chunk.summed(found) if counts is None else chunk.least(list(found), counts)
+
+
 def _same(asked: Any) -> Any:
     return asked
 
 
 def _one(
     asked: tuple[Encoding, Pass], shard: Shard, first: int, state: State | None, expected: Any
-) -> tuple[Found, State]:
-    """Do a pass over a shard; return what it finds, and the state after it."""
+) -> tuple[Any, Told, State]:
+    """Do a pass over a shard; return what it finds, what it tells, and the state after it."""
     encoding, what = asked
     form, matrix = encoding.form(), encoding.load(shard)
     if state is None:
@@ -234,8 +247,9 @@ def _one(
         return chunk.outliers(features, labels[at], weights, constants, counts)
 
     parts = (work(*part) for part in blocks(form, matrix))
-    found = chunk.summed(parts) if counts is None else chunk.least(list(parts), counts)
-    return Found(found, state.log_base), State(labels, choice, state.log_base)
+    found = together(parts, counts)
+    told = Told(state.log_base, _known_by(what, found))
+    return found, told, State(labels, choice, state.log_base)
 
 
 def _labels(state: State, expected: Any, decisions: Any, empty: int) -> Labels:
@@ -266,7 +280,7 @@ def _decided(state: State, expected: Any, decisions: Any) -> tuple[ShortLabels, 
     return labels, choice
 
 
-def _sizes(asked: Pass, found: Any) -> Any:
+def _known_by(asked: Pass, found: Any) -> Any:
     """What a shard's state is known by after a pass; None if the pass does not say."""
     if asked.counts is not None:
         return None

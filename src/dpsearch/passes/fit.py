@@ -219,6 +219,9 @@ class _Fit:
             rows, form.features(sample.matrix), form, tables, options.rng, note, history.check_time
         )
         batch.begin_from(start.clusters)
+        n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
+        if n_seen < rows.n_rows:
+            batch.tables = options.prior.tables(n_seen, min(n_seen, _MOST_CLUSTERS))
         note("place", batch.log_joint, batch.n_clusters)
         converged = False
         how = options.refinement

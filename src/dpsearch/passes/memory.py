@@ -34,6 +34,7 @@ def first_partition(
     order: Any,
     rng: Rng,
     n_threads: int,
+    thorough: bool = False,
     seconds: float | None = None,
     callback: Callback | None = None,
     device: Any = None,
@@ -45,7 +46,7 @@ def first_partition(
         form = problem.model.family.linear(problem.model.n_features)
         if form is not None:
             rows = rows_in_memory(form, problem.model.matrix, n_threads, device)
-            return _by_passes(problem, form, rows, rng, History(seconds, callback))
+            return _by_passes(problem, form, rows, rng, thorough, History(seconds, callback))
     return search(problem, beam_size=beam_size, order=order, rng=rng, callback=callback)
 
 
@@ -60,7 +61,7 @@ def rows_in_memory(form: LinearForm, matrix: Any, n_threads: int, device: Any = 
 
 
 def _by_passes(
-    problem: Problem, form: LinearForm, rows: Rows, rng: Rng, history: History
+    problem: Problem, form: LinearForm, rows: Rows, rng: Rng, thorough: bool, history: History
 ) -> Clustering:
     history.log_base = lambda: problem.log_base
     batch = BatchSearch(rows, form, problem.tables, rng, history.note, history.check_time)
@@ -71,7 +72,7 @@ def _by_passes(
 
     try:
         with plain_interrupts(), contextlib.suppress(OutOfTime):
-            batch.run()
+            batch.run(thorough=thorough)
     except KeyboardInterrupt as interrupt:
         raise Interrupted(found()) from interrupt
     return found()

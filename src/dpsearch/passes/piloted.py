@@ -24,7 +24,8 @@ from dpsearch.priors.base import Tables
 from dpsearch.sources.shards import stacked
 
 _ENOUGH = 1e-6  # nats a row: rounds end when they bring less
-_OUTLIERS = 64  # rows of each cluster that it describes worst, which join the sample
+_OUTLIERS = 64  # rows of each cluster that it describes worst, which join the sample …
+_NUMBERS = 1 << 20  # … as long as they have no more features than this in all; at least four do
 _TRIES = 3  # divisions of a cluster on the sample, of which the best is tried on all rows
 
 
@@ -101,7 +102,8 @@ class PilotedSearch(BatchSearch):
 
     def add_outliers(self) -> None:
         """Add to the sample the rows that their clusters describe worst."""
-        counts = np.full(self.n_clusters, _OUTLIERS)
+        most = _NUMBERS // (self.n_clusters * self.form.n_totals)
+        counts = np.full(self.n_clusters, min(_OUTLIERS, max(4, most)))
         found = self.rows.all.outliers(*self.scores(self.totals), counts)
         new = found.features
         both = stacked([self.features, sp.csr_matrix(new) if sp.issparse(self.features) else new])
