@@ -14,7 +14,7 @@ import pytest
 
 from dpsearch import DPMixture, families, gibbs, priors
 from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
-from dpsearch.fitting import FitOptions, Refinement
+from dpsearch.fitting import FitOptions
 from dpsearch.passes import dask_rows
 from dpsearch.passes import fit as passes_fit
 from dpsearch.passes.dask_rows import DaskRows, State

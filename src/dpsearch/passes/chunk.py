@@ -132,16 +132,36 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
 
 
 def outliers(
-    features: Any, labels: ShortLabels, weights: Matrix, constants: Vector, counts: Ints
+    parts: Iterable[tuple[Any, slice]],
+    labels: ShortLabels,
+    weights: Matrix,
+    constants: Vector,
+    counts: Ints,
 ) -> Seeds:
-    """Return as many rows of each cluster as `counts` says: those of the least scores there."""
-    inside = np.flatnonzero(labels >= 0)
-    own = labels[inside]
+    """Return as many rows of each cluster as `counts` says: those of the least scores there.
+
+    Rows come in parts, features with their places in `labels`; of few parts more rows are held
+    than are returned.
+    """
+    found: Seeds | None = None
+    limits = np.full(len(counts), np.inf)
+    for features, at in parts:
+        own = labels[at]
+        scores = _own_scores(features, own, weights) + constants[own]
+        inside = np.flatnonzero((own >= 0) & (scores < limits[own]))
+        new = _of_least_keys(features, own, inside, scores[inside], counts)
+        found = new if found is None else least([found, new], counts)
+        sizes = np.bincount(found.clusters, minlength=len(counts))
+        full = np.flatnonzero((sizes == counts) & (counts > 0))
+        limits[full] = found.keys[np.cumsum(sizes)[full] - 1]
+    assert found is not None
+    return found
+
+
+def _own_scores(features: Any, labels: ShortLabels, weights: Matrix) -> Vector:
     if sp.issparse(features):
-        scores = np.asarray(features[inside].multiply(weights[own]).sum(axis=1)).reshape(-1)
-    else:
-        scores = np.einsum("ij,ij->i", features[inside], weights[own])
-    return _of_least_keys(features, labels, inside, scores + constants[own], counts)
+        return np.asarray(features.multiply(weights[labels]).sum(axis=1)).reshape(-1)
+    return np.asarray(_dense_own_scores(features, labels, weights))
 
 
 def _of_least_keys(
@@ -177,6 +197,17 @@ def _best(scores, constants, labels, choice):  # type: ignore[no-untyped-def]
             if score > best:
                 best, at = score, k
         choice[i] = at
+
+
+@kernel
+def _dense_own_scores(features, labels, weights):  # type: ignore[no-untyped-def]
+    out = np.zeros(features.shape[0])
+    for i in range(features.shape[0]):
+        if labels[i] >= 0:
+            row, weight = features[i], weights[labels[i]]
+            for p in range(row.shape[0]):
+                out[i] += row[p] * weight[p]
+    return out
 
 
 @kernel

@@ -237,17 +237,17 @@ def _one(
     candidates, counts = what.candidates, what.counts
 
     def work(features: Any, at: slice) -> Any:
-        if counts is None:
-            if candidates is None:
-                return chunk.totals_of(features, labels[at], what.n_clusters)
+        if candidates is not None:
             return chunk.assign(features, labels[at], candidates, choice[at])
-        if candidates is None:
+        if counts is not None:
             return chunk.draw(features, labels[at], first + at.start, counts, what.seed)
-        weights, constants = candidates.weights, candidates.constants
-        return chunk.outliers(features, labels[at], weights, constants, counts)
+        return chunk.totals_of(features, labels[at], what.n_clusters)
 
-    parts = (work(*part) for part in blocks(form, matrix))
-    found = together(parts, counts)
+    parts = blocks(form, matrix)
+    if candidates is not None and counts is not None:
+        found = chunk.outliers(parts, labels, candidates.weights, candidates.constants, counts)
+    else:
+        found = together((work(*part) for part in parts), counts)
     told = Told(state.log_base, _known_by(what, found))
     return found, told, State(labels, choice, state.log_base)
 

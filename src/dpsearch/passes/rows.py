@@ -6,6 +6,7 @@ rows; candidates' weights go to them, totals come back.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -177,17 +178,14 @@ class ThreadedRows:
         def work(features: Any, at: slice) -> Seeds:
             return chunk.draw(features, self._labels[at], at.start, counts, seed)
 
-        return self._least(work, counts)
-
-    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
-        def work(features: Any, at: slice) -> Seeds:
-            return chunk.outliers(features, self._labels[at], weights, constants, counts)
-
-        return self._least(work, counts)
-
-    def _least(self, work: Callable[[Any, slice], Seeds], counts: Ints) -> Seeds:
         found = self._each(lambda parts: chunk.least([work(*part) for part in parts], counts))
         return chunk.least(list(found), counts)
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        def work(parts: Iterable[tuple[Any, slice]]) -> Seeds:
+            return chunk.outliers(parts, self._labels, weights, constants, counts)
+
+        return functools.reduce(lambda a, b: chunk.least([a, b], counts), self._each(work))
 
     def labels(self) -> Labels:
         return self._labels.astype(np.int64)
