@@ -63,9 +63,14 @@ def decided(
 ) -> ShortLabels:
     """Return new labels: the cluster of the proposed candidate, or where that is −1 (and where
     nothing was proposed) the one that the row's cluster has become."""
-    stay = np.append(of_clusters, -1)[labels]  # −1: the last
-    proposed = np.append(of_candidates, -1)[choice]
-    return np.where(proposed >= 0, proposed, stay).astype(np.int32)
+    new_of_cluster = np.append(of_clusters, -1).astype(np.int32)  # −1: the last
+    new_of_candidate = np.append(of_candidates, -1).astype(np.int32)
+    out = np.empty_like(labels)
+    for begin in range(0, len(labels), 1 << 20):  # so that little memory is taken beside
+        at = slice(begin, begin + (1 << 20))
+        proposed = new_of_candidate[choice[at]]
+        out[at] = np.where(proposed >= 0, proposed, new_of_cluster[labels[at]])
+    return out
 
 
 def assign(

@@ -74,7 +74,7 @@ class DaskRows:
         self.encoding, self.shards, self.client = encoding, shards, client
         self.stay = stay  # whether the cluster goes on after the fit, and keeps the labels
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
-        self.n_rows = sum(shard.n_rows for shard in shards)
+        self.n_rows, self.n_shards = sum(shard.n_rows for shard in shards), len(shards)
         self.log_base = np.nan
         sizes = (shard.n_rows for shard in shards)
         self._first = list(itertools.accumulate(sizes, initial=0))[:-1]

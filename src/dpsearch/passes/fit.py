@@ -32,7 +32,7 @@ from dpsearch.passes.dask_rows import DaskRows, look_by_dask
 from dpsearch.passes.history import History, OutOfTime
 from dpsearch.passes.memory import first_partition, rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
-from dpsearch.passes.rows import KEPT, Encoding, LargeRows, ThreadedRows
+from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows
 from dpsearch.priors.base import log_prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement import refine
@@ -42,6 +42,7 @@ from dpsearch.sources.shards import (
     ArrayShard,
     Look,
     begins_of,
+    divided,
     look,
     sampled_rows,
     stacked,
@@ -136,8 +137,9 @@ class _Fit:
         shards = self.opened.shards
         n_sampled = sampled_rows(shards, SAMPLE_ROWS)
         if self.client is not None:
-            return look_by_dask(shards, self.client, n_sampled, self.seed, self.progress())
-        progress = self.progress()
+            told = self.progress(len(shards))
+            return look_by_dask(shards, self.client, n_sampled, self.seed, told)
+        progress = self.progress(len(shards))
         with ThreadPoolExecutor(n_threads(self.options.n_jobs)) as threads:
             found = []
             try:
@@ -152,7 +154,7 @@ class _Fit:
                 threads.shutdown(wait=True, cancel_futures=True)
         return found
 
-    def progress(self) -> Callable[[int], None] | None:
+    def progress(self, n_shards: int) -> Callable[[int], None] | None:
         """What is called with the number of shards that are done in a pass."""
         callback, history = self.options.callback, self.history
         if callback is None:
@@ -160,12 +162,7 @@ class _Fit:
 
         def told(done: int) -> None:
             last = history.trace[-1] if history.trace else Event(0.0, np.nan, 0, "")
-            callback(
-                last._replace(
-                    seconds=history.elapsed, step="shards", done=done,
-                    total=len(self.opened.shards),
-                )
-            )  # fmt: skip
+            callback(Event(history.elapsed, *last[1:3], "shards", done, n_shards))
 
         return told
 
@@ -204,7 +201,7 @@ class _Fit:
         options, history, encoding = self.options, self.history, start.encoding
         form = encoding.form()
         rows = self.rows(encoding)
-        rows.progress = self.progress()
+        rows.progress = self.progress(rows.n_shards)
         history.log_base = lambda: rows.log_base
         tables = options.prior.tables(rows.n_rows, min(rows.n_rows, _MOST_CLUSTERS))
 
@@ -242,6 +239,7 @@ class _Fit:
         if self.client is not None:
             return DaskRows(encoding, shards, self.client, stay=self.opened.client_stays)
         threads = n_threads(self.options.n_jobs)
+        shards = divided(shards, max(1, CHUNK_NUMBERS // form.n_totals))
         return ThreadedRows(form, shards, threads, encoding, kept=KEPT if self.in_memory else 0)
 
     def fitted(

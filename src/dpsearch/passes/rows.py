@@ -39,15 +39,9 @@ class Rows(Protocol):
     A pass proposes; `decide` then says what becomes of the proposals, cluster by cluster.
     """
 
-    progress: Callable[[int], None] | None
-
     @property
     def n_rows(self) -> int:
         """How many rows there are."""
-
-    @property
-    def log_base(self) -> float:
-        """The sum of the family's `log_base` of all rows, known after the first pass."""
 
     def place(self, labels: Labels | None) -> None:
         """Give all rows labels; None for 0."""
@@ -74,6 +68,16 @@ class Rows(Protocol):
 
 class LargeRows(Rows, Protocol):
     """Rows of which every pass is dear."""
+
+    progress: Callable[[int], None] | None  # called with the number of shards that are done
+
+    @property
+    def n_shards(self) -> int:
+        """How many shards a pass goes through."""
+
+    @property
+    def log_base(self) -> float:
+        """The sum of the family's `log_base` of all rows, known after the first pass."""
 
     def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
         """Return as many rows of each cluster as `counts` says: those that it describes worst."""
@@ -141,7 +145,7 @@ class ThreadedRows:
     ) -> None:
         self.form, self.chunks, self.n_threads, self.encoding = form, chunks, n_threads, encoding
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
-        self.n_rows = sum(one.n_rows for one in chunks)
+        self.n_rows, self.n_shards = sum(one.n_rows for one in chunks), len(chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
         self._threads = ThreadPoolExecutor(n_threads)
         self._products = ThreadpoolController()
