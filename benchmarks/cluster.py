@@ -112,7 +112,7 @@ def driver(width: int, n_shards: int) -> tuple[float, float]:
             )  # fmt: skip
             begun = time.process_time()
             batch.begin_from(few.totals(K))
-            batch.round(thorough=False)
+            batch.round(0)
             seconds = time.process_time() - begun
         finally:
             dask_rows.patiently = patiently

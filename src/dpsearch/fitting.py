@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from dpsearch.exact import Certificate
 
 _CERTIFY_SECONDS = 60.0
-_FEW_ROUNDS, _MOST_ROUNDS = 3, 1000  # over shards; the latter where refinement is to converge
 _SHARE = 0.5  # of the seconds for refinement, that passes over many rows may take
 
 
@@ -56,11 +55,6 @@ class Refinement(NamedTuple):
             return _AUTOMATIC
         wanted, seconds = _flag_or_seconds(value, "refine", "'auto', True")
         return cls(wanted, seconds=seconds)
-
-    @property
-    def most_rounds(self) -> int:
-        """How many rounds over shards are made at most."""
-        return 0 if not self.wanted else _FEW_ROUNDS if self.automatic else _MOST_ROUNDS
 
 
 _MANY_ROWS, _MANY_NUMBERS = 1000, 50_000  # with more, refinement is not thorough by default

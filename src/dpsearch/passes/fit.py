@@ -50,6 +50,9 @@ from dpsearch.sources.shards import (
 )
 from dpsearch.tables import CheckedTable, content_order
 
+_REGROUPS = 4  # in a round
+_ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
+_MOST_ROUNDS = 1000  # where refinement is to converge
 _MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 
 
@@ -221,10 +224,9 @@ class _Fit:
             batch.tables = options.prior.tables(n_seen, min(n_seen, _MOST_CLUSTERS))
         note("place", batch.log_joint, batch.n_clusters)
         converged = False
-        how = options.refinement
         try:
             with plain_interrupts():
-                converged = batch.rounds(how.most_rounds, thorough=not how.automatic)
+                converged = batch.rounds(*self.effort())
         except OutOfTime:
             pass
         except KeyboardInterrupt:
@@ -241,6 +243,15 @@ class _Fit:
         threads = n_threads(self.options.n_jobs)
         shards = divided(shards, max(1, CHUNK_NUMBERS // form.n_totals))
         return ThreadedRows(form, shards, threads, encoding, kept=KEPT if self.in_memory else 0)
+
+    def effort(self) -> tuple[int, int]:
+        """How many rounds are made at most, and how often clusters are regrouped in each."""
+        how = self.options.refinement
+        if not how.wanted:
+            return 0, 0
+        if not how.automatic:
+            return _MOST_ROUNDS, _REGROUPS
+        return (_ROUNDS, _REGROUPS) if self.in_memory else (_FEW_ROUNDS, 0)
 
     def fitted(
         self,

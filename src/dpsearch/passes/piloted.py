@@ -133,39 +133,50 @@ class PilotedSearch(BatchSearch):
         found = self.rows.assign(Candidates(of_cluster, starts, *scores))
         return self.take(groups, starts, of_cluster, found, self.value_of(found)), costs
 
-    def possible(self, groups: list[Group]) -> list[Group]:
-        """Return the groups of which the sample has rows enough."""
-        self.pilot.adopt(self.pilot.rows.totals(self.n_clusters))
-        sizes = self.pilot.totals.sizes
-        return [
-            group
-            for group in groups
-            if sizes[group.clusters].min() > 0 and not self.pilot.too_small(*group)
-        ]
+    def possible(self, group: Group) -> bool:
+        """Whether the sample has rows enough of a group."""
+        pilot = self.pilot
+        return bool(pilot.totals.sizes[group.clusters].min() > 0) and not pilot.too_small(*group)
 
-    def round(self, thorough: bool) -> float:
-        """Divide all clusters, sweep and merge, also regroup if that is wanted; return the gain."""
+    def divide(self) -> None:
+        """Propose a division of every cluster, all in one pass."""
+        self.pilot.adopt(self.pilot.rows.totals(self.n_clusters))
+        groups = [Group(np.array([k]), GROWTH) for k in range(self.n_clusters)]
+        groups = [group for group in groups if self.possible(group)]
+        if groups and self.propose(groups)[0].max() > 0.0:
+            self.note("split", self.log_joint, self.n_clusters)
+
+    def regroup_all(self) -> None:
+        """Propose new partitions of disjoint groups of similar clusters, all in one pass."""
+        self.pilot.adopt(self.pilot.rows.totals(self.n_clusters))
+        both = zip(*self.groups(np.arange(self.n_clusters)), strict=True)
+        proposals = [(group, kind) for group, kind in both if self.possible(group)]
+        if not proposals:
+            return
+        gains, costs = self.propose([group for group, _ in proposals])
+        for (_, kind), gain, cost in zip(proposals, gains, costs, strict=True):
+            self.schedule.learn(kind, float(gain), float(cost))
+        if gains.max() > 0.0:
+            self.note("regroup", self.log_joint, self.n_clusters)
+
+    def round(self, n_regroups: int) -> float:
+        """Divide clusters, regroup them so many times, sweep and merge; return the gain."""
         before = self.log_joint
         self.add_outliers()
         self.check_time()
-        self._try("split", [Group(np.array([k]), GROWTH) for k in range(self.n_clusters)])
+        self.divide()
+        for _ in range(n_regroups):
+            self.check_time()
+            self.regroup_all()
         self.check_time()
         self.sweep()
         self.merge()
-        if thorough:
-            self.check_time()
-            self._try("regroup", self.groups(np.arange(self.n_clusters))[0])
         return self.log_joint - before
 
-    def _try(self, step: str, groups: list[Group]) -> None:
-        groups = self.possible(groups)
-        if groups and self.propose(groups)[0].max() > 0.0:
-            self.note(step, self.log_joint, self.n_clusters)
-
-    def rounds(self, most: int, thorough: bool) -> bool:
+    def rounds(self, most: int, n_regroups: int) -> bool:
         """Make rounds while they gain; return whether they ended by that."""
         for _ in range(most):
             self.check_time()
-            if self.round(thorough) < _ENOUGH * self.rows.n_rows:
+            if self.round(n_regroups) < _ENOUGH * self.rows.n_rows:
                 return True
         return False
