@@ -21,9 +21,7 @@ def torch() -> Any:
     try:
         import torch as module
     except ImportError:
-        raise CapabilityError(
-            "{parameter} needs PyTorch: " + INSTALL, parameter="device"
-        ) from None
+        raise CapabilityError("{parameter} needs PyTorch: " + INSTALL, parameter="device") from None
     return module
 
 
@@ -38,7 +36,7 @@ def device_of(X: Any) -> Any:
 
 def on_gpu(X: Any) -> bool:
     """Whether an array is in the memory of a GPU."""
-    return is_torch(X) and X.is_cuda or type(X).__module__.split(".")[0] == "cupy"
+    return (is_torch(X) and X.is_cuda) or type(X).__module__.split(".")[0] == "cupy"
 
 
 def is_torch(X: Any) -> bool:

@@ -6,6 +6,7 @@ bag of embeddings.  Rows are scored under all candidates; those of other groups 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 
 from dpsearch._types import Ints, Matrix
 from dpsearch.families.linear import LinearForm
+from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.device_rows import DeviceRows
 
@@ -34,11 +36,9 @@ class CsrRows(DeviceRows):
     def __init__(
         self, form: LinearForm, X: Any, device: Any, dtype: Any = None, first: int = 0
     ) -> None:
-        import torch
-
-        self.torch, self.form = torch, form
-        super().__init__(torch.empty(0, device=device), X.shape[0], first)
-        self.dtype = torch.float32 if dtype is None else dtype
+        self.torch, self.form = arrays.torch(), form
+        super().__init__(self.torch.empty(0, device=device), X.shape[0], first)
+        self.dtype = self.torch.float32 if dtype is None else dtype
         self._here = sp.csr_matrix(form.features(X))
         self._parts = [self._part(a, b) for a, b in _divided(self._here.indptr)]
 
@@ -52,11 +52,10 @@ class CsrRows(DeviceRows):
         return Part(slice(a, b), self._array(starts, int32), columns, values)
 
     def _features_of(self, rows: Ints) -> Matrix:
-        return self._here[rows].toarray().astype(np.float64)
+        return np.asarray(self._here[rows].toarray(), dtype=np.float64)
 
     def _totals(self, n_clusters: int) -> Totals:
-        out = self._sums(self._labels, n_clusters)
-        return out
+        return self._sums(self._labels, n_clusters)
 
     def _assign(self, candidates: Candidates) -> Totals:
         groups, starts, weights, constants = candidates
@@ -116,4 +115,4 @@ def _divided(starts: Ints) -> list[tuple[int, int]]:
     while edges[-1] < len(starts) - 1:
         most = int(np.searchsorted(starts, starts[edges[-1]] + _ENTRIES, side="right")) - 1
         edges.append(max(most, edges[-1] + 1))
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))

@@ -22,6 +22,8 @@ from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.device_rows import Blocks, DeviceRows
 
 _KEPT = 2 << 30  # bytes of features that are kept where it is not known what is free
+_MOST_FUSED = 16  # candidates of a group that a kernel takes one after the other
+_NARROW = 64  # features up to which scores cost more to write than to compute
 _WHOLE_BLOCK = 1024  # rows whose totals are added in the precision of the data
 
 
@@ -40,6 +42,7 @@ class DenseRows(DeviceRows):
         self.form, self.X, self.dtype = form, X, X.dtype
         super().__init__(X, X.shape[0], first)
         self._features = self._with_room(self._kept)
+        self.fused = _kernels() if arrays.is_torch(X) and X.is_cuda else None
 
     def _kept(self) -> Any:
         xp, shape = self.xp, (self.n_rows, self.form.n_totals)
@@ -68,6 +71,8 @@ class DenseRows(DeviceRows):
     # -- passes -------------------------------------------------------------------------------
 
     def _totals(self, n_clusters: int) -> Totals:
+        if self._fuses_whole():
+            return _totals(self.fused.totals(self._features, self._labels, n_clusters))
         xp, ids = self.xp, self._range(n_clusters)
         out = xp.zeros((n_clusters, self.form.n_totals + 1), dtype=xp.float64, device=self.device)
         whole = self._whole()
@@ -88,7 +93,10 @@ class DenseRows(DeviceRows):
         totals = Totals(np.zeros(len(constants)), np.zeros(weights.shape))
         if not len(used):
             return totals
-        places = starts[used][:, None] + np.arange(np.diff(starts)[used].max())
+        most = int(np.diff(starts)[used].max())
+        if self.fused is not None and not everything:
+            most = 1 << (most - 1).bit_length()  # few sizes, for which kernels are compiled
+        places = starts[used][:, None] + np.arange(most)
         inside = places < starts[used + 1][:, None]
         table = self._table(candidates, np.where(inside, places, starts[used][:, None]), inside)
         found = self._pass(blocks, picked, of_picked, table)
@@ -107,21 +115,29 @@ class DenseRows(DeviceRows):
         somewhere = np.isfinite(both[:, :, width]).any(axis=1, keepdims=True)
         numbers = np.where(somewhere, places, -1)
         there = self._array(both, self.dtype)
-        return Table(
-            there[:, :, :width], there[:, :, width], self._array(numbers, self.xp.int32)
-        )
+        return Table(there[:, :, :width], there[:, :, width], self._array(numbers, self.xp.int32))
 
     def _pass(self, blocks: Blocks, picked: Ints, of_picked: Ints, table: Table) -> Any:
         """Choose for the rows of blocks; return the totals of groups' candidates [G, C, P + 1]."""
+        if blocks.order is None and self._fuses_whole():
+            self.fused.best(self._features, table, self._choice)
+            n_candidates = table.weights.shape[1]
+            return self.fused.totals(self._features, self._choice, n_candidates)[None, ...]
         xp, (n_groups, n_candidates, width) = self.xp, table.weights.shape
         shape = (n_groups, n_candidates, width + 1)
         out = xp.zeros(shape, dtype=xp.float64, device=self.device)
         ids = self._range(n_groups)
         done = 0
-        for at in self._chunks(blocks, picked, n_candidates):
+        for at in self._chunks(blocks, picked, n_candidates, n_groups):
             owners = self._array(of_picked[done : done + len(at)], xp.int32)
             done += len(at)
-            sums = self._work(blocks, at, owners, table)
+            if self._fuses_groups(blocks, n_candidates):
+                begins, lasts = (self._array(x[at]) for x in (blocks.begins, blocks.lasts))
+                sums = self.fused.chosen_by_group(
+                    self._features, blocks, begins, lasts, owners, table, self._choice
+                )
+            else:
+                sums = self._work(blocks, at, owners, table)
             if n_groups == 1:
                 out += xp.sum(sums, axis=0, dtype=xp.float64)
                 continue
@@ -164,10 +180,22 @@ class DenseRows(DeviceRows):
         lasts = np.minimum(begins + _WHOLE_BLOCK, self.n_rows) - 1
         return Blocks(None, begins, lasts, np.zeros_like(begins), np.empty(0, int), _WHOLE_BLOCK)
 
-    def _chunks(self, blocks: Blocks, picked: Ints, n_candidates: int) -> Iterator[Ints]:
+    def _fuses_whole(self) -> bool:
+        kept = self.fused is not None and self._features is not None
+        return kept and self.dtype == self.xp.float32 and self.form.n_totals <= _NARROW
+
+    def _fuses_groups(self, blocks: Blocks, n_candidates: int) -> bool:
+        kept = self.fused is not None and self._features is not None
+        return kept and blocks.order is not None and n_candidates <= _MOST_FUSED
+
+    def _chunks(
+        self, blocks: Blocks, picked: Ints, n_candidates: int, n_groups: int = 1
+    ) -> Iterator[Ints]:
         """Yield blocks for which there is room at a time; a short last one of all comes alone."""
         width, size = self.form.n_totals + 1, blocks.size
-        numbers = size * (width + 2 * n_candidates) + 3 * n_candidates * width
+        numbers = 3 * n_candidates * width + 2 * n_groups
+        if not self._fuses_groups(blocks, n_candidates):
+            numbers += size * (width + 2 * n_candidates)
         step = max(self.chunk_numbers // numbers, 1)
         n = len(picked)
         if blocks.order is None and self.n_rows % size:
@@ -197,6 +225,15 @@ def _sums(xp: Any, features: Any, where: Any) -> Any:
     ones = xp.matrix_transpose(xp.astype(where, features.dtype))
     sizes = xp.sum(ones, axis=2, keepdims=True)
     return xp.concat([ones @ features, sizes], axis=2)
+
+
+def _kernels() -> Any:
+    """Return the kernels, or None where there is no Triton to compile them."""
+    try:
+        from dpsearch.passes import fused
+    except ImportError:
+        return None
+    return fused
 
 
 def _totals(found: Any) -> Totals:

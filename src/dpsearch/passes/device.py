@@ -1,4 +1,4 @@
-"""Where the rows of a fit are worked on: `open_rows` takes data to a device, or finds them there."""
+"""Where rows are worked on: `open_rows` takes data to a device, or finds them there."""
 
 from __future__ import annotations
 
@@ -40,12 +40,10 @@ class DividedRows:
             part.place(None if labels is None else labels[a:b])
 
     def totals(self, n_clusters: int) -> Totals:
-        first, *others = self._each(lambda part: part.totals(n_clusters))
-        return sum(others, first)
+        return _added(self._each(lambda part: part.totals(n_clusters)))
 
     def assign(self, candidates: Candidates) -> Totals:
-        first, *others = self._each(lambda part: part.assign(candidates))
-        return sum(others, first)
+        return _added(self._each(lambda part: part.assign(candidates)))
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._each(lambda part: part.decide(of_candidates, of_clusters))
@@ -60,6 +58,13 @@ class DividedRows:
         return xp.concat([found[0], *(arrays.moved(one, where) for one in found[1:])])
 
 
+def _added(totals: list[Totals]) -> Totals:
+    out = totals[0]
+    for one in totals[1:]:
+        out += one
+    return out
+
+
 def open_rows(form: LinearForm, X: Any, device: str | None = None) -> Rows:
     """Return rows for passes over X on a device.
 
@@ -69,8 +74,8 @@ def open_rows(form: LinearForm, X: Any, device: str | None = None) -> Rows:
         Rows of numbers: an array of NumPy, PyTorch, CuPy or another library that follows the array
         API or DLPack; or counts in CSR, of SciPy or PyTorch.  What is on a GPU is used there.
     device
-        None for where X is, "cpu", "cuda" for all GPUs (of which arrays of NumPy are divided over),
-        or one of them, as in "cuda:1".
+        None for where X is, "cpu", "cuda" for all GPUs (rows that come from elsewhere are divided
+        over them), or one of them, as in "cuda:1".
     """
     if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
         raise ParameterError(
@@ -112,9 +117,13 @@ def _is_sparse(X: Any) -> bool:
 
 def _csr(X: Any) -> Any:
     """Return a sparse tensor as CSR of SciPy."""
-    X = X.detach().cpu().to_sparse_csr()
-    parts = (X.values(), X.col_indices(), X.crow_indices())
-    return sp.csr_matrix(tuple(arrays.to_host(part) for part in parts), shape=tuple(X.shape))
+    X = X.detach().cpu()
+    if X.layout == arrays.torch().sparse_csr:
+        parts = (X.values(), X.col_indices(), X.crow_indices())
+        return sp.csr_matrix(tuple(map(arrays.to_host, parts)), shape=tuple(X.shape))
+    X = X.to_sparse().coalesce()
+    entries = (arrays.to_host(X.values()), arrays.to_host(X.indices()))
+    return sp.coo_matrix(entries, shape=tuple(X.shape)).tocsr()
 
 
 def _known(X: Any) -> Any:
@@ -145,8 +154,8 @@ def _places(device: str) -> list[Any]:
     if not count:
         raise CapabilityError(
             f"{{parameter}} is {device!r}, but PyTorch {torch.__version__} sees no GPU: install a"
-            f" driver and a PyTorch built for it ({arrays.INSTALL}, see https://pytorch.org), or leave"
-            " the device out",
+            f" driver and a PyTorch built for it ({arrays.INSTALL}, see https://pytorch.org),"
+            " or leave the device out",
             parameter="device",
         )
     if device == "cuda":

@@ -21,7 +21,7 @@ from dpsearch.passes.chunk import Candidates, Seeds, Totals
 T = TypeVar("T")
 
 _LEAST_CHUNK = 1 << 14  # numbers; a device that has no room for them has room for nothing
-_BLOCK_SIZES = (32, 512)  # of blocks of one cluster: short ones waste less, long ones are fewer
+_BLOCK_SIZES = (64, 256)  # of blocks of one cluster: short ones waste less, long ones are fewer
 _SPLIT_MIX = tuple(int(word.astype(np.int64)) for word in chunk.SPLIT_MIX)
 _SPARE = 64.0  # rows looked at beyond those drawn, so that a second look is hardly ever needed
 
@@ -114,8 +114,9 @@ class DeviceRows(ABC):
                 break
             share = np.where(short, 1.0, share)
         keys = chunk.row_keys(rows.astype(np.uint64) + np.uint64(self.first), seed)
-        drawn = chunk.least([Seeds(clusters, keys, rows)], counts)
-        return Seeds(drawn.clusters, drawn.keys, self._features_of(drawn.features))
+        numbers: Any = rows
+        clusters, keys, numbers = chunk.least([Seeds(clusters, keys, numbers)], counts)
+        return Seeds(clusters, keys, self._features_of(numbers))
 
     def _below(self, share: Any, seed: int) -> tuple[Ints, Ints]:
         """Return rows whose keys are among the least share of all keys, and their clusters."""
@@ -143,7 +144,7 @@ class DeviceRows(ABC):
             edges = arrays.to_host(xp.searchsorted(xp.take(self._labels, order, axis=0), steps))
             sizes = np.diff(edges).astype(np.int64)
             usual = self.n_rows / (4.0 * max((sizes > 0).sum(), 1))
-            size = int(2 ** np.floor(np.log2(np.clip(usual, *_BLOCK_SIZES))))
+            size = _BLOCK_SIZES[int(usual > _BLOCK_SIZES[1])]
             counts = -(-sizes // size)
             clusters = np.repeat(np.arange(n_clusters), counts)
             number = np.arange(len(clusters)) - np.repeat(np.cumsum(counts) - counts, counts)
