@@ -42,7 +42,7 @@ class DenseRows(DeviceRows):
         self.form, self.X, self.dtype = form, X, X.dtype
         super().__init__(X, X.shape[0], first)
         self._features = self._with_room(self._kept)
-        self.fused = _kernels() if arrays.is_torch(X) and X.is_cuda else None
+        self.fused: Any = _kernels() if arrays.is_torch(X) and X.is_cuda else None
 
     def _kept(self) -> Any:
         xp, shape = self.xp, (self.n_rows, self.form.n_totals)

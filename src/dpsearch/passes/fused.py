@@ -138,8 +138,8 @@ def best(features: Any, table: Any, choice: Any) -> None:
     rows = 128
     with torch.cuda.device_of(features):
         _best[(triton.cdiv(len(features), rows),)](
-            features, table.weights.contiguous(), table.constants.contiguous(), table.numbers, choice,
-            len(features), n_candidates, P=width, BM=rows, BN=64, BK=32 if width > 16 else 16,
+            features, table.weights.contiguous(), table.constants.contiguous(), table.numbers,
+            choice, len(features), n_candidates, P=width, BM=rows, BN=64, BK=32 if width > 16 else 16,
             num_warps=4,
         )  # fmt: skip
 
