@@ -3,9 +3,11 @@
 Rows are taken in blocks, each with candidates of its own, so that a pass over many small groups
 scores only what it must.  A block's scores and its totals are two products,
 
-    scores = F Wᵀ + w₀,   totals = Zᵀ F,   Z one-hot in the best score of each row,
+    scores = F Wᵀ,   totals = Zᵀ F,   Z one-hot in the best score of each row,
 
-in the precision of the data; totals of blocks are added up in float64.
+in the precision of the data; totals of blocks are added up in float64.  F is the features and a 1,
+whose weight is the candidate's constant and whose total is the number of rows; zeros fill it up to
+a width that a GPU reads at full speed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.device_rows import Blocks, DeviceRows
 
+_NEVER = -1e30  # the constant of a candidate that no row may go to: −∞ has no product
+_FULL = 8  # numbers of which the width is a multiple
 _KEPT = 2 << 30  # bytes of features that are kept where it is not known what is free
 _MOST_FUSED = 16  # candidates of a group that a kernel takes one after the other
 _NARROW = 64  # features up to which scores cost more to write than to compute
@@ -30,8 +34,7 @@ _WHOLE_BLOCK = 1024  # rows whose totals are added in the precision of the data
 class Table(NamedTuple):
     """The candidates of G groups, side by side, on the device."""
 
-    weights: Any  # [G, C, P]
-    constants: Any  # [G, C]; −∞ where a group has fewer candidates
+    weights: Any  # [G, C, width], constants included; _NEVER where a group has fewer candidates
     numbers: Any  # [G, C]: the candidate; −1 where a row has nowhere to go
 
 
@@ -40,19 +43,21 @@ class DenseRows(DeviceRows):
 
     def __init__(self, form: LinearForm, X: Any, first: int = 0) -> None:
         self.form, self.X, self.dtype = form, X, X.dtype
+        self.width = -(-(form.n_totals + 1) // _FULL) * _FULL
         super().__init__(X, X.shape[0], first)
         self._features = self._with_room(self._kept)
         self.fused: Any = _kernels() if arrays.is_torch(X) and X.is_cuda else None
 
     def _kept(self) -> Any:
-        xp, shape = self.xp, (self.n_rows, self.form.n_totals)
+        xp, shape = self.xp, (self.n_rows, self.width)
         free = arrays.free_bytes(self.X)
         most = _KEPT if free is None else free // 2
         if shape[0] * shape[1] * xp.finfo(self.dtype).bits // 8 > most:
             return None
-        out = xp.empty(shape, dtype=self.dtype, device=self.device)
-        for a, b in self._spans(2 * shape[1]):
-            out[a:b, :] = self.form.features(self.X[a:b, :])
+        out = xp.zeros(shape, dtype=self.dtype, device=self.device)
+        for a, b in self._spans(2 * self.width):
+            out[a:b, : self.form.n_totals] = self.form.features(self.X[a:b, :])
+        out[:, self.form.n_totals] = 1.0
         return out
 
     def _load(self, which: Any) -> Any:
@@ -63,33 +68,44 @@ class DenseRows(DeviceRows):
             rows = source[which, :]
         else:
             rows = self.xp.take(source, which, axis=0)
-        return rows if kept else self.form.features(rows)
+        return rows if kept else self._filled(self.form.features(rows))
+
+    def _filled(self, features: Any) -> Any:
+        xp, rest = self.xp, np.zeros(self.width - self.form.n_totals)
+        rest[0] = 1.0
+        shape = (features.shape[0], len(rest))
+        more = xp.broadcast_to(self._array(rest, self.dtype)[None, :], shape)
+        return xp.concat([features, more], axis=1)
 
     def _features_of(self, rows: Ints) -> Matrix:
-        return np.asarray(arrays.to_host(self._load(self._array(rows))), dtype=np.float64)
+        found = arrays.to_host(self._load(self._array(rows)))
+        return np.asarray(found[:, : self.form.n_totals], dtype=np.float64)
 
     # -- passes -------------------------------------------------------------------------------
 
     def _totals(self, n_clusters: int) -> Totals:
         if self._fuses_whole():
-            return _totals(self.fused.totals(self._features, self._labels, n_clusters))
+            found = self.fused.totals(self._features, self._labels, n_clusters)
+            return self._read(arrays.to_host(found))
         xp, ids = self.xp, self._range(n_clusters)
-        out = xp.zeros((n_clusters, self.form.n_totals + 1), dtype=xp.float64, device=self.device)
+        out = xp.zeros((n_clusters, self.width), dtype=xp.float64, device=self.device)
         whole = self._whole()
         for at in self._chunks(whole, np.arange(len(whole.begins)), n_clusters):
             rows, size = self._rows_of(whole, at)
             features = xp.reshape(self._load(rows), (len(at), size, -1))
             labels = xp.reshape(self._labels[rows], (len(at), size, 1))
             out += xp.sum(_sums(xp, features, labels == ids), axis=0, dtype=xp.float64)
-        return _totals(out)
+        return self._read(arrays.to_host(out))
 
     def _assign(self, candidates: Candidates) -> Totals:
         groups, starts, weights, constants = candidates
         everything = len(starts) == 2 and (groups == 0).all()
         blocks = self._whole() if everything else self._by_cluster(len(groups))
-        of_blocks = groups[blocks.clusters]
-        picked = np.flatnonzero(of_blocks >= 0)
-        used, of_picked = np.unique(of_blocks[picked], return_inverse=True)
+        picked = np.flatnonzero(groups[blocks.clusters] >= 0)
+        of_picked = groups[blocks.clusters[picked]]
+        there = np.zeros(len(starts), bool)
+        there[of_picked] = True
+        used, of_picked = np.flatnonzero(there), (np.cumsum(there) - 1)[of_picked]
         totals = Totals(np.zeros(len(constants)), np.zeros(weights.shape))
         if not len(used):
             return totals
@@ -101,30 +117,29 @@ class DenseRows(DeviceRows):
         table = self._table(candidates, np.where(inside, places, starts[used][:, None]), inside)
         found = self._pass(blocks, picked, of_picked, table)
         inside &= np.isfinite(constants[np.where(inside, places, 0)])
-        totals.sizes[places[inside]], totals.sums[places[inside]] = _totals(
-            arrays.to_host(found)[inside]
-        )
+        read = self._read(arrays.to_host(found)[inside])
+        totals.sizes[places[inside]], totals.sums[places[inside]] = read
         return totals
 
     def _table(self, candidates: Candidates, places: Ints, inside: Any) -> Table:
         """Bring the candidates at places [G, C] to the device, in one array."""
         width = self.form.n_totals
-        both = np.empty((*places.shape, width + 1))
-        both[:, :, :width] = candidates.weights[places]
-        both[:, :, width] = np.where(inside, candidates.constants[places], -np.inf)
-        somewhere = np.isfinite(both[:, :, width]).any(axis=1, keepdims=True)
+        weights = np.zeros((*places.shape, self.width))
+        weights[:, :, :width] = candidates.weights[places]
+        constants = np.where(inside, candidates.constants[places], -np.inf)
+        weights[:, :, width] = np.maximum(constants, _NEVER)
+        somewhere = np.isfinite(constants).any(axis=1, keepdims=True)
         numbers = np.where(somewhere, places, -1)
-        there = self._array(both, self.dtype)
-        return Table(there[:, :, :width], there[:, :, width], self._array(numbers, self.xp.int32))
+        return Table(self._array(weights, self.dtype), self._array(numbers, self.xp.int32))
 
     def _pass(self, blocks: Blocks, picked: Ints, of_picked: Ints, table: Table) -> Any:
-        """Choose for the rows of blocks; return the totals of groups' candidates [G, C, P + 1]."""
+        """Choose for the rows of blocks; return the totals of groups' candidates [G, C, width]."""
         if blocks.order is None and self._fuses_whole():
             self.fused.best(self._features, table, self._choice)
             n_candidates = table.weights.shape[1]
             return self.fused.totals(self._features, self._choice, n_candidates)[None, ...]
-        xp, (n_groups, n_candidates, width) = self.xp, table.weights.shape
-        shape = (n_groups, n_candidates, width + 1)
+        xp, shape = self.xp, table.weights.shape
+        n_groups, n_candidates, _ = shape
         out = xp.zeros(shape, dtype=xp.float64, device=self.device)
         ids = self._range(n_groups)
         done = 0
@@ -147,18 +162,16 @@ class DenseRows(DeviceRows):
         return out
 
     def _work(self, blocks: Blocks, at: Ints, owners: Any, table: Table) -> Any:
-        """Choose for the rows of some blocks; return the blocks' totals [blocks, C, P + 1]."""
+        """Choose for the rows of some blocks; return the blocks' totals [blocks, C, width]."""
         xp, (n_groups, n_candidates, _) = self.xp, table.weights.shape
         rows, size = self._rows_of(blocks, at)
         features = xp.reshape(self._load(rows), (len(at), size, -1))
         if n_groups == 1:
             flat = xp.reshape(features, (len(at) * size, -1))
-            scores = flat @ xp.matrix_transpose(table.weights[0, :, :]) + table.constants[0, :]
+            scores = flat @ xp.matrix_transpose(table.weights[0, :, :])
             scores = xp.reshape(scores, (len(at), size, n_candidates))
         else:
-            weights = xp.matrix_transpose(xp.take(table.weights, owners, axis=0))
-            constants = xp.take(table.constants, owners, axis=0)
-            scores = features @ weights + constants[:, None, :]
+            scores = features @ xp.matrix_transpose(xp.take(table.weights, owners, axis=0))
         best = xp.astype(xp.argmax(scores, axis=2), xp.int32)
         numbers = xp.reshape(owners[:, None] * n_candidates + best, (-1,))
         chosen = xp.take(xp.reshape(table.numbers, (-1,)), numbers, axis=0)
@@ -171,6 +184,11 @@ class DenseRows(DeviceRows):
             lengths = self._array(blocks.lasts[at] - blocks.begins[at] + 1, xp.int32)
             where &= (self._range(size)[None, :] < lengths[:, None])[:, :, None]
         return _sums(xp, features, where)
+
+    def _read(self, found: Any) -> Totals:
+        """Return totals from sums of F."""
+        n = self.form.n_totals
+        return Totals(found[:, n].round(), np.ascontiguousarray(found[:, :n]))
 
     # -- blocks -------------------------------------------------------------------------------
 
@@ -192,7 +210,7 @@ class DenseRows(DeviceRows):
         self, blocks: Blocks, picked: Ints, n_candidates: int, n_groups: int = 1
     ) -> Iterator[Ints]:
         """Yield blocks for which there is room at a time; a short last one of all comes alone."""
-        width, size = self.form.n_totals + 1, blocks.size
+        width, size = self.width, blocks.size
         numbers = 3 * n_candidates * width + 2 * n_groups
         if not self._fuses_groups(blocks, n_candidates):
             numbers += size * (width + 2 * n_candidates)
@@ -221,10 +239,8 @@ class DenseRows(DeviceRows):
 
 
 def _sums(xp: Any, features: Any, where: Any) -> Any:
-    """Return totals of blocks [blocks, C, P + 1]: sums of features, then numbers of rows."""
-    ones = xp.matrix_transpose(xp.astype(where, features.dtype))
-    sizes = xp.sum(ones, axis=2, keepdims=True)
-    return xp.concat([ones @ features, sizes], axis=2)
+    """Return totals of blocks [blocks, C, width] by where their rows are [blocks, rows, C]."""
+    return xp.matrix_transpose(xp.astype(where, features.dtype)) @ features
 
 
 def _kernels() -> Any:
@@ -234,8 +250,3 @@ def _kernels() -> Any:
     except ImportError:
         return None
     return fused
-
-
-def _totals(found: Any) -> Totals:
-    found = arrays.to_host(found)
-    return Totals(found[:, -1].copy(), found[:, :-1].copy())

@@ -24,7 +24,7 @@ _TILE = 8192  # numbers of a tile of features
 
 @triton.jit
 def _chosen_by_group(
-    features, order, begins, lasts, owners, weights, constants, numbers, choice, out,
+    features, order, begins, lasts, owners, weights, numbers, choice, out,
     P: tl.constexpr, C: tl.constexpr, SIZE: tl.constexpr, BP: tl.constexpr, CP: tl.constexpr,
 ):  # fmt: skip
     block = tl.program_id(0).to(tl.int64)
@@ -34,8 +34,7 @@ def _chosen_by_group(
     inside = begin + slots <= last
     rows = tl.load(order + begin + slots, mask=inside, other=0).to(tl.int64)
     columns = tl.arange(0, CP)
-    offsets = tl.load(constants + group * C + columns, mask=columns < C, other=float("-inf"))
-    scores = tl.zeros((SIZE, CP), dtype=features.dtype.element_ty) + offsets[None, :]
+    scores = tl.zeros((SIZE, CP), dtype=features.dtype.element_ty)
     for p in range(0, P, BP):
         at = p + tl.arange(0, BP)
         where = inside[:, None] & (at < P)[None, :]
@@ -44,25 +43,22 @@ def _chosen_by_group(
             weight = tl.load(weights + (group * C + c) * P + at, mask=at < P, other=0.0)
             score = tl.sum(part * weight[None, :], axis=1)
             scores += tl.where(columns[None, :] == c, score[:, None], 0.0)
-    best = tl.argmax(scores, axis=1)
+    best = tl.argmax(tl.where(columns[None, :] < C, scores, float("-inf")), axis=1)
     chosen = tl.load(numbers + group * C + best)
     tl.store(choice + rows, chosen, mask=inside)
-    target = out + block * C * (P + 1)
-    for c in tl.static_range(C):
-        count = tl.sum(tl.where(inside & (best == c), 1.0, 0.0), axis=0)
-        tl.store(target + c * (P + 1) + P, count)
+    target = out + block * C * P
     for p in range(0, P, BP):
         at = p + tl.arange(0, BP)
         where = inside[:, None] & (at < P)[None, :]
         part = tl.load(features + rows[:, None] * P + at[None, :], mask=where, other=0.0)
         for c in tl.static_range(C):
             total = tl.sum(tl.where((best == c)[:, None], part, 0.0), axis=0)
-            tl.store(target + c * (P + 1) + at, total, mask=at < P)
+            tl.store(target + c * P + at, total, mask=at < P)
 
 
 @triton.jit(do_not_specialize=["n_rows", "n_candidates"])
 def _best(
-    features, weights, constants, numbers, choice, n_rows, n_candidates, P: tl.constexpr,
+    features, weights, numbers, choice, n_rows, n_candidates, P: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
@@ -79,8 +75,7 @@ def _best(
             there = (at < P)[:, None] & (columns < n_candidates)[None, :]
             weight = tl.load(weights + columns[None, :] * P + at[:, None], mask=there, other=0.0)
             scores = tl.dot(part, weight, scores, input_precision="tf32x3")
-        offsets = tl.load(constants + columns, mask=columns < n_candidates, other=float("-inf"))
-        scores += offsets[None, :]
+        scores = tl.where((columns < n_candidates)[None, :], scores, float("-inf"))
         highest = tl.max(scores, axis=1)
         where = first + tl.argmax(scores, axis=1)
         place = tl.where(highest > best, where, place)
@@ -98,7 +93,6 @@ def _totals(
     ids = tl.program_id(1) * BC + tl.arange(0, BC)
     at = tl.program_id(2) * BP + tl.arange(0, BP)
     sums = tl.zeros((BC, BP), tl.float32)
-    counts = tl.zeros((BC,), tl.float32)
     for step in range(0, ROWS, BM):
         rows = begin + step + tl.arange(0, BM)
         label = tl.load(labels + rows, mask=rows < n_rows, other=-1)
@@ -106,26 +100,23 @@ def _totals(
         here = (rows < n_rows)[:, None] & (at < P)[None, :]
         part = tl.load(features + rows[:, None] * P + at[None, :], mask=here, other=0.0)
         sums = tl.dot(ones, part, sums, input_precision="tf32x3")
-        counts += tl.sum(ones, axis=1)
-    target = out + (tl.program_id(0).to(tl.int64) * n_labels + ids) * (P + 1)
+    target = out + (tl.program_id(0).to(tl.int64) * n_labels + ids) * P
     inside = (ids < n_labels)[:, None] & (at < P)[None, :]
     tl.store(target[:, None] + at[None, :], sums, mask=inside)
-    if tl.program_id(2) == 0:
-        tl.store(target + P, counts, mask=ids < n_labels)
 
 
 def chosen_by_group(
     features: Any, blocks: Any, begins: Any, lasts: Any, owners: Any, table: Any, choice: Any
 ) -> Any:
-    """Set the choice of the rows of blocks; return the totals of these [blocks, C, P + 1]."""
+    """Set the choice of the rows of blocks; return the totals of these [blocks, C, width]."""
     _, n_candidates, width = table.weights.shape
-    shape = (len(begins), n_candidates, width + 1)
+    shape = (len(begins), n_candidates, width)
     out = torch.empty(shape, dtype=features.dtype, device=features.device)
     tile = max(_TILE // blocks.size * 4 // features.element_size(), 16)
     with torch.cuda.device_of(features):
         _chosen_by_group[(len(begins),)](
-            features, blocks.order, begins, lasts, owners, table.weights.contiguous(),
-            table.constants.contiguous(), table.numbers, choice, out, P=width, C=n_candidates,
+            features, blocks.order, begins, lasts, owners, table.weights, table.numbers,
+            choice, out, P=width, C=n_candidates,
             SIZE=blocks.size, BP=min(triton.next_power_of_2(width), tile),
             CP=max(triton.next_power_of_2(n_candidates), 2),
         )  # fmt: skip
@@ -138,17 +129,16 @@ def best(features: Any, table: Any, choice: Any) -> None:
     rows = 128
     with torch.cuda.device_of(features):
         _best[(triton.cdiv(len(features), rows),)](
-            features, table.weights.contiguous(), table.constants.contiguous(), table.numbers,
-            choice, len(features), n_candidates, P=width, BM=rows, BN=64, BK=32 if width > 16 else 16,
-            num_warps=4,
+            features, table.weights, table.numbers, choice, len(features), n_candidates, P=width,
+            BM=rows, BN=64, BK=32 if width > 16 else 16, num_warps=4,
         )  # fmt: skip
 
 
 def totals(features: Any, labels: Any, n_labels: int) -> Any:
-    """Return totals of rows (float32) by label [n_labels, P + 1], in float64."""
+    """Return totals of rows (float32) by label [n_labels, width], in float64."""
     n_rows, width = features.shape
     n_sums = triton.cdiv(n_rows, ROWS_OF_SUM)
-    shape = (n_sums, n_labels, width + 1)
+    shape = (n_sums, n_labels, width)
     out = torch.empty(shape, dtype=features.dtype, device=features.device)
     columns, ids = min(max(triton.next_power_of_2(width), 16), 64), 64
     with torch.cuda.device_of(features):
