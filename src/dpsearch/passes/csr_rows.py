@@ -84,8 +84,8 @@ class CsrRows(DeviceRows):
     def _scores(self, part: Part, rows: slice, columns: Any) -> Any:
         """Return the products of rows with columns of weights [rows, C]."""
         a, b = rows.start - part.rows.start, rows.stop - part.rows.start
-        starts = part.starts[a : b + 1]
-        first, last = int(starts[0]), int(starts[-1])
+        starts, ends = part.starts[a : b + 1], self._here.indptr
+        first, last = (int(ends[i] - ends[part.rows.start]) for i in (rows.start, rows.stop))
         return self.torch.nn.functional.embedding_bag(
             part.columns[first:last], columns, starts - starts[0], mode="sum",
             per_sample_weights=part.values[first:last], include_last_offset=True,
