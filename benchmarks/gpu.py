@@ -131,6 +131,21 @@ def settle(search: BatchSearch, n: int, tries: int) -> None:
     search.sweeps(10, 1e-6 * n)
 
 
+def compile_kernels(form: Any, X: Any, device: str) -> None:
+    """Make a pass of every size of block and of group, and a short search."""
+    rows = open_rows(form, X[:4096], device)
+    rng = np.random.default_rng(0)
+    for n_clusters in (2, 16):
+        rows.place(rng.integers(n_clusters, size=rows.n_rows))
+        for count in (1, 2, 4, 8, 16):
+            weights = rng.normal(size=(n_clusters * count, form.n_totals))
+            starts = count * np.arange(n_clusters + 1)
+            groups, constants = np.arange(n_clusters), np.zeros(len(weights))
+            rows.assign(Candidates(groups, starts, weights, constants))
+    rows.place(None)
+    search_all(form, rows, rows.n_rows, 2.0, time.perf_counter())
+
+
 # -- data -------------------------------------------------------------------------------------
 
 
@@ -202,9 +217,8 @@ class Piece(NamedTuple):
 def fit_planted(setting: Setting, n: int, dtype: Any, full: bool, limit: float) -> Figures:
     family = families.FullGaussian(0.0, 0.1) if full else families.Gaussian(0.0, 16.0, 1.0)
     form, out = family.linear(D), []
-    small, _ = rows_of_clusters(setting, 200_000 if not setting.quick else 2000, dtype, full)
-    search_all(form, open_rows(form, small), len(small), limit, time.perf_counter())  # compiles
     X, truth = rows_of_clusters(setting, setting.rows(n), dtype, full)
+    compile_kernels(form, X, setting.device)
     for way in ("one cluster", "a sample"):
         setting.wait()
         begun = time.perf_counter()
@@ -249,7 +263,7 @@ def hundred_million(setting: Setting) -> Figures:
 def timed(setting: Setting, X: Any, family: Any, base: float, at: list[float]) -> Figures:
     """Search until the last of some times; return what was reached at each."""
     form = family.linear(X.shape[1])
-    search_all(form, open_rows(form, X, setting.device), X.shape[0], 3.0, time.perf_counter())
+    compile_kernels(form, X, setting.device)
     setting.wait()
     begun = time.perf_counter()
     rows = open_rows(form, X, setting.device)
@@ -300,7 +314,7 @@ def newsgroups(setting: Setting) -> Figures:
     with np.load(setting.data / "news20_bydate.npz") as z:
         parts = z["data"].astype(np.float64), z["indices"].astype(int), z["indptr"]
         X = sp.csr_matrix(parts, shape=tuple(z["shape"]))
-    family = families.Multinomial(10.0)
+    family = families.Multinomial(0.1)
     X = X[np.diff(X.indptr) > 0]
     return timed(setting, X, family, float(family.log_base(X).sum()), [2.0, 5.0, 20.0, 40.0])
 
@@ -308,8 +322,8 @@ def newsgroups(setting: Setting) -> Figures:
 def million_documents(setting: Setting) -> Figures:
     width, topics = (20_000, 50) if not setting.quick else (500, 5)
     X, truth = documents(setting, setting.rows(10**6), width, topics)
-    form = families.Multinomial(10.0).linear(width)
-    search_all(form, open_rows(form, X[:5000], setting.device), 5000, 5.0, time.perf_counter())
+    form = families.Multinomial(0.1).linear(width)
+    compile_kernels(form, X, setting.device)
     rows = open_rows(form, X, setting.device)
     setting.wait()
     begun = time.perf_counter()

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 ROWS_OF_SUM = 8192  # rows that one program of `totals` adds up
-_TILE = 8192  # numbers of a tile of features
+_TILE = 32  # 4-byte numbers of a tile of features for each thread
 
 
 @triton.jit
@@ -39,7 +39,7 @@ def _chosen_by_group(
         at = p + tl.arange(0, BP)
         where = inside[:, None] & (at < P)[None, :]
         part = tl.load(features + rows[:, None] * P + at[None, :], mask=where, other=0.0)
-        for c in tl.static_range(C):
+        for c in range(C):
             weight = tl.load(weights + (group * C + c) * P + at, mask=at < P, other=0.0)
             score = tl.sum(part * weight[None, :], axis=1)
             scores += tl.where(columns[None, :] == c, score[:, None], 0.0)
@@ -51,7 +51,7 @@ def _chosen_by_group(
         at = p + tl.arange(0, BP)
         where = inside[:, None] & (at < P)[None, :]
         part = tl.load(features + rows[:, None] * P + at[None, :], mask=where, other=0.0)
-        for c in tl.static_range(C):
+        for c in range(C):
             total = tl.sum(tl.where((best == c)[:, None], part, 0.0), axis=0)
             tl.store(target + c * P + at, total, mask=at < P)
 
@@ -112,13 +112,14 @@ def chosen_by_group(
     _, n_candidates, width = table.weights.shape
     shape = (len(begins), n_candidates, width)
     out = torch.empty(shape, dtype=features.dtype, device=features.device)
-    tile = max(_TILE // blocks.size * 4 // features.element_size(), 16)
+    warps = 8 if blocks.size > 128 else 4
+    tile = 32 * warps * _TILE * 4 // features.element_size() // blocks.size
     with torch.cuda.device_of(features):
         _chosen_by_group[(len(begins),)](
             features, blocks.order, begins, lasts, owners, table.weights, table.numbers,
             choice, out, P=width, C=n_candidates,
             SIZE=blocks.size, BP=min(triton.next_power_of_2(width), tile),
-            CP=max(triton.next_power_of_2(n_candidates), 2),
+            CP=max(triton.next_power_of_2(n_candidates), 2), num_warps=warps, num_stages=1,
         )  # fmt: skip
     return out
 
