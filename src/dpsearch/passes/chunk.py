@@ -18,6 +18,7 @@ from dpsearch._types import Ints, Matrix, Vector
 
 ShortLabels: TypeAlias = NDArray[np.int32]
 
+SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 _MANY = 12  # candidates of a row, from which a matrix product is faster than single products
 
 
@@ -105,7 +106,7 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
     the seed, so that the same rows are drawn however the rows are divided into chunks.
     """
     inside = np.flatnonzero(counts[labels] > 0)
-    keys = _mixed(inside.astype(np.uint64) + np.uint64(first) + _mixed(np.uint64(seed)))
+    keys = row_keys(inside.astype(np.uint64) + np.uint64(first), seed)
     order = np.lexsort((keys, labels[inside]))
     owners = labels[inside][order].astype(np.int64)
     begins = np.searchsorted(owners, np.arange(len(counts)))
@@ -123,12 +124,22 @@ def least(seeds: list[Seeds], counts: Ints) -> Seeds:
     return Seeds(clusters[kept], keys[order[kept]], features[order[kept]])
 
 
+def row_keys(numbers: Any, seed: int) -> Any:
+    """Return the keys by which rows of these numbers (uint64) are drawn."""
+    return _mixed(numbers + seed_key(seed))
+
+
+def seed_key(seed: int) -> Any:
+    """Return what a seed adds to the numbers of rows."""
+    return _mixed(np.uint64(seed))
+
+
 def _mixed(words: Any) -> Any:
     """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
     with np.errstate(over="ignore"):
-        words = words + np.uint64(0x9E3779B97F4A7C15)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        words = words + SPLIT_MIX[0]
+        words = (words ^ (words >> np.uint64(30))) * SPLIT_MIX[1]
+        words = (words ^ (words >> np.uint64(27))) * SPLIT_MIX[2]
         return words ^ (words >> np.uint64(31))
 
 
