@@ -132,7 +132,7 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
     the seed, so that the same rows are drawn however the rows are divided into chunks.
     """
     inside = np.flatnonzero((labels >= 0) & (counts[labels] > 0))
-    keys = mixed(inside.astype(np.uint64) + np.uint64(first) + mixed(np.uint64(seed)))
+    keys = row_keys(inside.astype(np.uint64) + np.uint64(first), seed)
     return _of_least_keys(features, labels, inside, keys, counts)
 
 
@@ -187,6 +187,16 @@ def least(seeds: list[Seeds], counts: Ints) -> Seeds:
     clusters = clusters[order]
     kept = np.arange(len(order)) - np.searchsorted(clusters, clusters) < counts[clusters]
     return Seeds(clusters[kept], keys[order[kept]], features[order[kept]])
+
+
+def row_keys(numbers: Any, seed: int) -> Any:
+    """Return the keys by which rows of these numbers (uint64) are drawn."""
+    return mixed(numbers + seed_key(seed))
+
+
+def seed_key(seed: int) -> Any:
+    """Return what a seed adds to the numbers of rows."""
+    return mixed(np.uint64(seed))
 
 
 @kernel

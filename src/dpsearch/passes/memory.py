@@ -9,6 +9,7 @@ from dpsearch._types import Rng
 from dpsearch.errors import plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.families.linear import LinearForm
+from dpsearch.passes.arrays import to_host
 from dpsearch.passes.history import History, OutOfTime
 from dpsearch.passes.rows import CHUNK_NUMBERS, Rows, ThreadedRows
 from dpsearch.passes.search import BatchSearch
@@ -53,9 +54,9 @@ def first_partition(
 def rows_in_memory(form: LinearForm, matrix: Any, n_threads: int, device: Any = None) -> Rows:
     """Return the rows of a matrix, for threads of this process or on a device."""
     if device is not None:
-        from dpsearch.passes.device import open_rows  # type: ignore[import-not-found]
+        from dpsearch.passes.device import open_rows  # which may import PyTorch
 
-        return open_rows(form, matrix, device)  # type: ignore[no-any-return]
+        return open_rows(form, matrix, device)
     n_chunks = max(1, matrix.shape[0] * form.n_totals // CHUNK_NUMBERS)
     return ThreadedRows(form, shards_of_array(matrix, n_chunks, gaps=True), n_threads)
 
@@ -68,7 +69,7 @@ def _by_passes(
     batch.begin(1)
 
     def found() -> Clustering:
-        return problem.clustering(rows.labels(), seconds=history.elapsed, trace=history.trace)
+        return problem.clustering(to_host(rows.labels()), seconds=history.elapsed, trace=history.trace)
 
     try:
         with plain_interrupts(), contextlib.suppress(OutOfTime):

@@ -15,6 +15,7 @@ from dpsearch._validate import as_matrix, has_gaps, whole
 from dpsearch.errors import located
 from dpsearch.weights import with_what_they_lack
 
+SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 SHARD_ROWS = 250_000  # unless n_shards is given
 SHARD_CELLS = 1 << 25  # cells of a shard at most: it is held a few times
 SAMPLE_ROWS = 50_000
@@ -130,9 +131,9 @@ def digest(matrix: Any) -> int:
 def mixed(words: Any) -> Any:
     """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
     with np.errstate(over="ignore"):
-        words = words + np.uint64(0x9E3779B97F4A7C15)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        words = words + SPLIT_MIX[0]
+        words = (words ^ (words >> np.uint64(30))) * SPLIT_MIX[1]
+        words = (words ^ (words >> np.uint64(27))) * SPLIT_MIX[2]
         return words ^ (words >> np.uint64(31))
 
 
