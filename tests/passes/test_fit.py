@@ -229,6 +229,22 @@ def test_ctrl_c_in_memory_leaves_the_best_so_far(few_are_many, monkeypatch):
     assert adjusted_rand_score(labels, model.labels_) > 0.9
 
 
+def test_a_device_is_where_passes_are_made(monkeypatch):
+    X, labels = planted()
+    opened = []
+    monkeypatch.setattr(
+        "dpsearch.passes.device.open_rows",
+        lambda form, matrix, device: (
+            opened.append(device) or memory.rows_in_memory(form, matrix, 1)
+        ),
+    )
+    model = DPMixture(GAUSSIAN, 1.0, device="cuda", random_state=0).fit(X)
+    assert opened == ["cuda"]
+    assert adjusted_rand_score(labels, model.labels_) > 0.98
+    with pytest.raises(ParameterError, match="device is for tables in memory"):
+        DPMixture(GAUSSIAN, device="cuda", n_shards=2).fit(X)
+
+
 # -- checkpoints -------------------------------------------------------------------------------
 
 

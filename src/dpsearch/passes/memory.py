@@ -40,7 +40,11 @@ def first_partition(
     callback: Callback | None = None,
     device: Any = None,
 ) -> Clustering:
-    """Search a problem: by passes if there are many rows and no beam or order is asked for."""
+    """Search a problem: by passes if there are many rows and no beam or order is asked for.
+
+    Refinement, which follows, moves rows one by one: unless it is to be thorough, passes leave
+    groups of clusters to it.
+    """
     plain = beam_size == 1 and isinstance(order, str) and order == "ascending"
     many = problem.n_items >= FEWEST or device is not None
     if plain and many and problem.items.single and problem.prior.product_form:
@@ -69,11 +73,13 @@ def _by_passes(
     batch.begin(1)
 
     def found() -> Clustering:
-        return problem.clustering(to_host(rows.labels()), seconds=history.elapsed, trace=history.trace)
+        return problem.clustering(
+            to_host(rows.labels()), seconds=history.elapsed, trace=history.trace
+        )
 
     try:
         with plain_interrupts(), contextlib.suppress(OutOfTime):
-            batch.run(thorough=thorough)
+            batch.run() if thorough else batch.first()
     except KeyboardInterrupt as interrupt:
         raise Interrupted(found()) from interrupt
     return found()

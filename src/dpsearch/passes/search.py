@@ -425,15 +425,19 @@ class BatchSearch:
 
     # -- the whole --------------------------------------------------------------------------
 
+    def first(self) -> None:
+        """Let the number of clusters grow, merge, and sweep: most of the gain, in little time."""
+        self.grow(_TRIES)
+        self.merge()
+        self.sweeps(10, _ENOUGH * self.rows.n_rows)
+
     def run(self, *, thorough: bool = True) -> None:
         """Search until no move gains any more, or `check_time` raises.
 
         If it is not to be thorough, a cluster counts as settled after fewer proposals.
         """
-        self.grow(_TRIES)
-        self.merge()
+        self.first()
         enough = _ENOUGH * self.rows.n_rows
-        self.sweeps(10, enough)
         self.failures[:] = 0
         patience = _PATIENCE if thorough else _LITTLE_PATIENCE
         while True:
