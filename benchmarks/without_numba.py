@@ -43,7 +43,7 @@ class Nothing(metaclass=_Anything):
 
 
 class _Module(types.ModuleType):
-    __path__: list[str] = []
+    __path__ = ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
