@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dpsearch.explanation import Explanation
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
+    from dpsearch.samplers.particle_filter import Particles, particle_filter
     from dpsearch.samplers.run import gibbs, split_merge
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "DPMixture",
     "Draws",
     "Explanation",
+    "Particles",
     "Problem",
     "__version__",
     "alpha_profile",
@@ -42,6 +44,7 @@ __all__ = [
     "gibbs",
     "load",
     "log_joint",
+    "particle_filter",
     "priors",
     "refine",
     "search",
@@ -58,7 +61,16 @@ _LAZY = {
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
     **dict.fromkeys(("check_family", "check_prior"), "dpsearch.checks"),
     **dict.fromkeys(
-        ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
+        (
+            "Draws",
+            "Particles",
+            "alpha_profile",
+            "gibbs",
+            "particle_filter",
+            "select_alpha",
+            "split_merge",
+        ),
+        "dpsearch.samplers",
     ),
 }
 

@@ -5,6 +5,7 @@ from dpsearch.samplers.draws import Draws
 from dpsearch.samplers.hyperparameters import HyperparameterUpdate
 from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, Move, SplitMerge
 from dpsearch.samplers.options import RunOptions
+from dpsearch.samplers.particle_filter import Particles, particle_filter
 from dpsearch.samplers.run import gibbs, sample, split_merge
 
 __all__ = [
@@ -15,10 +16,12 @@ __all__ = [
     "GibbsSweep",
     "HyperparameterUpdate",
     "Move",
+    "Particles",
     "RunOptions",
     "SplitMerge",
     "alpha_profile",
     "gibbs",
+    "particle_filter",
     "sample",
     "select_alpha",
     "split_merge",

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels, Vector
+from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.dots import gather_size
 from dpsearch.items import (
     Rows,
@@ -99,8 +99,11 @@ class State:
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
-    def sweep(self, order: Ints) -> int:
-        """Move each item to its best place, in this order; return how many moved."""
+    def sweep(self, order: Ints, rng: Rng | None = None) -> int:
+        """Move each item to its best place, in this order; return how many moved.
+
+        With an `rng`, to a place drawn by its probability: a Gibbs sweep.
+        """
         problem, n_features = self.problem, self.problem.model.n_features
         done, moved = 0, 0
         while done < len(order):
@@ -111,7 +114,7 @@ class State:
                 )
             visited, self.n_live, more = sweep_items(
                 self._core, self._dots, problem.items, problem.alone, problem.tables,
-                self.clusters, self.n_live, order[done:], self._room, None,
+                self.clusters, self.n_live, order[done:], self._room, rng,
             )  # fmt: skip
             done += visited
             moved += more
