@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
     from dpsearch.samplers.particle_filter import Particles, particle_filter
-    from dpsearch.samplers.run import gibbs, split_merge
+    from dpsearch.samplers.run import gibbs, metropolis, split_merge
 
 __all__ = [
     "Certificate",
@@ -44,6 +44,7 @@ __all__ = [
     "gibbs",
     "load",
     "log_joint",
+    "metropolis",
     "particle_filter",
     "priors",
     "refine",
@@ -66,6 +67,7 @@ _LAZY = {
             "Particles",
             "alpha_profile",
             "gibbs",
+            "metropolis",
             "particle_filter",
             "select_alpha",
             "split_merge",

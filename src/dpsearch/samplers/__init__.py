@@ -3,10 +3,10 @@
 from dpsearch.samplers.concentration import AlphaChoice, AlphaProfile, alpha_profile, select_alpha
 from dpsearch.samplers.draws import Draws
 from dpsearch.samplers.hyperparameters import HyperparameterUpdate
-from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, Move, SplitMerge
+from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, MetropolisSweep, Move, SplitMerge
 from dpsearch.samplers.options import RunOptions
 from dpsearch.samplers.particle_filter import Particles, particle_filter
-from dpsearch.samplers.run import gibbs, sample, split_merge
+from dpsearch.samplers.run import gibbs, metropolis, sample, split_merge
 
 __all__ = [
     "AlphaChoice",
@@ -15,12 +15,14 @@ __all__ = [
     "Draws",
     "GibbsSweep",
     "HyperparameterUpdate",
+    "MetropolisSweep",
     "Move",
     "Particles",
     "RunOptions",
     "SplitMerge",
     "alpha_profile",
     "gibbs",
+    "metropolis",
     "particle_filter",
     "sample",
     "select_alpha",
