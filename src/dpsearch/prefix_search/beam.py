@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from dpsearch._jit import inner
+from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels
 from dpsearch.events import Callback, Event
 from dpsearch.prefix_search.shared_rows import (
@@ -18,7 +18,13 @@ from dpsearch.prefix_search.shared_rows import (
     step,
     with_more_room,
 )
-from dpsearch.priors.antoniak import complete, grow, rule_of, tally
+from dpsearch.priors.antoniak import rule_of
+from dpsearch.priors.completion import (
+    complete_as_they_are,
+    count_sizes,
+    forget_sizes,
+    value_after,
+)
 from dpsearch.problem import Problem
 
 _CHUNK = 1024  # items between two calls of the callback, or checks for Ctrl-C
@@ -79,10 +85,9 @@ def _advance(  # type: ignore[no-untyped-def]
             )
         else:
             remaining = order.shape[0] - t - 1
-            found = _count_candidates(
-                tables, rule, beam, rows, counts.hypotheses, alone[i], remaining, room
+            found, created = _count_candidates(
+                tables, rule, beam, rows, counts.hypotheses, alone[i], remaining, beam_size, room
             )
-            created = found
         made += created
         kept = min(found, beam_size)
         if found > kept:
@@ -148,31 +153,44 @@ def _candidates(  # type: ignore[no-untyped-def]
 
 @inner
 def _count_candidates(  # type: ignore[no-untyped-def]
-    tables, rule, beam, rows, n_hypotheses, alone, remaining, room
+    tables, rule, beam, rows, n_hypotheses, alone, remaining, beam_size, room
 ):
-    """List all successors under AntoniakCounts: the paper's score, with p(c) greedily completed."""
-    found = 0
-    shape, count = room.completion[0], room.completion[1]
-    placed_shape, placed_count = room.completion[2], room.completion[3]
+    """The same under AntoniakCounts: the paper's score, with p(c) greedily completed."""
+    threshold = np.inf
+    created = 0
+    width = beam.rows.shape[1]
     for h in range(n_hypotheses):
         n_clusters = beam.counts[h]
+        sizes = view(room.sizes, 0, n_clusters)
         for k in range(n_clusters):
-            room.sizes[k] = rows.sizes[beam.rows[h, k]]
-        room.sizes[n_clusters] = 0
-        placed, value = tally(tables, room.sizes[:n_clusters], placed_shape, placed_count)
+            sizes[k] = rows.sizes[beam.rows[h, k]]
+        value = count_sizes(tables, sizes, room.completion)
+        plain = complete_as_they_are(tables, n_clusters, remaining, rule, room.completion)
+        best = -np.inf
         for k in range(n_clusters + 1):
-            for j in range(placed):
-                shape[j] = placed_shape[j]
-                count[j] = placed_count[j]
-            used, more = grow(tables, shape, count, placed, n_clusters, room.sizes[k])
-            grown = max(n_clusters, k + 1)
-            prior = complete(tables, shape, count, used, grown, value + more, remaining, rule)
-            gain = alone if k == n_clusters else rows.gains[beam.rows[h, k]]
-            room.parents[found] = h
-            room.choices[found] = k
-            room.scores[found] = beam.placed[h] + gain + prior
-            found += 1
-    return found
+            size = sizes[k] if k < n_clusters else 0
+            gain = rows.gains[beam.rows[h, k]] if k < n_clusters else alone
+            score = beam.placed[h] + gain
+            score += value_after(
+                tables, n_clusters, size, value, plain, remaining, rule, room.completion
+            )
+            room.values[h * width + k] = score
+            best = max(best, score)
+        forget_sizes(sizes, room.completion)
+        threshold = min(threshold, best)
+        created += n_clusters + 1
+    if n_hypotheses < beam_size:
+        threshold = -np.inf
+    found = 0
+    for h in range(n_hypotheses):
+        for k in range(beam.counts[h] + 1):
+            value = room.values[h * width + k]
+            if value >= threshold:
+                room.parents[found] = h
+                room.choices[found] = k
+                room.scores[found] = value
+                found += 1
+    return found, created
 
 
 @inner
