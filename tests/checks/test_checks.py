@@ -14,6 +14,7 @@ FAMILIES = [*families.FAMILIES.classes.values(), families.Product]
 # What a family of this package need not have.  Draws of the projected and of wide families are not
 # normalised by adding up, and compositions do not learn.
 MAY_BE_SKIPPED = {
+    "features_by_the_array_api",  # without array-api-strict
     "statistic_agrees",
     "gaps_are_skipped",
     "gaps_are_predicted",

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import betaln, digamma
 
 from dpsearch import priors
 from dpsearch.families import Example, Family, Functions, pointer
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.statistics import GammaCounts
 from models import FiniteMixture
 
@@ -89,6 +90,22 @@ class Right(Family):
 
     def log_ceiling(self, X):
         return np.zeros(len(X))
+
+    def linear(self, n_features):
+        a, b = self.a, self.b
+
+        def log_marginals(n, sums):
+            columns = betaln(a + n[:, None], b + sums) - betaln(a, b)
+            return columns.sum(axis=1) + n * self.constant
+
+        def weights(n, sums):
+            whole = digamma(a + b + n[:, None] + sums)
+            by_n = (digamma(a + n[:, None]) - whole).sum(axis=1)
+            return digamma(b + sums) - whole, by_n + self.constant
+
+        return LinearForm(
+            n_features, lambda X: X, log_marginals, weights, lambda *both: np.column_stack(both)
+        )
 
     @classmethod
     def examples(cls):
@@ -288,6 +305,53 @@ class WrongClosedForm(Right):
     def statistic(self, X):
         ones = np.ones(X.shape[1])
         return GammaCounts(X, self.a * ones, self.b * ones)
+
+
+def _changed(family, n_features, **changes):
+    """The right linear form with one function changed."""
+    return replace(Right.linear(family, n_features), **changes)
+
+
+@caught_by("totals_give_rows")
+class WrongRowsOfTotals(Right):
+    def linear(self, n_features):
+        return _changed(self, n_features, rows=lambda n, sums: np.column_stack([n, sums - 1.0]))
+
+
+@caught_by("totals_give_log_marginals")
+class TotalsWithoutThePrior(Right):
+    def linear(self, n_features):
+        return _changed(
+            self,
+            n_features,
+            log_marginals=lambda n, sums: betaln(self.a + n[:, None], self.b + sums).sum(axis=1),
+        )
+
+
+@caught_by("weights_are_the_gradient")
+class WrongSignOfTheGradient(Right):
+    def linear(self, n_features):
+        def weights(n, sums):
+            by_sums, by_n = Right.linear(self, n_features).weights(n, sums)
+            return by_sums, -by_n
+
+        return _changed(self, n_features, weights=weights)
+
+
+@caught_by("log_marginals_are_convex")
+class NotConvexBetweenBlocks(Right):
+    def linear(self, n_features):
+        def log_marginals(n, sums):
+            bumps = 10.0 * np.sin(math.pi * n) ** 2  # 0 and flat at whole sizes
+            return bumps + Right.linear(self, n_features).log_marginals(n, sums)
+
+        return _changed(self, n_features, log_marginals=log_marginals)
+
+
+@caught_by("features_by_the_array_api")
+class FeaturesOfNumPyAlone(Right):
+    def linear(self, n_features):
+        return _changed(self, n_features, features=lambda X: X[:, list(range(n_features))])
 
 
 @caught_by("rows_are_encoded_alone")

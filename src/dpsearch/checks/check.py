@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch.checks import cluster_laws, family_laws, prior_laws, solver_laws
+from dpsearch.checks import cluster_laws, family_laws, linear_laws, prior_laws, solver_laws
 from dpsearch.checks.compiled import Compiled
 from dpsearch.checks.law import LawError, Outcome, run_laws
 from dpsearch.errors import ParameterError
@@ -52,6 +52,7 @@ def check_family(
         subject = repr(example.family)
         kit = Compiled(example.family, example.X)
         out += run_laws(cluster_laws, subject, kit, raise_on_fail, _REPEATS)
+        out += run_laws(linear_laws, subject, kit, raise_on_fail, _REPEATS)
         out += run_laws(family_laws, subject, kit, raise_on_fail)
         case = solver_laws.Case(example.X[:_N_POINTS], example.family, DirichletProcess(1.0))
         out += run_laws(solver_laws, subject, case, raise_on_fail)

@@ -14,6 +14,7 @@ from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
 from dpsearch.families.product import Product
@@ -33,6 +34,7 @@ __all__ = [
     "Functions",
     "Gaps",
     "Gaussian",
+    "LinearForm",
     "Multinomial",
     "Poisson",
     "PredictiveDraws",

@@ -14,7 +14,7 @@ Features, for bounds: for each part the number of points that have it, then its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,10 @@ import scipy.sparse as sp
 
 from dpsearch import _jit
 from dpsearch._stack import stack_vector
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import located
 from dpsearch.families.base import Family, Functions
+from dpsearch.families.linear import LinearForm, columns_of, namespace
 from dpsearch.families.packing import pack
 from dpsearch.items import Items
 
@@ -292,6 +293,33 @@ def relocated(parts: Sequence[Part], params: Vector) -> Vector:
         begin, end = int(head[_AT.begin]), int(head[_AT.end])
         params[begin:end] = part.family.relocated(params[begin:end], len(part.columns))
     return params
+
+
+def linear_of(parts: Sequence[Part], forms: Sequence[LinearForm]) -> LinearForm:
+    """The linear form of all parts together: their features side by side."""
+    n_totals = np.cumsum([form.n_totals for form in forms])
+
+    def apart(totals: Matrix) -> Iterator[tuple[LinearForm, Matrix]]:
+        return zip(forms, np.split(totals, n_totals[:-1], axis=1), strict=True)
+
+    def features(X: Any) -> Any:
+        pairs = zip(forms, parts, strict=True)
+        found = [form.features(columns_of(X, part.columns)) for form, part in pairs]
+        return namespace(X).concat(found, axis=1)
+
+    def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
+        found = [form.log_marginals(sizes, own) for form, own in apart(totals)]
+        return np.asarray(np.sum(found, axis=0))
+
+    def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        found = [form.weights(sizes, own) for form, own in apart(totals)]
+        by_totals, by_size = zip(*found, strict=True)
+        return np.hstack(by_totals), np.sum(by_size, axis=0)
+
+    def rows(sizes: Vector, totals: Matrix) -> Matrix:
+        return np.hstack([sizes[:, None], *(form.rows(sizes, own) for form, own in apart(totals))])
+
+    return LinearForm(int(n_totals[-1]), features, log_marginals, weights, rows)
 
 
 @_jit.kernel

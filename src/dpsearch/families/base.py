@@ -31,6 +31,7 @@ from dpsearch.families.capabilities import (
     lacking,
     require,
 )
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import pack, writable
 from dpsearch.families.statistics import Statistic
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
@@ -125,14 +126,15 @@ class Family(Described):
     def __init_subclass__(cls, **options: Any) -> None:
         """Drop inherited capabilities where a subclass changes what they describe.
 
-        Proofs rely on `statistic` and `log_ceiling`, which hold for the functions, parameters and
-        encoding that they were written for.  `columns`, `draws` and the forms for missing values
-        read the rows of the functions.  A class that defines others must define these anew.
+        Proofs rely on `statistic` and `log_ceiling`, passes on `linear`; these hold for the
+        functions, parameters and encoding that they were written for.  `columns`, `draws` and the
+        forms for missing values read the rows of the functions.  A class that defines others must
+        define these anew.
         """
         super().__init_subclass__(**options)
         defined, dropped = cls.__dict__, []
         if any(name in defined for name in ("functions", "variant", "parameters", "encode")):
-            dropped += ["statistic", "log_ceiling"]
+            dropped += ["statistic", "log_ceiling", "linear"]
         if cls.reads_own_rows and ("functions" in defined or "variant" in defined):
             dropped += ["variant", "columns", "draws", "gaps", "form_with_gaps", "row_with_gaps"]
         for name in dropped:
@@ -257,6 +259,10 @@ class Family(Described):
 
     def log_ceiling(self, X: Any) -> Vector | None:
         """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
+        return None
+
+    def linear(self, n_features: int) -> LinearForm | None:
+        """Features and log H as a function of their totals: for passes over many rows at once."""
         return None
 
     def statistic(self, X: Any) -> Statistic | None:

@@ -25,16 +25,18 @@ from scipy.special import betaln
 
 from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
+from dpsearch.families._totals import BetaTotals, by_columns
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.categorical import LevelsWithGaps, row_with_gaps
 from dpsearch.families.layout import table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import without_zeros
 from dpsearch.families.statistics import BetaCounts
 
@@ -234,6 +236,12 @@ class Bernoulli(Family):
 
     def statistic(self, X: Any) -> BetaCounts:
         return BetaCounts(self.encode(X), *self._prior(X.shape[1]))
+
+    def linear(self, n_features: int) -> LinearForm:
+        def rows(sizes: Vector, n: Matrix, ones: Matrix) -> Matrix:
+            return layout.make_rows(ROW, len(sizes), n_features, n=sizes, ones=ones)
+
+        return by_columns(BetaTotals(*self._prior(n_features)), n_features, lambda X: X, rows)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         successes, failures = self._prior(n_features)

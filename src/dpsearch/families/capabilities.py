@@ -8,6 +8,7 @@ asks by `require`, whose error names the capability and the method to write.
 | columns | `columns(row, n_features)` returns `Columns` | `explain`, `impute`, the report |
 | draws | `draws(row, n_features)` returns `PredictiveDraws` | `sample`, `outliers`, `explain(X)` |
 | gaps | `gaps(rows, n_features)` returns `Gaps` | `predict` and `impute` of rows with gaps |
+| linear | `linear(n_features)` returns `LinearForm` | passes over many rows at once |
 | log_ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
 | statistic | `statistic(X)` returns a closed form of `statistics` | proofs of `certify` |
 | bounds | the function `bound`, perhaps with `features` | the `admissible` heuristic |

@@ -34,10 +34,12 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
+from dpsearch.families._totals import DirichletTotals
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
+from dpsearch.families.linear import LinearForm, columns_of, like, namespace
 from dpsearch.families.with_gaps import WithOwnRows
 
 _LARGEST_TABLE = 1 << 20
@@ -251,6 +253,26 @@ def row_with_gaps(n: float, counts: Vector, n_features: int) -> Vector:
     return layout.make(ROW, len(counts), n=n, counts=counts)
 
 
+def linear_levels(levels: Ints, counts: Vector, width: int) -> LinearForm:
+    """The linear form of indicators of the levels of all columns.
+
+    A missing value has none, so that the n_d values of column d are all at its levels.
+    """
+    columns = np.repeat(np.arange(len(levels)), levels)
+    codes = np.arange(len(columns)) - np.repeat(np.cumsum(levels) - levels, levels)
+
+    def features(X: Any) -> Any:
+        same = columns_of(X, columns) == like(X, codes)
+        return namespace(X).where(same, like(X, 1.0), like(X, 0.0))
+
+    def rows(sizes: Vector, totals: Matrix) -> Matrix:
+        missing = sizes[:, None] - np.add.reduceat(totals, np.cumsum(levels) - levels, axis=1)
+        out = np.hstack([totals, missing])[:, :width]
+        return layout.make_rows(ROW, len(sizes), width, n=sizes, counts=out)
+
+    return DirichletTotals(levels, counts).form(features, rows)
+
+
 class LevelsWithGaps(WithOwnRows):
     """`WithGaps` of a family of levels, which has the functions of `Categorical`.
 
@@ -276,6 +298,9 @@ class LevelsWithGaps(WithOwnRows):
 
     def encode(self, X: Any) -> Any:
         return encode_levels(X, self._level_counts(X.shape[1])[0])
+
+    def linear(self, n_features: int) -> LinearForm:
+        return linear_levels(*self._level_counts(n_features), self.row_size(n_features))
 
     def log_base(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
@@ -369,6 +394,9 @@ class Categorical(Family):
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
+
+    def linear(self, n_features: int) -> LinearForm:
+        return linear_levels(*self.level_counts(n_features), self.row_size(n_features))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         levels = self._levels(n_features)

@@ -16,6 +16,7 @@ from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws, all_or_none
+from dpsearch.families.linear import LinearForm
 
 
 class Composite(Family):
@@ -85,6 +86,15 @@ class Composite(Family):
 
     def log_ceiling(self, X: Any) -> Vector | None:
         return self._sum_observed(X, "log_ceiling")
+
+    def _linear_of(self, part: Part) -> LinearForm | None:
+        """The linear form of a part."""
+        return part.family.linear(len(part.columns))
+
+    def linear(self, n_features: int) -> LinearForm | None:
+        parts = self._parts(n_features)
+        forms = all_or_none(map(self._linear_of, parts))
+        return None if forms is None else _parts.linear_of(parts, forms)
 
     def columns(self, row: Vector, n_features: int) -> Columns | None:
         triples = self._triples(row, n_features)

@@ -27,7 +27,7 @@ from scipy.special import betaln, gammaln
 
 from dpsearch import _jit
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import per_column
 from dpsearch.families import _diagonal_columns, layout, learning
 from dpsearch.families._columns import (
@@ -38,9 +38,11 @@ from dpsearch.families._columns import (
     with_holes,
 )
 from dpsearch.families._diagonal_columns import PARAMS, best_case, column_step, column_total
+from dpsearch.families._totals import NormalGammaTotals, by_columns
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
+from dpsearch.families.linear import LinearForm, like
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled
 from dpsearch.items import fill
 
@@ -334,6 +336,29 @@ class DiagonalGaussian(Family):
         )
         return Columns(log_marginals, posterior["mean"])
 
+    def linear(self, n_features: int) -> LinearForm:
+        return self.linear_form(n_features, self.row_layout(), gaps=False)
+
+    def linear_form(self, n_features: int, row_layout: Any, *, gaps: bool) -> LinearForm:
+        """Return the linear form, for data with gaps or without."""
+        mean, scale = self.location_scale(n_features)
+
+        def rows(sizes: Vector, n: Matrix, sums: Matrix, squares: Matrix) -> Matrix:
+            means = sums / np.maximum(n, 1.0)
+            squares = np.maximum(squares - sums * means, 0.0)
+            return layout.make_rows(
+                row_layout, len(sizes), n_features, n=sizes, counts=n, means=means, squares=squares
+            )
+
+        return by_columns(
+            NormalGammaTotals(*self.strength_shape(n_features)),
+            n_features,
+            lambda X: (X - like(X, mean)) / like(X, scale),
+            rows,
+            powers=2,
+            gaps=gaps,
+        )
+
     def with_gaps(self) -> DiagonalWithGaps:
         return DiagonalWithGaps(self)
 
@@ -425,6 +450,11 @@ class DiagonalWithGaps(WithOwnRows):
         family: Any = self.family
         _, scale = family.location_scale(X.shape[1])
         return np.asarray(-(~np.isnan(X) @ np.log(scale)))
+
+    def linear(self, n_features: int) -> LinearForm:
+        family: Any = self.family
+        form: LinearForm = family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
+        return form
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(_diagonal_columns.ROW, row, n_features)

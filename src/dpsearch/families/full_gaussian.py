@@ -30,9 +30,11 @@ from dpsearch.families import layout, learning
 from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inverse_gamma
 from dpsearch.families._normal_wishart import FUNCTIONS, LOG_PI, PARAMS, ROW
 from dpsearch.families._observed import expected, log_densities
+from dpsearch.families._wishart_totals import NormalWishart
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+from dpsearch.families.linear import LinearForm, like
 
 _LARGEST_TABLE = 1 << 22
 
@@ -227,6 +229,13 @@ class FullGaussian(Family):
         parts = [self.predictive(row, n_features) for row in rows]
         means, scales, degrees = (np.array(part) for part in zip(*parts, strict=True))
         return means, scales, degrees
+
+    def linear(self, n_features: int) -> LinearForm:
+        mean, factor = self._location_factor(n_features)
+        unmixing = solve_triangular(factor, np.eye(n_features), lower=True).T
+        return NormalWishart(n_features, self.prior_strength, self._degrees(n_features)).form(
+            lambda X: (X - like(X, mean)) @ like(X, unmixing)
+        )
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """The margin of a Student t distribution is one, with the same degrees of freedom."""

@@ -26,15 +26,17 @@ import numpy as np
 
 from dpsearch import _jit
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import is_below, per_column
 from dpsearch.errors import ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import in_range, mean_and_variance, standardised, varies, with_holes
+from dpsearch.families._totals import NormalTotals
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
+from dpsearch.families.linear import LinearForm, like, namespace
 from dpsearch.families.statistics import NormalMeans
 
 # Inner products lose about z² · 1e-16 nats to rounding: beyond this, use differences.
@@ -396,6 +398,25 @@ class Gaussian(Family):
 
     def statistic(self, X: Any) -> NormalMeans:
         return NormalMeans(self.encode(X), self._tau(X.shape[1]))
+
+    def linear(self, n_features: int) -> LinearForm:
+        mean, scale = self._location_scale(n_features)
+        closed = NormalTotals(self._tau(n_features))
+
+        def features(X: Any) -> Any:
+            xp, z = namespace(X), (X - like(X, mean)) / like(X, scale)
+            return xp.concat([z, xp.sum(z * z, axis=1, keepdims=True)], axis=1)
+
+        def rows(sizes: Vector, totals: Matrix) -> Matrix:
+            sums, squares = totals[:, :-1], totals[:, -1]
+            means = sums / np.maximum(sizes, 1.0)[:, None]
+            scatter = np.maximum(squares - (sums * means).sum(axis=1), 0.0)
+            return layout.make_rows(
+                self.row_layout(), len(sizes), n_features,
+                n=sizes, sums=sums, squares=squares, means=means, scatter=scatter,
+            )  # fmt: skip
+
+        return LinearForm(n_features + 1, features, closed.log_marginals, closed.weights, rows)
 
     def _count_and_sums(self, row: Vector, n_features: int) -> tuple[float, Vector]:
         """How many points a cluster has, and the sums of its encoded columns."""

@@ -28,7 +28,7 @@ import numpy as np
 from numba import types
 
 from dpsearch._jit import as_integer, emit_entry, emit_view, emits
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
@@ -195,10 +195,18 @@ def read(layout: NamedTuple, row: Vector, size: int) -> Any:
 
 def make(layout: NamedTuple, size: int, vectors: int | None = None, **fields: Any) -> Vector:
     """Make a row from its fields; what is not given is 0."""
-    out = np.zeros(width(layout, size, vectors))
-    parts = np.split(out, np.cumsum(_sizes(layout, size, vectors))[:-1])
+    return np.asarray(make_rows(layout, 1, size, vectors, **fields)[0])
+
+
+def make_rows(
+    layout: NamedTuple, n_rows: int, size: int, vectors: int | None = None, **fields: Any
+) -> Matrix:
+    """Make several rows from their fields, each [n_rows] or [n_rows, its length]."""
+    out = np.zeros((n_rows, width(layout, size, vectors)))
+    parts = np.split(out, np.cumsum(_sizes(layout, size, vectors))[:-1], axis=1)
     for name, part in zip(layout._fields, parts, strict=False):
-        part[:] = fields.get(name, 0.0)
+        if name in fields:
+            part[:] = np.reshape(fields[name], (n_rows, -1))
     return out
 
 

@@ -28,10 +28,12 @@ from dpsearch._special import log_gamma_table, log_rising, table_rising
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
+from dpsearch.families._totals import DirichletTotals
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import row_sums, without_zeros
 from dpsearch.families.statistics import DirichletCounts
 
@@ -218,6 +220,15 @@ class Multinomial(Family):
 
     def statistic(self, X: Any) -> DirichletCounts:
         return DirichletCounts(self.encode(X), self._concentration(X.shape[1]))
+
+    def linear(self, n_features: int) -> LinearForm:
+        """Of the counts themselves."""
+        closed = DirichletTotals(np.array([n_features]), self._concentration(n_features))
+
+        def rows(sizes: Vector, totals: Matrix) -> Matrix:
+            return layout.make_rows(ROW, len(sizes), n_features, n=sizes, counts=totals)
+
+        return closed.form(lambda X: X, rows)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         fields = layout.read(ROW, row, n_features)

@@ -29,14 +29,16 @@ from scipy.special import gammaln, xlogy
 
 from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising, table_rising
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
 from dpsearch.families._columns import means, with_holes
+from dpsearch.families._totals import GammaTotals, by_columns
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.layout import at, entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import row_sums, without_zeros
 from dpsearch.families.statistics import GammaCounts
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows
@@ -290,6 +292,11 @@ class PoissonWithGaps(WithOwnRows):
         value: Vector = getattr(self.family, of_column)(np.nan_to_num(X))
         return value
 
+    def linear(self, n_features: int) -> LinearForm:
+        family: Any = self.family
+        form: LinearForm = family.linear_form(n_features, self.width(n_features), gaps=True)
+        return form
+
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(ROW, row, n_features)
         return [
@@ -366,6 +373,20 @@ class Poisson(Family):
 
     def statistic(self, X: Any) -> GammaCounts:
         return GammaCounts(self.encode(X), *self.prior(X.shape[1]))
+
+    def linear(self, n_features: int) -> LinearForm:
+        return self.linear_form(n_features, self.width(n_features), gaps=False)
+
+    def linear_form(self, n_features: int, width: int, *, gaps: bool) -> LinearForm:
+        """Return the linear form, for data with gaps or without."""
+
+        def rows(sizes: Vector, n: Matrix, sums: Matrix) -> Matrix:
+            missing = sizes[:, None] - n
+            out = layout.make_rows(ROW, len(sizes), n_features, n=sizes, sums=sums, missing=missing)
+            return out[:, :width]
+
+        closed = GammaTotals(*self.prior(n_features))
+        return by_columns(closed, n_features, lambda X: X, rows, gaps=gaps)
 
     def counts_in_row(self, n_features: int) -> Ints:
         return layout.counts(ROW, n_features, 1)

@@ -17,7 +17,7 @@ little is missing.  This takes the rest of the row, x − m − Bz, as nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,6 +31,7 @@ from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.linear import LinearForm, like
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 15
@@ -164,6 +165,13 @@ class ProjectedGaussian(Family):
         """Of each column as its projections show it, vᵀz with v its row of B."""
         found = self._inner.columns_along(self._way_back(n_features), row)
         return found._replace(centres=self.posterior(row, n_features)["mean"])
+
+    def linear(self, n_features: int) -> LinearForm:
+        centre, matrix = self._centre(n_features), self._matrix(n_features)
+        form = self._inner.linear(len(matrix))
+        return replace(
+            form, features=lambda X: form.features((X - like(X, centre)) @ like(X, matrix.T))
+        )
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """Density of the projections that the observed columns determine: 1 if there are none."""

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import betaln, gammaln
 
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
+from dpsearch.families._totals import BetaTotals, DirichletTotals, GammaTotals
 
 
 class NormalMeans(NamedTuple):
@@ -64,9 +64,7 @@ class GammaCounts(NamedTuple):
     def log_marginals(self, labels: Ints) -> Vector:
         """Return log H of each cluster that the labels name."""
         n, sums = _totals(self.points, labels)
-        a, b = self.shape, self.rate
-        rising = gammaln(a + sums) - gammaln(a)
-        return np.asarray((rising - a * np.log1p(n / b) - sums * np.log(b + n)).sum(axis=1))
+        return GammaTotals(self.shape, self.rate).log_marginals(n, sums)
 
 
 class BetaCounts(NamedTuple):
@@ -89,8 +87,7 @@ class BetaCounts(NamedTuple):
     def log_marginals(self, labels: Ints) -> Vector:
         """Return log H of each cluster that the labels name."""
         n, sums = _totals(self.points, labels)
-        a, b = self.successes, self.failures
-        return np.asarray((betaln(a + sums, b + n - sums) - betaln(a, b)).sum(axis=1))
+        return BetaTotals(self.successes, self.failures).log_marginals(n, sums)
 
 
 class DirichletCounts(NamedTuple):
@@ -111,10 +108,9 @@ class DirichletCounts(NamedTuple):
 
     def log_marginals(self, labels: Ints) -> Vector:
         """Return log H of each cluster that the labels name."""
-        _, sums = _totals(self.points, labels)
-        a, total = self.concentrations, self.concentrations.sum()
-        words = (gammaln(a + sums) - gammaln(a)).sum(axis=1)
-        return np.asarray(words - gammaln(total + sums.sum(axis=1)) + gammaln(total))
+        n, sums = _totals(self.points, labels)
+        words = DirichletTotals(np.array([sums.shape[1]]), self.concentrations)
+        return words.log_marginals(n[:, 0], sums)
 
 
 Statistic = NormalMeans | GammaCounts | BetaCounts | DirichletCounts

@@ -21,6 +21,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family
 from dpsearch.families.composite import Composite
+from dpsearch.families.linear import LinearForm, counted
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,13 @@ class WithGaps(Composite):
         self.family.parameters(n_features, np.zeros((1, n_features)))  # for its checks
         return super().parameters(n_features, X)
 
-    log_ceiling = Composite.log_ceiling  # which the parameters do not change
+    # Which the parameters do not change.
+    log_ceiling = Composite.log_ceiling
+    linear = Composite.linear
+
+    def _linear_of(self, part: Part) -> LinearForm | None:
+        form = super()._linear_of(part)
+        return None if form is None else counted(form)
 
     def _complete(self, X: Any) -> Any:
         return filled(X)

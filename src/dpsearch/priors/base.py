@@ -221,14 +221,19 @@ def size_step(tables, n):  # type: ignore[no-untyped-def]
 
 def size_weights(tables: Tables, sizes: Ints) -> Vector:
     """Return log W(n) for each of these sizes."""
-    if (sizes < len(tables.log_w)).all():
-        return tables.log_w[sizes]
-    return np.array([size_weight.py_func(tables, n) for n in sizes])  # type: ignore[attr-defined]
+    out: Vector = tables.log_w[np.minimum(sizes, len(tables.log_w) - 1)]
+    for at in np.flatnonzero(sizes >= len(tables.log_w)):
+        out[at] = size_weight.py_func(tables, sizes[at])  # type: ignore[attr-defined]
+    return out
 
 
 def size_steps(tables: Tables, sizes: Ints) -> Vector:
     """Return log W(n + 1) − log W(n) for each of these sizes."""
-    return np.array([size_step.py_func(tables, n) for n in sizes])  # type: ignore[attr-defined]
+    upto = np.minimum(sizes, len(tables.log_w) - 2)
+    out: Vector = tables.log_w[upto + 1] - tables.log_w[upto]
+    beyond = upto < sizes
+    out[beyond] = np.log(sizes[beyond] - tables.discount)
+    return out
 
 
 def log_prior(tables: Tables, sizes: Ints) -> float:

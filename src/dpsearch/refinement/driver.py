@@ -31,10 +31,13 @@ from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement.local import Beginning, Repartition, repartition
-from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, Schedule, begin
+from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
+from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
-_BATCH = 8  # neighbourhoods in a batch; results would depend on it, so it is not n_threads
+# Neighbourhoods in a batch; results depend on it, so that it is not the number of threads.
+_BATCH, _LARGE_BATCH = 8, 32
+_MANY_ITEMS = 20_000  # with more, batches are large, and threads share sweeps
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
 _ENDLESS_PATIENCE = 300  # used instead where the caller limits the time
 _SWEEP_COST = 300_000_000  # numbers read between two checks of the time
@@ -170,7 +173,8 @@ class _Refinement:
         self.seconds = seconds
         self.rng = rng
         self.callback = callback
-        self.n_threads = n_threads
+        self.threads = ThreadPoolExecutor(n_threads)
+        self.batch_size = _LARGE_BATCH if problem.n_items > _MANY_ITEMS else _BATCH
         self.state = State(problem, labels)
         self.trace: list[Event] = []
         self.converged = False
@@ -237,7 +241,8 @@ class _Refinement:
                 self.check_time()
                 size = self.state.n_live * self.problem.model.core.width
                 stop = done + max(256, _SWEEP_COST // size)
-                moved += self.state.sweep(self.everything[done:stop])
+                threads = self.threads if self.problem.n_items > _MANY_ITEMS else None
+                moved += self.state.sweep(self.everything[done:stop], threads)
                 done = stop
             if moved:
                 self.note("sweep")
@@ -335,40 +340,39 @@ class _Refinement:
         if self.seconds is not None:
             patience = _ENDLESS_PATIENCE
         work, sweep_due, since_refresh = 0.0, False, 0
-        with ThreadPoolExecutor(self.n_threads) as threads:
-            while True:
-                self.check_time()
-                restless = state.live[self.failures_of(state.live) < patience]
-                if len(restless) == 0:
-                    # Settled, unless a last sweep or merge changes something.
-                    if not self.settle():
-                        return
-                    sweep_due = False
-                    continue
-                jobs = self.batch(restless)
-                improved = False
-                # All are evaluated before any is applied: they are proposals about one state.
-                outcomes = list(threads.map(self.evaluate, [job for _, job in jobs]))
-                for (kind, job), new in zip(jobs, outcomes, strict=True):
-                    cost = float(len(job.chosen) * (1 + job.start.n_clusters))
-                    work += cost * _LOCAL_SWEEPS / 2
-                    gain = self.gain(job, new)
-                    self.schedule.learn(kind, gain, cost)
-                    failed = self.failures[job.slots[0]] + 1
-                    self.failures[job.slots[0]] = failed
-                    if gain > self.least_gain:
-                        used = state.replace(job.slots, job.chosen, new.labels, new.n_clusters)
-                        self.set_failures(used, 0 if gain > self.significant else failed)
-                        improved = sweep_due = True
-                        since_refresh += 1
-                if improved:
-                    self.note("neighbourhood")
-                if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
-                    self.sweep_and_mark()
-                    work, sweep_due = 0.0, False
-                if since_refresh > 1000:
-                    state.refresh()
-                    since_refresh = 0
+        while True:
+            self.check_time()
+            restless = state.live[self.failures_of(state.live) < patience]
+            if len(restless) == 0:
+                # Settled, unless a last sweep or merge changes something.
+                if not self.settle():
+                    return
+                sweep_due = False
+                continue
+            jobs = self.batch(restless)
+            improved = False
+            # All are evaluated before any is applied: they are proposals about one state.
+            outcomes = list(self.threads.map(self.evaluate, [job for _, job in jobs]))
+            for (kind, job), new in zip(jobs, outcomes, strict=True):
+                cost = float(len(job.chosen) * (1 + job.start.n_clusters))
+                work += cost * _LOCAL_SWEEPS / 2
+                gain = self.gain(job, new)
+                self.schedule.learn(kind, gain, cost)
+                failed = self.failures[job.slots[0]] + 1
+                self.failures[job.slots[0]] = failed
+                if gain > self.least_gain:
+                    used = state.replace(job.slots, job.chosen, new.labels, new.n_clusters)
+                    self.set_failures(used, 0 if gain > self.significant else failed)
+                    improved = sweep_due = True
+                    since_refresh += 1
+            if improved:
+                self.note("neighbourhood")
+            if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
+                self.sweep_and_mark()
+                work, sweep_due = 0.0, False
+            if since_refresh > 1000:
+                state.refresh()
+                since_refresh = 0
 
     def failures_of(self, slots: Ints) -> Ints:
         """Return how many proposals about each cluster have failed since it last changed."""
@@ -406,7 +410,7 @@ class _Refinement:
         """Make disjoint proposals, numbers of moves and jobs, about restless clusters."""
         taken: set[int] = set()
         jobs: list[tuple[int, _Job]] = []
-        for slot in self.rng.permutation(restless)[:_BATCH]:
+        for slot in self.rng.permutation(restless)[: self.batch_size]:
             if int(slot) in taken:
                 continue
             kind = self.schedule.choose(self.rng)

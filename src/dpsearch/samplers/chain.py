@@ -137,7 +137,7 @@ def _run(  # type: ignore[no-untyped-def]
                 rest = order[done:]
                 if gibbs:
                     visited, n_live, _ = sweep_items(
-                        core, dots, items, alone, tables, clusters, n_live, rest, room, rng
+                        core, dots, items, alone, tables, clusters, n_live, rest, room, rng, None
                     )
                 else:
                     visited, n_live, taken = propose_items(

@@ -315,7 +315,7 @@ class _Filter:
         for h in drawn:
             state = State(self.problem, self.labels(h))
             for _ in range(sweeps):
-                state.sweep(placed, self.rng)
+                state.sweep(placed, rng=self.rng)
             own = []
             for slot in state.live:
                 items = np.flatnonzero(state.labels == slot)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from concurrent.futures import Executor
+from typing import Any
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Rng, Vector
-from dpsearch.dots import gather_size
+from dpsearch.dots import BLOCK, gather_size
 from dpsearch.items import (
     Rows,
     log_marginals,
@@ -27,6 +29,7 @@ from dpsearch.state.clusters import (
 from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # before statistics are computed anew
+_LOOKED_AT = 1 << 14  # items at a time, that threads share
 
 
 class State:
@@ -99,23 +102,56 @@ class State:
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
-    def sweep(self, order: Ints, rng: Rng | None = None) -> int:
+    def sweep(self, order: Ints, threads: Executor | None = None, rng: Rng | None = None) -> int:
         """Move each item to its best place, in this order; return how many moved.
 
-        With an `rng`, to a place drawn by its probability: a Gibbs sweep.
+        With threads, these look at a block of items at a time, with the clusters as they are; those
+        that would move are then visited one after another.  With an `rng` instead, each moves to a
+        place drawn by its probability: a Gibbs sweep.
         """
-        problem, n_features = self.problem, self.problem.model.n_features
+        if threads is None:
+            return self._sweep(order, rng)
+        moved = 0
+        for begin in range(0, len(order), _LOOKED_AT):
+            block = order[begin : begin + _LOOKED_AT]
+            moved += self._sweep(block[self._restless(block, threads)])
+        return moved
+
+    def _restless(self, order: Ints, threads: Executor) -> Any:
+        """Return whether each item would move, as the clusters are now."""
+        if self.n_live + BLOCK > len(self.clusters.sizes):
+            self._grow()
+        marks = np.zeros(len(order), np.bool_)
+
+        def look(begin: int) -> None:
+            at = slice(begin, begin + _LOOKED_AT // 16)
+            self._visit(order[at], self._new_room(), marks[at])
+
+        list(threads.map(look, range(0, len(order), _LOOKED_AT // 16)))
+        return marks
+
+    def _new_room(self) -> Room:
+        n_features = self.problem.model.n_features
+        # Called as plain Python, which spares its compilation.
+        return sweep_room.py_func(  # type: ignore[attr-defined, no-any-return]
+            self._core, n_features, gather_size(n_features), len(self.clusters.sizes)
+        )
+
+    def _visit(
+        self, order: Ints, room: Room, marks: Any, rng: Rng | None = None
+    ) -> tuple[int, int, int]:
+        problem = self.problem
+        return sweep_items(  # type: ignore[no-any-return]
+            self._core, self._dots, problem.items, problem.alone, problem.tables,
+            self.clusters, self.n_live, order, room, rng, marks,
+        )  # fmt: skip
+
+    def _sweep(self, order: Ints, rng: Rng | None = None) -> int:
         done, moved = 0, 0
         while done < len(order):
             if self._room is None:
-                # Called as plain Python, which spares its compilation.
-                self._room = sweep_room.py_func(  # type: ignore[attr-defined]
-                    self._core, n_features, gather_size(n_features), len(self.clusters.sizes)
-                )
-            visited, self.n_live, more = sweep_items(
-                self._core, self._dots, problem.items, problem.alone, problem.tables,
-                self.clusters, self.n_live, order[done:], self._room, rng,
-            )  # fmt: skip
+                self._room = self._new_room()
+            visited, self.n_live, more = self._visit(order[done:], self._room, None, rng)
             done += visited
             moved += more
             if done < len(order):

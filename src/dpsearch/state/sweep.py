@@ -57,12 +57,13 @@ def sweep_room(core: Core, n_features: int, n_gathered: int, capacity: int) -> R
 
 
 @inner
-def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room, rng):  # type: ignore[no-untyped-def]
+def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room, rng, marks):  # type: ignore[no-untyped-def]
     """Visit items in order; return (items visited, number of clusters, items moved).
 
-    With an `rng`, places are drawn; without one, the best is taken.  `dots` is None for families
-    without the block capability.  Numba removes the branches that an argument of None excludes, so
-    each case is compiled separately.
+    With an `rng`, places are drawn; without one, the best is taken.  With `marks`, none is moved,
+    and those that would be are marked.  `dots` is None for families without the block capability.
+    Numba removes the branches that an argument of None excludes, so each case is compiled
+    separately.
     """
     moved = 0
     at = 0
@@ -119,6 +120,9 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                     best = _drawn_place(
                         core, items, i, size, single, tables, clusters, n_live, old, room, rng
                     )
+                if marks is not None:
+                    marks[t + b] = best != old
+                    continue
                 if best == old:
                     continue
                 moved += 1

@@ -1,0 +1,211 @@
+"""log H of many blocks at once from their sizes and totals, with its gradient.
+
+Closed forms for linear forms (`linear.py`) and for proofs (`statistics.py`).  Sizes and totals may
+be fractions.  D columns are independent: what is added up over them has the shape [K], gradients
+are [K, D].  The number n of values is [K, 1] where all columns have the same, or [K, D].
+
+Totals of documents are mostly 0, where log Γ(a + s)/Γ(a) is 0: log-gammas are taken of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from dpsearch._special import LOG_2PI
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.families.linear import LinearForm, masked, namespace
+
+
+class NormalTotals(NamedTuple):
+    """Normal values of variance 1 about a mean that is N(0, 1/τ): totals S, and Q of all squares.
+
+    log H = ½ Σ_d [S²/(n + τ) − log (n + τ)/τ] − ½ Q − ½ nD log 2π
+    """
+
+    precision: Vector
+
+    def log_marginals(self, sizes: Vector, totals: Matrix) -> Vector:
+        n, sums = sizes[:, None], totals[:, :-1]
+        columns = np.log1p(n / self.precision) - sums**2 / (n + self.precision) + n * LOG_2PI
+        return np.asarray(-0.5 * (columns.sum(axis=1) + totals[:, -1]))
+
+    def weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        precision = sizes[:, None] + self.precision
+        means = totals[:, :-1] / precision
+        by_size = -0.5 * (1.0 / precision + means**2 + LOG_2PI).sum(axis=1)
+        return np.hstack([means, np.full((len(sizes), 1), -0.5)]), by_size
+
+
+class NormalGammaTotals(NamedTuple):
+    """Normal values whose mean is N(0, v/κ₀) and variance v InverseGamma(a₀, 1): totals S and Q.
+
+    κ = κ₀ + n,   a = a₀ + n/2,   β = 1 + ½ (Q − S²/κ)
+    log H = Σ_d [log Γ(a)/Γ(a₀) − a log β − ½ log κ/κ₀ − n/2 log 2π]
+    """
+
+    strength: Vector
+    shape: Vector
+
+    def _posterior(self, n: Matrix, sums: Matrix, squares: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+        """Return a, the mean S/κ and β."""
+        means = sums / (self.strength + n)
+        # β ≥ 1, but the squares of data very far from the prior mean cancel badly.
+        beta = np.maximum(1.0 + 0.5 * (squares - sums * means), 0.5)
+        return _same_or_each(self.shape) + 0.5 * n, means, beta
+
+    def log_marginals(self, n: Matrix, sums: Matrix, squares: Matrix) -> Vector:
+        shape, _, beta = self._posterior(n, sums, squares)
+        out = gammaln(shape) - gammaln(_same_or_each(self.shape)) - shape * np.log(beta)
+        return np.asarray((out - 0.5 * (np.log1p(n / self.strength) + n * LOG_2PI)).sum(axis=1))
+
+    def weights(self, n: Matrix, sums: Matrix, squares: Matrix) -> tuple[Matrix, Matrix, Matrix]:
+        shape, means, beta = self._posterior(n, sums, squares)
+        ratio = shape / beta
+        by_n = digamma(shape) - np.log(beta) - 1.0 / (self.strength + n) - LOG_2PI
+        return 0.5 * (by_n - ratio * means**2), ratio * means, -0.5 * ratio
+
+
+class GammaTotals(NamedTuple):
+    """Poisson counts whose rate is Gamma(a, b): totals S.
+
+    log H = Σ_d [log Γ(a + S)/Γ(a) − a log (b + n)/b − S log(b + n)]
+    """
+
+    shape: Vector
+    rate: Vector
+
+    def log_marginals(self, n: Matrix, sums: Matrix) -> Vector:
+        rate = _same_or_each(self.rate)
+        spread = self.shape * np.log1p(n / rate) + sums * np.log(rate + n)
+        return np.asarray(_log_rising(self.shape, sums) - spread.sum(axis=1))
+
+    def weights(self, n: Matrix, sums: Matrix) -> tuple[Matrix, Matrix]:
+        rate = _same_or_each(self.rate) + n
+        return -(self.shape + sums) / rate, _digamma(self.shape, sums) - np.log(rate)
+
+
+class BetaTotals(NamedTuple):
+    """Zeros and ones whose probability of a one is Beta(a, b): totals S, the ones.
+
+    log H = Σ_d log B(a + S, b + n − S)/B(a, b)
+    """
+
+    successes: Vector
+    failures: Vector
+
+    def _of_zeros(self, function: Callable[[Any], Any], n: Matrix, ones: Matrix) -> Matrix:
+        """Return a function of b + n − S."""
+        out = np.array(np.broadcast_to(function(_same_or_each(self.failures) + n), ones.shape))
+        k, d = np.nonzero(ones)
+        out[k, d] = function(self.failures[d] + np.broadcast_to(n, ones.shape)[k, d] - ones[k, d])
+        return out
+
+    def log_marginals(self, n: Matrix, ones: Matrix) -> Vector:
+        total = _same_or_each(self.successes + self.failures)
+        zeros = self._of_zeros(gammaln, n, ones) - gammaln(self.failures)
+        zeros -= gammaln(total + n) - gammaln(total)
+        return np.asarray(_log_rising(self.successes, ones) + zeros.sum(axis=1))
+
+    def weights(self, n: Matrix, ones: Matrix) -> tuple[Matrix, Matrix]:
+        zeros = self._of_zeros(digamma, n, ones)
+        total = _same_or_each(self.successes + self.failures)
+        return zeros - digamma(total + n), _digamma(self.successes, ones) - zeros
+
+
+class DirichletTotals(NamedTuple):
+    """Counts of levels whose probabilities are Dirichlet(a), in groups of levels: totals S.
+
+    A group is the levels of a column, or all words of documents.  With A and N the sums of a and S
+    over the levels l of a group g,
+
+    log H = Σ_l log Γ(a + S)/Γ(a) − Σ_g log Γ(A + N)/Γ(A)
+    """
+
+    levels: Ints  # how many each group has
+    concentrations: Vector
+
+    def _of_groups(self, totals: Matrix) -> tuple[Vector, Matrix]:
+        """Return A and N of each group."""
+        begins = np.cumsum(self.levels) - self.levels
+        whole = np.add.reduceat(self.concentrations, begins)
+        return whole, np.add.reduceat(totals, begins, axis=1)
+
+    def log_marginals(self, sizes: Vector, totals: Matrix) -> Vector:
+        of_groups = _log_rising(*self._of_groups(totals))
+        return np.asarray(_log_rising(self.concentrations, totals) - of_groups)
+
+    def weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        out, of_groups = _digamma(self.concentrations, totals), _digamma(*self._of_groups(totals))
+        out -= of_groups if len(self.levels) == 1 else np.repeat(of_groups, self.levels, axis=1)
+        return out, np.zeros(len(sizes))
+
+    def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
+        """Return the linear form with these features."""
+        return LinearForm(
+            len(self.concentrations), features, self.log_marginals, self.weights, rows
+        )
+
+
+def by_columns(
+    totals_of: Any,
+    n_features: int,
+    encode: Callable[[Any], Any],
+    rows: Callable[..., Matrix],
+    *,
+    powers: int = 1,
+    gaps: bool = False,
+) -> LinearForm:
+    """Return the linear form of independent columns: of z = `encode(X)`, or of z and its square.
+
+    With gaps, the count of each column comes before them as totals of its mask.
+    `rows(sizes, n, *totals)` gets the totals of each of these apart.
+    """
+
+    def features(X: Any) -> Any:
+        z = encode(X)
+        of_powers = [z] if powers == 1 else [z, z * z]
+        if gaps:
+            return masked(X, of_powers)
+        return z if powers == 1 else namespace(X).concat(of_powers, axis=1)
+
+    def apart(sizes: Vector, totals: Matrix) -> list[Matrix]:
+        found = np.split(totals, powers + gaps, axis=1)
+        return found if gaps else [sizes[:, None], *found]
+
+    def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        by_n, *by_totals = totals_of.weights(*apart(sizes, totals))
+        if gaps:
+            return np.hstack([by_n, *by_totals]), np.zeros(len(sizes))
+        return np.hstack(by_totals), by_n.sum(axis=1)
+
+    return LinearForm(
+        n_features * (powers + gaps),
+        features,
+        lambda sizes, totals: totals_of.log_marginals(*apart(sizes, totals)),
+        weights,
+        lambda sizes, totals: rows(sizes, *apart(sizes, totals)),
+    )
+
+
+def _same_or_each(values: Vector) -> Vector:
+    """Return one number if all are the same, to compute with it once for all columns."""
+    return values[:1] if (values == values[0]).all() else values
+
+
+def _log_rising(a: Vector, totals: Matrix) -> Vector:
+    """Return Σ_d log Γ(a + s)/Γ(a) of each block."""
+    k, d = np.nonzero(totals)
+    terms = gammaln(a[d] + totals[k, d]) - gammaln(a)[d]
+    return np.asarray(np.bincount(k, terms, minlength=len(totals)), dtype=np.float64)
+
+
+def _digamma(a: Vector, totals: Matrix) -> Matrix:
+    """Return ψ(a + s)."""
+    out = np.tile(digamma(a), (len(totals), 1))
+    k, d = np.nonzero(totals)
+    out[k, d] = digamma(a[d] + totals[k, d])
+    return out

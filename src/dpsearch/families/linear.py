@@ -1,0 +1,107 @@
+"""The linear form of a family: what passes over many rows at once are made of.
+
+An exponential family has log p(x | θ) = ⟨η(θ), T(x)⟩ − A(θ) + log h(x).  With its conjugate prior
+the marginal of a block depends on its size n and on the totals T = Σ T(x) alone, log H(n, T), and
+is a difference of log-normalisers: **convex** in (n, T).  Its gradient is what the posterior
+expects of the natural parameters, so that
+
+    ⟨∂ log H/∂T, T(x)⟩ + ∂ log H/∂n  =  E[log p(x | θ)] − log h(x)
+
+scores all rows under all clusters by one matrix product.  Because log H lies above its tangent
+planes, giving every row of a data set to the cluster of the best such score (plus the gradient of
+log W) never lowers the log joint while no cluster becomes empty.
+
+A family that `resolve` has completed has this form if its method `linear` returns a `LinearForm`.
+Features are computed by operations of the array API, on arrays of NumPy as on those of a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dpsearch._types import Ints, Matrix, Vector
+
+
+@dataclass(frozen=True)
+class LinearForm:
+    """Features of rows, and log H as a function of a block's size and its totals of features.
+
+    Sizes need not be integers: variational methods have shares of rows.
+
+    n_totals
+        The number P of features.
+    features
+        `features(X)` returns T(x) for data rows X as they come, [rows, P]: an array of the same
+        kind, or CSR for sparse rows.
+    log_marginals
+        `log_marginals(sizes, totals)` returns log H of blocks with these sizes [K] and totals
+        [K, P], without `log_base`; 0 for a block of size 0.
+    weights
+        `weights(sizes, totals)` returns the gradient of `log_marginals`: by the totals [K, P], and
+        by the size [K].
+    rows
+        `rows(sizes, totals)` returns rows of statistics [K, width], for `merge` to complete.
+    """
+
+    n_totals: int
+    features: Callable[[Any], Any]
+    log_marginals: Callable[[Vector, Matrix], Vector]
+    weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
+    rows: Callable[[Vector, Matrix], Matrix]
+
+
+def counted(form: LinearForm) -> LinearForm:
+    """Return the form of a column that rows may lack: NaN.
+
+    The totals begin with the number of rows that have it, which is what was the size.
+    """
+
+    def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        by_totals, by_count = form.weights(totals[:, 0], totals[:, 1:])
+        return np.column_stack([by_count, by_totals]), np.zeros(len(sizes))
+
+    return LinearForm(
+        1 + form.n_totals,
+        lambda X: masked(X, [form.features(X)]),
+        lambda sizes, totals: form.log_marginals(totals[:, 0], totals[:, 1:]),
+        weights,
+        lambda sizes, totals: form.rows(totals[:, 0], totals[:, 1:]),
+    )
+
+
+def masked(X: Any, features: list[Any]) -> Any:
+    """Return masks, 1 where X has a value, and after them features of it, 0 where it has none."""
+    xp, seen, zero = namespace(X), ~namespace(X).isnan(X), like(X, 0.0)
+    return xp.concat([xp.where(seen, one, zero) for one in (like(X, 1.0), *features)], axis=1)
+
+
+def namespace(X: Any) -> Any:
+    """Return the module whose functions work on an array: NumPy, or another of the array API."""
+    if isinstance(X, np.ndarray):
+        return np
+    from array_api_compat import array_namespace
+
+    return array_namespace(X)
+
+
+def like(X: Any, values: Any) -> Any:
+    """Return numbers as an array of the kind of X, where X is and with its precision."""
+    if isinstance(X, np.ndarray):
+        return np.asarray(values, dtype=X.dtype)
+    from array_api_compat import device
+
+    return namespace(X).asarray(values, dtype=X.dtype, device=device(X))
+
+
+def columns_of(X: Any, which: Ints) -> Any:
+    """Return columns of an array, by number."""
+    if isinstance(X, np.ndarray):
+        return np.take(X, which, axis=1)
+    from array_api_compat import device
+
+    xp = namespace(X)
+    return xp.take(X, xp.asarray(which, device=device(X)), axis=1)

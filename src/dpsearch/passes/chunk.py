@@ -1,0 +1,206 @@
+"""What a pass does with one chunk of rows.
+
+Rows come as features [n, P], dense or CSR, with the cluster that each row is in.  Nothing here
+knows where they come from: threads, readers of files and workers of a cluster call the same
+functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from dpsearch._jit import kernel
+from dpsearch._types import Ints, Matrix, Vector
+
+ShortLabels: TypeAlias = NDArray[np.int32]
+
+_MANY = 12  # candidates of a row, from which a matrix product is faster than single products
+
+
+class Totals(NamedTuple):
+    """Clusters as their numbers of rows [K] and the sums of their rows' features [K, P]."""
+
+    sizes: Vector
+    sums: Matrix
+
+    def __add__(self, other: Any) -> Totals:
+        return Totals(self.sizes + other.sizes, self.sums + other.sums)
+
+    def take(self, which: Any) -> Totals:
+        """Return some of the clusters."""
+        return Totals(self.sizes[which], self.sums[which])
+
+
+class Candidates(NamedTuple):
+    """Where rows may go: a row to the best candidate of the group that its cluster is in."""
+
+    groups: Ints  # of each cluster; −1 for clusters that this pass is not about
+    starts: Ints  # the candidates of group g are starts[g] … starts[g + 1] − 1
+    weights: Matrix  # [C, P]
+    constants: Vector  # [C]; −∞ for a candidate that no row may go to
+
+    @property
+    def n_candidates(self) -> int:
+        return len(self.constants)
+
+
+class Seeds(NamedTuple):
+    """Rows drawn from clusters: the cluster, the key and the features of each."""
+
+    clusters: Ints
+    keys: Any  # uint64
+    features: Matrix
+
+
+def assign(
+    features: Any, labels: ShortLabels, candidates: Candidates, choice: ShortLabels
+) -> Totals:
+    """Choose the best candidate of each row, in place; return the candidates' totals.
+
+    Rows of clusters that are in no group keep what was chosen before.
+    """
+    totals = Totals(
+        np.zeros(candidates.n_candidates), np.zeros((candidates.n_candidates, features.shape[1]))
+    )
+    groups, starts, weights, constants = candidates
+    if len(starts) == 2 and starts[1] >= _MANY and (groups == 0).all():
+        scores = np.asarray(features @ weights.T)
+        _best(scores, constants, choice)
+        _add(features, choice, totals)
+    elif sp.issparse(features):
+        _assign_sparse(
+            features.indptr, features.indices, features.data, labels, groups, starts,
+            np.ascontiguousarray(weights.T), constants, choice, np.empty(starts[-1]),
+        )  # fmt: skip
+        _add(features, np.where(groups[labels] >= 0, choice, -1), totals)
+    else:
+        _assign_dense(features, labels, groups, starts, weights, constants, choice, *totals)
+    return totals
+
+
+def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
+    """Return the totals of clusters; rows with a label below 0 do not count."""
+    out = Totals(np.zeros(n_clusters), np.zeros((n_clusters, features.shape[1])))
+    _add(features, labels, out)
+    return out
+
+
+def _add(features: Any, labels: ShortLabels, totals: Totals) -> None:
+    if sp.issparse(features):
+        counted = labels >= 0
+        totals.sizes[:] += np.bincount(labels[counted], minlength=len(totals.sizes))
+        _add_sparse(features.indptr, features.indices, features.data, labels, totals.sums)
+    else:
+        _add_dense(features, labels, *totals)
+
+
+def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int) -> Seeds:
+    """Draw as many rows of each cluster as `counts` says: those of the least keys.
+
+    A row's key depends on its number in the whole (that of the first row here is `first`) and on
+    the seed, so that the same rows are drawn however the rows are divided into chunks.
+    """
+    inside = np.flatnonzero(counts[labels] > 0)
+    keys = _mixed(inside.astype(np.uint64) + np.uint64(first) + _mixed(np.uint64(seed)))
+    order = np.lexsort((keys, labels[inside]))
+    owners = labels[inside][order].astype(np.int64)
+    begins = np.searchsorted(owners, np.arange(len(counts)))
+    kept = np.arange(len(owners)) - begins[owners] < counts[owners]
+    rows = features[inside[order[kept]]]
+    return Seeds(owners[kept], keys[order[kept]], rows.toarray() if sp.issparse(rows) else rows)
+
+
+def least(seeds: list[Seeds], counts: Ints) -> Seeds:
+    """Return those of the least keys among what several chunks drew."""
+    clusters, keys, features = (np.concatenate(part) for part in zip(*seeds, strict=True))
+    order = np.lexsort((keys, clusters))
+    clusters = clusters[order]
+    kept = np.arange(len(order)) - np.searchsorted(clusters, clusters) < counts[clusters]
+    return Seeds(clusters[kept], keys[order[kept]], features[order[kept]])
+
+
+def _mixed(words: Any) -> Any:
+    """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
+    with np.errstate(over="ignore"):
+        words = words + np.uint64(0x9E3779B97F4A7C15)
+        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return words ^ (words >> np.uint64(31))
+
+
+@kernel
+def _best(scores, constants, choice):  # type: ignore[no-untyped-def]
+    for i in range(scores.shape[0]):
+        row = scores[i]
+        best, at = -np.inf, -1
+        for k in range(row.shape[0]):
+            score = row[k] + constants[k]
+            if score > best:
+                best, at = score, k
+        choice[i] = at
+
+
+@kernel
+def _assign_dense(features, labels, groups, starts, weights, constants, choice, sizes, sums):  # type: ignore[no-untyped-def]
+    width = features.shape[1]
+    for i in range(features.shape[0]):
+        group = groups[labels[i]]
+        if group < 0:
+            continue
+        row = features[i]
+        best, at = -np.inf, -1
+        for c in range(starts[group], starts[group + 1]):
+            score, weight = constants[c], weights[c]
+            for p in range(width):
+                score += row[p] * weight[p]
+            if score > best:
+                best, at = score, c
+        choice[i] = at
+        if at >= 0:
+            sizes[at] += 1.0
+            total = sums[at]
+            for p in range(width):
+                total[p] += row[p]
+
+
+@kernel
+def _assign_sparse(indptr, ids, values, labels, groups, starts, weights, constants, choice, room):  # type: ignore[no-untyped-def]
+    for i in range(labels.shape[0]):
+        group = groups[labels[i]]
+        if group < 0:
+            continue
+        begin, end = starts[group], starts[group + 1]
+        for c in range(begin, end):
+            room[c] = constants[c]
+        for j in range(indptr[i], indptr[i + 1]):
+            weight, value = weights[ids[j]], values[j]
+            for c in range(begin, end):
+                room[c] += value * weight[c]
+        best, choice[i] = -np.inf, -1
+        for c in range(begin, end):
+            if room[c] > best:
+                best, choice[i] = room[c], c
+
+
+@kernel
+def _add_dense(features, labels, sizes, sums):  # type: ignore[no-untyped-def]
+    for i in range(features.shape[0]):
+        k = labels[i]
+        if k >= 0:
+            sizes[k] += 1.0
+            total, row = sums[k], features[i]
+            for p in range(row.shape[0]):
+                total[p] += row[p]
+
+
+@kernel
+def _add_sparse(indptr, ids, values, labels, sums):  # type: ignore[no-untyped-def]
+    for i in range(labels.shape[0]):
+        if labels[i] >= 0:
+            total = sums[labels[i]]
+            for j in range(indptr[i], indptr[i + 1]):
+                total[ids[j]] += values[j]

@@ -1,0 +1,428 @@
+"""Batch search: all clusters move at once, in passes over rows that stay where they are.
+
+Decisions are made from totals, exactly: a proposal about a group of clusters is taken if the log
+joint rises by it, so that it never falls.
+
+1. Sweeps: each row to the cluster of its best score.  Scores are tangent planes of the log joint,
+   which is convex in the totals (`families.linear`), so that a sweep raises it too.
+2. Growth: every cluster proposes divisions of itself.
+3. Merges, by totals alone.
+4. Regrouping: disjoint groups of similar clusters get new partitions, all groups in the same
+   passes.  A cluster that nothing has helped since it last changed is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Rng, Vector
+from dpsearch.families.linear import LinearForm
+from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.rows import Rows
+from dpsearch.priors.base import Tables, size_steps, size_weights
+from dpsearch.schedule import Schedule
+
+_SWEEPS = 3  # of the rows of a group before its proposal may be given up
+_MOST_SWEEPS = 48
+_GROWTH_SWEEPS = 6  # at first, when any sensible division will do
+_HOPE = 20.0  # steps like the last one that would still be worth waiting for
+_SETTLED = 0.1  # nats; a proposal that gains less in a sweep is settled
+_PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mean of a cluster
+_PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
+_NEAR = 32  # clusters whose merge gains are computed, where there are many
+_LEAST_GAIN = 1e-6  # nats; less is rounding
+_PATIENCE, _LITTLE_PATIENCE = 12, 3  # failures, after which a cluster counts as settled
+_TRIES = 3  # at dividing a cluster, when the number of clusters grows
+_ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
+
+
+class Move(NamedTuple):
+    """A kind of proposal: how a new partition of a group of clusters begins.
+
+    The first clusters of the group are divided between seeds, rows drawn from them; the next ones
+    stay; the last ones are dissolved, their rows going to the others.
+    """
+
+    divided: int
+    seeds: int
+    kept: int = 0
+    dissolved: int = 0
+
+    @property
+    def n_clusters(self) -> int:
+        return self.divided + self.kept + self.dissolved
+
+    @property
+    def n_candidates(self) -> int:
+        return self.seeds + self.kept
+
+
+GROWTH = Move(1, 2)
+MOVES = (
+    Move(1, 2),
+    Move(1, 3),
+    Move(1, 2, 2),
+    Move(1, 2, 5),
+    Move(1, 2, 0, 1),
+    Move(1, 2, 1, 1),
+    Move(1, 2, 4, 1),
+    Move(1, 3, 1, 2),
+    Move(0, 0, 3, 1),
+    Move(2, 2),
+    Move(2, 3),
+    Move(3, 3),
+    Move(3, 4),
+    Move(3, 2),
+)
+
+
+class Group(NamedTuple):
+    """One proposal: the clusters that it is about, and its move."""
+
+    clusters: Ints
+    move: Move
+
+
+class BatchSearch:
+    """The search: clusters as totals, their values, and what has been tried."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        form: LinearForm,
+        tables: Tables,
+        rng: Rng,
+        note: Callable[[str, float, int], None],
+        check_time: Callable[[], None],
+    ) -> None:
+        self.rows, self.form, self.tables, self.rng = rows, form, tables, rng
+        self.note, self.check_time = note, check_time
+        self.schedule = Schedule(len(MOVES))
+        self.work = 0.0  # scores computed since the last sweep of all rows
+
+    def begin(self, n_clusters: int) -> None:
+        """Take the clusters that the rows are in."""
+        totals = self.rows.totals(n_clusters)
+        there = totals.sizes > 0
+        self.rows.decide(np.empty(0, np.int64), np.cumsum(there) - 1)
+        self._set(totals.take(there), np.zeros(int(there.sum()), np.int64))
+
+    def _set(self, totals: Totals, failures: Ints) -> None:
+        self.totals, self.values, self.failures = totals, self.value_of(totals), failures
+
+    @property
+    def n_clusters(self) -> int:
+        return len(self.values)
+
+    @property
+    def log_joint(self) -> float:
+        """The log joint of the rows' partition, but for `log_base`."""
+        return float(self.values.sum() + self.tables.log_v[self.n_clusters])
+
+    def value_of(self, totals: Totals) -> Vector:
+        """Return log W + log H of each cluster."""
+        sizes = totals.sizes.round().astype(np.int64)
+        out = size_weights(self.tables, sizes) + self.form.log_marginals(*totals)
+        return np.where(sizes > 0, out, 0.0)
+
+    def scores(self, totals: Totals) -> tuple[np.ndarray, Vector]:
+        """Return the tangent plane of log W + log H at each cluster; −∞ for an empty one."""
+        sizes = np.maximum(totals.sizes.round().astype(np.int64), 1)
+        weights, constants = self.form.weights(*totals)
+        steps = 0.5 * (size_steps(self.tables, sizes) + size_steps(self.tables, sizes - 1))
+        empty = totals.sizes < 0.5
+        weights = np.where(empty[:, None], 0.0, weights)
+        return weights, np.where(empty, -np.inf, constants + steps)
+
+    # -- moves ------------------------------------------------------------------------------
+
+    def sweep(self) -> float:
+        """Give each row to its best cluster; return what that gains."""
+        n = self.n_clusters
+        everything = Candidates(np.zeros(n, np.int64), np.array([0, n]), *self.scores(self.totals))
+        totals = self.rows.assign(everything)
+        there = totals.sizes > 0
+        before = self.log_joint
+        old = self.totals, self.failures
+        moved = np.abs(totals.sizes - self.totals.sizes) > 0.02 * self.totals.sizes
+        failures = np.where(moved, np.minimum(self.failures, _PATIENCE // 2), self.failures)
+        self._set(totals.take(there), failures[there])
+        gain = self.log_joint - before
+        self.work = 0.0
+        if gain <= 0.0:
+            self._set(*old)
+            self.rows.decide(np.full(n, -1), np.arange(n))
+            return 0.0
+        self.rows.decide(np.cumsum(there) - 1, np.arange(n))
+        self.note("sweep", self.log_joint, self.n_clusters)
+        return gain
+
+    def sweeps(self, most: int, enough: float) -> None:
+        """Sweep while that gains more than `enough`."""
+        for _ in range(most):
+            self.check_time()
+            if self.sweep() <= enough:
+                return
+
+    def merge(self) -> float:
+        """Merge pairs of clusters by their totals; return what that gains."""
+        before = self.log_joint
+        while self.n_clusters > 1:
+            self.check_time()
+            first, second, gains = self.merge_gains()
+            into = np.arange(self.n_clusters)
+            taken = np.zeros(self.n_clusters, bool)
+            n = self.n_clusters
+            for p in np.argsort(-gains, kind="stable"):
+                a, b = int(first[p]), int(second[p])
+                step = float(self.tables.log_v[n - 1] - self.tables.log_v[n])
+                if gains[p] + step <= _LEAST_GAIN:
+                    break
+                if not taken[a] and not taken[b]:
+                    taken[[a, b]] = True
+                    into[b] = a
+                    n -= 1
+            if n == self.n_clusters:
+                break
+            kept = np.flatnonzero(into == np.arange(self.n_clusters))
+            number = np.zeros(self.n_clusters, np.int64)
+            number[kept] = np.arange(n)
+            new = number[into]
+            totals = Totals(np.zeros(n), np.zeros((n, self.form.n_totals)))
+            np.add.at(totals.sizes, new, self.totals.sizes)
+            np.add.at(totals.sums, new, self.totals.sums)
+            failures = self.failures[kept]
+            failures[np.bincount(new, minlength=n) > 1] = 0
+            self.rows.decide(np.empty(0, np.int64), new)
+            self._set(totals, failures)
+        gain = self.log_joint - before
+        if gain > 0.0:
+            self.note("merge", self.log_joint, self.n_clusters)
+        return gain
+
+    def merge_gains(self) -> tuple[Ints, Ints, Vector]:
+        """Return pairs of similar clusters and what merging each would gain, but for log V."""
+        first, second = self.pairs()
+        gains = np.empty(len(first))
+        for at in range(0, len(first), 20_000):
+            a, b = first[at : at + 20_000], second[at : at + 20_000]
+            together = self.value_of(self.totals.take(a) + self.totals.take(b))
+            gains[at : at + 20_000] = together - self.values[a] - self.values[b]
+        return first, second, gains
+
+    def pairs(self) -> tuple[Ints, Ints]:
+        """Return all pairs of clusters, or each with those that describe its rows best."""
+        n = self.n_clusters
+        if n <= 2 * _NEAR:
+            first, second = np.triu_indices(n, 1)
+            return first.astype(np.int64), second.astype(np.int64)
+        weights, constants = self.scores(self.totals)
+        means = self.totals.sums / self.totals.sizes[:, None]
+        fit = means @ weights.T + constants  # [of cluster, under cluster]
+        np.fill_diagonal(fit, -np.inf)
+        near = np.argpartition(-fit, _NEAR, axis=1)[:, :_NEAR]
+        first, second = np.repeat(np.arange(n), _NEAR), near.reshape(-1)
+        both = np.unique(np.minimum(first, second) * n + np.maximum(first, second))
+        return both // n, both % n
+
+    def grow(self, tries: int) -> None:
+        """Divide clusters, all at once, while that gains; each `tries` times."""
+        while True:
+            self.check_time()
+            restless = np.flatnonzero(self.failures < tries)
+            restless = restless[self.totals.sizes[restless] >= 2]
+            if not len(restless):
+                return
+            groups = [Group(np.array([k]), GROWTH) for k in restless]
+            gains, _ = self.propose(groups, _GROWTH_SWEEPS)
+            if gains.max() > _LEAST_GAIN:
+                self.note("split", self.log_joint, self.n_clusters)
+                self.sweep()
+
+    def regroup(self, patience: int) -> bool:
+        """Propose new partitions of disjoint groups; return whether any cluster is restless."""
+        self.check_time()
+        restless = np.flatnonzero(self.failures < patience)
+        if not len(restless):
+            return False
+        groups, kinds = self.groups(restless)
+        if not groups:
+            return True
+        gains, costs = self.propose(groups)
+        for kind, gain, cost in zip(kinds, gains, costs, strict=True):
+            self.schedule.learn(kind, float(gain), float(cost))
+        if gains.max() > _LEAST_GAIN:
+            self.note("regroup", self.log_joint, self.n_clusters)
+        return True
+
+    def groups(self, restless: Ints) -> tuple[list[Group], list[int]]:
+        """Return disjoint groups about restless clusters, and the numbers of their moves."""
+        partners = self.partners()
+        taken = np.zeros(self.n_clusters, bool)
+        groups, kinds = [], []
+        for k in self.rng.permutation(restless):
+            if taken[k]:
+                continue
+            kind = self.schedule.choose(self.rng)
+            move = MOVES[kind]
+            near = [p for p in partners[k] if not taken[p]][: move.n_clusters + _PARTNERS - 2]
+            others = self.rng.permutation(near)[: move.n_clusters - 1].astype(np.int64)
+            members = np.concatenate([[k], others])
+            if len(members) < move.n_clusters or self._too_small(members, move):
+                self.failures[k] += 1
+                continue
+            taken[members] = True
+            groups.append(Group(members, move))
+            kinds.append(kind)
+        return groups, kinds
+
+    def partners(self) -> list[list[int]]:
+        """Return for each cluster the others, beginning with the best one to merge with."""
+        first, second, gains = self.merge_gains()
+        a, b = np.concatenate([first, second]), np.concatenate([second, first])
+        order = np.lexsort((-np.concatenate([gains, gains]), a))
+        edges = np.searchsorted(a[order], np.arange(self.n_clusters + 1))
+        b = b[order]
+        return [b[edges[k] : edges[k + 1]].tolist() for k in range(self.n_clusters)]
+
+    # -- proposals --------------------------------------------------------------------------
+
+    def _too_small(self, members: Ints, move: Move) -> bool:
+        """Whether a group has not enough rows for the seeds of a move."""
+        return bool(self.totals.sizes[members[: move.divided]].sum() < 2 * move.seeds)
+
+    def propose(self, groups: list[Group], most: int = _MOST_SWEEPS) -> tuple[Vector, Vector]:
+        """Give groups of clusters new partitions where that gains; return gains and costs."""
+        starts = np.cumsum([0, *(group.move.n_candidates for group in groups)])
+        of_cluster = np.full(self.n_clusters, -1)
+        for g, group in enumerate(groups):
+            of_cluster[group.clusters] = g
+        start = self.beginnings(groups)
+        totals, values, costs = self.settled(groups, starts, of_cluster, start, most)
+        self.work += float(costs.sum())
+        return self.take(groups, starts, of_cluster, totals, values), costs
+
+    def settled(
+        self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals, most: int
+    ) -> tuple[Totals, Vector, Vector]:
+        """Sweep the rows of groups among their candidates.
+
+        Return these, their values, and the number of scores computed for each group.
+
+        A group is swept until it gains no more, or as long as it may still come to gain something.
+        """
+        totals = Totals(totals.sizes.copy(), totals.sums.copy())
+        owner = np.repeat(np.arange(len(groups)), np.diff(starts))
+        goal = np.array([self.values[group.clusters].sum() for group in groups])
+        rows_of = np.array([self.totals.sizes[group.clusters].sum() for group in groups])
+        values, costs = np.full(len(owner), -np.inf), np.zeros(len(groups))
+        reached = np.full(len(groups), -np.inf)
+        active = np.ones(len(groups), bool)
+        for number in range(most):
+            self.check_time()
+            inside = active[owner]
+            now = np.where(of_cluster >= 0, np.where(active[of_cluster], of_cluster, -1), -1)
+            scores = np.zeros_like(totals.sums), np.full(len(owner), -np.inf)
+            scores[0][inside], scores[1][inside] = self.scores(totals.take(inside))
+            found = self.rows.assign(Candidates(now, starts, *scores))
+            totals.sizes[inside], totals.sums[inside] = found.sizes[inside], found.sums[inside]
+            values[inside] = self.value_of(totals.take(inside))
+            costs += np.where(active, rows_of * np.diff(starts), 0.0)
+            value = np.bincount(owner, values, minlength=len(groups))
+            step, reached = value - reached, value
+            if number + 1 >= _SWEEPS:
+                hopeless = goal - value > _HOPE * step
+                active &= (step > _SETTLED) & ~hopeless
+            if not active.any():
+                break
+        return totals, values, costs
+
+    def beginnings(self, groups: list[Group]) -> Totals:
+        """Return the totals that candidates begin with.
+
+        A candidate of a seed begins as a share of its cluster, drawn towards the seed.
+        """
+        counts = np.zeros(self.n_clusters, np.int64)
+        for group in groups:
+            counts[group.clusters[: group.move.divided]] = group.move.seeds
+        seeds = self.rows.draw(counts, int(self.rng.integers(2**62)))
+        edges = np.searchsorted(seeds.clusters, np.arange(self.n_clusters + 1))
+        means = self.totals.sums / self.totals.sizes[:, None]
+        sizes, sums = [], []
+        for clusters, move in groups:
+            divided, kept = clusters[: move.divided], clusters[move.divided :][: move.kept]
+            if move.divided:
+                drawn = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in divided])
+                drawn = self.chosen(drawn, seeds.clusters[drawn], move.seeds)
+                share = self.totals.sizes[divided].sum() / move.seeds
+                pull = self.rng.uniform(*_PULLS)
+                pulled = (1.0 - pull) * means[seeds.clusters[drawn]] + pull * seeds.features[drawn]
+                sizes.append(np.full(move.seeds, share))
+                sums.append(share * pulled)
+            sizes.append(self.totals.sizes[kept])
+            sums.append(self.totals.sums[kept])
+        return Totals(np.concatenate(sizes), np.concatenate(sums))
+
+    def chosen(self, drawn: Ints, clusters: Ints, n: int) -> Ints:
+        """Choose n of the rows that were drawn, in proportion to the sizes of their clusters."""
+        if len(drawn) == n:
+            return drawn
+        # The least of exponential times (Efraimidis & Spirakis 2006).
+        weights = self.totals.sizes[clusters] / np.bincount(clusters)[clusters]
+        return drawn[np.argsort(self.rng.exponential(size=len(drawn)) / weights)[:n]]
+
+    def take(
+        self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals, values: Vector
+    ) -> Vector:
+        """Take the proposals that raise the log joint; return what each would gain."""
+        there = totals.sizes > 0
+        log_v, n = self.tables.log_v, self.n_clusters
+        gains = np.zeros(len(groups))
+        taken = np.zeros(len(groups), bool)
+        for g, group in enumerate(groups):
+            inside = slice(starts[g], starts[g + 1])
+            more = int(there[inside].sum()) - len(group.clusters)
+            gains[g] = values[inside].sum() - self.values[group.clusters].sum()
+            gains[g] += log_v[n + more] - log_v[n]
+            taken[g] = gains[g] > _LEAST_GAIN
+            n += more if taken[g] else 0
+            self.failures[group.clusters[0]] += 1
+        kept = np.flatnonzero(~(taken[of_cluster] & (of_cluster >= 0)))
+        group_of_candidate = np.repeat(np.arange(len(groups)), np.diff(starts))
+        new = np.flatnonzero(there & taken[group_of_candidate])
+        of_clusters = np.full(self.n_clusters, -1)
+        of_clusters[kept] = np.arange(len(kept))
+        of_candidates = np.full(len(values), -1)
+        of_candidates[new] = len(kept) + np.arange(len(new))
+        self.rows.decide(of_candidates, of_clusters)
+        old, fresh = self.totals.take(kept), totals.take(new)
+        self.totals = Totals(*(np.concatenate(pair) for pair in zip(old, fresh, strict=True)))
+        self.values = np.concatenate([self.values[kept], values[new]])
+        self.failures = np.concatenate([self.failures[kept], np.zeros(len(new), np.int64)])
+        return gains
+
+    # -- the whole --------------------------------------------------------------------------
+
+    def run(self, *, thorough: bool = True) -> None:
+        """Search until no move gains any more, or `check_time` raises.
+
+        If it is not to be thorough, a cluster counts as settled after fewer proposals.
+        """
+        self.grow(_TRIES)
+        self.merge()
+        enough = _ENOUGH * self.rows.n_rows
+        self.sweeps(10, enough)
+        self.failures[:] = 0
+        patience = _PATIENCE if thorough else _LITTLE_PATIENCE
+        while True:
+            if not self.regroup(patience):
+                gain = self.merge() + self.sweep()
+                if gain <= enough:
+                    return
+                continue
+            if self.work > self.rows.n_rows * self.n_clusters:
+                self.sweep()
+                self.merge()

@@ -1,0 +1,37 @@
+"""Which move to try next: one that has gained much for its cost, and now and then any other."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dpsearch._types import Rng
+
+
+class Schedule:
+    """Chooses moves by what they have gained for their cost, and forgets slowly.
+
+    Cost is counted in scores computed, not in seconds, so that the same seed gives the same result.
+    """
+
+    def __init__(self, n_moves: int) -> None:
+        self._gain = np.zeros(n_moves)
+        self._cost = np.zeros(n_moves)
+        self._tried = np.zeros(n_moves)
+
+    def choose(self, rng: Rng) -> int:
+        """Return the number of a move: each has a chance, and fruitful ones a larger one."""
+        if self._tried.min() < 3:
+            return int(np.argmin(self._tried))
+        rate = self._gain / self._cost
+        total = rate.sum()
+        bounds = np.cumsum(
+            0.7 * rate / total + 0.3 / len(rate) if total > 0.0 else np.ones_like(rate)
+        )
+        return int(np.searchsorted(bounds, rng.random() * bounds[-1]))
+
+    def learn(self, move: int, gain: float, cost: float) -> None:
+        self._gain *= 0.998
+        self._cost *= 0.998
+        self._gain[move] += max(gain, 0.0)
+        self._cost[move] += cost
+        self._tried[move] += 1

@@ -1,0 +1,233 @@
+"""The batch search and its passes, against plain recomputation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from dpsearch import Problem, families, priors
+from dpsearch.passes import chunk
+from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.rows import ThreadedRows
+from dpsearch.passes.search import GROWTH, BatchSearch, Group, Move
+from models import DRAWS, PRODUCT_PRIORS
+
+DP = priors.DirichletProcess(1.0)
+
+
+class Part:
+    """Some rows of a matrix."""
+
+    def __init__(self, matrix):
+        self.matrix = matrix
+        self.n_rows = matrix.shape[0]
+
+    def load(self):
+        return self.matrix
+
+
+def rows_of(form, X, n_chunks=3, n_threads=1):
+    return ThreadedRows(
+        form, [Part(X[at]) for at in np.array_split(np.arange(X.shape[0]), n_chunks)], n_threads
+    )
+
+
+def search_of(problem, labels, *, seed=0, n_chunks=3, n_threads=1):
+    """Return a search that begins with these labels, and the log joints that it notes."""
+    form = problem.model.family.linear(problem.model.n_features)
+    rows = rows_of(form, problem.model.matrix, n_chunks, n_threads)
+    rows.place(labels)
+    noted = []
+
+    def note(step, log_joint, n_clusters):
+        noted.append(log_joint + problem.log_base)
+
+    rng = np.random.default_rng(seed)
+    batch = BatchSearch(rows, form, problem.tables, rng, note, lambda: None)
+    batch.begin(int(labels.max()) + 1)
+    return batch, noted
+
+
+def planted(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(6, size=n)
+    return rng.normal(0.0, 12.0, (6, 3))[truth] + rng.normal(size=(n, 3)), truth
+
+
+@pytest.fixture(params=["dense", "sparse"])
+def features(request):
+    X = np.random.default_rng(0).poisson(0.7, (50, 6)).astype(float)
+    return X if request.param == "dense" else sp.csr_matrix(X)
+
+
+def naive_assign(F, labels, candidates, choice):
+    F = F.toarray() if sp.issparse(F) else F
+    out = choice.copy()
+    for i, label in enumerate(labels):
+        g = candidates.groups[label]
+        if g >= 0:
+            inside = np.arange(candidates.starts[g], candidates.starts[g + 1])
+            scores = candidates.weights[inside] @ F[i] + candidates.constants[inside]
+            out[i] = inside[np.argmax(scores)]
+    return out
+
+
+@pytest.mark.parametrize("n_candidates", [5, 40])  # with few and with many
+def test_one_group_assigns_as_the_plain_way(features, n_candidates):
+    rng = np.random.default_rng(1)
+    labels = rng.integers(4, size=50).astype(np.int32)
+    candidates = Candidates(
+        np.zeros(4, np.int64), np.array([0, n_candidates]), rng.normal(size=(n_candidates, 6)),
+        rng.normal(size=n_candidates),
+    )  # fmt: skip
+    candidates.constants[2] = -np.inf
+    check_assign(features, labels, candidates, np.full(50, -1, np.int32))
+
+
+def test_groups_assign_as_the_plain_way_and_others_keep_their_choice(features):
+    rng = np.random.default_rng(2)
+    labels = rng.integers(5, size=50).astype(np.int32)
+    groups, starts = np.array([0, 1, -1, 0, 1]), np.array([0, 2, 5])
+    candidates = Candidates(groups, starts, rng.normal(size=(5, 6)), rng.normal(size=5))
+    check_assign(features, labels, candidates, rng.integers(-1, 5, size=50).astype(np.int32))
+
+
+def check_assign(F, labels, candidates, choice):
+    wanted = naive_assign(F, labels, candidates, choice)
+    found = chunk.assign(F, labels, candidates, choice)
+    assert np.array_equal(choice, wanted)
+    inside = candidates.groups[labels] >= 0
+    dense = F.toarray() if sp.issparse(F) else F
+    for c in range(candidates.n_candidates):
+        chosen = inside & (wanted == c)
+        assert found.sizes[c] == chosen.sum()
+        assert np.allclose(found.sums[c], dense[chosen].sum(axis=0))
+
+
+def test_the_same_rows_are_drawn_however_they_are_divided(features):
+    labels = np.random.default_rng(3).integers(4, size=50).astype(np.int32)
+    counts = np.array([2, 0, 3, 100])
+    whole = chunk.draw(features, labels, 0, counts, 7)
+    parts = [chunk.draw(features[a:b], labels[a:b], a, counts, 7) for a, b in ((0, 11), (11, 50))]
+    divided = chunk.least(parts, counts)
+    for found, wanted in zip(divided, whole, strict=True):
+        assert np.array_equal(found, wanted)
+    assert np.bincount(whole.clusters, minlength=4).tolist() == [2, 0, 3, (labels == 3).sum()]
+    assert not np.array_equal(chunk.draw(features, labels, 0, counts, 8).keys, whole.keys)
+
+
+def test_every_row_of_a_cluster_is_drawn_equally_often():
+    labels = np.zeros(20, np.int32)
+    F = np.eye(20)
+    times = sum(
+        chunk.draw(F, labels, 0, np.array([4]), s).features.sum(axis=0) for s in range(2000)
+    )
+    assert np.abs(times - 400).max() < 5 * np.sqrt(400 * 0.8)
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=lambda prior: prior.name)
+@pytest.mark.parametrize("name", sorted(DRAWS))
+def test_a_sweep_never_lowers_the_log_joint_and_values_are_exact(name, prior):
+    rng = np.random.default_rng(4)
+    family, X = DRAWS[name](rng, 60)
+    problem = Problem(X, family, prior)
+    if problem.model.family.linear(problem.model.n_features) is None:
+        pytest.skip("no linear form")
+    labels = rng.integers(3, size=60)
+    batch, _ = search_of(problem, labels)
+    assert batch.log_joint + problem.log_base == pytest.approx(problem.log_joint(labels), rel=1e-9)
+    n = batch.n_clusters
+    everything = Candidates(np.zeros(n, np.int64), np.array([0, n]), *batch.scores(batch.totals))
+    totals = batch.rows.assign(everything)
+    if (totals.sizes > 0).all():  # by convexity, without looking whether it gains
+        assert batch.value_of(totals).sum() >= batch.values.sum() - 1e-9 * abs(batch.values.sum())
+    before = batch.log_joint
+    gain = batch.sweep()
+    assert gain >= 0.0
+    assert batch.log_joint == pytest.approx(before + gain)
+    found = batch.log_joint + problem.log_base
+    assert found == pytest.approx(problem.log_joint(batch.rows.labels()), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["full_gaussian", "multinomial", "poisson", "categorical"])
+def test_a_run_never_falls_and_ends_where_it_says(name):
+    family, X = DRAWS[name](np.random.default_rng(5), 120)
+    problem = Problem(X, family, DP)
+    batch, noted = search_of(problem, np.zeros(120, np.int64))
+    start = batch.log_joint + problem.log_base
+    batch.run()
+    assert (np.diff([start, *noted]) >= -1e-7).all()
+    value = problem.log_joint(batch.rows.labels())
+    assert batch.log_joint + problem.log_base == pytest.approx(value, rel=1e-9)
+    assert batch.n_clusters == len(np.unique(batch.rows.labels()))
+
+
+def test_planted_clusters_are_found_with_any_number_of_threads_and_chunks():
+    X, truth = planted()
+    problem = Problem(X, families.FullGaussian(0.0, 0.01, 5.0, 2.0), DP)
+    found = []
+    for n_chunks, n_threads in ((1, 1), (7, 3)):
+        batch, _ = search_of(
+            problem, np.zeros(300, np.int64), n_chunks=n_chunks, n_threads=n_threads
+        )
+        batch.run()
+        found.append(batch.rows.labels())
+    assert np.array_equal(*found)
+    assert len(set(zip(found[0].tolist(), truth.tolist(), strict=True))) == 6
+
+
+def test_scores_are_tangent_planes_of_the_value_of_a_cluster():
+    """They touch log W + log H where a cluster is, and lie below it elsewhere."""
+    X, truth = planted()
+    problem = Problem(X, families.FullGaussian(0.0, 0.01, 5.0, 2.0), DP)
+    batch, _ = search_of(problem, truth)
+    weights, constants = batch.scores(batch.totals)
+    others = batch.totals.take(np.arange(6)[::-1])
+    planes = batch.values + ((others.sums - batch.totals.sums) * weights).sum(axis=1)
+    planes += (others.sizes - batch.totals.sizes) * constants
+    assert (planes < batch.value_of(others)).all()
+    # Nowhere does a plane with another slope by size touch from below on both sides.
+    for change in (-1.0, 1.0):
+        sizes = batch.totals.sizes + change
+        totals = Totals(sizes, batch.totals.sums * (sizes / batch.totals.sizes)[:, None])
+        step = batch.value_of(totals) - batch.values
+        slope = ((totals.sums - batch.totals.sums) * weights).sum(axis=1) + change * constants
+        assert (slope < step).all()
+        assert (step - slope < 0.2).all()
+
+
+def test_proposals_are_taken_by_their_exact_gain():
+    """Every proposal that is taken raises the log joint by what it says; others change nothing."""
+    X, truth = planted()
+    prior = priors.DirichletProcess(0.01)  # so that a cluster has its price
+    problem = Problem(X, families.Gaussian(0.0, 150.0, 1.0), prior)
+    labels = truth // 2  # pairs of groups in one cluster
+    for move in (GROWTH, Move(1, 2, 1), Move(1, 2, 0, 1), Move(0, 0, 2, 1), Move(2, 3), Move(3, 2)):
+        batch, _ = search_of(problem, labels)
+        before = batch.log_joint
+        members = np.arange(move.n_clusters)
+        gains, costs = batch.propose([Group(members, move)])
+        gained = batch.log_joint - before
+        assert gained == pytest.approx(max(gains[0], 0.0), abs=1e-6)
+        assert costs[0] > 0
+        value = problem.log_joint(batch.rows.labels())
+        assert batch.log_joint + problem.log_base == pytest.approx(value, rel=1e-12)
+
+
+def test_merges_go_by_totals():
+    X, truth = planted()
+    problem = Problem(X, families.Gaussian(0.0, 150.0, 1.0), DP)
+    batch, _ = search_of(problem, 2 * truth + (np.arange(300) % 2))
+    gain = batch.merge()
+    assert batch.n_clusters == 6
+    assert gain > 0.0
+    value = problem.log_joint(batch.rows.labels())
+    assert batch.log_joint + problem.log_base == pytest.approx(value, rel=1e-12)
+
+
+def test_totals_add_and_take():
+    one = Totals(np.array([1.0, 2.0]), np.array([[1.0], [3.0]]))
+    both = one + one
+    assert both.take([1]).sizes.tolist() == [4.0]
+    assert both.take([1]).sums.tolist() == [[6.0]]
