@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from dpsearch.estimator import DPMixture, load
     from dpsearch.exact import Certificate, certify
     from dpsearch.explanation import Explanation
+    from dpsearch.mean_field import VariationalMixture, variational
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
-    from dpsearch.samplers.particle_filter import Particles, particle_filter
+    from dpsearch.samplers.particles import Particles, particle_filter
     from dpsearch.samplers.run import gibbs, metropolis, split_merge
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Explanation",
     "Particles",
     "Problem",
+    "VariationalMixture",
     "__version__",
     "alpha_profile",
     "certify",
@@ -51,6 +53,7 @@ __all__ = [
     "search",
     "select_alpha",
     "split_merge",
+    "variational",
 ]
 
 # Imported when first asked for: scikit-learn takes a second, and only the first two need it.
@@ -59,6 +62,7 @@ _LAZY = {
     "Explanation": "dpsearch.explanation",
     "load": "dpsearch.estimator",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
+    **dict.fromkeys(("VariationalMixture", "variational"), "dpsearch.mean_field"),
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
     **dict.fromkeys(("check_family", "check_prior"), "dpsearch.checks"),
     **dict.fromkeys(

@@ -5,7 +5,7 @@ from dpsearch.samplers.draws import Draws
 from dpsearch.samplers.hyperparameters import HyperparameterUpdate
 from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, MetropolisSweep, Move, SplitMerge
 from dpsearch.samplers.options import RunOptions
-from dpsearch.samplers.particle_filter import Particles, particle_filter
+from dpsearch.samplers.particles import Particles, particle_filter
 from dpsearch.samplers.run import gibbs, metropolis, sample, split_merge
 
 __all__ = [

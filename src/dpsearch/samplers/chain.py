@@ -19,9 +19,9 @@ from dpsearch._types import Labels, Rng
 from dpsearch.dots import gather_size
 from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
-from dpsearch.samplers.metropolis import propose_items
 from dpsearch.samplers.moves import RANDOM_ITEMS, SHUFFLED, Move, plan_of
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move
+from dpsearch.samplers.prior_proposals import propose_items
 from dpsearch.state import State
 from dpsearch.state.clusters import cluster_value, grown
 from dpsearch.state.sweep import sweep_items, sweep_room

@@ -98,7 +98,7 @@ def _check_scan(scan: str) -> None:
 
 @dataclass(frozen=True)
 class MetropolisSweep(Move):
-    """Each item in turn gets proposals from the prior; see `dpsearch.samplers.metropolis`.
+    """Each item in turn gets proposals from the prior; see `dpsearch.samplers.prior_proposals`.
 
     Parameters
     ----------
