@@ -38,9 +38,9 @@ from dpsearch.problem import Problem, as_problem, labels_of
 
 VARIANTS = ("stick-breaking", "collapsed")
 _EMPTY = 1e-3  # expected rows below which a component is left out
-_LOOKS = 4  # iterations after which a birth or a merge is taken or left
+_LOOKS = 12  # iterations after which a birth or a merge is taken or left
 _PULL = 0.7  # how far a new component begins towards its seed from the mean of the old
-_FAILURES = 3  # births in a row that do not help, after which there are no more
+_FAILURES = 2  # at dividing each component, after which there are no more births
 
 
 class _Block(NamedTuple):
@@ -155,8 +155,8 @@ def variational(
         with plain_interrupts():
             fit.iterate(passes)
             if moves:
-                fit.merge(passes)
                 fit.grow(passes)
+                fit.merge(passes)
             converged = len(fit.history) < passes
     except KeyboardInterrupt:
         if not fit.history:
@@ -327,28 +327,37 @@ class _Fit:
         return pair
 
     def grow(self, passes: int) -> None:
-        """Try to divide components between two of their rows, the largest first."""
+        """Divide components between two of their rows: all at once while that helps, then each."""
+        while self.divided(np.arange(len(self.point.totals.sizes)), passes):
+            pass
         failures = at = 0
-        while len(self.history) < passes and failures < _FAILURES:
-            totals = self.point.totals
-            n = len(totals.sizes)
-            if n == self.most or at >= n:
+        while failures < _FAILURES * len(self.point.totals.sizes):
+            n = len(self.point.totals.sizes)
+            if len(self.history) >= passes or n == self.most:
                 return
-            self.step(self.point, self.variances)  # labels are those of these components
-            counts = np.zeros(self.most + 1, np.int64)
-            counts[at] = 2
-            seeds = self.rows.draw(counts, int(self.rng.integers(2**31))).features
-            if len(seeds) < 2:
-                return
-            mean, half = totals.sums[at] / totals.sizes[at], 0.5 * totals.sizes[at]
-            parts = half * ((1.0 - _PULL) * mean + _PULL * seeds)
-            rest = np.delete(np.arange(n), at)
-            divided = Totals(
-                np.concatenate([[half, half], totals.sizes[rest]]),
-                np.concatenate([parts, totals.sums[rest]]),
-            )
-            taken = self.tried(divided, passes)
-            failures, at = (0, 0) if taken else (failures + 1, at + 1)
+            taken = self.divided(np.array([at % n]), passes)
+            failures, at = (0, at) if taken else (failures + 1, at + 1)
+
+    def divided(self, which: Ints, passes: int) -> bool:
+        """Try to divide components, the largest if there is not room for all."""
+        totals = self.point.totals
+        n = len(totals.sizes)
+        which = which[: self.most - n]
+        if len(self.history) >= passes or len(which) == 0:
+            return False
+        self.passed(self.point, self.variances)  # labels are those of these components
+        counts = np.zeros(self.most + 1, np.int64)
+        counts[which] = 2
+        seeds = self.rows.draw(counts, int(self.rng.integers(2**31)))
+        owners, found = np.unique(seeds.clusters, return_counts=True)
+        owners = owners[found == 2]
+        inside = np.isin(seeds.clusters, owners)
+        old = seeds.clusters[inside]
+        means, halves = (totals.sums / totals.sizes[:, None])[old], 0.5 * totals.sizes[old]
+        parts = halves[:, None] * ((1.0 - _PULL) * means + _PULL * seeds.features[inside])
+        rest = np.setdiff1d(np.arange(n), owners)
+        sizes = np.concatenate([halves, totals.sizes[rest]])
+        return self.tried(Totals(sizes, np.concatenate([parts, totals.sums[rest]])), passes)
 
     def result(self, converged: bool) -> VariationalMixture:
         totals, tail = self.point.totals, self.point.tail
