@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes import chunk
-from dpsearch.passes.chunk import Candidates, Seeds, Totals
+from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
 
 T = TypeVar("T")
 
@@ -46,6 +46,9 @@ class Rows(Protocol):
 
         Rows whose clusters are in no group keep the candidate that was proposed before.
         """
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        """Share each row between candidates in proportion to exp(score); its label is the best."""
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         """Give each row the cluster of its proposed candidate, or where that is −1 (and where
@@ -102,6 +105,13 @@ class ThreadedRows:
             return chunk.assign(features, self._labels[at], candidates, self._choice[at])
 
         return self._sum(work)
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        def work(features: Any, at: slice) -> Soft:
+            return chunk.soften(features, weights, constants, own, self._labels[at])
+
+        found = self._each(work)
+        return sum(found, next(found))
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         stay = of_clusters[self._labels]
