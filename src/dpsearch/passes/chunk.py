@@ -19,7 +19,7 @@ from dpsearch._types import Ints, Matrix, Vector
 ShortLabels: TypeAlias = NDArray[np.int32]
 
 SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
-_NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
+NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
 _MANY = 12  # candidates of a row, from which a matrix product is faster than single products
 
 
@@ -212,7 +212,7 @@ def _softmax(scores, choice):  # type: ignore[no-untyped-def]
         total = 0.0
         for k in range(row.shape[0]):
             row[k] -= top
-            if row[k] > -_NEGLIGIBLE:
+            if row[k] > -NEGLIGIBLE:
                 total += np.exp(row[k])
         shift = np.log(total)
         for k in range(row.shape[0]):
@@ -232,7 +232,7 @@ def _shared(scores):  # type: ignore[no-untyped-def]
         after = 0.0
         for k in range(row.shape[0] - 1, -1, -1):
             squares_after[k] += after * after
-            if row[k] <= -_NEGLIGIBLE:
+            if row[k] <= -NEGLIGIBLE:
                 row[k] = 0.0
                 continue
             share = np.exp(row[k])
