@@ -25,11 +25,11 @@ from dpsearch.items import Rows
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.model_file import read_model, write_model
+from dpsearch.passes.fit import fit_in_shards
+from dpsearch.passes.stream import Stream
 from dpsearch.problem import Clustering
-from dpsearch.scale.dask_tables import is_collection
-from dpsearch.scale.fit import fit_in_shards
-from dpsearch.scale.opened import TableOptions, open_table
-from dpsearch.scale.stream import Stream
+from dpsearch.sources.dask_tables import is_collection
+from dpsearch.sources.opened import TableOptions, open_table
 from dpsearch.tables import CheckedTable
 
 
@@ -83,16 +83,17 @@ class DPMixture(
     missing_codes : "auto", None or numbers
         Numbers that stand for missing values.  "auto" recognises such as −9999 and 999, which are
         there several times and far from all others; `reason_` names them.  None: there are none.
-        Tables in shards are taken as they are.
     n_shards : int or None
-        Into how many blocks of rows the table is divided, each of which is searched on its own;
-        see `dpsearch.scale`.  None: one for each 250,000 rows.
+        Into how many blocks of rows the table is divided, which are read one after the other in
+        passes over all rows; see `dpsearch.passes`.  None: one for each 250,000 rows.
     n_jobs : int or None
-        Threads, for refinement and for shards; −1 for all cores.  The result does not depend on
-        it.
+        Threads; −1 for all cores.  The result does not depend on it.
+    device : str or None
+        Where passes over the rows of a table in memory are made: "cuda" for a GPU.  None: by
+        threads of this process.
     checkpoint : path or None
-        A file for the clusters of a table in shards, written after every round.  If it is there
-        already the fit begins with its clusters, and not with a search of a sample.
+        A file for the clusters of a table in shards, written whenever they are better.  If it is
+        there already the fit begins with its clusters, and not with a search of a sample.
     random_state : int, RandomState or None
         Seed of all that is random: by default the same every time.  None: another every time.
     verbose : int
@@ -172,6 +173,7 @@ class DPMixture(
         missing_codes: Any = "auto",
         n_shards: int | None = None,
         n_jobs: int | None = None,
+        device: str | None = None,
         checkpoint: str | Path | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -188,6 +190,7 @@ class DPMixture(
         self.missing_codes = missing_codes
         self.n_shards = n_shards
         self.n_jobs = n_jobs
+        self.device = device
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
@@ -267,6 +270,7 @@ class DPMixture(
             certify_seconds=certify_seconds(self.certify),
             missing_codes=self.missing_codes,
             n_jobs=self.n_jobs,
+            device=self.device,
             checkpoint=self.checkpoint,
             callback=callback,
         )

@@ -102,7 +102,11 @@ class Fitting:
     memory: Memory = None
     shards: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of blocks of rows that are searched separately."),
+        typer.Option(min=1, help="Number of blocks of rows that are read one after the other."),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where passes over the rows are made: cuda for a GPU; else by threads."),
     ] = None
 
     def estimator(self) -> Any:
@@ -120,6 +124,7 @@ class Fitting:
             missing_codes=None if self.keep_codes else "auto",
             n_shards=self.shards,
             n_jobs=self.jobs,
+            device=self.device,
             random_state=self.seed,
         )
 
@@ -248,7 +253,7 @@ class _Job:
         from dpsearch.automatic import takes_gaps
         from dpsearch.cli import large
         from dpsearch.io import read_table
-        from dpsearch.scale.opened import TableOptions
+        from dpsearch.sources.opened import TableOptions
 
         stage.begin(f"reading {self.data}")
         fitting = self.fitting

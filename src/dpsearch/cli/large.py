@@ -19,9 +19,9 @@ from dpsearch.errors import ParameterError, located
 from dpsearch.io import Reading, Table, labels_table
 from dpsearch.io.output import write_pieces
 from dpsearch.io.read import digest, digest_all
-from dpsearch.scale.files import comes_in_pieces, estimated_bytes, set_of_files
-from dpsearch.scale.opened import OpenedTable, TableOptions, open_table
-from dpsearch.scale.source import drawn_rows, sampled_rows, stacked
+from dpsearch.sources.files import comes_in_pieces, estimated_bytes, set_of_files
+from dpsearch.sources.opened import OpenedTable, TableOptions, open_table
+from dpsearch.sources.shards import drawn_rows, sampled_rows, stacked
 from dpsearch.tables import CheckedTable
 
 _COPIES = 4  # of a table that is fitted in memory

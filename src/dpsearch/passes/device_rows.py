@@ -17,12 +17,13 @@ from dpsearch.errors import CapabilityError
 from dpsearch.families.linear import namespace
 from dpsearch.passes import arrays, chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
+from dpsearch.sources.shards import SPLIT_MIX
 
 T = TypeVar("T")
 
 _LEAST_CHUNK = 1 << 14  # numbers; a device that has no room for them has room for nothing
 _BLOCK_SIZES = (64, 256)  # of blocks of one cluster: short ones waste less, long ones are fewer
-_SPLIT_MIX = tuple(int(word.astype(np.int64)) for word in chunk.SPLIT_MIX)
+_SPLIT_MIX = tuple(int(word.astype(np.int64)) for word in SPLIT_MIX)
 _SPARE = 64.0  # rows looked at beyond those drawn, so that a second look is hardly ever needed
 
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, located
-from dpsearch.scale.source import edges_of, stacked
+from dpsearch.sources.shards import edges_of, stacked
 from dpsearch.tables import Column, Schema
 
 

@@ -18,7 +18,7 @@ import polars as pl
 from dpsearch.errors import DataError, UnclearColumnError, located
 from dpsearch.io.table import Table
 from dpsearch.io.tidy import NUMBERING, tidy
-from dpsearch.scale.source import SAMPLE_ROWS
+from dpsearch.sources.shards import SAMPLE_ROWS
 from dpsearch.tables import Column, Schema
 
 _MOST_LEVELS = 100_000  # of a column: more are no categories

@@ -20,10 +20,10 @@ from dpsearch.cli.options import parse_size
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, read_table
 from dpsearch.io.output import write_parquet, write_pieces
-from dpsearch.scale import opened as opened_module
-from dpsearch.scale import survey as survey_module
-from dpsearch.scale.opened import TableOptions, open_table, rows_within
-from dpsearch.scale.source import stacked
+from dpsearch.sources import opened as opened_module
+from dpsearch.sources import survey as survey_module
+from dpsearch.sources.opened import TableOptions, open_table, rows_within
+from dpsearch.sources.shards import stacked
 from dpsearch.tables import Schema
 
 GAUSSIAN = families.Gaussian(0.0, 60.0, 1.0)
@@ -504,8 +504,8 @@ MEASURED = """
 import sys
 from dpsearch import DPMixture, families
 from studies.peers.workers.run import peak_mb
-from dpsearch.scale import fit
-from dpsearch.scale.opened import TableOptions, open_table
+from dpsearch.passes import fit
+from dpsearch.sources.opened import TableOptions, open_table
 fit.SAMPLE_ROWS = 2000  # to be quick
 before = peak_mb()
 with open_table(sys.argv[1], TableOptions(memory=600_000_000, n_threads=2)) as opened:
