@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.metrics import adjusted_rand_score
 
 K, D = 100, 20
 FILE_ROWS = 1_000_000
@@ -86,6 +85,12 @@ def in_memory(n: int) -> Any:
 
 
 # -- cases, each in a process of its own -------------------------------------------------------
+
+
+def adjusted_rand_score(truth: Any, labels: Any) -> float:
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(truth, labels))
 
 
 def fit_path(folder: Path, n: int) -> dict[str, Any]:

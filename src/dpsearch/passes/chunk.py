@@ -18,7 +18,7 @@ from dpsearch._types import Ints, Matrix, Vector
 
 ShortLabels: TypeAlias = NDArray[np.int32]
 
-_NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
+SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 _MANY = 12  # candidates of a row, from which a matrix product is faster than single products
 
 
@@ -83,49 +83,6 @@ def assign(
     return totals
 
 
-class Soft(NamedTuple):
-    """What responsibilities r say of all rows."""
-
-    totals: Totals  # Σ r and Σ r T(x)
-    log_normaliser: float  # Σ log Σ_k exp(score), before any correction
-    entropy: float  # −Σ r log r
-    squares: Vector  # [K]: Σ r²
-    squares_after: Vector  # [K]: Σ (r of later candidates)²
-
-    def __add__(self, other: Any) -> Soft:
-        return Soft(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-
-class Own(NamedTuple):
-    """How a row's own share changes the scores of candidates, in which it is counted."""
-
-    at: Vector  # [K]: times r of the candidate
-    from_here: Vector  # times r of it and later ones; for this candidate and all before
-    after: Vector  # times r of later ones; for all candidates before
-
-
-def soften(
-    features: Any, weights: Matrix, constants: Vector, own: Own | None, choice: ShortLabels
-) -> Soft:
-    """Share each row between candidates in proportion to exp(score); note its best one."""
-    scores = np.asarray(features @ weights.T)
-    scores += constants
-    log_normaliser = _softmax(scores, choice)
-    if own is not None:  # r are the shares without it, for a start
-        shares = np.exp(scores)
-        from_here = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
-        here, after = from_here * own.from_here, (from_here - shares) * own.after
-        before = np.cumsum(here + after, axis=1) - after
-        scores += shares * own.at + before
-        _softmax(scores, choice)
-    entropy, squares, squares_after = _shared(scores)
-    sums = (features.T @ scores).T if sp.issparse(features) else scores.T @ features
-    return Soft(
-        Totals(scores.sum(axis=0), np.asarray(sums)), log_normaliser, entropy, squares,
-        squares_after,
-    )  # fmt: skip
-
-
 def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
     """Return the totals of clusters; rows with a label below 0 do not count."""
     out = Totals(np.zeros(n_clusters), np.zeros((n_clusters, features.shape[1])))
@@ -149,7 +106,7 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
     the seed, so that the same rows are drawn however the rows are divided into chunks.
     """
     inside = np.flatnonzero(counts[labels] > 0)
-    keys = _mixed(inside.astype(np.uint64) + np.uint64(first) + _mixed(np.uint64(seed)))
+    keys = row_keys(inside.astype(np.uint64) + np.uint64(first), seed)
     order = np.lexsort((keys, labels[inside]))
     owners = labels[inside][order].astype(np.int64)
     begins = np.searchsorted(owners, np.arange(len(counts)))
@@ -167,12 +124,22 @@ def least(seeds: list[Seeds], counts: Ints) -> Seeds:
     return Seeds(clusters[kept], keys[order[kept]], features[order[kept]])
 
 
+def row_keys(numbers: Any, seed: int) -> Any:
+    """Return the keys by which rows of these numbers (uint64) are drawn."""
+    return _mixed(numbers + seed_key(seed))
+
+
+def seed_key(seed: int) -> Any:
+    """Return what a seed adds to the numbers of rows."""
+    return _mixed(np.uint64(seed))
+
+
 def _mixed(words: Any) -> Any:
     """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
     with np.errstate(over="ignore"):
-        words = words + np.uint64(0x9E3779B97F4A7C15)
-        words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        words = words + SPLIT_MIX[0]
+        words = (words ^ (words >> np.uint64(30))) * SPLIT_MIX[1]
+        words = (words ^ (words >> np.uint64(27))) * SPLIT_MIX[2]
         return words ^ (words >> np.uint64(31))
 
 
@@ -186,50 +153,6 @@ def _best(scores, constants, choice):  # type: ignore[no-untyped-def]
             if score > best:
                 best, at = score, k
         choice[i] = at
-
-
-@kernel
-def _softmax(scores, choice):  # type: ignore[no-untyped-def]
-    """Make scores log shares, in place; return the sum of log normalisers."""
-    out = 0.0
-    for i in range(scores.shape[0]):
-        row = scores[i]
-        top, at = -np.inf, -1
-        for k in range(row.shape[0]):
-            if row[k] > top:
-                top, at = row[k], k
-        total = 0.0
-        for k in range(row.shape[0]):
-            row[k] -= top
-            if row[k] > -_NEGLIGIBLE:
-                total += np.exp(row[k])
-        shift = np.log(total)
-        for k in range(row.shape[0]):
-            row[k] -= shift
-        choice[i] = at
-        out += top + shift
-    return out
-
-
-@kernel
-def _shared(scores):  # type: ignore[no-untyped-def]
-    """Make log shares shares, in place; return their entropy and sums of squares."""
-    squares, squares_after = np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
-    entropy = 0.0
-    for i in range(scores.shape[0]):
-        row = scores[i]
-        after = 0.0
-        for k in range(row.shape[0] - 1, -1, -1):
-            squares_after[k] += after * after
-            if row[k] <= -_NEGLIGIBLE:
-                row[k] = 0.0
-                continue
-            share = np.exp(row[k])
-            entropy -= share * row[k]
-            squares[k] += share * share
-            after += share
-            row[k] = share
-    return entropy, squares, squares_after
 
 
 @kernel

@@ -1,0 +1,105 @@
+"""Arrays of PyTorch, CuPy and others of the array API: where they are, and how they travel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsearch.errors import CapabilityError
+from dpsearch.families.linear import namespace
+from dpsearch.passes.rows import CHUNK_NUMBERS
+
+INSTALL = 'pip install "dpsearch[gpu]"'
+
+_MOST_NUMBERS = 1 << 28  # of a chunk on a GPU: longer ones are no faster
+_SHARE = 16  # of the free memory that a chunk may take; a pass has several arrays of its size
+
+
+def torch() -> Any:
+    """Return PyTorch, or raise an error that says how to get it."""
+    try:
+        import torch as module
+    except ImportError:
+        raise CapabilityError("{parameter} needs PyTorch: " + INSTALL, parameter="device") from None
+    return module
+
+
+def device_of(X: Any) -> Any:
+    """Return the device that an array is on."""
+    if isinstance(X, np.ndarray):
+        return "cpu"
+    from array_api_compat import device
+
+    return device(X)
+
+
+def on_gpu(X: Any) -> bool:
+    """Whether an array is in the memory of a GPU."""
+    return (is_torch(X) and X.is_cuda) or type(X).__module__.split(".")[0] == "cupy"
+
+
+def is_torch(X: Any) -> bool:
+    """Whether an array is a tensor of PyTorch."""
+    return type(X).__module__.split(".")[0] == "torch"
+
+
+def to_host(X: Any) -> Any:
+    """Return an array of NumPy with these numbers."""
+    if is_torch(X):
+        return X.detach().cpu().numpy()
+    return X.get() if on_gpu(X) else np.asarray(X)
+
+
+def tensor(X: Any) -> Any:
+    """Return an array as a tensor, without a copy where that is possible."""
+    if isinstance(X, np.ndarray):
+        return torch().from_numpy(X if X.flags.writeable else X.copy())
+    return X if is_torch(X) else torch().from_dlpack(X)
+
+
+def moved(X: Any, device: Any) -> Any:
+    """Return an array on another device."""
+    from array_api_compat import to_device
+
+    return X if device_of(X) == device else to_device(X, device)
+
+
+def free_bytes(X: Any) -> int | None:
+    """Return how much memory is free where an array is; None if that is not known."""
+    if not on_gpu(X):
+        return None
+    if not is_torch(X):
+        return int(X.device.mem_info[0])
+    cuda = torch().cuda
+    unused = cuda.memory_reserved(X.device) - cuda.memory_allocated(X.device)
+    return int(cuda.mem_get_info(X.device)[0]) + int(unused)
+
+
+def chunk_numbers(X: Any) -> int:
+    """Return of how many numbers a chunk may be where an array is."""
+    free = free_bytes(X)
+    return CHUNK_NUMBERS if free is None else min(_MOST_NUMBERS, max(free // 8 // _SHARE, 1))
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether an error says that memory is used up; PyTorch and CuPy have errors of their own."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "not enough memory" in text
+
+
+def release(xp: Any) -> None:
+    """Give memory back that a library keeps for later."""
+    if xp.__name__.endswith("torch"):
+        torch().cuda.empty_cache()
+
+
+def put(target: Any, places: Any, values: Any) -> Any:
+    """Return `target` with values at places; in place where arrays can be written to."""
+    try:
+        target[places] = values
+    except (IndexError, TypeError):  # the array API itself has no such assignment
+        out = to_host(target).copy()
+        out[to_host(places)] = to_host(values)
+        return namespace(target).asarray(out, device=device_of(target))
+    return target
