@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.linear import LinearForm, namespace
 from dpsearch.passes import arrays, chunk
-from dpsearch.passes.chunk import Candidates, Seeds, Totals
+from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
 from dpsearch.passes.csr_rows import CsrRows
 from dpsearch.passes.dense_rows import DenseRows
 from dpsearch.passes.rows import Rows
@@ -44,6 +44,10 @@ class DividedRows:
 
     def assign(self, candidates: Candidates) -> Totals:
         return _added(self._each(lambda part: part.assign(candidates)))
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        found = self._each(lambda part: part.soften(weights, constants, own))
+        return sum(found[1:], found[0])  # type: ignore[no-any-return]
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._each(lambda part: part.decide(of_candidates, of_clusters))
