@@ -42,7 +42,8 @@ def main() -> None:
             reg_covar=0.0, max_iter=given.iterations, random_state=0,
         ).fit(X)  # fmt: skip
         seconds = time.perf_counter() - begun
-        fit = _Fit(problem, given.components, np.random.default_rng(0), 1, 0.0, None)
+        fit = _Fit(problem, given.components, np.random.default_rng(0), 0.0, None)
+        fit.open(1, None)
         shares = theirs.predict_proba(X)
         features = fit.form.features(X)
         totals = Totals(shares.sum(axis=0), shares.T @ features)

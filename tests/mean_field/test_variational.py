@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 
+import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -14,8 +15,10 @@ from sklearn.mixture import BayesianGaussianMixture
 
 from dpsearch import Problem, families, priors, search, variational
 from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field.sticks import Sticks, collapsed_weights, log_weights, own_share
 from dpsearch.passes import chunk
+from dpsearch.passes.device import open_rows
 from enumeration import log_joints
 from models import DRAWS, PRODUCT_PRIORS, FiniteMixture
 
@@ -150,15 +153,22 @@ def test_collapsed_weights_are_those_of_rows_left_out():
 
 
 @pytest.mark.parametrize("own", [False, True])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_a_soft_pass_against_plain_sums(sparse, own):
+@pytest.mark.parametrize("kind", ["dense", "sparse", "device"])
+def test_a_soft_pass_against_plain_sums(kind, own):
     rng = np.random.default_rng(1)
     features = rng.poisson(1.0, (50, 5)).astype(float)
     weights, constants = rng.normal(size=(4, 5)), rng.normal(size=4)
     terms = chunk.Own(*rng.normal(size=(3, 4)) * 0.1) if own else None
     choice = np.zeros(50, np.int32)
-    given = sp.csr_matrix(features) if sparse else features
-    found = chunk.soften(given, weights, constants, terms, choice)
+    if kind == "device":
+        form = LinearForm(5, lambda X: X, None, None, None)
+        rows = open_rows(form, array_api_strict.asarray(features))
+        rows.chunk_numbers = 300  # several chunks
+        found = rows.soften(weights, constants, terms)
+        choice = np.asarray(rows.labels())
+    else:
+        given = sp.csr_matrix(features) if kind == "sparse" else features
+        found = chunk.soften(given, weights, constants, terms, choice)
     scores = features @ weights.T + constants
     assert found.log_normaliser == pytest.approx(logsumexp(scores, axis=1).sum())
     if own:
@@ -214,6 +224,17 @@ def test_the_result_does_not_depend_on_threads_and_seeds_repeat():
     second = variational(X, FAMILY, DP, rng=3, start=np.zeros(500), n_jobs=2)
     assert first.lower_bound == second.lower_bound
     np.testing.assert_array_equal(first.sizes, second.sizes)
+
+
+def test_passes_on_a_device_find_the_same():
+    X = table(300)
+    here = variational(X, FAMILY, DP, rng=3, start=np.zeros(300))
+    there = variational(X, FAMILY, DP, rng=3, start=np.zeros(300), device="cpu")
+    assert there.lower_bound == pytest.approx(here.lower_bound, abs=1e-6)
+    np.testing.assert_allclose(there.sizes, here.sizes, atol=1e-5)
+    counts = Problem(sp.csr_matrix(np.eye(5)), families.Multinomial(1.0), DP)
+    with pytest.raises(CapabilityError, match="not sparse ones"):
+        variational(counts, device="cpu")
 
 
 def test_an_interrupted_fit_is_returned_as_it_is():

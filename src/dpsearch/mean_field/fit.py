@@ -19,10 +19,11 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._types import ArrayLike, Ints, Labels, Rng, Vector
 from dpsearch._validate import as_rng, n_threads, whole
-from dpsearch.errors import ParameterError, plain_interrupts
+from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
@@ -30,8 +31,10 @@ from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field import sticks as weighing
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
+from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Soft, Totals
-from dpsearch.passes.rows import CHUNK_NUMBERS, ThreadedRows
+from dpsearch.passes.device import open_rows
+from dpsearch.passes.rows import CHUNK_NUMBERS, SoftRows, ThreadedRows
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem, as_problem, labels_of
@@ -80,6 +83,7 @@ def variational(
     tol: float = 1e-6,
     rng: Any = None,
     n_jobs: int | None = None,
+    device: str | None = None,
     callback: Callback | None = None,
 ) -> VariationalMixture:
     """Fit a mixture by a variational lower bound on the evidence.
@@ -110,6 +114,9 @@ def variational(
         Seed or Generator for the births.
     n_jobs
         Threads; −1 for all cores.  The result does not depend on it.
+    device
+        ``"cuda"``, or one of several GPUs as in ``"cuda:1"``, to make the passes over dense rows
+        there.
     callback
         Called with an `Event` after each pass; its log joint is the bound.
 
@@ -141,7 +148,8 @@ def variational(
     if order not in (1, 2):
         raise ParameterError(f"{{parameter}} must be 1 or 2, got {order!r}", parameter="order")
     most, passes = whole(truncation, "truncation", 2), whole(max_iter, "max_iter", 1)
-    fit = _Fit(problem, most, as_rng(rng), n_threads(n_jobs), begun, callback)
+    fit = _Fit(problem, most, as_rng(rng), begun, callback)
+    fit.open(n_threads(n_jobs), device)
     fit.collapsed = order if variant == "collapsed" else 0
     if tail and (not fit.sticks.has_tail or fit.collapsed):
         raise ParameterError(
@@ -186,7 +194,6 @@ class _Fit:
         problem: Problem,
         most: int,
         rng: Rng,
-        n_threads: int,
         begun: float,
         callback: Callback | None,
     ) -> None:
@@ -197,12 +204,23 @@ class _Fit:
             model.family, "linear", model.n_features, needed_by="variational"
         )
         self.sticks = Sticks(problem.prior, most, "variational")
-        step = max(1, CHUNK_NUMBERS // self.form.n_totals)
-        matrix = model.matrix
-        blocks = [_Block(matrix[at : at + step]) for at in range(0, problem.n_items, step)]
-        self.rows = ThreadedRows(self.form, blocks, n_threads)
         self.begun, self.callback = begun, callback
         self.history: list[float] = []
+
+    def open(self, n_threads: int, device: str | None) -> None:
+        """Make the rows ready for passes."""
+        matrix = self.problem.model.matrix
+        if device is not None:
+            if sp.issparse(matrix):
+                raise CapabilityError(
+                    "{parameter}: variational takes dense rows to a device, not sparse ones",
+                    parameter="device",
+                )
+            self.rows: SoftRows = open_rows(self.form, matrix, device)  # type: ignore[assignment]
+            return
+        step = max(1, CHUNK_NUMBERS // self.form.n_totals)
+        blocks = [_Block(matrix[at : at + step]) for at in range(0, self.problem.n_items, step)]
+        self.rows = ThreadedRows(self.form, blocks, n_threads)
 
     def begin(self, labels: Labels) -> None:
         """Take each row to be in one component; the smallest beyond the truncation go together."""
@@ -364,7 +382,7 @@ class _Fit:
         q: Stuck = self.sticks.fit(totals.sizes, tail)
         weights, rest = weighing.mean_weights(q)
         self.passed(self.point, self.variances)
-        labels = self.rows.labels()
+        labels = np.asarray(arrays.to_host(self.rows.labels()))
         return VariationalMixture(
             lower_bound=self.point.bound,
             history=np.array(self.history),

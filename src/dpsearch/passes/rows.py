@@ -57,9 +57,6 @@ class Rows(Protocol):
         Rows whose clusters are in no group keep the candidate that was proposed before.
         """
 
-    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
-        """Share each row between candidates in proportion to exp(score); its label is the best."""
-
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         """Give each row the cluster of its proposed candidate, or where that is −1 (and where
         nothing was proposed) the one that its cluster has become."""
@@ -69,6 +66,13 @@ class Rows(Protocol):
 
     def labels(self) -> Any:
         """Return the cluster of each row; −1 for a row that takes no part."""
+
+
+class SoftRows(Rows, Protocol):
+    """Rows that can also be shared between candidates."""
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        """Share each row between candidates in proportion to exp(score); its label is the best."""
 
 
 class LargeRows(Rows, Protocol):
