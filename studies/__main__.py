@@ -11,6 +11,7 @@ from studies.attacks.command import attacks
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
+from studies.related.command import related
 from studies.reproduction.command import reproduce
 
 app = typer.Typer(
@@ -19,7 +20,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (reproduce, peers, unlisted, levels, attacks):
+for command in (reproduce, related, peers, unlisted, levels, attacks):
     app.command()(command)
 
 

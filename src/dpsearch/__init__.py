@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from dpsearch.estimator import DPMixture, load
     from dpsearch.exact import Certificate, certify
     from dpsearch.explanation import Explanation
+    from dpsearch.mean_field import VariationalMixture, variational
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
-    from dpsearch.samplers.run import gibbs, split_merge
+    from dpsearch.samplers.particles import Particles, particle_filter
+    from dpsearch.samplers.run import gibbs, metropolis, split_merge
 
 __all__ = [
     "Certificate",
@@ -29,7 +31,9 @@ __all__ = [
     "DPMixture",
     "Draws",
     "Explanation",
+    "Particles",
     "Problem",
+    "VariationalMixture",
     "__version__",
     "alpha_profile",
     "certify",
@@ -42,11 +46,14 @@ __all__ = [
     "gibbs",
     "load",
     "log_joint",
+    "metropolis",
+    "particle_filter",
     "priors",
     "refine",
     "search",
     "select_alpha",
     "split_merge",
+    "variational",
 ]
 
 # Imported when first asked for: scikit-learn takes a second, and only the first two need it.
@@ -55,10 +62,21 @@ _LAZY = {
     "Explanation": "dpsearch.explanation",
     "load": "dpsearch.estimator",
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
+    **dict.fromkeys(("VariationalMixture", "variational"), "dpsearch.mean_field"),
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
     **dict.fromkeys(("check_family", "check_prior"), "dpsearch.checks"),
     **dict.fromkeys(
-        ("Draws", "alpha_profile", "gibbs", "select_alpha", "split_merge"), "dpsearch.samplers"
+        (
+            "Draws",
+            "Particles",
+            "alpha_profile",
+            "gibbs",
+            "metropolis",
+            "particle_filter",
+            "select_alpha",
+            "split_merge",
+        ),
+        "dpsearch.samplers",
     ),
 }
 

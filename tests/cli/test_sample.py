@@ -117,7 +117,7 @@ def test_a_file_that_came_meanwhile_is_kept(sampled, tmp_path, monkeypatch):
     assert (tmp_path / "l.csv").read_text() == "mine"
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "split-merge-1", "split-merge-2", "sams"])
+@pytest.mark.parametrize("sampler", ["gibbs", "metropolis", "split-merge-1", "sams"])
 def test_samplers(sampled, sampler):
     code, said = sampled(
         "x.npy", "--draws", 50, "--sampler", sampler, "--start", "one", "--chains", 1

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 
 import enumeration
+import naive
 from dpsearch import families, log_joint, priors, search
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.items import log_marginals
+from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
+from dpsearch.priors.base import log_prior
 from dpsearch.problem import Problem
 from models import ALL_PRIORS, DRAWS, PRODUCT_PRIORS
 from prefixes import scores_of_prefixes
@@ -114,6 +117,36 @@ def naive_beam(problem, order, beam_size):
     labels = np.empty(len(order), np.int64)
     labels[order] = hypotheses[0][0]
     return labels
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 8.0])
+def test_a_beam_under_count_vectors_makes_the_decisions_of_a_naive_one(alpha, early_stop):
+    """With every completion of P(m) searched from nothing, and likewise every likelihood."""
+    complete = naive.early_completion if early_stop else naive.greedy_completion
+    prior = priors.AntoniakCounts(alpha, early_stop)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(26, 1)) * rng.choice([2.0, 12.0])
+        problem = Problem(X, families.Gaussian(0.0, 30.0, 1.0), prior)
+        tables, beam_size = prior.tables(26), 4
+        hypotheses = [((), 0.0)]
+        for t in range(26):
+            candidates = []
+            for labels, placed in hypotheses:
+                for k in range(max(labels, default=-1) + 2):
+                    mates = [i for i in range(t) if labels[i] == k]
+                    likelihood = placed + naive.log_predictive(problem.model.family, X[mates], X[t])
+                    sizes = np.bincount([*labels, k]).tolist()
+                    completed = np.array(complete(alpha, sizes, 25 - t))
+                    score = likelihood + log_prior(tables, completed)
+                    candidates.append(((*labels, k), likelihood, score))
+            candidates.sort(key=lambda c: -c[2])
+            cut = candidates[beam_size - 1 : beam_size + 1]
+            assert len(cut) < 2 or cut[0][2] - cut[1][2] > 1e-9  # else either may stay
+            hypotheses = [c[:2] for c in candidates[:beam_size]]
+        found, _, _ = beam(problem, np.arange(26), beam_size)
+        np.testing.assert_array_equal(by_appearance(found), candidates[0][0])
 
 
 def _lengths(problem, chosen):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import betaln, gammaln
 
+import naive
 from dpsearch import priors
 from dpsearch.checks import prior_laws
 from dpsearch.checks.law import laws_of
@@ -118,48 +119,13 @@ def test_mean_alpha_is_the_posterior_mean():
     assert prior.concentration().mean(n, k) == pytest.approx((grid * p).sum() / p.sum(), rel=1e-6)
 
 
-def naive_greedy(alpha, sizes, remaining):
-    """The paper's Eq. 3 applied step by step, without the early stop."""
-    sizes = list(sizes)
-    for _ in range(remaining):
-        counts = {s: sizes.count(s) for s in sizes}
-        best, best_size = alpha / (counts.get(1, 0) + 1), 0
-        for s in sorted(counts):
-            gain = s / (s + 1) * counts[s] / (counts.get(s + 1, 0) + 1)
-            if gain > best * (1 + 1e-12):
-                best, best_size = gain, s
-        if best_size == 0:
-            sizes.append(1)
-        else:
-            sizes[sizes.index(best_size)] += 1
-    return sizes
-
-
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.5])
 def test_antoniak_greedy_completion_follows_the_paper(alpha):
     prior = AntoniakCounts(alpha, early_stop=False)
     for sizes in ([], [1], [1, 1, 1, 1, 4], [2, 2, 3], [7, 1]):
         for remaining in (1, 2, 5, 9):
-            want = prior.log_probability(naive_greedy(alpha, sizes, remaining))
+            want = prior.log_probability(naive.greedy_completion(alpha, sizes, remaining))
             assert prior.best_completion(sizes, remaining) == pytest.approx(want, abs=1e-9)
-
-
-def naive_early_stop(alpha, sizes, remaining):
-    """The same with the early stop: step by step until the largest has grown and would again."""
-    sizes = list(sizes)
-    while remaining > 0:
-        largest = max(sizes, default=0)
-        after = naive_greedy(alpha, sizes, 1)
-        remaining -= 1
-        grown = max(after)
-        sizes = after
-        if len(after) > 1 or largest > 0:
-            again = grown * after.count(grown) / (grown + 1)
-            fresh = alpha / (after.count(1) + 1)
-            if grown > largest > 0 and remaining > 0 and again >= fresh * (1 - 1e-12):
-                sizes[sizes.index(grown)] += remaining
-                remaining = 0
-    return sizes
 
 
 @pytest.mark.parametrize("early_stop", [False, True])
@@ -170,8 +136,8 @@ def test_antoniak_greedy_completion_from_many_states(early_stop):
         sizes = rng.integers(1, rng.choice([4, 12]), size=rng.integers(9)).tolist()
         remaining = int(rng.integers(1, 20))
         prior = AntoniakCounts(alpha, early_stop)
-        naive = naive_early_stop if early_stop else naive_greedy
-        want = prior.log_probability(naive(alpha, sizes, remaining))
+        complete = naive.early_completion if early_stop else naive.greedy_completion
+        want = prior.log_probability(complete(alpha, sizes, remaining))
         assert prior.best_completion(sizes, remaining) == pytest.approx(want, abs=1e-9)
 
 

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 
 import dpsearch
-from dpsearch import Draws, _archive, families, gibbs, log_joint, priors, split_merge
+from dpsearch import Draws, _archive, families, gibbs, log_joint, metropolis, priors, split_merge
 from dpsearch.errors import (
     CheckpointWarning,
     DataError,
@@ -621,3 +621,16 @@ def test_select_alpha():
     for runs in (0, True):
         with pytest.raises(ParameterError, match="runs must be"):
             dpsearch.select_alpha(data(), FAMILY, runs=runs)
+
+
+def test_metropolis_counts_its_proposals_and_refuses_none():
+    draws = metropolis(data(), FAMILY, PRIOR, draws=20, proposals=4, scan="shuffled", rng=0)
+    assert draws.sampler == "metropolis"
+    assert (draws.trace.accepted <= 4 * draws.labels.shape[1]).all()
+    assert draws.trace.accepted.sum() > 0
+    for labels, value in zip(draws.labels, draws.log_joint, strict=True):
+        assert log_joint(data(), labels, FAMILY, PRIOR) == pytest.approx(value, abs=1e-8)
+    with pytest.raises(ParameterError, match="proposals must be an integer ≥ 1"):
+        metropolis(data(), FAMILY, PRIOR, draws=10, proposals=0)
+    with pytest.raises(DPSearchError, match="product form"):
+        metropolis(data(), FAMILY, priors.AntoniakCounts(1.0), draws=10)

@@ -189,6 +189,44 @@ _MARGINALS = {
 }
 
 
+# -- priors: the paper's greedy completion of a vector of cluster sizes ------------------------
+
+
+def greedy_completion(alpha, sizes, remaining):
+    """The paper's Eq. 3 applied step by step, without the early stop."""
+    sizes = list(sizes)
+    for _ in range(remaining):
+        counts = {s: sizes.count(s) for s in sizes}
+        best, best_size = alpha / (counts.get(1, 0) + 1), 0
+        for s in sorted(counts):
+            gain = s / (s + 1) * counts[s] / (counts.get(s + 1, 0) + 1)
+            if gain > best * (1 + 1e-12):
+                best, best_size = gain, s
+        if best_size == 0:
+            sizes.append(1)
+        else:
+            sizes[sizes.index(best_size)] += 1
+    return sizes
+
+
+def early_completion(alpha, sizes, remaining):
+    """The same with the early stop: step by step until the largest has grown and would again."""
+    sizes = list(sizes)
+    while remaining > 0:
+        largest = max(sizes, default=0)
+        after = greedy_completion(alpha, sizes, 1)
+        remaining -= 1
+        grown = max(after)
+        sizes = after
+        if len(after) > 1 or largest > 0:
+            again = grown * after.count(grown) / (grown + 1)
+            fresh = alpha / (after.count(1) + 1)
+            if grown > largest > 0 and remaining > 0 and again >= fresh * (1 - 1e-12):
+                sizes[sizes.index(grown)] += remaining
+                remaining = 0
+    return sizes
+
+
 # -- families: mean and variance of each column of a new row ---------------------------------
 
 

@@ -18,7 +18,7 @@ from dpsearch.families.packing import pack
 from dpsearch.items import add_item
 from dpsearch.priors.base import Prior, log_prior
 from dpsearch.problem import Problem
-from dpsearch.samplers import GibbsSweep, Move, SplitMerge
+from dpsearch.samplers import GibbsSweep, MetropolisSweep, Move, SplitMerge
 from dpsearch.samplers.chain import Chain
 from enumeration import log_joints, partitions
 from models import DRAWS, PRODUCT_PRIORS, FewComponents, FiniteMixture
@@ -42,6 +42,7 @@ SAMPLERS: dict[str, Moves] = {
     "split-merge 2": [SplitMerge(moves=2, scans=2)],
     # Several proposals for each Gibbs sweep, which would make good for what they do wrong.
     "split-merge 3": [SplitMerge(moves=6, scans=1), GibbsSweep()],
+    "metropolis": [MetropolisSweep(3)],
     "sams": [SplitMerge("sequential", moves=3, scans=0)],
 }
 

@@ -35,9 +35,10 @@ from dpsearch.cli.options import (
 )
 from dpsearch.errors import DataError, ParameterError
 
-# Name → variant of `split_merge`.
+# Name → variant of `split_merge`; None for samplers of their own.
 SAMPLERS: dict[str, Any] = {
     "gibbs": None,
+    "metropolis": None,
     "split-merge-1": 1,
     "split-merge-2": 2,
     "split-merge-3": 3,
@@ -99,10 +100,12 @@ class Chains:
 
     def run(self, problem: Any, start: Any, saved: Path, callback: Any) -> Any:
         """Return the draws."""
-        from dpsearch.samplers import gibbs, split_merge
+        from dpsearch import samplers
+        from dpsearch.samplers import split_merge
 
-        sampler: Any = gibbs
-        if self.sampler != "gibbs":
+        if SAMPLERS[self.sampler] is None:
+            sampler: Any = getattr(samplers, self.sampler)
+        else:
             sampler = partial(split_merge, variant=SAMPLERS[self.sampler], moves=self.moves)
         same = ("draws", "thin", "chains", "checkpoint_seconds", "resume")
         return sampler(

@@ -20,6 +20,7 @@ from dpsearch.sources.shards import mixed
 
 ShortLabels: TypeAlias = NDArray[np.int32]
 
+NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
 _MANY = 12  # candidates of a row, from which a matrix product is faster than single products
 
 
@@ -97,6 +98,49 @@ def assign(
     else:
         _assign_dense(features, labels, groups, starts, weights, constants, choice, *totals)
     return totals
+
+
+class Soft(NamedTuple):
+    """What responsibilities r say of all rows."""
+
+    totals: Totals  # Σ r and Σ r T(x)
+    log_normaliser: float  # Σ log Σ_k exp(score), before any correction
+    entropy: float  # −Σ r log r
+    squares: Vector  # [K]: Σ r²
+    squares_after: Vector  # [K]: Σ (r of later candidates)²
+
+    def __add__(self, other: Any) -> Soft:
+        return Soft(*(mine + its for mine, its in zip(self, other, strict=True)))
+
+
+class Own(NamedTuple):
+    """How a row's own share changes the scores of candidates, in which it is counted."""
+
+    at: Vector  # [K]: times r of the candidate
+    from_here: Vector  # times r of it and later ones; for this candidate and all before
+    after: Vector  # times r of later ones; for all candidates before
+
+
+def soften(
+    features: Any, weights: Matrix, constants: Vector, own: Own | None, choice: ShortLabels
+) -> Soft:
+    """Share each row between candidates in proportion to exp(score); note its best one."""
+    scores = np.asarray(features @ weights.T)
+    scores += constants
+    log_normaliser = _softmax(scores, choice)
+    if own is not None:  # r are the shares without it, for a start
+        shares = np.exp(scores)
+        from_here = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
+        here, after = from_here * own.from_here, (from_here - shares) * own.after
+        before = np.cumsum(here + after, axis=1) - after
+        scores += shares * own.at + before
+        _softmax(scores, choice)
+    entropy, squares, squares_after = _shared(scores)
+    sums = (features.T @ scores).T if sp.issparse(features) else scores.T @ features
+    return Soft(
+        Totals(scores.sum(axis=0), np.asarray(sums)), log_normaliser, entropy, squares,
+        squares_after,
+    )  # fmt: skip
 
 
 def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
@@ -215,6 +259,29 @@ def _best(scores, constants, labels, choice):  # type: ignore[no-untyped-def]
 
 
 @kernel
+def _softmax(scores, choice):  # type: ignore[no-untyped-def]
+    """Make scores log shares, in place; return the sum of log normalisers."""
+    out = 0.0
+    for i in range(scores.shape[0]):
+        row = scores[i]
+        top, at = -np.inf, -1
+        for k in range(row.shape[0]):
+            if row[k] > top:
+                top, at = row[k], k
+        total = 0.0
+        for k in range(row.shape[0]):
+            row[k] -= top
+            if row[k] > -NEGLIGIBLE:
+                total += np.exp(row[k])
+        shift = np.log(total)
+        for k in range(row.shape[0]):
+            row[k] -= shift
+        choice[i] = at
+        out += top + shift
+    return out
+
+
+@kernel
 def _dense_own_scores(features, labels, weights):  # type: ignore[no-untyped-def]
     out = np.zeros(features.shape[0])
     for i in range(features.shape[0]):
@@ -223,6 +290,27 @@ def _dense_own_scores(features, labels, weights):  # type: ignore[no-untyped-def
             for p in range(row.shape[0]):
                 out[i] += row[p] * weight[p]
     return out
+
+
+@kernel
+def _shared(scores):  # type: ignore[no-untyped-def]
+    """Make log shares shares, in place; return their entropy and sums of squares."""
+    squares, squares_after = np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
+    entropy = 0.0
+    for i in range(scores.shape[0]):
+        row = scores[i]
+        after = 0.0
+        for k in range(row.shape[0] - 1, -1, -1):
+            squares_after[k] += after * after
+            if row[k] <= -NEGLIGIBLE:
+                row[k] = 0.0
+                continue
+            share = np.exp(row[k])
+            entropy -= share * row[k]
+            squares[k] += share * share
+            after += share
+            row[k] = share
+    return entropy, squares, squares_after
 
 
 @kernel

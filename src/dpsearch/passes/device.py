@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import Ints, Labels
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.linear import LinearForm, namespace
 from dpsearch.passes import arrays, chunk
-from dpsearch.passes.chunk import Candidates, Seeds, Totals
+from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
 from dpsearch.passes.csr_rows import CsrRows
 from dpsearch.passes.dense_rows import DenseRows
 from dpsearch.passes.rows import Rows
@@ -44,6 +44,13 @@ class DividedRows:
 
     def assign(self, candidates: Candidates) -> Totals:
         return _added(self._each(lambda part: part.assign(candidates)))
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        found = self._each(lambda part: part.soften(weights, constants, own))
+        out: Soft = found[0]
+        for one in found[1:]:
+            out += one
+        return out
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._each(lambda part: part.decide(of_candidates, of_clusters))

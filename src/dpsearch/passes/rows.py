@@ -10,6 +10,8 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -23,7 +25,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes import chunk
-from dpsearch.passes.chunk import Candidates, Seeds, Totals
+from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
 from dpsearch.sources.shards import Shard
 from dpsearch.tables import CheckedTable
 
@@ -64,6 +66,13 @@ class Rows(Protocol):
 
     def labels(self) -> Any:
         """Return the cluster of each row; −1 for a row that takes no part."""
+
+
+class SoftRows(Rows, Protocol):
+    """Rows that can also be shared between candidates."""
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        """Share each row between candidates in proportion to exp(score); its label is the best."""
 
 
 class LargeRows(Rows, Protocol):
@@ -173,6 +182,13 @@ class ThreadedRows:
             return chunk.assign(features, self._labels[at], candidates, self._choice[at])
 
         return self._sum(work)
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        def work(features: Any, at: slice) -> Soft:
+            return chunk.soften(features, weights, constants, own, self._labels[at])
+
+        found = self._each(lambda parts: reduce(add, (work(*part) for part in parts)))
+        return reduce(add, found)
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._labels = chunk.decided(self._labels, self._choice, of_candidates, of_clusters)

@@ -18,18 +18,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Rng, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import Rows
 from dpsearch.priors.base import Tables, size_steps, size_weights
 from dpsearch.schedule import Schedule
 
-_SWEEPS = 3  # of the rows of a group before its proposal may be given up
+_SWEEPS = 4  # of the rows of a group, after which its proposal is looked at again
 MOST_SWEEPS = 48
-_GROWTH_SWEEPS = 6  # at first, when any sensible division will do
-_HOPE = 20.0  # steps like the last one that would still be worth waiting for
-_SETTLED = 0.1  # nats; a proposal that gains less in a sweep is settled
+_GROWTH_SWEEPS = 8  # at first, when any sensible division will do
+_HOPE = 5.0  # gains like the last one that would still be worth waiting for
+_SETTLED = 0.4  # nats; a proposal that gains less between two looks is settled
+_PAIRS = 20_000  # of clusters, whose merge gains are computed at once
+_BLOCK = 2048  # clusters that are compared with all others at once
 _PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mean of a cluster
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
@@ -127,6 +129,7 @@ class BatchSearch:
 
     def _set(self, totals: Totals, failures: Ints) -> None:
         self.totals, self.values, self.failures = totals, self.value_of(totals), failures
+        self._merges = _unknown(len(failures))
 
     @property
     def n_clusters(self) -> int:
@@ -219,13 +222,21 @@ class BatchSearch:
         return gain
 
     def merge_gains(self) -> tuple[Ints, Ints, Vector]:
-        """Return pairs of similar clusters and what merging each would gain, but for log V."""
+        """Return pairs of similar clusters and what merging each would gain, but for log V.
+
+        What is known of clusters that have not changed is not computed again.
+        """
         first, second = self.pairs()
-        gains = np.empty(len(first))
-        for at in range(0, len(first), 20_000):
-            a, b = first[at : at + 20_000], second[at : at + 20_000]
+        known = self._merges
+        gains = np.full(len(first), np.nan) if known is None else known[first, second]
+        todo = np.flatnonzero(np.isnan(gains))
+        for at in range(0, len(todo), _PAIRS):
+            some = todo[at : at + _PAIRS]
+            a, b = first[some], second[some]
             together = self.value_of(self.totals.take(a) + self.totals.take(b))
-            gains[at : at + 20_000] = together - self.values[a] - self.values[b]
+            gains[some] = together - self.values[a] - self.values[b]
+        if known is not None:
+            known[first[todo], second[todo]] = gains[todo]
         return first, second, gains
 
     def pairs(self) -> tuple[Ints, Ints]:
@@ -236,9 +247,12 @@ class BatchSearch:
             return first.astype(np.int64), second.astype(np.int64)
         weights, constants = self.scores(self.totals)
         means = self.totals.sums / self.totals.sizes[:, None]
-        fit = means @ weights.T + constants  # [of cluster, under cluster]
-        np.fill_diagonal(fit, -np.inf)
-        near = np.argpartition(-fit, _NEAR, axis=1)[:, :_NEAR]
+        near = np.empty((n, _NEAR), np.int64)
+        for at in range(0, n, _BLOCK):
+            loss = -(means[at : at + _BLOCK] @ weights.T + constants)  # [of, under cluster]
+            own = np.arange(len(loss))
+            loss[own, at + own] = np.inf
+            near[at : at + _BLOCK] = np.argpartition(loss, _NEAR, axis=1)[:, :_NEAR]
         first, second = np.repeat(np.arange(n), _NEAR), near.reshape(-1)
         both = np.unique(np.minimum(first, second) * n + np.maximum(first, second))
         return both // n, both % n
@@ -348,13 +362,13 @@ class BatchSearch:
             scores[0][inside], scores[1][inside] = self.scores(totals.take(inside))
             found = self.rows.assign(Candidates(now, starts, *scores))
             totals.sizes[inside], totals.sums[inside] = found.sizes[inside], found.sums[inside]
-            values[inside] = self.value_of(totals.take(inside))
             costs += np.where(active, rows_of * np.diff(starts), 0.0)
+            if (number + 1) % _SWEEPS and number + 1 < most:
+                continue
+            values[inside] = self.value_of(totals.take(inside))
             value = np.bincount(owner, values, minlength=len(groups))
             step, reached = value - reached, value
-            if number + 1 >= _SWEEPS:
-                hopeless = goal - value > _HOPE * step
-                active &= (step > _SETTLED) & ~hopeless
+            active &= (step > _SETTLED) & (goal - value < _HOPE * step)
             if not active.any():
                 break
         return totals, values, costs
@@ -421,6 +435,10 @@ class BatchSearch:
         self.totals = Totals(*(np.concatenate(pair) for pair in zip(old, fresh, strict=True)))
         self.values = np.concatenate([self.values[kept], values[new]])
         self.failures = np.concatenate([self.failures[kept], np.zeros(len(new), np.int64)])
+        merges = _unknown(len(self.failures))
+        if merges is not None and self._merges is not None:
+            merges[: len(kept), : len(kept)] = self._merges[np.ix_(kept, kept)]
+        self._merges = merges
         return gains
 
     # -- the whole --------------------------------------------------------------------------
@@ -449,3 +467,8 @@ class BatchSearch:
             if self.work > self.rows.n_rows * self.n_clusters:
                 self.sweep()
                 self.merge()
+
+
+def _unknown(n: int) -> Matrix | None:
+    """Return room for what merges of pairs would gain; None if there are too many pairs."""
+    return np.full((n, n), np.nan) if n <= _BLOCK else None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Vector
-from dpsearch.priors.antoniak import completion_room
+from dpsearch.priors.completion import Completion, completion_room
 
 
 class Hypotheses(NamedTuple):
@@ -61,8 +61,9 @@ class Room(NamedTuple):
     best: Vector  # per hypothesis: score of its best successor,
     second: Vector  # of the next best,
     at: Ints  # and which the best is
+    values: Vector  # of all successors, hypothesis by hypothesis; for AntoniakCounts only
     sizes: Ints
-    completion: Ints  # for AntoniakCounts
+    completion: Completion  # for AntoniakCounts
 
 
 class Counts(NamedTuple):
@@ -124,6 +125,7 @@ def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> R
         best=np.zeros(beam_size),
         second=np.zeros(beam_size),
         at=np.zeros(beam_size, np.int64),
+        values=np.empty(hypotheses.rows.size),
         sizes=np.zeros(hypotheses.rows.shape[1], np.int64),
         completion=completion_room(n_points),
     )

@@ -35,8 +35,9 @@ from dpsearch.prefix_search.heuristics import (
     fresh_value,
     rest_of_row,
 )
-from dpsearch.priors.antoniak import completion_room, greedy_completion, rule_of
+from dpsearch.priors.antoniak import rule_of
 from dpsearch.priors.base import log_completion, size_weight
+from dpsearch.priors.completion import Completion, completion_room, greedy_completion
 from dpsearch.problem import Problem
 
 _CHUNK = 512  # expansions between two calls of the callback, or checks for Ctrl-C
@@ -80,7 +81,7 @@ class _Room(NamedTuple):
     holder: Ints  # and which cluster has the best
     rest: Vector
     sizes: Ints
-    completion: Ints
+    completion: Completion
     start: Ints
     score: Vector
     inside: Ints  # which positions a cluster has

@@ -16,25 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
 from dpsearch.priors.base import Prior, check_sizes
+from dpsearch.priors.completion import Rule, completion_room, greedy_completion
 from dpsearch.priors.concentration import Concentration, FixedConcentration, log_gamma_ratio
 from dpsearch.priors.dirichlet_process import DirichletProcess
-
-_TIE = 1.0 + 1e-12  # factors nearer to each other than this are equal but for rounding
-
-
-class Rule(NamedTuple):
-    """How P(m) is completed, as kernels see it."""
-
-    alpha: float
-    early_stop: bool
 
 
 @dataclass(frozen=True)
@@ -99,124 +90,3 @@ def rule_of(prior: Prior) -> Rule:
     if isinstance(prior, AntoniakCounts):
         return Rule(float(prior.alpha), prior.early_stop)
     return Rule(1.0, False)
-
-
-def completion_room(n_points: int) -> Ints:
-    """Return working space: n points have at most √(2n) distinct cluster sizes."""
-    return np.zeros((4, math.isqrt(2 * n_points) + 4), np.int64)
-
-
-@inner
-def greedy_completion(tables, sizes, remaining, rule, room):  # type: ignore[no-untyped-def]
-    """Return log P(m) after placing the remaining points one by one where P(m) grows most."""
-    shape, count = room[0], room[1]
-    used, value = tally(tables, sizes, shape, count)
-    n_clusters = sizes.shape[0]
-    return complete(tables, shape, count, used, n_clusters, value, remaining, rule)
-
-
-@inner
-def tally(tables, sizes, shape, count):  # type: ignore[no-untyped-def]
-    """Write the distinct sizes in ascending order, and how many clusters have each.
-
-    Returns the number of distinct sizes, and log P(m).
-    """
-    used = 0
-    value = tables.log_v[sizes.shape[0]]
-    for k in range(sizes.shape[0]):
-        at = used
-        while at > 0 and shape[at - 1] >= sizes[k]:
-            at -= 1
-        if at < used and shape[at] == sizes[k]:
-            count[at] += 1
-            value -= math.log(count[at])
-        else:
-            used = _insert(shape, count, used, at, sizes[k])
-        value += tables.log_w[sizes[k]]
-    return used, value
-
-
-@inner
-def complete(tables, shape, count, used, n_clusters, value, remaining, rule):  # type: ignore[no-untyped-def]
-    """Return log P(m) of the greedy completion of a tally, which it overwrites.
-
-    P(m) changes by a factor α/(m_1 + 1) for a new cluster, and for a cluster of size i by
-    i m_i / ((i + 1)(m_{i+1} + 1))   (the paper's Eq. 3).
-    """
-    while remaining > 0:
-        singles = count[0] if used > 0 and shape[0] == 1 else 0
-        best = rule.alpha / (singles + 1.0) if n_clusters > 0 else math.inf
-        at = -1
-        for j in range(used):
-            # One cluster alone of its size cannot beat a larger one.
-            if count[j] > 1 or j == used - 1:
-                size = shape[j]
-                after = count[j + 1] if j + 1 < used and shape[j + 1] == size + 1 else 0
-                factor = (size * count[j]) / ((size + 1.0) * (after + 1.0))
-                if factor > best * _TIE:
-                    best = factor
-                    at = j
-        remaining -= 1
-        largest = shape[used - 1] if used > 0 else 0
-        size = shape[at] if at >= 0 else 0
-        used, gain = grow(tables, shape, count, used, n_clusters, size)
-        value += gain
-        if at < 0:
-            n_clusters += 1
-        elif rule.early_stop and remaining > 0 and size == largest:
-            singles = count[0] if shape[0] == 1 else 0
-            grown, level = size + 1, count[used - 1]
-            if grown * level / (grown + 1.0) * _TIE >= rule.alpha / (singles + 1.0):
-                # It takes all the remaining points.
-                value += tables.log_w[grown + remaining] - tables.log_w[grown] + math.log(level)
-                remaining = 0
-    return value
-
-
-@inner
-def grow(tables, shape, count, used, n_clusters, size):  # type: ignore[no-untyped-def]
-    """Add a point to a cluster of the given size, or to a new one if the size is 0.
-
-    Returns the number of distinct sizes, and the change of log P(m).
-    """
-    at = 0  # where the entry of the next size is, or belongs
-    gain = tables.log_w[size + 1]
-    before = 1
-    if size > 0:
-        while shape[at] != size:
-            at += 1
-        before = count[at]
-        gain -= tables.log_w[size]
-        at += 1
-    else:
-        gain += tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
-    after = count[at] + 1 if at < used and shape[at] == size + 1 else 1
-    if before != after:
-        gain += math.log(before / after)
-    if after > 1:
-        count[at] = after
-    if size > 0:
-        if before > 1:
-            count[at - 1] -= 1
-        elif after > 1:
-            for j in range(at, used):
-                shape[j - 1] = shape[j]
-                count[j - 1] = count[j]
-            return used - 1, gain
-        else:
-            shape[at - 1] = size + 1
-            return used, gain
-    if after == 1:
-        used = _insert(shape, count, used, at, size + 1)
-    return used, gain
-
-
-@inner
-def _insert(shape, count, used, at, size):  # type: ignore[no-untyped-def]
-    """Insert an entry for one cluster of this size."""
-    for j in range(used, at, -1):
-        shape[j] = shape[j - 1]
-        count[j] = count[j - 1]
-    shape[at] = size
-    count[at] = 1
-    return used + 1

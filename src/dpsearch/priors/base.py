@@ -74,6 +74,13 @@ class Prior(Described):
         """Return the distribution of the concentration α given a partition; None without an α."""
         return None
 
+    def sticks(self, n: int) -> tuple[Vector, Vector] | None:
+        """Return (a, b): the n largest-first sticks v_k ~ Beta(a_k, b_k); None without such a form.
+
+        The weight of component k is v_k Π_{j<k} (1 − v_j).
+        """
+        return None
+
     def for_prediction(self) -> Prior:
         """Return the prior by whose tables the clusters of a new point are weighted."""
         return self

@@ -85,6 +85,12 @@ class DirichletProcess(Prior):
         out[0] = 0.0
         return out
 
+    def sticks(self, n: int) -> tuple[Vector, Vector]:
+        """Beta(1, α) (Sethuraman 1994); with a prior on α, at its mean."""
+        gamma = self.alpha if isinstance(self.alpha, Gamma) else None
+        alpha = self.alpha if gamma is None else gamma.shape / gamma.rate
+        return np.ones(n), np.full(n, float(alpha))  # type: ignore[arg-type]
+
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], read: Any) -> Self:
         alpha = fields.get("alpha")

@@ -21,6 +21,7 @@ from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
 from dpsearch.samplers.moves import RANDOM_ITEMS, SHUFFLED, Move, plan_of
 from dpsearch.samplers.pair_moves import pair_room, split_merge_move
+from dpsearch.samplers.prior_proposals import propose_items
 from dpsearch.state import State
 from dpsearch.state.clusters import cluster_value, grown
 from dpsearch.state.sweep import sweep_items, sweep_room
@@ -127,14 +128,23 @@ def _run(  # type: ignore[no-untyped-def]
                 core, items, tables, clusters, n_live, plan.rule, plan.scans, pair, rng
             )
             accepted[t] += taken
-        if plan.gibbs:
-            _arrange(order, plan.scan, rng)
+        for gibbs in (False, True):
+            if not (plan.gibbs if gibbs else plan.proposals > 0):
+                continue
+            _arrange(order, plan.scan if gibbs else plan.proposal_scan, rng)
             done = 0
             while done < n_items:
-                visited, n_live, _ = sweep_items(
-                    core, dots, items, alone, tables, clusters, n_live, order[done:], room, rng,
-                    None,
-                )  # fmt: skip
+                rest = order[done:]
+                if gibbs:
+                    visited, n_live, _ = sweep_items(
+                        core, dots, items, alone, tables, clusters, n_live, rest, room, rng, None
+                    )
+                else:
+                    visited, n_live, taken = propose_items(
+                        core, items, alone, tables, clusters, n_live, rest, plan.proposals, room,
+                        rng,
+                    )  # fmt: skip
+                    accepted[t] += taken
                 done += visited
                 if done < n_items:
                     clusters = grown(core, clusters)

@@ -39,7 +39,7 @@ class Trace:
     log_joint: Matrix
     n_clusters: Any
     alpha: Matrix | None
-    accepted: Any  # split-merge proposals accepted in each sweep
+    accepted: Any  # proposals accepted in each sweep
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,9 @@
 """The moves of a sweep, as small descriptions.
 
 Every move leaves the posterior invariant, so a sweep may make any of them, in any number.  A move
-is a part of the compiled sweep (`Move.planned`), which makes split-merge proposals, then a Gibbs
-sweep, then an update of α; or it is made in Python before that (`Move.begin`).
+is a part of the compiled sweep (`Move.planned`), which makes split-merge proposals, then a sweep of
+proposals from the prior, then a Gibbs sweep, then an update of α; or it is made in Python before
+that (`Move.begin`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ class Plan(NamedTuple):
     scans: int = 0  # restricted Gibbs scans in each
     gibbs: bool = False  # a Gibbs sweep over all items
     scan: int = SYSTEMATIC  # the order of the items
+    proposals: int = 0  # from the prior, for each item in a sweep
+    proposal_scan: int = SYSTEMATIC
     sample_alpha: bool = False
     shape: float = 1.0  # of the Gamma prior on α, if it is sampled
     rate: float = 1.0
@@ -82,11 +85,38 @@ class GibbsSweep(Move):
     scan: str = "systematic"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.scan, str) or self.scan not in SCANS:
-            raise ParameterError(f"unknown scan {self.scan!r}: known are {', '.join(SCANS)}")
+        _check_scan(self.scan)
 
     def planned(self, plan: Plan, problem: Problem) -> Plan:
         return plan._replace(gibbs=True, scan=SCANS[self.scan])
+
+
+def _check_scan(scan: str) -> None:
+    if not isinstance(scan, str) or scan not in SCANS:
+        raise ParameterError(f"unknown scan {scan!r}: known are {', '.join(SCANS)}")
+
+
+@dataclass(frozen=True)
+class MetropolisSweep(Move):
+    """Each item in turn gets proposals from the prior; see `dpsearch.samplers.prior_proposals`.
+
+    Parameters
+    ----------
+    proposals
+        For each item.
+    scan
+        The order of the items, as for `GibbsSweep`.
+    """
+
+    proposals: int = 1
+    scan: str = "systematic"
+
+    def __post_init__(self) -> None:
+        _check_scan(self.scan)
+        object.__setattr__(self, "proposals", whole(self.proposals, "proposals", 1))
+
+    def planned(self, plan: Plan, problem: Problem) -> Plan:
+        return plan._replace(proposals=self.proposals, proposal_scan=SCANS[self.scan])
 
 
 @dataclass(frozen=True)

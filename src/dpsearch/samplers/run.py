@@ -1,4 +1,4 @@
-"""Running chains of any moves, in threads or other processes; `gibbs` and `split_merge`."""
+"""Running chains of any moves, in threads or other processes; `gibbs`, `split_merge` and others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,14 @@ from dpsearch.samplers.chain import Chain
 from dpsearch.samplers.checkpoint import Checkpoint
 from dpsearch.samplers.draws import Draws, collect
 from dpsearch.samplers.hyperparameters import HyperparameterUpdate
-from dpsearch.samplers.moves import AlphaUpdate, GibbsSweep, Move, SplitMerge, plan_of
+from dpsearch.samplers.moves import (
+    AlphaUpdate,
+    GibbsSweep,
+    MetropolisSweep,
+    Move,
+    SplitMerge,
+    plan_of,
+)
 from dpsearch.samplers.options import RunOptions, starting_labels
 
 ALPHAS = ("integrate", "sample")
@@ -80,6 +87,44 @@ def gibbs(
     """
     problem = as_problem(data, family, prior)
     return sample(problem, [GibbsSweep(scan)], name="gibbs", draws=draws, **options)
+
+
+def metropolis(
+    data: Problem | ArrayLike,
+    family: Family | None = None,
+    prior: Prior | None = None,
+    *,
+    draws: int,
+    proposals: int = 1,
+    scan: str = "systematic",
+    **options: Any,
+) -> Draws:
+    """Draw partitions from the posterior by proposals from the prior (Xing et al. 2004).
+
+    In a sweep each item in turn is proposed a cluster by the prior given the other items, and moves
+    there with the ratio of likelihoods as its probability.  A sweep is cheap, but a proposal that
+    knows nothing of the item is seldom accepted where clusters are many.
+
+    Parameters
+    ----------
+    data, family, prior, draws, scan, **options
+        As for `gibbs`.
+    proposals
+        For each item in a sweep.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dpsearch import families, metropolis, priors
+    >>> X = np.concatenate([np.zeros(20), np.full(20, 9.0)])[:, None]
+    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    >>> draws = metropolis(X, family, prior, draws=200, burn_in=100, proposals=2, rng=0)
+    >>> draws.best().n_clusters
+    2
+    """
+    problem = as_problem(data, family, prior)
+    moves = [MetropolisSweep(proposals, scan)]
+    return sample(problem, moves, name="metropolis", draws=draws, **options)
 
 
 def split_merge(
@@ -150,7 +195,7 @@ def sample(
     problem
         Data under a family and a prior of product form.
     moves
-        The moves of a sweep: `GibbsSweep`, `SplitMerge`, and others.
+        The moves of a sweep: `GibbsSweep`, `SplitMerge`, `MetropolisSweep`, and others.
     name
         The name of the sampler in the draws.
     alpha

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels, Vector
+from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.dots import BLOCK, gather_size
 from dpsearch.items import (
     Rows,
@@ -102,14 +102,15 @@ class State:
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
-    def sweep(self, order: Ints, threads: Executor | None = None) -> int:
+    def sweep(self, order: Ints, threads: Executor | None = None, rng: Rng | None = None) -> int:
         """Move each item to its best place, in this order; return how many moved.
 
         With threads, these look at a block of items at a time, with the clusters as they are; those
-        that would move are then visited one after another.
+        that would move are then visited one after another.  With an `rng` instead, each moves to a
+        place drawn by its probability: a Gibbs sweep.
         """
         if threads is None:
-            return self._sweep(order)
+            return self._sweep(order, rng)
         moved = 0
         for begin in range(0, len(order), _LOOKED_AT):
             block = order[begin : begin + _LOOKED_AT]
@@ -136,19 +137,21 @@ class State:
             self._core, n_features, gather_size(n_features), len(self.clusters.sizes)
         )
 
-    def _visit(self, order: Ints, room: Room, marks: Any) -> tuple[int, int, int]:
+    def _visit(
+        self, order: Ints, room: Room, marks: Any, rng: Rng | None = None
+    ) -> tuple[int, int, int]:
         problem = self.problem
         return sweep_items(  # type: ignore[no-any-return]
             self._core, self._dots, problem.items, problem.alone, problem.tables,
-            self.clusters, self.n_live, order, room, None, marks,
+            self.clusters, self.n_live, order, room, rng, marks,
         )  # fmt: skip
 
-    def _sweep(self, order: Ints) -> int:
+    def _sweep(self, order: Ints, rng: Rng | None = None) -> int:
         done, moved = 0, 0
         while done < len(order):
             if self._room is None:
                 self._room = self._new_room()
-            visited, self.n_live, more = self._visit(order[done:], self._room, None)
+            visited, self.n_live, more = self._visit(order[done:], self._room, None, rng)
             done += visited
             moved += more
             if done < len(order):

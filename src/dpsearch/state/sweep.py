@@ -126,7 +126,7 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                 if best == old:
                     continue
                 moved += 1
-                n_live = _move(
+                n_live = move_item(
                     core, items, i, size, tables, clusters, n_live, best, dots, block, b, room
                 )
         at = stop
@@ -200,7 +200,7 @@ def _drawn_place(core, items, i, size, alone, tables, clusters, n_live, old, roo
 
 
 @inner
-def _move(core, items, i, size, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
+def move_item(core, items, i, size, tables, clusters, n_live, best, dots, block, b, room):  # type: ignore[no-untyped-def]
     """Move item i and correct the block's products; return the number of clusters."""
     width = core.width
     if best == n_live:

@@ -1,0 +1,106 @@
+"""The fitted mixture of a variational method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from dpsearch._types import Labels, Matrix, Vector
+from dpsearch.families.linear import LinearForm
+from dpsearch.items import merge_rows
+from dpsearch.mixture import Mixture
+from dpsearch.passes.chunk import Totals
+from dpsearch.problem import Clustering, Problem
+
+
+@dataclass(frozen=True, eq=False)
+class VariationalMixture:
+    """Components with expected numbers of rows, and a lower bound on the evidence.
+
+    Attributes
+    ----------
+    lower_bound
+        A lower bound on log p(x), with every constant.
+    history
+        The bound after each iteration; it never falls.  For the collapsed variant, the
+        second-order estimate of the bound with the sticks integrated out.
+    sizes
+        [K]: expected number of rows of each component, in descending order.
+    weights
+        [K]: expected weights; what they lack to 1 is that of all other components.
+    alpha
+        E[α]; NaN if the prior has none.
+    clustering
+        Each row in its most probable component, with the log joint of that partition.
+    converged
+        Whether it ended because nothing improved any more.
+    seconds
+        Wall time.
+    """
+
+    lower_bound: float
+    history: Vector
+    sizes: Vector
+    weights: Vector
+    alpha: float
+    clustering: Clustering
+    converged: bool
+    seconds: float
+    _mixture: Mixture = field(repr=False)
+
+    @property
+    def n_components(self) -> int:
+        return len(self.sizes)
+
+    def __repr__(self) -> str:
+        return (
+            f"VariationalMixture({self.n_components} components, lower bound"
+            f" {self.lower_bound:.6g}, {len(self.history)} iterations, {self.seconds:.3g} s)"
+        )
+
+    def predict_proba(self, X: Any) -> Matrix:
+        """Return the probabilities of components, given that each row is in one of them."""
+        inside, _ = self._mixture.log_joint_probabilities(X)
+        return np.asarray(softmax(inside, axis=1))
+
+    def predict(self, X: Any) -> Labels:
+        """Return the most probable component of each row."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1))
+
+    def score_samples(self, X: Any) -> Vector:
+        """Return the log predictive density of each row, new components included."""
+        inside, outside = self._mixture.log_joint_probabilities(X)
+        return np.asarray(logsumexp(np.column_stack([inside, outside]), axis=1))
+
+    def score(self, X: Any) -> float:
+        """Return the mean log predictive density."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int, rng: Any = None) -> tuple[Matrix, Labels]:
+        """Draw rows from the predictive distribution, and the components that they are from."""
+        return self._mixture.sample(n_samples, np.random.default_rng(rng))
+
+
+def mixture_of(
+    problem: Problem, form: LinearForm, totals: Totals, weights: Vector, rest: float
+) -> Mixture:
+    """Return the predictive mixture of components with shares of rows.
+
+    Rows of statistics index tables by whole counts, so that counts are rounded.
+    """
+    model = problem.model.without_data()
+    sizes = np.maximum(np.rint(totals.sizes), 1.0)
+    rows = form.rows(sizes, totals.sums * (sizes / totals.sizes)[:, None])
+    counts = model.family.counts_in_row(model.n_features)
+    if counts is not None:
+        rows[:, counts] = np.rint(rows[:, counts])
+    pool = []
+    for row in rows:
+        pool.append(model.empty_row())
+        merge_rows(model.core, pool[-1], np.ascontiguousarray(row), 1.0)
+    out = Mixture(model, np.concatenate(pool), sizes.astype(np.int64), problem.prior)
+    out.log_weights, out.log_fresh_weight = np.log(weights), float(np.log(rest))
+    return out

@@ -1,0 +1,298 @@
+"""Many partitions of a prefix that share the statistics of their clusters, placed item by item.
+
+A row of statistics that many hypotheses contain is scored once per item and, when several of them
+add the item to it, changed once; so a hundred hypotheses cost little more than one.  Labels are
+not stored per hypothesis: a row knows its members through a linked list that it shares with the
+rows it was copied from.  Beam search and the particle filter differ in which successors they keep.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch._jit import inner, kernel, view
+from dpsearch.items import add_item, clear_row, copy_row, score_item
+from dpsearch.prefix_search.beam_state import (
+    Counts,
+    Hypotheses,
+    Nodes,
+    Room,
+    Rows,
+    enlarged,
+    new_hypotheses,
+    new_nodes,
+    new_room,
+    new_rows,
+    wider,
+)
+from dpsearch.priors.base import size_step, size_weight
+
+
+class Shared(NamedTuple):
+    """The hypotheses with all that they share, as kernels see them."""
+
+    hypotheses: Hypotheses
+    rows: Rows
+    nodes: Nodes
+    counts: Counts
+    room: Room
+
+
+def nothing_placed(width: int, n_points: int, most: int) -> Shared:
+    """Return one hypothesis, in which nothing is placed, with room for `most`."""
+    rows, nodes = new_rows(width, 4 * most + 64), new_nodes(4 * most + 1024)
+    hypotheses = new_hypotheses(most, 32)
+    counts = Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
+    return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
+
+
+def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
+    """Return the same hypotheses with more room wherever one more item may need it."""
+    hypotheses, rows, nodes, counts, _ = shared
+    most = len(hypotheses.counts)
+    if counts.free_rows <= most:
+        n_rows = len(rows.sizes)
+        rows = enlarged(rows, new_rows(width, 2 * n_rows), counts.free_rows)
+        counts = counts._replace(free_rows=counts.free_rows + n_rows)
+    if counts.free_nodes <= most:
+        n_nodes = len(nodes.item)
+        nodes = enlarged(nodes, new_nodes(2 * n_nodes), counts.free_nodes)
+        counts = counts._replace(free_nodes=counts.free_nodes + n_nodes)
+    hypotheses = wider(hypotheses)
+    return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
+
+
+@kernel
+def labels_of_members(nodes, members, n):  # type: ignore[no-untyped-def]
+    """Read the partition off the clusters' member lists; what is not placed has the label −1."""
+    labels = np.full(n, -1)
+    for k in range(members.shape[0]):
+        node = members[k]
+        while node >= 0:
+            labels[nodes.item[node]] = k
+            node = nodes.before[node]
+    return labels
+
+
+@inner
+def full(beam, counts, beam_size):  # type: ignore[no-untyped-def]
+    """Whether one more item may need more room than there is."""
+    lists_short = counts.widest + 1 >= beam.rows.shape[1]
+    return lists_short or counts.free_rows <= beam_size or counts.free_nodes <= beam_size
+
+
+@inner
+def score_live(core, items, i, tables, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Score item i once in every row that some hypothesis has."""
+    size = items.sizes[i]
+    n_live = counts.live
+    for j in range(n_live):
+        room.starts[j] = rows.live[j] * core.width
+    score_item(core, items, i, rows.pool, view(room.starts, 0, n_live), room.out, room.row)
+    for j in range(n_live):
+        row = rows.live[j]
+        rows.gains[row] = room.out[j]
+        if size == 1:
+            rows.gains[row] += rows.steps[row]
+        elif not tables.multiplicity:
+            n = rows.sizes[row]
+            rows.gains[row] += size_weight(tables, n + size) - size_weight(tables, n)
+
+
+@inner
+def log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
+    """Return the gain of an item as a cluster of its own."""
+    if tables.multiplicity:
+        return alone
+    opened = tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
+    return alone + size_weight(tables, size) + opened
+
+
+@inner
+def step(core, items, i, alone, tables, beam, rows, nodes, counts, room, kept):  # type: ignore[no-untyped-def]
+    """Make the first `kept` candidates the new hypotheses; return the counts."""
+    n_ended = _count_children(beam, rows, counts.hypotheses, room, kept)
+    widest, n_fresh, n_holes = _branch(tables, beam, rows, counts, room, kept, n_ended, alone)
+    n_live, free_rows, free_nodes = _change_rows(core, items, i, tables, rows, nodes, counts)
+    fresh = -1
+    if n_fresh > 0:
+        free_rows -= 1
+        fresh = rows.free[free_rows]
+        clear_row(core, view(rows.pool, fresh * core.width, core.width))
+        rows.sizes[fresh] = 0
+        free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
+        rows.users[fresh] = n_fresh
+        rows.live[n_live] = fresh
+        n_live += 1
+    for c in range(kept):
+        slot = room.parents[c]
+        k = room.choices[c]
+        if k < beam.counts[slot]:
+            beam.rows[slot, k] = rows.successor[beam.rows[slot, k]]
+        else:
+            beam.rows[slot, k] = fresh
+            beam.counts[slot] += 1
+    n_live, free_rows, free_nodes = _drop_unused(rows, nodes, n_live, free_rows, free_nodes)
+    if n_holes > 0:
+        _fill_holes(beam, room, kept, n_holes, widest)
+    return Counts(kept, widest, n_live, free_rows, free_nodes)
+
+
+@inner
+def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-untyped-def]
+    """Count each hypothesis's successors; return the number of those that have none.
+
+    These are listed in room.slots, and their rows are released.
+    """
+    room.children[:n_hypotheses] = 0
+    for c in range(kept):
+        room.children[room.parents[c]] += 1
+    n_ended = 0
+    for h in range(n_hypotheses):
+        if room.children[h] == 0:
+            for k in range(beam.counts[h]):
+                rows.users[beam.rows[h, k]] -= 1
+            room.slots[n_ended] = h
+            n_ended += 1
+    return n_ended
+
+
+@inner
+def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ignore[no-untyped-def]
+    """Give each successor a slot, room.parents[c], with its parent's rows; count the wanted rows.
+
+    A hypothesis with one successor stays where it is and keeps its share in its rows; only
+    further successors copy its list, into the slots of hypotheses that end here and behind them.
+    Return (the most clusters of a hypothesis, how many open a new one, slots left in between).
+    """
+    next_slot = counts.hypotheses
+    widest = counts.widest
+    n_fresh = 0
+    for c in range(kept):
+        h = room.parents[c]
+        k = room.choices[c]
+        n_clusters = beam.counts[h]
+        slot = h
+        room.children[h] -= 1
+        if room.children[h] > 0:
+            if n_ended > 0:
+                n_ended -= 1
+                slot = room.slots[n_ended]
+            else:
+                slot = next_slot
+                next_slot += 1
+            for j in range(counts.widest):
+                row = beam.rows[h, j]
+                beam.rows[slot, j] = row
+                rows.users[row] += 1  # for row 0 it means nothing
+        room.parents[c] = slot
+        beam.counts[slot] = n_clusters
+        beam.scores[slot] = room.scores[c]
+        if k < n_clusters:
+            old = beam.rows[slot, k]
+            rows.users[old] -= 1
+            rows.wanted[old] += 1
+            if tables.multiplicity:
+                beam.placed[slot] = beam.placed[h] + rows.gains[old]
+        else:
+            n_fresh += 1
+            widest = max(widest, n_clusters + 1)
+            if tables.multiplicity:
+                beam.placed[slot] = beam.placed[h] + alone
+    return widest, n_fresh, n_ended
+
+
+@inner
+def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-def]
+    """Move the last hypotheses into the slots of those that ended and have no successor."""
+    for j in range(n_holes):
+        room.children[room.slots[j]] = -1  # it is 0 for all the others
+    last = kept + n_holes - 1
+    for j in range(n_holes):
+        hole = room.slots[j]
+        while room.children[last] < 0:
+            last -= 1
+        if hole < last:
+            for k in range(widest):
+                beam.rows[hole, k] = beam.rows[last, k]
+            beam.counts[hole] = beam.counts[last]
+            beam.scores[hole] = beam.scores[last]
+            beam.placed[hole] = beam.placed[last]
+            last -= 1
+
+
+@inner
+def _change_rows(core, items, i, tables, rows, nodes, counts):  # type: ignore[no-untyped-def]
+    """Change each wanted row once: in place if no hypothesis keeps the old one, else in a copy."""
+    width = core.width
+    n_live, free_rows, free_nodes = counts.live, counts.free_rows, counts.free_nodes
+    for j in range(n_live):
+        old = rows.live[j]
+        if rows.wanted[old] == 0:
+            continue
+        row = old
+        if rows.users[old] > 0:
+            free_rows -= 1
+            row = rows.free[free_rows]
+            copy_row(view(rows.pool, old * width, width), view(rows.pool, row * width, width))
+            rows.sizes[row] = rows.sizes[old]
+            rows.users[row] = 0
+            nodes.users[rows.members[old]] += 1
+            rows.live[n_live] = row
+            n_live += 1
+        free_nodes = _append(
+            core, items, i, tables, rows, nodes, row, rows.members[old], free_nodes
+        )
+        rows.users[row] += rows.wanted[old]
+        rows.wanted[old] = 0
+        rows.successor[old] = row
+    return n_live, free_rows, free_nodes
+
+
+@inner
+def _drop_unused(rows, nodes, n_live, free_rows, free_nodes):  # type: ignore[no-untyped-def]
+    """Make the rows that no hypothesis has free again."""
+    j = 0
+    while j < n_live:
+        row = rows.live[j]
+        if rows.users[row] == 0:
+            free_nodes = _release(nodes, rows.members[row], free_nodes)
+            rows.free[free_rows] = row
+            free_rows += 1
+            n_live -= 1
+            rows.live[j] = rows.live[n_live]
+        else:
+            j += 1
+    return n_live, free_rows, free_nodes
+
+
+@inner
+def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
+    """Add item i to a row and to its list of members; return the number of free nodes."""
+    add_item(core, items, i, view(rows.pool, row * core.width, core.width), 1.0)
+    n = rows.sizes[row] + items.sizes[i]
+    rows.sizes[row] = n
+    if not tables.multiplicity:
+        rows.steps[row] = size_step(tables, n)
+    free_nodes -= 1
+    node = nodes.free[free_nodes]
+    nodes.before[node] = before
+    nodes.item[node] = i
+    nodes.users[node] = 1
+    rows.members[row] = node
+    return free_nodes
+
+
+@inner
+def _release(nodes, node, free_nodes):  # type: ignore[no-untyped-def]
+    """Release a list, back to the node that another list shares."""
+    while node >= 0:
+        nodes.users[node] -= 1
+        if nodes.users[node] > 0:
+            break
+        nodes.free[free_nodes] = node
+        free_nodes += 1
+        node = nodes.before[node]
+    return free_nodes

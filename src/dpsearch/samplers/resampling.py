@@ -1,0 +1,180 @@
+"""Which successors of weighted particles stay: optimal and stratified resampling.
+
+Item i can join each cluster of each particle, or open one: candidates (h, k) with weights
+v = w_h · e_k, where e_k is the factor by which the joint probability grows.  Of M candidates at
+most N stay, with weights whose expectations are the v, so that every sum over partitions, the
+evidence first of all, keeps its expectation.
+
+``optimal``
+    With c the solution of Σ min(v/c, 1) = N, candidates above c stay as they are, and each other
+    one stays with probability v/c and then has the weight c: no way to keep N distinct ones has a
+    smaller expected squared error (Fearnhead & Clifford 2003, section 3).  Which of the others
+    stay is decided by a systematic draw.
+``stratified``
+    One candidate from each of N equal strata of the total weight (Kitagawa 1996); candidates that
+    are drawn m times are kept once with m times the weight, for copies would have the same
+    successors.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dpsearch._jit import inner
+from dpsearch.prefix_search.shared_rows import full, log_fresh, score_live, step
+
+# Candidates with less than this part of all the weight are left out: that is below rounding.
+_NEGLIGIBLE = 1e-18
+_MOST_ITERATIONS = 60  # of Newton's method, which needs a few
+
+
+@inner
+def advance(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, beam, rows, nodes, counts, room, order, begin, end, most, optimal,
+    log_scale, cut, rng,
+):  # fmt: skip
+    """Place order[begin:end]; stop early when a structure may not suffice for one more item.
+
+    `beam.scores` are weights whose sum is about 1, times exp(log_scale).  `cut` is the last c.
+    Return (where it stopped, log_scale, cut, counts).
+    """
+    for t in range(begin, end):
+        if full(beam, counts, most):
+            return t, log_scale, cut, counts
+        i = order[t]
+        score_live(core, items, i, tables, rows, counts, room)
+        top = _factors(tables, beam, rows, counts, items.sizes[i], alone[i], room)
+        total, found = _totals(beam, rows, counts, room)
+        keep_all = found <= most
+        least = _NEGLIGIBLE * total
+        limit = 0.0
+        if not keep_all:
+            limit = total / most
+            if optimal:
+                limit = _solved(beam, rows, counts, room, most, total, cut * total, least)
+                cut = limit / total
+        kept = _keep(beam, rows, counts, room, most, limit, optimal or keep_all, total, least, rng)
+        counts = step(core, items, i, alone[i], tables, beam, rows, nodes, counts, room, kept)
+        log_scale += top + math.log(total)
+    return end, log_scale, cut, counts
+
+
+@inner
+def _factors(tables, beam, rows, counts, size, alone, room):  # type: ignore[no-untyped-def]
+    """Turn the gains of live rows into factors, relative to the largest; return its logarithm.
+
+    The factor of a new cluster next to K others goes to room.out[K].
+    """
+    top = -np.inf
+    for j in range(counts.live):
+        top = max(top, rows.gains[rows.live[j]])
+    room.out[: counts.widest + 1] = -np.inf
+    for h in range(counts.hypotheses):
+        n_clusters = beam.counts[h]
+        if room.out[n_clusters] == -np.inf:
+            room.out[n_clusters] = log_fresh(tables, n_clusters, size, alone)
+            top = max(top, room.out[n_clusters])
+    for n_clusters in range(counts.widest + 1):
+        room.out[n_clusters] = math.exp(room.out[n_clusters] - top)
+    for j in range(counts.live):
+        row = rows.live[j]
+        rows.gains[row] = math.exp(rows.gains[row] - top)
+    return top
+
+
+@inner
+def _totals(beam, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Set room.second to the particles' weights with the item, room.best to their best candidate's.
+
+    Return the sum of all weights, and the number of candidates.
+    """
+    total = 0.0
+    found = 0
+    for h in range(counts.hypotheses):
+        shared = beam.rows[h]
+        own = room.out[beam.counts[h]]
+        largest = own
+        for k in range(counts.widest):  # unused entries are row 0, whose factor is 0
+            factor = rows.gains[shared[k]]
+            own += factor
+            largest = factor if factor > largest else largest
+        room.second[h] = beam.scores[h] * own
+        room.best[h] = beam.scores[h] * largest
+        total += room.second[h]
+        found += beam.counts[h] + 1
+    return total, found
+
+
+@inner
+def _weight(beam, rows, room, h, k):  # type: ignore[no-untyped-def]
+    """Return the weight of a candidate."""
+    factor = rows.gains[beam.rows[h, k]] if k < beam.counts[h] else room.out[k]
+    return beam.scores[h] * factor
+
+
+@inner
+def _solved(beam, rows, counts, room, most, total, guess, least):  # type: ignore[no-untyped-def]
+    """Return c with Σ min(v/c, 1) = most, or 0 if there are no more candidates than that.
+
+    Σ min(v, c) − c · most is concave in c and piecewise linear: Newton's method, whose step goes to
+    (sum of the v up to c) / (most − number above c), ends after a few steps from any c at which
+    fewer than `most` are above.
+    """
+    limit = guess
+    for _ in range(_MOST_ITERATIONS):
+        above = 0
+        below = 0.0
+        for h in range(counts.hypotheses):
+            if room.best[h] <= limit:
+                below += room.second[h]
+                continue
+            for k in range(beam.counts[h] + 1):
+                weight = _weight(beam, rows, room, h, k)
+                if weight > limit:
+                    above += weight > least
+                else:
+                    below += weight
+        after = total / most  # where fewer are above
+        if above < most:
+            after = below / (most - above)
+        elif above == most and below <= least:
+            after = 0.0
+        if after <= least:
+            return 0.0
+        if abs(after - limit) <= 1e-12 * limit:
+            return after
+        limit = after
+    return limit
+
+
+@inner
+def _keep(beam, rows, counts, room, most, limit, optimal, total, least, rng):  # type: ignore[no-untyped-def]
+    """List the candidates that stay, with weights divided by the total; return their number."""
+    kept = 0
+    stratum = 0
+    share = rng.random()
+    point = share * limit  # the next one on a line along which the light candidates lie
+    place = 0.0
+    for h in range(counts.hypotheses):
+        if not (optimal and room.best[h] > limit) and place + room.second[h] <= point:
+            place += room.second[h]
+            continue
+        for k in range(beam.counts[h] + 1):
+            weight = _weight(beam, rows, room, h, k)
+            if not (optimal and weight > limit):
+                place += weight
+                drawn = 0
+                while point < place:
+                    drawn += 1
+                    stratum += 1
+                    share = share if optimal else rng.random()
+                    point = (stratum + share) * limit
+                weight = drawn * limit
+            if weight > least and kept < most:
+                room.parents[kept] = h
+                room.choices[kept] = k
+                room.scores[kept] = weight / total
+                kept += 1
+    return kept

@@ -1,0 +1,273 @@
+"""Variational inference against enumeration, naive formulas and scikit-learn."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import array_api_strict
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import betaln, digamma, logsumexp
+from scipy.stats import beta, gamma
+from sklearn.mixture import BayesianGaussianMixture
+
+from dpsearch import Problem, families, priors, search, variational
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.families.linear import LinearForm
+from dpsearch.mean_field.sticks import Sticks, collapsed_weights, log_weights, own_share
+from dpsearch.passes import chunk
+from dpsearch.passes.device import open_rows
+from enumeration import log_joints
+from models import DRAWS, PRODUCT_PRIORS, FiniteMixture
+
+FAMILY, DP = families.Gaussian(0.0, 16.0, 1.0), priors.DirichletProcess(1.0)
+VARIANTS = [
+    {},
+    {"tail": True},
+    {"variant": "collapsed"},
+    {"variant": "collapsed", "order": 1},
+]
+
+
+def table(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
+    return centres[rng.integers(3, size=n)] + rng.normal(size=(n, 2))
+
+
+@pytest.mark.parametrize("options", VARIANTS, ids=str)
+@pytest.mark.parametrize("name", DRAWS)
+def test_the_bound_rises_and_stays_below_the_evidence(name, options):
+    for seed, prior in itertools.product(range(3), PRODUCT_PRIORS):
+        if options.get("tail") and prior != PRODUCT_PRIORS[0]:
+            continue
+        family, X = DRAWS[name](np.random.default_rng([seed, 5]), 7)
+        problem = Problem(X, family, prior)
+        found = variational(problem, truncation=9, rng=0, tol=1e-9, **options)
+        assert found.lower_bound <= logsumexp(log_joints(problem)) + 1e-8
+        assert (np.diff(found.history) > -1e-9).all()
+        if options.get("variant") is None:
+            assert found.lower_bound == found.history[-1]
+        assert found.sizes.sum() <= 7.0 + 1e-6
+        assert found.clustering.log_joint == pytest.approx(
+            problem.log_joint(found.clustering.labels), abs=1e-8
+        )
+
+
+def test_one_component_attains_what_can_be_said_of_one():
+    """All rows surely in the first component: log H and the first stick, in closed form."""
+    X = np.random.default_rng(0).normal(size=(20, 2)) * 0.1
+    problem = Problem(X, families.Gaussian(0.0, 1.0, 1.0), priors.DirichletProcess(1e-3))
+    found = variational(problem, start=np.zeros(20), moves=False)
+    alone = problem.log_joint(np.zeros(20, np.int64)) - problem.prior.log_probability([20])
+    stick = betaln(21.0, 1e-3) - betaln(1.0, 1e-3)
+    assert found.lower_bound == pytest.approx(alone + stick, abs=1e-6)
+
+
+class _Given(BayesianGaussianMixture):
+    """scikit-learn's from given responsibilities."""
+
+    def _initialize_parameters(self, X, random_state, **rest):
+        self._initialize(X, np.asarray(self.given))
+
+
+@pytest.mark.parametrize("prior", [DP, priors.DirichletProcess(5.0)], ids=repr)
+def test_the_fixed_point_is_that_of_scikit_learn(prior):
+    """The same sizes from the same start; bounds that differ by constants it leaves out."""
+    scale = np.array([[2.0, 0.3], [0.3, 1.0]])
+    family = families.FullGaussian(np.zeros(2), 0.5, 4.0, scale)
+    differences = []
+    for seed in range(6):
+        X = table(80, seed)
+        labels = np.where(X[:, 1] > 2.5, 2, X[:, 0] > 0.0).astype(int)
+        _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
+        labels = np.argsort(np.argsort(-counts, kind="stable"))[labels]
+        theirs = _Given(
+            n_components=3, weight_concentration_prior=prior.alpha, mean_precision_prior=0.5,
+            mean_prior=np.zeros(2), degrees_of_freedom_prior=4.0, covariance_prior=scale,
+            reg_covar=0.0, tol=1e-10, max_iter=3000,
+        )  # fmt: skip
+        theirs.given = np.eye(3)[labels]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            theirs.fit(X)
+        ours = variational(
+            X, family, prior, truncation=3, start=labels, moves=False, tol=1e-13, max_iter=3000
+        )
+        sizes = theirs.weight_concentration_[0] - 1.0
+        if (np.diff(sizes) < 0.0).all():  # sticks in its order, which it does not change
+            np.testing.assert_allclose(ours.sizes, sizes, atol=1e-3)
+            differences.append(ours.lower_bound - theirs.lower_bound_)
+    assert len(differences) >= 3
+    assert np.ptp(differences) < 1e-4
+
+
+@pytest.mark.parametrize("prior", PRODUCT_PRIORS, ids=repr)
+def test_sticks_against_quadrature_and_moments(prior):
+    sizes = np.array([5.0, 3.5, 0.5])
+    q = Sticks(prior, 3, "a test").fit(sizes, 0.25)
+    grid = (np.arange(20_000) + 0.5) / 20_000
+    after = [4.25, 0.75, 0.25]
+    a, b = prior.sticks(3)
+    b = np.full(3, q.alpha) if prior.concentration().gamma else b
+    spent = 0.0
+    for k in range(3):
+        density = beta(a[k] + sizes[k], b[k] + after[k]).pdf(grid) / 20_000
+        assert q.log_v[k] == pytest.approx(density @ np.log(grid), rel=1e-3)
+        assert q.log_rest[k] == pytest.approx(density @ np.log1p(-grid), rel=1e-3)
+        spent += density @ np.log(density * 20_000 / beta(a[k], b[k]).pdf(grid))
+    if prior.concentration().gamma is None:
+        assert q.divergence == pytest.approx(spent, rel=2e-3)
+        return
+    own = prior.concentration().gamma
+    shape, rate = own.shape + 3, own.rate - q.log_rest.sum()
+    assert q.alpha == pytest.approx(shape / rate)
+    alphas = np.linspace(1e-4, 40.0, 40_001)
+    density = gamma(shape, scale=1.0 / rate).pdf(alphas)
+    prior_density = gamma(own.shape, scale=1.0 / own.rate).pdf(alphas)
+    spent += np.trapezoid(density * np.log(density / prior_density), alphas)
+    spent += 3 * (np.log(q.alpha) - digamma(shape) + np.log(rate))
+    assert q.divergence == pytest.approx(spent, rel=2e-3)
+
+
+def test_collapsed_weights_are_those_of_rows_left_out():
+    """First order: log p(z_i = k | the others) with counts from which row i's share is taken."""
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(4), size=400)
+    sizes = shares.sum(axis=0)
+    q = Sticks(priors.PitmanYor(0.7, 0.3), 4, "a test").fit(sizes, 0.0)
+    a, b = priors.PitmanYor(0.7, 0.3).sticks(4)
+    own = own_share(q)
+    for r in shares[:5]:
+        n = sizes - r
+        after = np.append(np.cumsum(n[::-1])[::-1][1:], 0.0)
+        rest = np.log(b + after) - np.log(a + b + n + after)
+        want = np.log(a + n) - np.log(a + b + n + after) + np.append(0.0, np.cumsum(rest)[:-1])
+        from_here = np.cumsum(r[::-1])[::-1]
+        here, later = from_here * own.from_here, (from_here - r) * own.after
+        got = collapsed_weights(q, np.zeros(4), np.zeros(4), 1)
+        got = got + r * own.at + np.cumsum(here + later) - later
+        np.testing.assert_allclose(got, want, atol=3e-4)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "device"])
+def test_a_soft_pass_against_plain_sums(kind, own):
+    rng = np.random.default_rng(1)
+    features = rng.poisson(1.0, (50, 5)).astype(float)
+    weights, constants = rng.normal(size=(4, 5)), rng.normal(size=4)
+    terms = chunk.Own(*rng.normal(size=(3, 4)) * 0.1) if own else None
+    choice = np.zeros(50, np.int32)
+    if kind == "device":
+        form = LinearForm(5, lambda X: X, None, None, None)
+        rows = open_rows(form, array_api_strict.asarray(features))
+        rows.chunk_numbers = 300  # several chunks
+        found = rows.soften(weights, constants, terms)
+        choice = np.asarray(rows.labels())
+    else:
+        given = sp.csr_matrix(features) if kind == "sparse" else features
+        found = chunk.soften(given, weights, constants, terms, choice)
+    scores = features @ weights.T + constants
+    assert found.log_normaliser == pytest.approx(logsumexp(scores, axis=1).sum())
+    if own:
+        r = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+        for i, k in itertools.product(range(50), range(4)):
+            scores[i, k] += terms.at[k] * r[i, k]
+            scores[i, k] += sum(terms.from_here[j] * r[i, j:].sum() for j in range(k + 1))
+            scores[i, k] += sum(terms.after[j] * r[i, j + 1 :].sum() for j in range(k))
+    r = np.exp(scores - logsumexp(scores, axis=1, keepdims=True))
+    np.testing.assert_allclose(found.totals.sizes, r.sum(axis=0))
+    np.testing.assert_allclose(found.totals.sums, r.T @ features)
+    np.testing.assert_allclose(found.squares, (r**2).sum(axis=0))
+    later = np.cumsum(r[:, ::-1], axis=1)[:, ::-1] - r
+    np.testing.assert_allclose(found.squares_after, (later**2).sum(axis=0), atol=1e-12)
+    assert found.entropy == pytest.approx(-(r * np.log(r)).sum())
+    np.testing.assert_array_equal(choice, scores.argmax(axis=1))
+
+
+def test_births_and_merges_leave_a_bad_start():
+    X = table(300)
+    from_one = variational(X, FAMILY, DP, start=np.zeros(300), truncation=20, rng=0)
+    from_many = variational(X, FAMILY, DP, start=np.arange(300) % 12, truncation=20, rng=0)
+    stuck = variational(X, FAMILY, DP, start=np.zeros(300), truncation=20, moves=False)
+    assert from_one.lower_bound > stuck.lower_bound + 100.0
+    assert 3 <= from_many.n_components <= 4
+    assert from_one.lower_bound == pytest.approx(from_many.lower_bound, abs=2.0)
+
+
+def test_predictions_are_those_of_the_mixture():
+    X = table(400)
+    found = variational(X, FAMILY, DP, rng=0)
+    best = search(X, FAMILY, DP)
+    assert (found.clustering.labels != best.labels).mean() < 0.01
+    np.testing.assert_array_equal(found.predict(X), found.clustering.labels)
+    assert found.predict_proba(X).sum(axis=1) == pytest.approx(1.0)
+    grid = np.stack(np.meshgrid(*[np.linspace(-25.0, 25.0, 301)] * 2), axis=-1).reshape(-1, 2)
+    mass = np.exp(found.score_samples(grid)).sum() * (50.0 / 300.0) ** 2
+    assert mass == pytest.approx(1.0, abs=1e-3)
+    assert found.score(X) == pytest.approx(found.score_samples(X).mean())
+    assert found.sample(10, rng=0)[0].shape == (10, 2)
+    assert (np.diff(found.sizes) <= 0.0).all()
+    assert "components" in repr(found)
+
+
+def test_expected_log_weights_add_up():
+    q = Sticks(DP, 50, "a test").fit(np.zeros(50), 0.0)
+    assert np.exp(log_weights(q)).sum() < 1.0  # Jensen
+
+
+def test_the_result_does_not_depend_on_threads_and_seeds_repeat():
+    X = table(500)
+    first = variational(X, FAMILY, DP, rng=3, start=np.zeros(500))
+    second = variational(X, FAMILY, DP, rng=3, start=np.zeros(500), n_jobs=2)
+    assert first.lower_bound == second.lower_bound
+    np.testing.assert_array_equal(first.sizes, second.sizes)
+
+
+def test_passes_on_a_device_find_the_same():
+    X = table(300)
+    here = variational(X, FAMILY, DP, rng=3, start=np.zeros(300))
+    there = variational(X, FAMILY, DP, rng=3, start=np.zeros(300), device="cpu")
+    assert there.lower_bound == pytest.approx(here.lower_bound, abs=1e-6)
+    np.testing.assert_allclose(there.sizes, here.sizes, atol=1e-5)
+    counts = Problem(sp.csr_matrix(np.eye(5)), families.Multinomial(1.0), DP)
+    with pytest.raises(CapabilityError, match="not sparse ones"):
+        variational(counts, device="cpu")
+
+
+def test_an_interrupted_fit_is_returned_as_it_is():
+    def interrupt(event):
+        if event.done == 3:
+            raise KeyboardInterrupt
+
+    found = variational(table(), FAMILY, DP, callback=interrupt, start=np.arange(60) % 5)
+    assert len(found.history) == 3
+    assert not found.converged
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"truncation": 1}, "truncation must be an integer ≥ 2"),
+        ({"variant": "other"}, "variant must be one of"),
+        ({"order": 3}, "order must be 1 or 2"),
+        ({"start": "one"}, "start must be"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"tail": True, "variant": "collapsed"}, "tail needs"),
+    ],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(ParameterError, match=words):
+        variational(table(), FAMILY, DP, **options)
+
+
+def test_what_a_model_lacks_is_named():
+    with pytest.raises(CapabilityError, match="broken sticks.*finite_mixture"):
+        variational(table(), FAMILY, FiniteMixture(3.0, 1.0))
+    with pytest.raises(CapabilityError, match="broken sticks.*antoniak_counts"):
+        variational(table(), FAMILY, priors.AntoniakCounts(1.0))
+    problem = Problem(table(), FAMILY, DP, weights=np.full(60, 2))
+    with pytest.raises(CapabilityError, match="single points"):
+        variational(problem)

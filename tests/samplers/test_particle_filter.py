@@ -1,0 +1,195 @@
+"""The particle filter against the enumeration of all partitions."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp, softmax
+
+import posterior_harness as harness
+from dpsearch import families, particle_filter, priors
+from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.problem import Problem
+from enumeration import log_joints
+from models import DRAWS, PRODUCT_PRIORS
+from posterior_harness import HARNESS_PRIORS
+
+FAMILY, DP = families.Gaussian(0.0, 9.0, 1.0), priors.DirichletProcess(1.0)
+KINDS = [("optimal", 0), ("stratified", 0), ("optimal", 1)]
+
+
+def table(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.concatenate([rng.normal(-2.0, 1.0, (n // 2, 2)), rng.normal(2.0, 1.0, (n // 2, 2))])
+
+
+def ratios(problem, runs, **options):
+    """Estimates of the evidence, divided by the enumerated one."""
+    evidence = logsumexp(log_joints(problem))
+    found = [particle_filter(problem, rng=run, **options).log_evidence for run in range(runs)]
+    return np.exp(np.array(found) - evidence)
+
+
+@pytest.mark.parametrize("sets", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("resampling", "rejuvenate"), KINDS)
+def test_the_evidence_is_unbiased(resampling, rejuvenate, sets):
+    """Over every family and prior; few particles, so that most are lost at every step."""
+    cases = list(itertools.product(DRAWS, range(len(HARNESS_PRIORS))))
+    scores, weighted = [], []
+    for number in range(sets):
+        name, prior = cases[number % len(cases)]
+        family, X = DRAWS[name](np.random.default_rng([number, 7]), 5)
+        problem = Problem(X, family, HARNESS_PRIORS[prior])
+        found = ratios(problem, 50, particles=5, resampling=resampling, rejuvenate=rejuvenate)
+        if found.std() > 1e-9:
+            scores.append((found.mean() - 1.0) / (found.std(ddof=1) / np.sqrt(len(found))))
+            weighted.append(found.mean() - 1.0)
+        else:
+            assert found.mean() == pytest.approx(1.0, abs=1e-8)
+    pooled = np.mean(weighted) / (np.std(weighted, ddof=1) / np.sqrt(len(weighted)))
+    assert abs(pooled) < 3.0
+    # Estimates are skewed, so that a few of 200 means are far off in their own standard errors.
+    assert (np.abs(scores) > 3.0).mean() < 0.06
+
+
+@pytest.mark.parametrize("name", ["gaussian", "poisson"])
+@pytest.mark.parametrize("resampling", ["optimal", "stratified"])
+def test_ten_thousand_particles_have_the_posterior(name, resampling):
+    """Nine points have 21,147 partitions."""
+    for prior in range(len(PRODUCT_PRIORS)):
+        for seed in itertools.count():
+            family, X = DRAWS[name](np.random.default_rng([prior, seed]), 9)
+            problem = Problem(X, family, PRODUCT_PRIORS[prior])
+            posterior = softmax(log_joints(problem))
+            # Independent draws would be off by Σ √(p/n)/√(2π).
+            if 0.005 < np.sqrt(posterior / 1e4 / (2 * np.pi)).sum() < 0.03:
+                break
+        found = particle_filter(problem, particles=10_000, resampling=resampling, rng=0)
+        visited = harness.visits(found.labels)
+        weights = np.bincount(visited, found.weights, minlength=len(posterior))
+        assert 0.5 * np.abs(weights - posterior).sum() < 0.05
+
+
+def test_with_room_for_all_partitions_the_filter_is_exact():
+    problem, posterior = harness.small_problem("poisson", 1, 6)
+    values = log_joints(problem)
+    found = particle_filter(problem, particles=203, rng=0)
+    visited = harness.visits(found.labels)
+    assert found.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+    np.testing.assert_allclose(found.weights, posterior[visited], atol=1e-12)
+    np.testing.assert_allclose(found.log_joint, values[visited], atol=1e-9)
+    assert found.clustering.log_joint == pytest.approx(values.max(), abs=1e-9)
+    assert found.k_posterior().sum() == pytest.approx(1.0)
+    assert found.effective_sample_size == pytest.approx(1.0 / np.square(posterior).sum())
+
+
+def test_blocks_of_points_are_placed_as_wholes():
+    X = np.random.default_rng(0).normal(size=(7, 2))
+    points = Problem(X, FAMILY, priors.PitmanYor(1.5, 0.3))
+    pool, sizes = points.rows(np.array([0, 0, 1, 2, 2, 3, 3]))
+    problem = Problem.of_items(points.model, points.model.blocks(pool, sizes), 0.0, points.prior)
+    values = [points.log_joint(c[[0, 0, 1, 2, 2, 3, 3]]) for c in harness.partitions(4)[0]]
+    found = particle_filter(problem, particles=50, rng=0)
+    assert found.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+
+
+@pytest.mark.parametrize("prior", HARNESS_PRIORS, ids=repr)
+def test_batches_have_the_posterior_of_all_rows(prior):
+    """Exactly if there is room for all partitions, and in expectation if there is not."""
+    X = np.random.default_rng(2).normal(size=(6, 1)) * 2.0
+    problem = Problem(X, FAMILY, prior)
+    values = log_joints(problem)
+    first = particle_filter(X[:3], FAMILY, prior, particles=203, rng=0)
+    found = first.update(X[3:4]).update(X[4:])
+    visited = harness.visits(found.labels)
+    assert found.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+    np.testing.assert_allclose(found.weights, softmax(values)[visited], atol=1e-12)
+    np.testing.assert_allclose(found.log_joint, values[visited], atol=1e-9)
+    assert found.clustering.log_joint == pytest.approx(values.max(), abs=1e-9)
+    # What was there before has not changed.
+    assert first.log_evidence == particle_filter(X[:3], FAMILY, prior, rng=0).log_evidence
+    assert first.labels.shape[1] == 3
+    some = []
+    for run in range(200):
+        begun = particle_filter(X[:3], FAMILY, prior, particles=4, rng=run)
+        some.append(np.exp(begun.update(X[3:]).log_evidence - logsumexp(values)))
+    assert abs(np.mean(some) - 1.0) < 3.5 * np.std(some) / np.sqrt(len(some))
+
+
+def test_more_particles_than_fit_the_first_arrays():
+    """Many clusters and members: everything has to grow; values are recomputed from labels."""
+    X = np.random.default_rng(0).normal(size=(1500, 1)) * 300.0
+    problem = Problem(X, families.Gaussian(0.0, 9e4, 1.0), priors.DirichletProcess(50.0))
+    found = particle_filter(problem, particles=20, rng=0)
+    assert found.clustering.n_clusters > 64
+    for h, labels in enumerate(found.labels):
+        assert found.log_joint[h] == pytest.approx(problem.log_joint(labels), abs=1e-6)
+        assert found.n_clusters[h] == labels.max() + 1
+
+
+def test_rejuvenated_particles_keep_their_books():
+    problem = Problem(table(), FAMILY, DP)
+    found = particle_filter(problem, particles=30, rejuvenate=2, rng=0)
+    for h, labels in enumerate(found.labels):
+        assert found.log_joint[h] == pytest.approx(problem.log_joint(labels), abs=1e-8)
+    rows = found._filter.shared.rows
+    assert (rows.users[rows.live[: found._filter.shared.counts.live]] > 0).all()
+
+
+def test_the_same_seed_gives_the_same_particles():
+    first, second = (particle_filter(table(), FAMILY, DP, particles=50, rng=4) for _ in range(2))
+    np.testing.assert_array_equal(first.labels, second.labels)
+    np.testing.assert_array_equal(first.weights, second.weights)
+
+
+def test_draws_of_particles():
+    found = particle_filter(table(), FAMILY, DP, particles=200, rng=0)
+    draws = found.draws(400, rng=0)
+    assert draws.labels.shape == (400, 40)
+    assert draws.point_estimate().n_clusters == 2
+    together = draws.coclustering()
+    exact = np.einsum("h,hij->ij", found.weights, found.labels[:, :, None] == found.labels[:, None])
+    np.testing.assert_allclose(together, exact, atol=0.12)
+    assert "effective sample size" in repr(found)
+
+
+def test_an_interrupted_run_returns_the_best_so_far():
+    def interrupt(event):
+        assert event.total == 2600
+        if event.done > 1024:
+            raise KeyboardInterrupt
+
+    problem = Problem(table(2600), FAMILY, DP)
+    found = particle_filter(problem, particles=10, callback=interrupt, rng=0)
+    assert found.n_placed == 2048
+    assert (found.labels < 0).sum() == 10 * (2600 - 2048)
+    assert len(found.clustering.labels) == 2600
+    value = problem.log_joint(found.clustering.labels)
+    assert found.clustering.log_joint == pytest.approx(value, abs=1e-6)
+    with pytest.raises(ParameterError, match="stopped after 2048 rows"):
+        found.draws(10)
+    with pytest.raises(ParameterError, match="stopped"):
+        found.update(table())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"particles": 0}, "particles must be an integer ≥ 1"),
+        ({"particles": 2.5}, "particles"),
+        ({"resampling": "none"}, "resampling must be one of optimal, stratified"),
+        ({"order": "sorted"}, "unknown order"),
+        ({"rejuvenate": -1}, "rejuvenate"),
+        ({"rng": "x"}, "rng"),
+    ],
+)
+def test_bad_options_are_refused(options, words):
+    with pytest.raises(ParameterError, match=words):
+        particle_filter(table(), FAMILY, DP, **options)
+
+
+def test_a_prior_that_is_no_product_is_refused():
+    with pytest.raises(CapabilityError, match="antoniak_counts is not"):
+        particle_filter(table(), FAMILY, priors.AntoniakCounts(1.0))
