@@ -279,26 +279,20 @@ def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> 
 def positive(value: Any, name: str) -> float:
     """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(
-            f"{{parameter}} must be a number above 0, got {value!r}", parameter=name
-        )
+        raise ParameterError.must(name, "be a number above 0", value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not (np.isfinite(number) and number > 0.0):
-        raise ParameterError(
-            f"{{parameter}} must be a finite number above 0, got {value!r}", parameter=name
-        )
+        raise ParameterError.must(name, "be a finite number above 0", value)
     return number
 
 
 def whole(value: Any, name: str, least: int) -> int:
     """Return an integer of at least `least`, as Python's own; True and False are none."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ParameterError(
-            f"{{parameter}} must be an integer ≥ {least}, got {value!r}", parameter=name
-        )
+        raise ParameterError.must(name, f"be an integer ≥ {least}", value)
     return int(value)
 
 
@@ -307,14 +301,10 @@ def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
     try:
         height, width = shape
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{{parameter}} must be (height, width), got {shape!r}", parameter="image_shape"
-        ) from error
+        raise ParameterError.must("image_shape", "be (height, width)", shape) from error
     for side in (height, width):
         if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
-            raise ParameterError(
-                f"{{parameter}} must be two integers ≥ 1, got {shape!r}", parameter="image_shape"
-            )
+            raise ParameterError.must("image_shape", "be two integers ≥ 1", shape)
     if height * width != n_pixels:
         raise ParameterError(
             f"image_shape {height}×{width} has {height * width} pixels, but {name} has"
@@ -389,9 +379,6 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ParameterError(
-            f"{{parameter}} must be an integer other than 0 or None, got {n_jobs!r}",
-            parameter="n_jobs",
-        )
+        raise ParameterError.must("n_jobs", "be an integer other than 0 or None", n_jobs)
     cores = os.cpu_count() or 1
     return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))

@@ -61,9 +61,7 @@ def compare(
     'full_gaussian'
     """
     if not isinstance(families, (list, tuple)) or len(families) < 2:
-        raise ParameterError(
-            f"{{parameter}} must be a list of two or more, got {families!r}", parameter="families"
-        )
+        raise ParameterError.must("families", "be a list of two or more", families)
     shape = X.shape if hasattr(X, "shape") else np.shape(X)
     _check_measures(families, shape[1] if len(shape) == 2 else 1)
     out = []
@@ -97,9 +95,7 @@ def _by_column(family: Any, width: int) -> Sequence[Any]:
     if isinstance(family, Family):
         return family.by_column(width)
     if not isinstance(family, str):
-        raise ParameterError(
-            f"{{parameter}} must be names or families, got {family!r}", parameter="families"
-        )
+        raise ParameterError.must("families", "be names or families", family)
     if family == "auto":
         raise ParameterError("'auto' may be any family: name those to compare")
     return [by_name(family)] * width

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 
 class DPSearchError(Exception):
@@ -137,6 +137,11 @@ class DataTypeError(DPSearchError, TypeError):
 
 class ParameterError(DPSearchError, ValueError):
     """A parameter is out of its range or unknown."""
+
+    @classmethod
+    def must(cls, parameter: str, wanted: str, given: object) -> Self:
+        """Return the error that says what a parameter must be or do, and what was given."""
+        return cls(f"{{parameter}} must {wanted}, got {given!r}", parameter=parameter)
 
 
 class CapabilityError(DPSearchError, ValueError):

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
@@ -273,39 +272,8 @@ class DPMixture(
 
     def _set(self, state: FittedState) -> None:
         """Put a fitted state in place of the one before, at once: an interrupt changes nothing."""
-        mixture, clustering = state.mixture, state.clustering
-        alpha = mixture.prior.concentration()
-        n_points = int(mixture.sizes.sum())
-        found = {
-            "mixture_": mixture,
-            "n_features_in_": mixture.model.n_features,
-            "family_": mixture.model.family,
-            "n_clusters_": mixture.n_clusters,
-            "n_components_": mixture.n_components,
-            "_n_features_out": mixture.n_clusters,
-            "alpha_": None if alpha is None else alpha.mean(n_points, mixture.n_components),
-            "clustering_": clustering,
-            "labels_": grouped_labels(clustering.labels, mixture.groups),
-            "log_joint_": clustering.log_joint,
-            "level_reason_": state.level_reason,
-            "_levels": state.levels,
-            "sample_weight_": state.weights,
-            "schema_": state.schema,
-            "reason_": state.reason,
-            "completed_": state.completed,
-            "_last_batch": state.last_batch,
-            "_codes": state.codes,
-            "_stream": None,
-        }
-        if state.names is not None:
-            found["feature_names_in_"] = np.array(state.names, dtype=object)
-        if state.certificate is not None:
-            found["certificate_"] = state.certificate
-        if state.index_name is not None:
-            found["index_name_"] = state.index_name
-        optional = ("feature_names_in_", "certificate_", "index_name_")
-        kept = {name: value for name, value in vars(self).items() if name not in optional}
-        self.__dict__ = kept | found
+        labels = grouped_labels(state.clustering.labels, state.mixture.groups)
+        self.__dict__ = vars(self) | {"state_": state, "labels_": labels, "_stream": None}
 
     @classmethod
     def from_state(cls, state: FittedState, **parameters: Any) -> Self:
@@ -359,9 +327,10 @@ class DPMixture(
             self.fit(X)
             stream = self._new_stream(0)
             stream.keep(self.encode(X).matrix, 0, self.component_labels_)
-            self._stream, self._last_batch = stream, True
+            self.state_ = self.state_._replace(last_batch=True)
+            self._stream = stream
             return
-        table, mixture = self._checked(X), self.mixture_
+        table, mixture = self.checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
             table = CheckedTable(mixture.impute_from_one(table.matrix), complete=True)
         before = self._stream
@@ -435,7 +404,8 @@ class DPMixture(
         state = dict(super().__getstate__())
         if is_collection(state.get("labels_")):  # they are on a cluster, and mean nothing elsewhere
             state["labels_"] = None
-            state["clustering_"] = replace(state["clustering_"], labels=None)
+            clustering = replace(self.clustering_, labels=None)  # type: ignore[arg-type]
+            state["state_"] = self.state_._replace(clustering=clustering)
         return state
 
 

@@ -533,7 +533,7 @@ def test_memory_stays_within_the_budget(tmp_path):
 
 def test_everything_after_a_fit_in_pieces(run, tmp_path, monkeypatch):
     """Fit, inspect, predict, load and report, when only a sample of the rows is looked at."""
-    monkeypatch.setattr("dpsearch.cli.large._SHOWN", 60)
+    monkeypatch.setattr("dpsearch.cli.source._SHOWN", 60)
     rare = MIXED.with_columns(pl.when(pl.int_range(N) == 5).then(900.0).otherwise("a").alias("a"))
     written(tmp_path, rare, "parquet")
     code, _, said = run("fit", "t.parquet", "--shards", 3, "--out", "out", "--report")

@@ -124,9 +124,7 @@ def choose(
     if isinstance(family, Family):
         return Choice(family, "as given", None)
     if not isinstance(family, str):
-        raise ParameterError(
-            f"{{parameter}} must be 'auto', a name or a family, got {family!r}", parameter="family"
-        )
+        raise ParameterError.must("family", "be 'auto', a name or a family", family)
     table = CheckedTable.of(X)
     far = _far_rows(table, schema)
     apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")

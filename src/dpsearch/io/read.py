@@ -166,7 +166,7 @@ def _read(
     reading: Reading,
     progress: Callable[[int], None] | None,
 ) -> Table:
-    from dpsearch.io import arrays, delimited, frames, sparse, text
+    from dpsearch.io import arrays, delimited, frames, text
     from dpsearch.io.tidy import tidy
 
     if path.is_dir():
@@ -177,9 +177,9 @@ def _read(
         "parquet": frames.read_parquet,
         "arrow": frames.read_arrow,
         "numpy": arrays.read_numpy,
-        "mtx": sparse.read_matrix_market,
-        "svmlight": sparse.read_svmlight,
-        "h5ad": sparse.read_anndata,
+        "mtx": arrays.read_matrix_market,
+        "svmlight": arrays.read_svmlight,
+        "h5ad": arrays.read_anndata,
     }
     if form == "csv":
         table, choice = delimited.read_delimited(path, reading, progress=progress)

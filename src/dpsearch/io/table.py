@@ -134,15 +134,26 @@ class Table:
     def n_columns(self) -> int:
         return int(self.X.shape[1])
 
+    @property
+    def all_names(self) -> list[str]:
+        """What the columns are called."""
+        return [self.name(j) for j in range(self.n_columns)]
+
+    @property
+    def row_names(self) -> Any:
+        """What the rows are called, as a polars Series: by default their numbers."""
+        import polars as pl
+
+        return pl.Series("row", range(self.n_rows)) if self.index is None else self.index
+
     def frame(self) -> Any:
         """The rows as a polars frame, which names its columns."""
         import polars as pl
 
         if isinstance(self.X, pl.DataFrame):
             return self.X
-        names = [self.name(j) for j in range(self.n_columns)]
         dense = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
-        return pl.DataFrame(dense, schema=names, orient="row")
+        return pl.DataFrame(dense, schema=self.all_names, orient="row")
 
     def line(self, row: int) -> int | None:
         """Line of the file for a row, counted from 1."""

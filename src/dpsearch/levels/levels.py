@@ -43,9 +43,8 @@ class LevelOptions(NamedTuple):
             try:
                 level = whole(level, "level", 1)
             except ParameterError as error:
-                raise ParameterError(
-                    f"{{parameter}} must be 'auto', 'components' or an integer ≥ 1, got {level!r}",
-                    parameter="level",
+                raise ParameterError.must(
+                    "level", "be 'auto', 'components' or an integer ≥ 1", level
                 ) from error
         return cls(level, whole(min_cluster_size, "min_cluster_size", 1))
 

@@ -218,7 +218,7 @@ def grow(overlap: Overlap, sizes: Ints) -> Tree:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-        raise ParameterError(f"{{parameter}} must be a number, got {value!r}", parameter="height")
+        raise ParameterError.must("height", "be a number", value)
     if math.isnan(value):
         raise ParameterError("{parameter} must be a number, got nan", parameter="height")
     return float(value)

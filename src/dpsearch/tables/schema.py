@@ -167,9 +167,7 @@ class Schema:
 
 def check_kinds(kinds: Any, names: list[str]) -> None:
     if not isinstance(kinds, Mapping):
-        raise ParameterError(
-            f"{{parameter}} must map names of columns to kinds, got {kinds!r}", parameter="kinds"
-        )
+        raise ParameterError.must("kinds", "map names of columns to kinds", kinds)
     for name, kind in kinds.items():
         if name not in names:
             raise ParameterError(f"kinds names the column {name!r}, which X does not have")
