@@ -61,6 +61,12 @@ def read_archive(
     return about, arrays
 
 
+def require(holds: object, otherwise: str) -> None:
+    """Raise the error of a file unless what it says holds."""
+    if not holds:
+        raise ModelFileError(otherwise)
+
+
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
     """Refuse entries that ask for more memory than they hold bytes, or than the file is worth."""
     most = max(_HARMLESS, _MOST_COMPRESSED * path.stat().st_size)

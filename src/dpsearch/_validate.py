@@ -97,7 +97,8 @@ def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool, name: str = "X") 
             raise DataError(_missing(name), row=i, column=name_column(names, j))
         array = np.where(masked, np.nan, array)
     if gaps and array.dtype.kind == "O":
-        array = np.where(_is_missing(array), np.nan, array)
+        missing = np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
+        array = np.where(missing, np.nan, array)
     if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
         raise _not_a_number(array, names, name)
     try:
@@ -186,12 +187,8 @@ def _missing(name: str) -> str:
     )
 
 
-def _is_missing(array: Any) -> Any:
-    """Which cells of an array of objects are None, NaN or pandas's NA or NaT."""
-    return np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
-
-
 def _says_missing(value: Any) -> bool:
+    """Whether an object is None, NaN or pandas's NA or NaT."""
     return value is None or str(value) in ("nan", "<NA>", "NaT")
 
 
@@ -289,9 +286,15 @@ def positive(value: Any, name: str) -> float:
     return number
 
 
+def _is_whole(value: Any, least: int) -> bool:
+    return (
+        not isinstance(value, bool) and isinstance(value, numbers.Integral) and int(value) >= least
+    )
+
+
 def whole(value: Any, name: str, least: int) -> int:
     """Return an integer of at least `least`, as Python's own; True and False are none."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
+    if not _is_whole(value, least):
         raise ParameterError.must(name, f"be an integer ≥ {least}", value)
     return int(value)
 
@@ -302,13 +305,13 @@ def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
         height, width = shape
     except (TypeError, ValueError) as error:
         raise ParameterError.must("image_shape", "be (height, width)", shape) from error
-    for side in (height, width):
-        if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
-            raise ParameterError.must("image_shape", "be two integers ≥ 1", shape)
+    if not (_is_whole(height, 1) and _is_whole(width, 1)):
+        raise ParameterError.must("image_shape", "be two integers ≥ 1", shape)
     if height * width != n_pixels:
         raise ParameterError(
-            f"image_shape {height}×{width} has {height * width} pixels, but {name} has"
-            f" {n_pixels} columns"
+            f"{{parameter}} {height}×{width} has {height * width} pixels, but {name} has"
+            f" {n_pixels} columns",
+            parameter="image_shape",
         )
     return int(height), int(width)
 
@@ -353,13 +356,11 @@ def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
     at = int(np.flatnonzero(bad)[0])
     row, column = divmod(at, X.shape[1])
     place = _sparse_place(X, at, None) if sp.issparse(X) else {"row": row, "column": column}
-    kind = (
-        "negative" if values[at] < 0 else "too large" if values[at] > largest else "not an integer"
-    )
-    hint = " Negative values in data passed to" if values[at] < 0 else ""
+    kind = "too large." if values[at] > largest else "not an integer."
+    if values[at] < 0:  # the second sentence is scikit-learn's
+        kind = "negative. Negative values in data passed to DPMixture with counts cannot be used."
     raise DataError(
-        f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}."
-        + (f"{hint} DPMixture with counts cannot be used." if hint else ""),
+        f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}",
         **place,
     )
 
@@ -369,9 +370,8 @@ def as_rng(rng: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"rng must be None, an integer or a numpy Generator, got {rng!r}"
-        ) from error
+        wanted = "be None, an integer or a numpy Generator"
+        raise ParameterError.must("rng", wanted, rng) from error
 
 
 def n_threads(n_jobs: int | None) -> int:

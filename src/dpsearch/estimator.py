@@ -332,7 +332,7 @@ class DPMixture(
             return
         table, mixture = self.checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
-            table = CheckedTable(mixture.impute_from_one(table.matrix), complete=True)
+            table = CheckedTable(mixture.impute(table.matrix, from_one=True), complete=True)
         before = self._stream
         stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
         if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:

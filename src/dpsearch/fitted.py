@@ -32,51 +32,21 @@ def known(levels: Levels | None) -> Levels:
 
 
 class FittedState(NamedTuple):
-    """All that a fit finds.
+    """All that a fit finds."""
 
-    Attributes
-    ----------
-    mixture
-        The components and the clusters that they form, ready for prediction.
-    clustering
-        The partition into components, its value and how it was found.
-    reason
-        Why the family was chosen.
-    schema
-        What the columns hold, of a frame with other columns than numbers.
-    names
-        The names of the columns, if they have any.
-    weights
-        How many times each row was seen, 0 if it has no value at all; None if once each.
-    completed
-        The table that was fitted, where gaps were filled before the fit.
-    certificate
-        What proves the upper bound of the clustering.
-    index_name
-        The column that named the rows of a file.
-    last_batch
-        Whether labels are those of the last batch only, and clusters those of all rows.
-    levels
-        The tree over the components; None in files of version 0.1.
-    level_reason
-        In words, what led from components to clusters.
-    codes
-        Columns and values that were taken as missing.
-    """
-
-    mixture: Mixture
-    clustering: Clustering
-    reason: str
-    schema: Schema | None = None
-    names: tuple[str, ...] | None = None
-    weights: Ints | None = None
-    completed: Matrix | None = None
-    certificate: Certificate | None = None
-    index_name: str | None = None
-    last_batch: bool = False
-    levels: Levels | None = None
-    level_reason: str = NO_TREE
-    codes: Codes = ()
+    mixture: Mixture  # the components and the clusters that they form, ready for prediction
+    clustering: Clustering  # the partition into components, its value and how it was found
+    reason: str  # why the family was chosen
+    schema: Schema | None = None  # what the columns hold, of a frame with others than numbers
+    names: tuple[str, ...] | None = None  # of the columns, if they have any
+    weights: Ints | None = None  # how often each row was seen, 0 without any value; None: once
+    completed: Matrix | None = None  # the table that was fitted, where gaps were filled first
+    certificate: Certificate | None = None  # what proves the upper bound of the clustering
+    index_name: str | None = None  # the column that named the rows of a file
+    last_batch: bool = False  # whether labels are of the last batch, and clusters of all rows
+    levels: Levels | None = None  # the tree over the components; None in files of version 0.1
+    level_reason: str = NO_TREE  # in words, what led from components to clusters
+    codes: Codes = ()  # columns and values that were taken as missing
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpsearch._archive import require
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of
@@ -172,10 +173,10 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
     try:
         schema, names = columns["schema"], columns["names"]
         index, n_features = columns["index"], columns["n_features"]
-        if type(n_features) is not int or not isinstance(index, str | None):
-            raise ModelFileError("its columns are not described")
-        if names is not None and not all(isinstance(name, str) for name in names):
-            raise ModelFileError("the names of its columns are no names")
+        described = type(n_features) is int and isinstance(index, str | None)
+        require(described, "its columns are not described")
+        named = all(isinstance(name, str) for name in names or ())
+        require(named, "the names of its columns are no names")
         return SimpleNamespace(
             n_features_in_=n_features,
             feature_names_in_=names,

@@ -94,12 +94,8 @@ def _check_kind(data: bytes, encoding: str) -> None:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError("not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16")
     if b"\0" in data:
-        at = data.index(b"\0")
-        raise DataError(f"not text: there is a NUL byte on line {_line(data, at)}")
-
-
-def _line(data: bytes, at: int) -> int:
-    return data.count(b"\n", 0, at) + 1
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise DataError(f"not text: there is a NUL byte on line {line}")
 
 
 def _boundary(text: str) -> int:

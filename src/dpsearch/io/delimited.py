@@ -108,12 +108,12 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         if not len(block.fields):
             continue
         if columns is None:
-            first = _first_record(block.text, separator)
+            first, rest = _divided(block, separator)
             header, note = _header(first, first_rows(start, separator)[1:], reading)
             names = None
             if header:
                 names = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
-                block = _without_first(block, separator)
+                block = rest
             choice = choose(names, len(first), reading)
             columns = Columns(names, len(first), choice, reading, separator)
             columns.notes += [note] if note else []
@@ -137,16 +137,12 @@ def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple
     return begins_with_names(first, below, reading.decimal_comma)
 
 
-def _first_record(text: bytes, separator: str) -> list[str]:
-    return next(csv.reader(io.StringIO(text.decode(), newline=""), delimiter=separator))
-
-
-def _without_first(block: Block, separator: str) -> Block:
+def _divided(block: Block, separator: str) -> tuple[list[str], Block]:
+    """Return the cells of the first record, and the other records."""
     stream = io.StringIO(block.text.decode(), newline="")
-    reader = csv.reader(stream, delimiter=separator)
-    next(reader)
-    text = "".join(stream.readlines())
-    return Block(text.encode(), block.lines[1:], block.fields[1:])
+    first = next(csv.reader(stream, delimiter=separator))
+    rest = stream.read().encode()
+    return first, Block(rest, block.lines[1:], block.fields[1:])
 
 
 class Columns:
@@ -267,7 +263,8 @@ class Columns:
                 column=name_column(self.names, j),
             )
         self.numbers.append((numeric, matrix))
-        self.known |= {j for j, n in _null_counts(casts).items() if n < frame.height}
+        nulls = casts.null_count()
+        self.known |= {j for j in numeric if nulls[str(j)][0] < frame.height}
         whole = [str(j) for j in numeric if j in self.whole]
         if whole:
             casts = frame.select(pl.col(whole).cast(pl.Int64, strict=False))
@@ -278,7 +275,8 @@ class Columns:
             cells = frame.select(_stripped(pl.col(str(j)))).to_series()
             parts.append(cells)
             self.n_texts[j] = self.n_texts.get(j, 0) + cells.count()
-            if j not in self.not_truths and not _lower(cells).is_in(list(_TRUTH)).all():
+            lower = cells.drop_nulls().str.to_lowercase()
+            if j not in self.not_truths and not lower.is_in(list(_TRUTH)).all():
                 self.not_truths.add(j)
             if j in self.first_text:
                 plain = cells.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
@@ -391,15 +389,6 @@ def _stripped(cells: pl.Expr, decimal_comma: bool = False) -> pl.Expr:
 
 def as_truths(cells: pl.Series) -> pl.Series:
     return cells.str.to_lowercase().replace_strict(_TRUTH, return_dtype=pl.Boolean)
-
-
-def _lower(cells: pl.Series) -> pl.Series:
-    return cells.drop_nulls().str.to_lowercase()
-
-
-def _null_counts(frame: pl.DataFrame) -> dict[int, int]:
-    counts = frame.null_count()
-    return {int(name): int(counts[name][0]) for name in frame.columns}
 
 
 def _more_nulls(casts: pl.DataFrame, frame: pl.DataFrame) -> list[str]:

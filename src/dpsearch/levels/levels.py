@@ -57,26 +57,13 @@ class LevelOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """The tree over components, and what is known about its levels.
-
-    Attributes
-    ----------
-    tree
-        The dendrogram over components.
-    merges
-        Whether components were found to be parts of larger groups, so that the tree is cut.
-    finding
-        What was found about the components, in words.
-    agreement
-        For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN where
-        that was not tried.
-    n_clusters_in_halves
-        How many clusters fits to halves of the rows have.
-    """
+    """The tree over components, and what is known about its levels."""
 
     tree: Tree
-    merges: bool
-    finding: str
+    merges: bool  # whether components were found to be parts of larger groups: the tree is cut
+    finding: str  # what was found about the components, in words
+    # For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN where that
+    # was not tried.
     agreement: Vector
     n_clusters_in_halves: tuple[int, ...] = ()
 

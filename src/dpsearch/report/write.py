@@ -23,7 +23,7 @@ from dpsearch.plots import COLOURS
 from dpsearch.report import summary
 from dpsearch.report.branches import Branches
 from dpsearch.report.page import packed, render, single
-from dpsearch.report.profiles import Category, Number, Profile, profiles
+from dpsearch.report.profiles import Profile, profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Table, top_words
 
@@ -354,16 +354,10 @@ class _Page:
         if self.table.is_counts:
             return {}
         return {
-            part.column: [part.name, *_of_all(part)]
+            part.column: [part.name, *part.of_all()]
             for profile in self.profiles
             for part in profile.parts
         }
-
-
-def _of_all(part: Number | Category) -> list[float | None]:
-    if isinstance(part, Category):
-        return []
-    return [x if np.isfinite(x) else None for x in (part.other_mean, part.other_spread)]
 
 
 def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:

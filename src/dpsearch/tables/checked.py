@@ -26,20 +26,11 @@ class CheckedTable:
 
     `Problem`, `Family.compile` and all that takes rows of data take it without a second check.
     Some of its rows or columns are a checked table too.
-
-    Attributes
-    ----------
-    matrix
-        An array of float64 in which missing values are NaN, or a canonical CSR matrix.
-    names
-        The names of the columns; None if they have none.
-    complete
-        Whether it is known that no value is missing.
     """
 
-    matrix: Any
-    names: tuple[str, ...] | None = None
-    complete: bool = False
+    matrix: Any  # float64 in which missing values are NaN, or a canonical CSR matrix
+    names: tuple[str, ...] | None = None  # of the columns, if they have any
+    complete: bool = False  # whether it is known that no value is missing
 
     @classmethod
     def of(
