@@ -308,10 +308,9 @@ def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
     if not (_is_whole(height, 1) and _is_whole(width, 1)):
         raise ParameterError.must("image_shape", "be two integers ≥ 1", shape)
     if height * width != n_pixels:
-        raise ParameterError(
-            f"{{parameter}} {height}×{width} has {height * width} pixels, but {name} has"
-            f" {n_pixels} columns",
-            parameter="image_shape",
+        raise ParameterError.of(
+            "image_shape",
+            f"{height}×{width} has {height * width} pixels, but {name} has {n_pixels} columns",
         )
     return int(height), int(width)
 
@@ -321,23 +320,18 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
     try:
         vector = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(
-            "{parameter} must be a number or one number per column", parameter=name
-        ) from error
+        raise ParameterError.of(name, "must be a number or one number per column") from error
     if vector.ndim > 1 or (vector.ndim == 1 and len(vector) not in (1, n_features)):
-        raise ParameterError(
-            f"{{parameter}} has shape {vector.shape}, but the data have {n_features} columns",
-            parameter=name,
+        raise ParameterError.of(
+            name, f"has shape {vector.shape}, but the data have {n_features} columns"
         )
     vector = np.full(n_features, vector)
     bad = ~np.isfinite(vector) | (vector <= 0.0 if above_zero else False)
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         wanted = "finite and above 0" if above_zero else "finite"
-        raise ParameterError(
-            f"{{parameter}} must be {wanted}, got {vector[at]} for {{place}}",
-            parameter=name,
-            column=at,
+        raise ParameterError.of(
+            name, f"must be {wanted}, got {vector[at]} for {{place}}", column=at
         )
     return vector
 

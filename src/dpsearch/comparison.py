@@ -79,14 +79,18 @@ def _check_measures(families: Sequence[str | Family], width: int) -> None:
         for column, own in enumerate(_by_column(family, width)):
             name, measure = own.name, _MEASURES.get(own.kind)
             if own.kind == "projection":
-                raise ParameterError(f"{name} looks at projections of X alone: it does not compare")
+                raise ParameterError(
+                    f"{name} looks at projections of X alone: it does not compare",
+                    parameter="families",
+                )
             if measure is None:
                 continue
             other, wanted = first.setdefault(column, (name, measure))
             if measure != wanted:
                 raise ParameterError(
                     f"{other} and {name} do not compare: of column {column} they give {wanted} and"
-                    f" {measure}"
+                    f" {measure}",
+                    parameter="families",
                 )
 
 
@@ -97,5 +101,7 @@ def _by_column(family: Any, width: int) -> Sequence[Any]:
     if not isinstance(family, str):
         raise ParameterError.must("families", "be names or families", family)
     if family == "auto":
-        raise ParameterError("'auto' may be any family: name those to compare")
+        raise ParameterError(
+            "'auto' may be any family: name those to compare", parameter="families"
+        )
     return [by_name(family)] * width

@@ -583,6 +583,17 @@ def test_columns_without_names_keep_their_numbers_in_pieces(run, tmp_path):
         assert any("column 3" in head for head in heads[0])
 
 
+def test_a_row_number_after_a_dropped_column_is_left_out_in_pieces(tmp_path):
+    rows = FRAME.with_row_index("id").select("a", "id", "b")
+    rows.write_csv(tmp_path / "t.csv", include_header=False)
+    reading = Reading(drop="0")
+    known = read_table(tmp_path / "t.csv", reading)
+    with open_table(tmp_path / "t.csv", TableOptions(2, reading=reading)) as opened:
+        assert opened.numbers == known.numbers == [2]
+        assert opened.notes == known.notes
+        assert opened.index_name == known.index.name
+
+
 def test_options_are_checked_in_pieces_too(run, tmp_path):
     written(tmp_path, FRAME, "csv")
     written(tmp_path, FRAME, "parquet")

@@ -73,7 +73,9 @@ def certify(
     if labels is not None:
         check_ending(labels)
     if check and out is not None:
-        raise ParameterError("--check verifies a certificate, and writes none: leave out --out")
+        raise ParameterError.of(
+            "--check", "verifies a certificate, and writes none: leave out --out"
+        )
     for path in (labels, out):
         if path is not None:
             opt.check_writable(path, force)

@@ -120,22 +120,22 @@ class Output:
     def folder(self, data: Path) -> Path | None:
         """Return the folder to write, checked before any work is done; None: standard output."""
         if self.format not in FORMATS:
-            raise ParameterError(f"unknown format {self.format!r}: known are {', '.join(FORMATS)}")
+            raise ParameterError.unknown("--format", "format", self.format, FORMATS)
         out = self.out
         if out is None:
             out = "-" if str(data) == "-" else f"{_stem(data)}.clusters"
         if out == "-":
             if self.as_json:
-                raise ParameterError(
-                    "--json and the labels would both go to standard output: name a folder with"
-                    " --out"
+                raise ParameterError.of(
+                    "--json",
+                    "and the labels would both go to standard output: name a folder with --out",
                 )
             if self.report:
-                raise ParameterError("--report needs a folder: say --out")
+                raise ParameterError.of("--report", "needs a folder: say --out")
             return None
         folder = Path(out)
         if folder.suffix.lower() in (".csv", ".parquet", ".npz", ".tsv"):
-            raise ParameterError(f"--out names a folder, and {out} looks like a file")
+            raise ParameterError.of("--out", f"names a folder, and {out} looks like a file")
         check_folder(folder, WRITTEN, force=self.force)
         return folder
 
@@ -149,16 +149,17 @@ class Output:
                 f"--image-shape is height x width, as in 28x28, got {self.image_shape!r}"
             )
         if not self.report:
-            raise ParameterError("--image-shape is for the report: say --report too")
+            raise ParameterError.of("--image-shape", "is for the report: say --report too")
         return int(height), int(width)
 
     def check_pixels(self, n_columns: int) -> None:
         """Raise unless images have as many pixels as there are columns."""
         shape = self.shape()
         if shape is not None and shape[0] * shape[1] != n_columns:
-            raise ParameterError(
-                f"--image-shape {self.image_shape} is {shape[0] * shape[1]} pixels, but there are"
-                f" {n_columns} columns"
+            raise ParameterError.of(
+                "--image-shape",
+                f"{self.image_shape} is {shape[0] * shape[1]} pixels, but there are"
+                f" {n_columns} columns",
             )
 
 
@@ -230,8 +231,8 @@ class _Job:
         )  # fmt: skip
         self.source = Source(files, self.data, options)
         if self.source.opened is not None and fitting.restarts:
-            raise ParameterError("--restarts is for tables that are read into memory",
-                                 source=self.data)  # fmt: skip
+            why = "is for tables that are read into memory"
+            raise ParameterError.of("--restarts", why, source=self.data)
         table = self.source.table
         if fitting.kinds is not None:
             table.X = table.frame()

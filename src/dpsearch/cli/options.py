@@ -108,9 +108,8 @@ def parse_kinds(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, kind = part.rpartition("=")
         if not equals or not name or kind.strip() not in KINDS:
-            raise ParameterError(
-                f"{{parameter}}: {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}",
-                parameter="--kinds",
+            raise ParameterError.of(
+                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}"
             )
         kinds[name.strip()] = kind.strip()
     return kinds

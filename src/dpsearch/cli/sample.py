@@ -60,18 +60,19 @@ class Chains:
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
-            known = ", ".join(SAMPLERS)
-            raise ParameterError(f"unknown sampler {self.sampler!r}: known are {known}")
+            raise ParameterError.unknown("--sampler", "sampler", self.sampler, SAMPLERS)
 
     def saved_at(self, outputs: Outputs) -> Path:
         """Return the file of the checkpoint, or raise if it cannot be used."""
         out = outputs.out
         saved = self.checkpoint or out.with_name(out.name + ".checkpoint")
         if saved.resolve() in {path.resolve() for path in outputs.paths}:
-            raise ParameterError("--checkpoint names a file to be written", source=saved)
+            raise ParameterError.of("--checkpoint", "names a file to be written", source=saved)
         if saved.exists() and not self.resume:
             raise ParameterError(
-                f"{saved} exists, from a run that was stopped: continue with --resume, or remove it"
+                f"{saved} exists, from a run that was stopped: continue with --resume, or remove"
+                " it",
+                parameter="--checkpoint",
             )
         return saved
 
@@ -127,7 +128,7 @@ class Outputs:
         loss_function(self.loss, 1)
         self.check_writable()
         if len({path.resolve() for path in self.paths}) < len(self.paths):
-            raise ParameterError("--out, --labels, --plot and --report name the same file")
+            raise ParameterError.of("--out", ", --labels, --plot and --report name the same file")
         if self.plot is not None:
             check_figure(self.plot)
         if self.labels is not None:
@@ -187,9 +188,9 @@ def sample(
 
     outputs.check()
     if model is not None and (family, alpha) != ("auto", "auto"):
-        raise ParameterError("--model brings its own family and concentration")
+        raise ParameterError.of("--model", "brings its own family and concentration")
     if model is None and outputs.report is not None:
-        raise ParameterError("--report shows the clusters of a model: add --model")
+        raise ParameterError.of("--report", "shows the clusters of a model: add --model")
     saved = chains.saved_at(outputs)
     messages = Messages(quiet)
     with stages(messages.console) as stage:

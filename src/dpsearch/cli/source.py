@@ -109,8 +109,10 @@ def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> O
     assert options.reading is not None
     if not comes_in_pieces(path, options.reading):
         if options.memory is not None:
-            raise ParameterError(
-                "--memory is for CSV, Parquet, Arrow and NPY files, and sets of them", source=path
+            raise ParameterError.of(
+                "--memory",
+                "is for CSV, Parquet, Arrow and NPY files, and sets of them",
+                source=path,
             )
         return None
     if options.memory is None:

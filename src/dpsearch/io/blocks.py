@@ -44,7 +44,7 @@ def check_encoding(encoding: str) -> None:
         "".encode(encoding)
         codecs.getincrementaldecoder(encoding)
     except (LookupError, ValueError) as error:  # there are also codecs from bytes to bytes
-        raise ParameterError(f"unknown encoding {encoding!r}") from error
+        raise ParameterError(f"unknown encoding {encoding!r}", parameter="--encoding") from error
 
 
 def not_in_encoding(encoding: str, byte: int) -> DataError:

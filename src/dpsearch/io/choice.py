@@ -33,12 +33,12 @@ def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
             f" {names[again]!r}; rename one"
         )
     if reading.columns is not None and reading.drop is not None:
-        raise ParameterError("--columns and --drop say the same thing twice: give one")
+        raise ParameterError.of("--columns", "and --drop say the same thing twice: give one")
     file = _File(names, width)
     index, text = file.index(reading), file.one("--text", reading.text)
     if text is not None:
         if index == text:
-            raise ParameterError("--text and --index name the same column")
+            raise ParameterError.of("--text", "and --index name the same column")
         return Choice([], index, text, frozenset(), True)
     kept, named = file.kept(reading, index)
     if index in kept:
@@ -81,8 +81,8 @@ class _File:
         found = self.numbers(reading.categories, "--category")
         for j in found:
             if j not in kept:
-                raise ParameterError(
-                    "--category: {place} is not clustered by", column=name_column(self.names, j)
+                raise ParameterError.of(
+                    "--category", ": {place} is not clustered by", column=name_column(self.names, j)
                 )
         return found
 
@@ -91,7 +91,7 @@ class _File:
             return None
         found = self.numbers(text, option)
         if len(found) != 1:
-            raise ParameterError(f"{option} takes one column, got {text!r}")
+            raise ParameterError.of(option, f"takes one column, got {text!r}")
         return found[0]
 
     def numbers(self, text: str, option: str) -> list[int]:
@@ -104,17 +104,17 @@ class _File:
             match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
             if match is None:
                 advice = _did_you_mean(part, self.names)
-                raise ParameterError(f"{option}: no column {part!r}{advice}")
+                raise ParameterError.of(option, f": no column {part!r}{advice}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last >= self.width or first > last:
-                raise ParameterError(
-                    f"{option}: no column {part}; there are {self.width}, numbered from 0"
+                raise ParameterError.of(
+                    option, f": no column {part}; there are {self.width}, numbered from 0"
                 )
             found.extend(range(first, last + 1))
         again = repeated(found)
         if again is not None:
             column = name_column(self.names, found[again])
-            raise ParameterError(f"{option}: {{place}} is named twice", column=column)
+            raise ParameterError.of(option, ": {place} is named twice", column=column)
         return found
 
     def columns_of(self, model: ModelColumns | None) -> list[int] | None:

@@ -89,11 +89,11 @@ def check_options(form: str, reading: Reading) -> None:
     for name in said:
         if name not in _OPTIONS.get(form, _CHOOSING):
             what = "a folder of texts" if form == "folder" else f"the format {form}"
-            raise ParameterError(f"{names[name]} does not apply to {what}")
+            raise ParameterError.of(names[name], f"does not apply to {what}")
         if reading.text is not None and name in ("columns", "drop", "categories"):
-            raise ParameterError(f"{names[name]} and --text: the words of one column are counted")
+            raise ParameterError.of(names[name], "and --text: the words of one column are counted")
     if "words" in said and reading.text is None and form != "folder":
-        raise ParameterError("--words is for texts: say --text")
+        raise ParameterError.of("--words", "is for texts: say --text")
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -121,9 +121,7 @@ def format_of(path: Path, reading: Reading) -> str:
     """The format that was named, or that the file's ending tells."""
     if reading.input_format is not None:
         if reading.input_format not in FORMATS:
-            raise ParameterError(
-                f"unknown format {reading.input_format!r}: known are {', '.join(FORMATS)}"
-            )
+            raise ParameterError.unknown("--input-format", "format", reading.input_format, FORMATS)
         return reading.input_format
     if str(path) == "-":
         return "csv"

@@ -165,6 +165,6 @@ def as_floats(columns: list[Any], n_rows: int) -> Any:
 
     out = np.empty((n_rows, len(columns)))
     for j in range(len(columns)):
-        out[:, j] = columns[j].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        out[:, j] = columns[j].cast(pl.Float64).to_numpy()  # nulls become NaN
         columns[j] = None
     return out

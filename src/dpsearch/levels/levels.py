@@ -83,10 +83,10 @@ class Levels:
             try:
                 return self.tree.cut(options.level, min_size=options.min_size)
             except ParameterError as error:
-                raise ParameterError(
-                    f"{{parameter}} is {options.level}, but no cut of the tree has as many clusters"
+                raise ParameterError.of(
+                    "level",
+                    f"is {options.level}, but no cut of the tree has as many clusters"
                     f" of at least {options.min_size} points (min_cluster_size)",
-                    parameter="level",
                 ) from error
         height = self.height if options.level == AUTO else -np.inf
         return self.tree.cut(height=height, min_size=options.min_size)

@@ -184,7 +184,9 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
         A matplotlib axis; default: a new figure.
     """
     if not clustering.trace:
-        raise ParameterError("this clustering has no trace: it was read from a file")
+        raise ParameterError(
+            "this clustering has no trace: it was read from a file", parameter="clustering"
+        )
     axis = one_axis(axis, 7.2, 4.0)
     seconds = np.array([point.seconds for point in clustering.trace])
     values = np.array([point.log_joint for point in clustering.trace])

@@ -39,7 +39,7 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     tree, groups = model.tree_, model.mixture_.groups
     n = tree.n_components
     if n == 1:
-        raise ParameterError("there is one component: a tree needs two")
+        raise ParameterError("there is one component: a tree needs two", parameter="model")
     clusters = _clusters_of_nodes(tree.merges, groups).tolist()
     linkage = tree.linkage
     lowest, highest = float(linkage[0, 2]), float(linkage[-1, 2])

@@ -288,9 +288,8 @@ class _Page:
         shape = as_image_shape(self.image_shape, len(self.table.names), "X")
         X, sets = self.table.matrix(), self.branches.wanted.sets
         if X.shape[1] != len(self.table.names):
-            raise ParameterError(
-                "{parameter} needs columns of numbers, but some are categories",
-                parameter="image_shape",
+            raise ParameterError.of(
+                "image_shape", "needs columns of numbers, but some are categories"
             )
         rows = list(dict.fromkeys(int(i) for i in wanted))[: max(1, _IMAGE_BYTES // X.shape[1])]
         parts = self.explanation.components

@@ -170,6 +170,11 @@ def check_kinds(kinds: Any, names: list[str]) -> None:
         raise ParameterError.must("kinds", "map names of columns to kinds", kinds)
     for name, kind in kinds.items():
         if name not in names:
-            raise ParameterError(f"kinds names the column {name!r}, which X does not have")
+            raise ParameterError(
+                f"kinds names the column {name!r}, which X does not have", parameter="kinds"
+            )
         if kind not in KINDS:
-            raise ParameterError(f"kinds[{name!r}] must be one of {', '.join(KINDS)}, got {kind!r}")
+            raise ParameterError(
+                f"kinds[{name!r}] must be one of {', '.join(KINDS)}, got {kind!r}",
+                parameter="kinds",
+            )
