@@ -11,6 +11,7 @@ from sklearn.base import (
     ClusterMixin,
     TransformerMixin,
 )
+from sklearn.utils.validation import check_is_fitted
 
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
@@ -69,7 +70,7 @@ class DPMixture(
     level : "auto", "components" or int
         What a cluster is.  "auto": the components, if they describe the rows as well as the
         mixture promises, otherwise sets of components that share rows; `level_reason_` says what
-        was found.  "components": each component is a cluster.  A number: so many clusters.
+        was found.  "components": each component is a cluster.  A number: that many clusters.
     min_cluster_size : int
         Clusters with fewer points are given to the nearest, the one of the largest lift.
     certify : bool or float
@@ -285,6 +286,7 @@ class DPMixture(
 
     def at_level(self, level: str | int = "auto", *, min_cluster_size: int = 1) -> Self:
         """Return the same fit with its clusters at another level of the tree; nothing is fitted."""
+        check_is_fitted(self)
         options = LevelOptions.of(level, min_cluster_size)
         parameters = self.get_params(deep=False)
         parameters |= {"level": level, "min_cluster_size": min_cluster_size}
@@ -322,7 +324,7 @@ class DPMixture(
         return self
 
     def _add(self, X: ArrayLike) -> None:
-        """Add a batch; stopped half-way, it leaves what nobody should use."""
+        """Add a batch; if it is stopped half-way, the model must not be used."""
         if not hasattr(self, "mixture_"):
             self.fit(X)
             stream = self._new_stream(0)
@@ -384,12 +386,12 @@ class DPMixture(
     # -- notebooks --------------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """scikit-learn's, and what was found if the model is fitted."""
+        """Return scikit-learn's text, and what was found if the model is fitted."""
         parameters = str(super().__repr__(N_CHAR_MAX))
         return f"{parameters}\n{self.level_reason_}" if hasattr(self, "mixture_") else parameters
 
     def _html_repr(self) -> str:
-        """What scikit-learn shows in a notebook, and what was found."""
+        """Return what scikit-learn shows in a notebook, and what was found."""
         from dpsearch.notebook import model_html
 
         return model_html(self, super()._html_repr())
@@ -398,6 +400,7 @@ class DPMixture(
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file that `dpsearch.load` reads; it holds no code."""
+        check_is_fitted(self)
         write_model(path, self.state_, self.get_params(deep=False))
 
     def __getstate__(self) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class FittedState(NamedTuple):
         )
 
     def labels_of(self, table: CheckedTable) -> Labels | None:
-        """The components that contain the rows, −1 for none; None if they are not those of the fit.
+        """Return the component of each row, −1 for none; None if these are not the rows of the fit.
 
         They are if with the labels of the fit they have the components' statistics.
         """
@@ -76,7 +76,7 @@ class FittedState(NamedTuple):
         return np.asarray(np.where(seen, labels, -1)) if same else None
 
     def completed_again(self, table: CheckedTable) -> Matrix | None:
-        """The table that was fitted, if the fit completed these rows first.
+        """Return the table that was fitted, if the fit completed these rows first.
 
         Completion is the same every time, so that a model from a file can do it once more.
         """
@@ -92,7 +92,7 @@ class FittedState(NamedTuple):
         return found if known else None
 
     def beside_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
-        """Completed rows, and beside them those of no weight with what is expected in their gaps.
+        """Return completed rows beside those of no weight, whose gaps hold what is expected there.
 
         Rows of the fit without any value are among these.
         """

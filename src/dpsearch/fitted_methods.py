@@ -235,7 +235,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return self.state_.labels_of(self.encode(X))
 
     def _in_blocks(self, X: ArrayLike | CheckedTable) -> Iterator[tuple[Matrix, Vector]]:
-        """Log joint probabilities of blocks of rows, so that memory stays bounded."""
+        """Yield log joint probabilities of blocks of rows, so that memory stays bounded."""
         check_is_fitted(self)
         plain = is_array(X) and self.schema_ is None  # which need not be in memory
         rows: Any = X if plain else self.checked(X)

@@ -295,7 +295,7 @@ class Mixture:
         return [*(self.row(k) for k in range(self.n_components)), self.model.empty_row()]
 
     def posterior(self, k: int) -> dict[str, Any]:
-        """Posterior parameters of component k, for people to read."""
+        """Return the posterior parameters of component k, for people to read."""
         return self.model.family.posterior(self.row(k), self.model.n_features)
 
     def sample(self, n_samples: int, rng: Rng) -> tuple[Matrix, Labels]:

@@ -594,6 +594,16 @@ def test_a_row_number_after_a_dropped_column_is_left_out_in_pieces(tmp_path):
         assert opened.index_name == known.index.name
 
 
+def test_integers_beyond_double_precision_are_numbers_in_pieces_too(tmp_path):
+    rows = [f"{'cat' if i % 2 else 'dog'},{2**63 - 1 if i == 3 else i * i}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["pet,n", *rows]))
+    known = Schema.of(read_table(tmp_path / "t.csv").X)
+    with open_table(tmp_path / "t.csv", TableOptions(2, reading=Reading())) as opened:
+        assert opened.schema == known
+        found = stacked([shard.load() for shard in opened.shards])
+    assert found[:4, 1].tolist() == [0.0, 1.0, 4.0, 2.0**63]
+
+
 def test_options_are_checked_in_pieces_too(run, tmp_path):
     written(tmp_path, FRAME, "csv")
     written(tmp_path, FRAME, "parquet")

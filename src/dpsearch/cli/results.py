@@ -90,7 +90,7 @@ class Results:
         )
 
     def cluster_table(self) -> pl.DataFrame:
-        """A line for each cluster: size, weight, rows, columns, and posterior parameters.
+        """Return a line for each cluster: size, weight, rows, columns, posterior parameters.
 
         The parameters are those of a single component that has all points of the cluster.
         """
@@ -129,7 +129,7 @@ class Results:
         return {f"centre of {name}": x for name, x in zip(names, centres, strict=True)}
 
     def _said(self, indication: Any) -> str:
-        """Higher or lower than elsewhere; of categories the likeliest."""
+        """Return "higher" or "lower" than elsewhere, or the likeliest category."""
         centre = self.explanation.value(indication.column, indication.centre)
         return centre if isinstance(centre, str) else str(indication.direction)
 
@@ -147,7 +147,7 @@ class Results:
         return text
 
     def levels_in_words(self) -> str:
-        """How components led to clusters, how sure their number is, and rows apart."""
+        """Say how components led to clusters, how sure their number is, and what rows lie apart."""
         model = self.model
         text = f"level: {model.level_reason_}"
         apart = model.rows_apart_ >= 0
@@ -165,7 +165,7 @@ def _listed(values: Any) -> str:
 
 
 def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
-    """Posterior parameters as columns: numbers by their name, vectors by the data's columns.
+    """Return posterior parameters as columns: numbers by their name, vectors by the data's columns.
 
     >>> flat({"mean": np.array([1.0, 2.0]), "strength": 3.0}, ["a", "b"])
     {'mean of a': 1.0, 'mean of b': 2.0, 'strength': 3.0}
@@ -183,7 +183,7 @@ def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
 
 
 def level_record(model: Any) -> dict[str, Any]:
-    """What a record says about the clusters."""
+    """Return what a record says about the clusters."""
     return {
         "level": model.level,
         "level_reason": model.level_reason_,
@@ -195,7 +195,7 @@ def level_record(model: Any) -> dict[str, Any]:
 
 
 def run_record(model: Any, source: Source, reading: Reading) -> dict[str, Any]:
-    """Enough to repeat the run, and to see whether the data are the same."""
+    """Return what it takes to repeat the run, and to see whether the data are the same."""
     from dpsearch._version import __version__
 
     clustering, table = model.clustering_, source.table

@@ -81,7 +81,7 @@ def read_anndata(path: Path, reading: Reading) -> tuple[Table, Choice]:
         raise DataError(".h5ad files need anndata: pip install 'dpsearch[anndata]'") from error
     import polars as pl
 
-    # Of h5py's errors, which share no base; the warnings are about names and formats of old.
+    # Any error, as those of h5py share no base; the warnings are about old names and formats.
     with _damaged_if("an AnnData", Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         data = anndata.read_h5ad(path)

@@ -69,7 +69,7 @@ def text_blocks(stream: IO[bytes], encoding: str, size: int) -> Iterator[str]:
             raise not_in_encoding(encoding, byte) from error
         if seen == 0:
             text = text.removeprefix("\ufeff")
-            lone = "\n" not in text and "\r" in text[:-1]  # line ends of old
+            lone = "\n" not in text and "\r" in text[:-1]  # old line ends
         seen += len(data)
         text = rest + (text.replace("\r", "\n") if lone else text)
         if not data:

@@ -57,14 +57,14 @@ class _File:
         self.place = {name_of(names, j): j for j in range(width)}
 
     def index(self, reading: Reading) -> int | None:
-        """The column that names the rows, as the user says or as a model knows."""
+        """Return the column that names the rows, as the user says or as a model knows."""
         index, model = self.one("--index", reading.index), reading.model
         if index is not None or model is None or model.index is None:
             return index
         return None if model.index in (model.names or ()) else self.place.get(model.index)
 
     def kept(self, reading: Reading, index: int | None) -> tuple[list[int], bool]:
-        """The columns to cluster by, and whether the user or a model named them."""
+        """Return the columns to cluster by, and whether the user or a model named them."""
         if reading.columns is not None:
             return self.numbers(reading.columns, "--columns"), True
         of_model = None if reading.drop is not None else self.columns_of(reading.model)
@@ -75,7 +75,7 @@ class _File:
         return kept, reading.model is not None and len(kept) == reading.model.width
 
     def categories(self, reading: Reading, kept: list[int]) -> list[int]:
-        """The columns to take for categories, as the user says or as a model knows."""
+        """Return the columns to take for categories, as the user says or as a model knows."""
         if reading.categories is None:
             return self.categories_of(reading.model, kept)
         found = self.numbers(reading.categories, "--category")
@@ -118,7 +118,7 @@ class _File:
         return found
 
     def columns_of(self, model: ModelColumns | None) -> list[int] | None:
-        """The columns that a model knows by name; None if columns go by number."""
+        """Return the columns that a model knows by name; None if columns go by number."""
         if model is None or model.names is None:
             return None
         for name in model.names:
@@ -130,7 +130,7 @@ class _File:
         return [self.place[name] for name in model.names]
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:
-        """The columns kept that a model takes for categories, by name or by place."""
+        """Return the columns kept that a model takes for categories, by name or by place."""
         if model is None or len(kept) != model.width:
             return []
         places = kept
@@ -140,7 +140,7 @@ class _File:
 
 
 def repeated(values: Sequence[Any]) -> int | None:
-    """Place of the first value that was there before."""
+    """Return the place of the first value that was there before."""
     seen: set[Any] = set()
     for at, value in enumerate(values):
         if value in seen:

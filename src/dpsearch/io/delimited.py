@@ -224,7 +224,7 @@ class Columns:
             raise DataError(f"{fields} cells, expected {self.width}", line=int(line))
 
     def _refuse_thousands(self, frame: pl.DataFrame, numeric: list[int], block: Block) -> None:
-        """1.234 would be read as a little more than one, where commas are decimal."""
+        """Refuse 1.234 where commas are decimal: it would be read as a little more than one."""
         for j in numeric:
             cells = frame[str(j)]
             at = cells.str.contains(f"^{_POINTS.pattern}$").arg_true()
@@ -233,7 +233,7 @@ class Columns:
                 raise self._not_a_number(j, block.lines[int(at[0])], cells[int(at[0])])
 
     def _meet_text(self, j: int, cells: pl.Series, casts: pl.Series, block: Block) -> None:
-        """A cell is not a number: the column is of texts if that is its first value."""
+        """Take a column for texts if the first of its values is not a number; raise otherwise."""
         at = (cells.is_not_null() & casts.is_null()).arg_true()[0]
         first = cells.is_not_null().arg_true()[0]
         if j in self.known or at != first:
@@ -306,7 +306,7 @@ class Columns:
         return self.blocks.pop()
 
     def types(self) -> dict[str, Any]:
-        """What each column turned out to hold; to be asked at the end."""
+        """Return what each column turned out to hold, once all has been added."""
         for j, (line, cell) in self.first_text.items():
             if j in self.choice.kept and 2 * self.like_numbers[j] > self.n_texts[j]:
                 raise self._not_a_number(j, line, cell)
@@ -323,7 +323,7 @@ class Columns:
         return found
 
     def table(self) -> Table:
-        """All that was added; the blocks are given up for it."""
+        """Return all that was added; the blocks are given up for it."""
         types, choice = self.types(), self.choice
         kept = [name_of(self.names, j) for j in choice.kept]
         numbers = choice.text is None and not self.texts & set(choice.kept)
@@ -369,7 +369,7 @@ def typed(frame: pl.DataFrame, types: dict[str, Any]) -> pl.DataFrame:
 
 
 def _stripped(cells: pl.Expr, decimal_comma: bool = False) -> pl.Expr:
-    """Without blanks around, gaps as null, and a decimal point."""
+    """Strip blanks, turn gaps into nulls, and write a decimal point."""
     cells = cells.str.strip_chars()
     if decimal_comma:
         cells = cells.str.replace(",", ".", literal=True)
@@ -377,6 +377,6 @@ def _stripped(cells: pl.Expr, decimal_comma: bool = False) -> pl.Expr:
 
 
 def _more_nulls(casts: pl.DataFrame, frame: pl.DataFrame) -> list[str]:
-    """Columns in which a cast failed."""
+    """Return the columns in which a cast failed."""
     before, after = frame.null_count(), casts.null_count()
     return [name for name in casts.columns if after[name][0] > before[name][0]]

@@ -23,7 +23,7 @@ _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 def labels_table(names: pl.Series, **columns: Any) -> pl.DataFrame:
-    """The rows' names beside what is said about each row."""
+    """Return the rows' names beside what is said about each row."""
     name = names.name or "row"
     while name in columns:  # a file may well have a column called "cluster"
         name = f"input {name}"
@@ -54,7 +54,7 @@ def write_pieces(
     force: bool = True,
     verbatim: bool = False,
 ) -> None:
-    """`write_table` for a table that comes in pieces and need not fit into memory."""
+    """Do as `write_table` for a table that comes in pieces and need not fit into memory."""
     if not verbatim and Path(path).suffix.lower() != ".parquet":
         frames = map(harmless, frames)
     if str(path) == "-":

@@ -102,7 +102,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, or of the names and contents of a folder."""
+    """Return the SHA-256 of a file, or of the names and contents of a folder."""
     if not path.is_dir():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -110,7 +110,7 @@ def digest(path: Path) -> str:
 
 
 def digest_all(files: Iterable[Path], folder: Path) -> str:
-    """SHA-256 of the names, as seen from a folder, and contents of files."""
+    """Return the SHA-256 of the names, as seen from a folder, and contents of files."""
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.relative_to(folder).as_posix()}\n{digest(file)}".encode())
@@ -118,7 +118,7 @@ def digest_all(files: Iterable[Path], folder: Path) -> str:
 
 
 def format_of(path: Path, reading: Reading) -> str:
-    """The format that was named, or that the file's ending tells."""
+    """Return the format that was named, or that the file's ending tells."""
     if reading.input_format is not None:
         if reading.input_format not in FORMATS:
             raise ParameterError.unknown("--input-format", "format", reading.input_format, FORMATS)
@@ -142,7 +142,7 @@ def format_of(path: Path, reading: Reading) -> str:
 
 @contextlib.contextmanager
 def local_file(path: str | Path) -> Iterator[Path]:
-    """A path that can be read twice: standard input and pipes are copied to a temporary file."""
+    """Yield a path that can be read twice: a copy of standard input, or of a pipe."""
     path = Path(path)
     if str(path) != "-" and (path.is_file() or path.is_dir()):
         yield path

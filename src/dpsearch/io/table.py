@@ -98,7 +98,7 @@ class Table:
         return pl.Series("row", range(self.n_rows)) if self.index is None else self.index
 
     def frame(self) -> Any:
-        """The rows as a polars frame, which names its columns."""
+        """Return the rows as a polars frame, which names its columns."""
         import polars as pl
 
         if isinstance(self.X, pl.DataFrame):
@@ -107,7 +107,7 @@ class Table:
         return pl.DataFrame(dense, schema=self.all_names, orient="row")
 
     def line(self, row: int) -> int | None:
-        """Line of the file for a row, counted from 1."""
+        """Return the line of the file for a row, counted from 1."""
         for part in self.lines:
             if row < len(part):
                 return int(part[row])
@@ -115,7 +115,7 @@ class Table:
         return None
 
     def take_columns(self, names: list[str] | None, width: int, kept: list[int]) -> None:
-        """Call the columns what they are called in the file, of which some were kept."""
+        """Name the columns as in the file, of which some were kept."""
         self.names = None if names is None else [names[j] for j in kept]
         self.numbers = None if kept == list(range(width)) else kept
 
@@ -132,7 +132,7 @@ class Table:
         self.numbers = [numbers[j] for j in columns]
 
     def name(self, j: int) -> str:
-        """What a column is called."""
+        """Return what a column is called."""
         if self.names is not None:
             return self.names[j]
         return name_of(None, j if self.numbers is None else self.numbers[j])
@@ -145,22 +145,22 @@ class Table:
 
 
 def name_of(names: list[str] | None, j: int) -> str:
-    """What column j of a file is called."""
+    """Return what column j of a file is called."""
     return f"column {j}" if names is None else names[j]
 
 
 def unreadable(message: str) -> DataError:
-    """The error of a file that a library cannot read, on one line."""
+    """Return the error of a file that a library cannot read, on one line."""
     return DataError(" ".join(message.split()))
 
 
 def shown(cell: str) -> str:
-    """A cell as messages show it."""
+    """Return a cell as messages show it."""
     return repr(cell if len(cell) <= 40 else cell[:40] + "…")
 
 
 def as_floats(columns: list[Any], n_rows: int) -> Any:
-    """Polars Series of numbers as one C-ordered matrix; the list is emptied as it is copied."""
+    """Return Polars Series as one C-ordered matrix; the list is emptied as it is copied."""
     import polars as pl
 
     out = np.empty((n_rows, len(columns)))

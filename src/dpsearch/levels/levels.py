@@ -141,7 +141,7 @@ def find_levels(
     items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
     labels, matrix = labels[chosen], matrix[chosen]
     log_r = mixture.log_memberships(items, labels)
-    # A level can be asked for whatever is found, so the tree is always that of tempered overlaps.
+    # A level can be asked for in any case, so the tree is always that of tempered overlaps.
     tree = grow(overlap(log_r, TEMPER), mixture.sizes)
     groups = tree.cut()
     merges, finding = False, "no two of them share more rows than by chance"

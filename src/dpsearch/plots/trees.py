@@ -30,8 +30,8 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     axis
         A matplotlib axis; default: a new figure.
     shown
-        Of more components, so many leaves are drawn, by the last merges; a leaf is then a branch,
-        with the number of its components in parentheses.
+        The largest number of leaves.  Of more components the last merges are drawn; a leaf is then
+        a branch, with the number of its components in parentheses.
     """
     from scipy.cluster.hierarchy import dendrogram as draw
 

@@ -31,7 +31,7 @@ _AT_LEAST = 30  # rows of each component in a sample, where it has them
 _TYPICAL, _ODD = 5, 12  # rows listed of each kind
 _COLUMNS = 24  # of the table and of the overview
 _PARTS, _FEWEST_PARTS = 30, 8  # columns described for each branch, at most and at least,
-_ALL_PARTS = 4000  # so that there are about so many in all
+_ALL_PARTS = 4000  # the number in all that this leads to, about
 _CELLS = 5  # columns of such a list
 _IMAGE_BYTES = 2_500_000  # of pixels in a page
 _WORDS = "characteristic words"  # heading of the words of a row
@@ -282,7 +282,7 @@ class _Page:
         ]
 
     def _images(self, wanted: list[int]) -> dict[str, Any] | None:
-        """Return the means, and as many of the rows wanted as a page should hold, in grey."""
+        """Return in grey the means, and the rows wanted up to what a page should hold."""
         if self.image_shape is None:
             return None
         shape = as_image_shape(self.image_shape, len(self.table.names), "X")

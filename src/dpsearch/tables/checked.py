@@ -75,11 +75,11 @@ class CheckedTable:
             refuse_missing(self.matrix, None if self.names is None else list(self.names))
 
     def rows(self, which: Any) -> CheckedTable:
-        """Some rows, by number, slice or mask."""
+        """Return some rows, by number, slice or mask."""
         return CheckedTable(self.matrix[which], self.names, not self.gaps)
 
     def columns(self, which: Any) -> CheckedTable:
-        """Some columns, by number."""
+        """Return some columns, by number."""
         names = None if self.names is None else tuple(np.asarray(self.names, object)[which])
         return CheckedTable(self.matrix[:, which], names, not self.gaps)
 
