@@ -117,8 +117,7 @@ def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool, name: str = "X") 
 
 def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
     """Return a sparse X as a canonical CSR matrix of finite values."""
-    if X.ndim != 2:
-        raise DataError(_not_two_dimensional(name, X.ndim))
+    _check_form(X, name)
     matrix = sp.csr_matrix(X)
     try:
         matrix.check_format(full_check=True)  # kernels index by it
@@ -127,9 +126,7 @@ def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the next line works in place, and the data are the user's
         matrix.sum_duplicates()
-    _refuse_complex(matrix.data, name)
     matrix = matrix.astype(np.float64, copy=False)
-    _refuse_empty(matrix.shape, name)
     _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names), name)
     return matrix
 
@@ -142,10 +139,7 @@ def _as_array(X: Any, name: str) -> Any:
         array = np.asarray(X)
     except ValueError as error:
         raise DataError(f"{name} is not a table: its rows differ in length") from error
-    _refuse_complex(array, name)
-    if array.ndim != 2:
-        raise DataError(_not_two_dimensional(name, array.ndim))
-    _refuse_empty(array.shape, name)
+    _check_form(array, name)
     return array
 
 
@@ -159,25 +153,21 @@ def refuse_missing(X: Matrix, names: list[str] | None, name: str = "X") -> NoRet
     raise DataError(_missing(name), row=row, column=name_column(names, column))
 
 
-def _refuse_complex(values: Any, name: str) -> None:
-    if np.iscomplexobj(values):
-        raise DataError(f"Complex data not supported: {name} has type {values.dtype}")
-
-
-def _refuse_empty(shape: tuple[int, ...], name: str) -> None:
-    if 0 in shape:
-        what = "sample(s)" if shape[0] == 0 else "feature(s)"
+def _check_form(X: Any, name: str) -> None:
+    """Raise unless X has rows and columns of real numbers; scikit-learn's words come first."""
+    if np.iscomplexobj(X):
+        raise DataError(f"Complex data not supported: {name} has type {X.dtype}")
+    if X.ndim != 2:
         raise DataError(
-            f"0 {what} (shape={tuple(shape)}) while a minimum of 1 is required: {name} is empty"
+            f"Expected 2D array, got {X.ndim}D array instead: {name} must have rows and columns."
+            " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
+            " array.reshape(1, -1) if it contains a single sample."
         )
-
-
-def _not_two_dimensional(name: str, ndim: int) -> str:
-    return (
-        f"Expected 2D array, got {ndim}D array instead: {name} must have rows and columns."
-        " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
-        " array.reshape(1, -1) if it contains a single sample."
-    )
+    if 0 in X.shape:
+        what = "sample(s)" if X.shape[0] == 0 else "feature(s)"
+        raise DataError(
+            f"0 {what} (shape={tuple(X.shape)}) while a minimum of 1 is required: {name} is empty"
+        )
 
 
 def _missing(name: str) -> str:
