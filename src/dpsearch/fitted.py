@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix
-from dpsearch.automatic import Codes, completed_table
+from dpsearch.automatic import completed_table
 from dpsearch.errors import ParameterError
 from dpsearch.levels import LevelOptions, Levels
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
-from dpsearch.tables import CheckedTable, Schema
+from dpsearch.tables import CheckedTable, Codes, Schema
 
 if TYPE_CHECKING:
     from dpsearch.exact import Certificate

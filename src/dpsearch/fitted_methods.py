@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
-from dpsearch.automatic import without_codes
 from dpsearch.errors import located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
@@ -26,7 +25,7 @@ from dpsearch.fitted import FittedState, known
 from dpsearch.levels import Levels, Tree
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import CheckedTable, Schema, is_frame, replace_columns
+from dpsearch.tables import CheckedTable, Schema, is_frame, replace_columns, without_codes
 
 _BLOCK = 1 << 22  # cells of tables that are made and thrown away
 _APART = 4  # rows of a cluster that is shown as rows apart, at most …

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
-from dpsearch._validate import n_threads
 from dpsearch.automatic import (
     Choice,
     check_columns,
@@ -25,7 +24,7 @@ from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
-from dpsearch.passes.memory import Interrupted, first_partition
+from dpsearch.passes.memory import suits_passes
 from dpsearch.prefix_search.ordering import as_permutation
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from dpsearch.exact import Certificate
 
 _CERTIFY_SECONDS = 60.0
-_SHARE = 0.5  # of the seconds for refinement, that passes over many rows may take
 
 
 class Refinement(NamedTuple):
@@ -163,9 +161,9 @@ def _fit_rows(
         _check(others, choice.family, problem)
     if options.certify_seconds is not None:
         problem.require_points("certify")
-    found, interrupted = _searched(problem, options, _placing(options.order, order))
+    found = first_partition(problem, options, _placing(options.order, order))
     found = choice.or_carried(problem, found)
-    if options.refinement.wanted and problem.prior.product_form and not interrupted:
+    if options.refinement.wanted and problem.prior.product_form:
         found = _refined(problem, found, options)
     found = replace(found, labels=_put_back(found.labels, order))
     completed = None if choice.completed is None else _put_back(choice.completed, order)
@@ -184,30 +182,16 @@ def _fit_rows(
     return state.at_level(options.level)
 
 
-def _searched(problem: Problem, options: FitOptions, order: Any) -> tuple[Clustering, bool]:
-    """Return a first partition, and whether Ctrl-C ended the search for it."""
-    how = options.refinement
-    if not how.wanted:
-        found = search(
-            problem, beam_size=options.beam_size, order=order, rng=options.rng,
-            callback=options.callback,
-        )  # fmt: skip
-        return found, False
-    try:
-        found = first_partition(
-            problem,
-            beam_size=options.beam_size,
-            order=order,
-            rng=options.rng,
-            n_threads=n_threads(options.n_jobs),
-            thorough=not how.automatic,
-            seconds=None if how.seconds is None else _SHARE * how.seconds,
-            callback=options.callback,
-            device=options.device,
-        )
-    except Interrupted as stop:
-        return stop.clustering, True
-    return found, False
+def first_partition(problem: Problem, options: FitOptions, order: Any) -> Clustering:
+    """Return what refinement begins with: one cluster where it makes passes, else search."""
+    plain = options.beam_size == 1 and isinstance(order, str) and order == "ascending"
+    refined = options.refinement.wanted and problem.prior.product_form
+    if plain and refined and suits_passes(problem, options.device):
+        return problem.clustering(np.zeros(problem.n_items, np.int64))
+    return search(
+        problem, beam_size=options.beam_size, order=order, rng=options.rng,
+        callback=options.callback,
+    )  # fmt: skip
 
 
 def _problem(
@@ -257,15 +241,13 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
     how = options.refinement
     if how.automatic and found.converged:
         return found
-    seconds = (
-        None if how.seconds is None else max(_SHARE * how.seconds, how.seconds - found.seconds)
-    )
     result = refine(
         problem,
         found.labels,
-        seconds=seconds,
+        seconds=how.seconds,
         rng=options.rng,
         n_jobs=options.n_jobs,
+        device=options.device,
         thorough=not how.automatic or _is_small(problem),
         callback=options.callback,
     )

@@ -17,7 +17,6 @@ import numpy as np
 
 from dpsearch._archive import read_archive, require, write_archive
 from dpsearch._types import Ints, Labels
-from dpsearch.automatic import Codes
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.families import FAMILIES
 from dpsearch.families.restored import restored_rows
@@ -26,7 +25,7 @@ from dpsearch.levels import stored
 from dpsearch.mixture import Mixture
 from dpsearch.priors import PRIORS
 from dpsearch.problem import Clustering
-from dpsearch.tables import Schema
+from dpsearch.tables import Codes, Schema
 from dpsearch.weights import check_weights
 
 FORMAT = "dpsearch-model"

@@ -12,11 +12,10 @@ from dpsearch.automatic.choice import (
     takes_gaps,
 )
 from dpsearch.automatic.learning import learn
-from dpsearch.automatic.suspicious import Codes, codes_in_words, without_codes
+from dpsearch.automatic.suspicious import codes_in_words
 
 __all__ = [
     "Choice",
-    "Codes",
     "check_columns",
     "check_kinds",
     "choose",
@@ -27,5 +26,4 @@ __all__ = [
     "recognise_codes",
     "resolve_prior",
     "takes_gaps",
-    "without_codes",
 ]

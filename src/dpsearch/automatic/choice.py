@@ -25,11 +25,9 @@ from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import (
-    Codes,
     far_rows,
     find_codes,
     given_codes,
-    without_codes,
 )
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Event
@@ -49,7 +47,7 @@ from dpsearch.families.base import Family
 from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import CheckedTable, Kind, Schema, content_order
+from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, without_codes
 from dpsearch.tables.kinds import MOST_COUNTED
 from dpsearch.weights import copies_of, with_what_they_lack
 

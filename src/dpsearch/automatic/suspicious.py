@@ -20,9 +20,7 @@ import numpy as np
 
 from dpsearch._types import Vector
 from dpsearch.errors import ParameterError
-from dpsearch.tables import CheckedTable, Schema
-
-Codes = tuple[tuple[int, float], ...]  # columns and values that stand for missing ones
+from dpsearch.tables import CheckedTable, Codes, Schema
 
 _GAP = 3.0  # times the range of the others
 _FEWEST_VALUES = 8  # in a column, from which on some can be far from the others
@@ -90,16 +88,6 @@ def given_codes(values: Any, columns: Sequence[int]) -> Codes:
 def _is_nines(value: float) -> bool:
     digits = f"{abs(value):.10g}".replace(".", "")
     return len(digits) >= 2 and set(digits) == {"9"}
-
-
-def without_codes(table: CheckedTable, codes: Codes) -> CheckedTable:
-    """Return the table with codes turned into gaps."""
-    if not codes:
-        return table
-    matrix = table.matrix.copy()
-    for j, value in codes:
-        matrix[matrix[:, j] == value, j] = np.nan
-    return CheckedTable(matrix, table.names)
 
 
 def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from dpsearch.errors import (
 from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.fitted import FittedState
-from dpsearch.fitting import FitOptions, fit_in_memory
+from dpsearch.fitting import FitOptions, first_partition, fit_in_memory
 from dpsearch.items import log_marginals, merge_rows
 from dpsearch.levels import find_levels
 from dpsearch.mixture import Mixture
@@ -30,7 +31,7 @@ from dpsearch.passes.checkpoint import Checkpoint
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.dask_rows import DaskRows, look_by_dask
 from dpsearch.passes.history import History, OutOfTime
-from dpsearch.passes.memory import first_partition, rows_in_memory
+from dpsearch.passes.memory import rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
 from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows
 from dpsearch.priors.base import log_prior
@@ -185,10 +186,7 @@ class _Fit:
         if self.in_memory and model.family.linear(model.n_features) is None:
             raise _OnePiece
         form = encoding.form()
-        found = first_partition(
-            problem, beam_size=options.beam_size, order=options.order, rng=rng,
-            n_threads=n_threads(options.n_jobs),
-        )  # fmt: skip
+        found = first_partition(problem, replace(options, callback=None), options.order)
         found = choice.or_carried(problem, found)
         found = refine(
             problem, found.labels, rng=rng, thorough=False, keep_interrupted=False,
@@ -226,7 +224,7 @@ class _Fit:
         converged = False
         try:
             with plain_interrupts():
-                converged = batch.rounds(*self.effort())
+                converged = batch.improve(*self.effort())
         except OutOfTime:
             pass
         except KeyboardInterrupt:

@@ -173,7 +173,7 @@ class PilotedSearch(BatchSearch):
         self.merge()
         return self.log_joint - before
 
-    def rounds(self, most: int, n_regroups: int) -> bool:
+    def improve(self, most: int, n_regroups: int) -> bool:
         """Make rounds while they gain; return whether they ended by that."""
         for _ in range(most):
             self.check_time()

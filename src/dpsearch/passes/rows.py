@@ -19,7 +19,6 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from dpsearch._types import Ints, Labels, Matrix, Vector
-from dpsearch.automatic import Codes, without_codes
 from dpsearch.errors import located
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
@@ -27,7 +26,7 @@ from dpsearch.families.linear import LinearForm
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
 from dpsearch.sources.shards import Shard
-from dpsearch.tables import CheckedTable
+from dpsearch.tables import CheckedTable, Codes, without_codes
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Matrix, Rng, Vector
+from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import Rows
@@ -36,7 +36,7 @@ _PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mea
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
 _LEAST_GAIN = 1e-6  # nats; less is rounding
-_PATIENCE, _LITTLE_PATIENCE = 12, 3  # failures, after which a cluster counts as settled
+_PATIENCE = 12  # failures, after which a cluster counts as settled
 _TRIES = 3  # at dividing a cluster, when the number of clusters grows
 _ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
 
@@ -103,7 +103,13 @@ class BatchSearch:
         self.rows, self.form, self.tables, self.rng = rows, form, tables, rng
         self.note, self.check_time = note, check_time
         self.schedule = Schedule(len(MOVES))
-        self.work = 0.0  # scores computed since the last sweep of all rows
+        self.spent = 0.0  # scores computed
+        self._swept = 0.0  # when all rows were swept last
+
+    def begin_with(self, labels: Labels) -> None:
+        """Give the rows labels, 0, 1, … without gaps, and take the clusters that these make."""
+        self.rows.place(labels)
+        self.begin(int(labels.max()) + 1)
 
     def begin(self, n_clusters: int) -> None:
         """Take the clusters that the rows are in."""
@@ -169,7 +175,8 @@ class BatchSearch:
         failures = np.where(moved, np.minimum(self.failures, _PATIENCE // 2), self.failures)
         self._set(totals.take(there), failures[there])
         gain = self.log_joint - before
-        self.work = 0.0
+        self.spent += float(n * self.rows.n_rows)
+        self._swept = self.spent
         if gain <= 0.0:
             self._set(*old)
             self.rows.decide(np.full(n, -1), np.arange(n))
@@ -328,7 +335,7 @@ class BatchSearch:
         starts, of_cluster = self.numbered(groups)
         start = self.beginnings(groups)
         totals, values, costs = self.settled(groups, starts, of_cluster, start, most)
-        self.work += float(costs.sum())
+        self.spent += float(costs.sum())
         return self.take(groups, starts, of_cluster, totals, values), costs
 
     def numbered(self, groups: list[Group]) -> tuple[Ints, Ints]:
@@ -449,24 +456,26 @@ class BatchSearch:
         self.merge()
         self.sweeps(10, _ENOUGH * self.rows.n_rows)
 
-    def run(self, *, thorough: bool = True) -> None:
-        """Search until no move gains any more, or `check_time` raises.
+    def rounds(self, budget: float = np.inf) -> bool:
+        """Regroup, sweep and merge; return whether nothing gains any more.
 
-        If it is not to be thorough, a cluster counts as settled after fewer proposals.
+        It ends as well when as many scores as the budget were computed, or `check_time` raises.
         """
-        self.first()
-        enough = _ENOUGH * self.rows.n_rows
-        self.failures[:] = 0
-        patience = _PATIENCE if thorough else _LITTLE_PATIENCE
-        while True:
-            if not self.regroup(patience):
-                gain = self.merge() + self.sweep()
-                if gain <= enough:
-                    return
-                continue
-            if self.work > self.rows.n_rows * self.n_clusters:
+        end, enough = self.spent + budget, _ENOUGH * self.rows.n_rows
+        while self.spent < end:
+            if not self.regroup(_PATIENCE):
+                if self.merge() + self.sweep() <= enough:
+                    return True
+            elif self.spent - self._swept > 2.0 * self.rows.n_rows * self.n_clusters:
                 self.sweep()
                 self.merge()
+        return False
+
+    def run(self) -> None:
+        """Search until no move gains any more, or `check_time` raises."""
+        self.first()
+        self.failures[:] = 0
+        self.rounds()
 
 
 def _unknown(n: int) -> Matrix | None:

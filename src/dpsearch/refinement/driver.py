@@ -7,6 +7,8 @@
    disjoint ones that threads share; moves that gain more for their cost are tried more often, and
    sweeps are interspersed.
 
+With many rows passes over all of them come first, and take turns with the last step (`turns`).
+
 It has converged when nothing moves in a sweep, no merge among neighbours improves, and every
 cluster has been at the centre of a number of random proposals without success since a proposal or
 a merge last changed it.
@@ -14,24 +16,25 @@ a merge last changed it.
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch._validate import as_rng, n_threads
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
+from dpsearch.passes.history import History, OutOfTime
+from dpsearch.passes.memory import suits_passes
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement.local import Beginning, Repartition, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
+from dpsearch.refinement.turns import refine_by_passes
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
@@ -75,6 +78,7 @@ def refine(
     rng: Any = None,
     callback: Callback | None = None,
     n_jobs: int | None = None,
+    device: str | None = None,
     keep_interrupted: bool = True,
 ) -> Clustering:
     """Improve a partition until no move improves it, or until the time is up.
@@ -98,6 +102,8 @@ def refine(
         Called with an `Event` as the search goes on.
     n_jobs
         Threads; −1 for all cores.  The result does not depend on it.
+    device
+        Where passes over the rows are made: "cuda" for a GPU, None for threads of this process.
     keep_interrupted
         Whether Ctrl-C returns the best partition so far; False raises KeyboardInterrupt.
 
@@ -123,7 +129,9 @@ def refine(
         raise ParameterError(
             f"{{parameter}} must be a number ≥ 0 or None, got {seconds!r}", parameter="seconds"
         )
-    refinement = _Refinement(problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs))
+    refinement = _Refinement(
+        problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs), device
+    )
     try:
         with plain_interrupts():
             refinement.run(thorough, tries)
@@ -151,10 +159,6 @@ def halved(problem: Problem, *, rng: Any) -> Labels:
     return repartition(problem, everything, start, 0, order, _LOCAL_SWEEPS).labels
 
 
-class _OutOfTime(Exception):
-    pass
-
-
 class _Refinement:
     """One run: the state, the clock and the history."""
 
@@ -166,22 +170,20 @@ class _Refinement:
         rng: np.random.Generator,
         callback: Callback | None,
         n_threads: int,
+        device: Any = None,
     ) -> None:
         self.problem = problem
+        self.n_threads, self.device = n_threads, device
         self.start = labels
-        self.begun, self.started = time.perf_counter(), clock()
-        self.seconds = seconds
+        self.history = History(seconds, callback)
         self.rng = rng
-        self.callback = callback
         self.threads = ThreadPoolExecutor(n_threads)
         self.batch_size = _LARGE_BATCH if problem.n_items > _MANY_ITEMS else _BATCH
-        self.state = State(problem, labels)
-        self.trace: list[Event] = []
+        self.adopt(labels)
         self.converged = False
         self.interrupted = False
         self.schedule = Schedule(len(NEIGHBOURHOODS))
         self.everything = np.arange(problem.n_items)
-        self.failures = np.zeros(len(self.state.values), np.int64)
         size = abs(self.state.log_joint)
         self.least_gain = max(_MIN_GAIN, 0.01 * _ROUNDING * size)
         self.significant = max(_SIGNIFICANT, _ROUNDING * size)
@@ -189,18 +191,19 @@ class _Refinement:
 
     # -- the clock and the history ----------------------------------------------------------
 
-    def elapsed(self) -> float:
-        return time.perf_counter() - self.begun
-
     def check_time(self) -> None:
-        if self.seconds is not None and clock() - self.started > self.seconds:
-            raise _OutOfTime
+        self.history.check_time()
+
+    def adopt(self, labels: Labels) -> None:
+        """Go on from another partition, about which nothing has been tried."""
+        self.state = State(self.problem, labels)
+        self.failures = np.zeros(len(self.state.values), np.int64)
 
     def note(self, move: str) -> None:
-        point = Event(self.elapsed(), self.state.log_joint, self.state.n_live, move)
-        self.trace.append(point)
-        if self.callback is not None:
-            self.callback(point)
+        self.tell(move, self.state.log_joint, self.state.n_live)
+
+    def tell(self, move: str, log_joint: float, n_clusters: int) -> None:
+        self.history.note(move, log_joint, n_clusters)
 
     def result(self) -> Clustering:
         labels = self.state.labels.copy()
@@ -209,27 +212,33 @@ class _Refinement:
             labels = self.start
         result = self.problem.clustering(
             labels,
-            seconds=self.elapsed(),
+            seconds=self.history.elapsed,
             converged=self.converged and not self.interrupted,
         )
         last = Event(result.seconds, result.log_joint, result.n_clusters, "end")
-        return replace(result, trace=[*self.trace, last])
+        return replace(result, trace=[*self.history.trace, last])
 
     # -- phases -----------------------------------------------------------------------------
 
     def run(self, thorough: bool, tries: int | None) -> None:
         try:
-            self.sweeps(2)
-            self.gather()
-            self.grow((1 if thorough else _TRIES) if tries is None else tries)
-            self.merge()
-            self.gather()
-            self.sweeps(20)
-            if thorough:
-                self.neighbourhoods()
-        except _OutOfTime:
+            if suits_passes(self.problem, self.device):
+                refine_by_passes(self, self.n_threads, self.device, thorough)
+            else:
+                self.run_one_by_one(thorough, tries)
+        except OutOfTime:
             return
         self.converged = thorough
+
+    def run_one_by_one(self, thorough: bool, tries: int | None) -> None:
+        self.sweeps(2)
+        self.gather()
+        self.grow((1 if thorough else _TRIES) if tries is None else tries)
+        self.merge()
+        self.gather()
+        self.sweeps(20)
+        if thorough:
+            self.neighbourhoods()
 
     def sweeps(self, most: int) -> int:
         """Sweep until little moves; return how many items moved in the last sweep."""
@@ -331,22 +340,25 @@ class _Refinement:
         self.set_failures(used, 0)
         return int(used[0])
 
-    def neighbourhoods(self) -> None:
-        """Give neighbouring clusters new partitions until nothing improves any more."""
+    def neighbourhoods(self, budget: float = np.inf) -> tuple[bool, float]:
+        """Give neighbouring clusters new partitions until nothing improves any more.
+
+        Return whether that is so, or the budget of scores was spent, and how many were computed.
+        """
         state = self.state
         # Small data are cheap to try again, and the smallest cost next to nothing.
         n_items = self.problem.n_items
         patience = max(_PATIENCE, min(30, 30_000 // n_items), min(100, 3_000 // n_items))
-        if self.seconds is not None:
+        if self.history.seconds is not None:
             patience = _ENDLESS_PATIENCE
-        work, sweep_due, since_refresh = 0.0, False, 0
-        while True:
+        work, spent, sweep_due, since_refresh = 0.0, 0.0, False, 0
+        while spent < budget:
             self.check_time()
             restless = state.live[self.failures_of(state.live) < patience]
             if len(restless) == 0:
                 # Settled, unless a last sweep or merge changes something.
                 if not self.settle():
-                    return
+                    return True, spent
                 sweep_due = False
                 continue
             jobs = self.batch(restless)
@@ -356,6 +368,7 @@ class _Refinement:
             for (kind, job), new in zip(jobs, outcomes, strict=True):
                 cost = float(len(job.chosen) * (1 + job.start.n_clusters))
                 work += cost * _LOCAL_SWEEPS / 2
+                spent += cost * _LOCAL_SWEEPS / 2
                 gain = self.gain(job, new)
                 self.schedule.learn(kind, gain, cost)
                 failed = self.failures[job.slots[0]] + 1
@@ -369,10 +382,12 @@ class _Refinement:
                 self.note("neighbourhood")
             if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
                 self.sweep_and_mark()
+                spent += float(self.problem.n_items * state.n_live)
                 work, sweep_due = 0.0, False
             if since_refresh > 1000:
                 state.refresh()
                 since_refresh = 0
+        return False, spent
 
     def failures_of(self, slots: Ints) -> Ints:
         """Return how many proposals about each cluster have failed since it last changed."""

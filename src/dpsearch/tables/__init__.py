@@ -1,6 +1,7 @@
 """Tables in memory: what their columns hold, and matrices of numbers that have been checked."""
 
 from dpsearch.tables.checked import CheckedTable, content_order
+from dpsearch.tables.codes import Codes, without_codes
 from dpsearch.tables.columns import KINDS, Column, Kind
 from dpsearch.tables.frames import is_frame, is_mixed, library_of, read_column, replace_columns
 from dpsearch.tables.kinds import DISTINCT, are_counts
@@ -10,6 +11,7 @@ __all__ = [
     "DISTINCT",
     "KINDS",
     "CheckedTable",
+    "Codes",
     "Column",
     "Kind",
     "Schema",
@@ -20,4 +22,5 @@ __all__ = [
     "library_of",
     "read_column",
     "replace_columns",
+    "without_codes",
 ]

@@ -1,0 +1,102 @@
+"""Two ways to refine many rows, which take turns: neither alone is best.
+
+Passes move all clusters at once and go far in little time; rows that are moved one by one, each by
+its exact gain given all others, find what is left.  Which of them gains more for its cost depends
+on the data, so that the next turn goes to the one that has gained more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from dpsearch._types import Labels, Rng
+from dpsearch.partition import by_appearance
+from dpsearch.passes.arrays import to_host
+from dpsearch.passes.memory import batch_search
+from dpsearch.passes.search import BatchSearch
+from dpsearch.problem import Problem
+from dpsearch.schedule import Schedule
+from dpsearch.state import State
+
+_SWEEPS = 4  # of rows one by one, after the first passes
+_TURN = 10  # sweeps that cost as much as a turn
+
+
+class OneByOne(Protocol):
+    """The other way: a partition, whose rows are moved one by one."""
+
+    problem: Problem
+    state: State
+    rng: Rng
+    significant: float
+
+    def check_time(self) -> None:
+        """Raise if the time is up."""
+
+    def tell(self, move: str, log_joint: float, n_clusters: int) -> None:
+        """Report progress."""
+
+    def gather(self) -> None:
+        """Merge small clusters."""
+
+    def sweeps(self, most: int) -> int:
+        """Move rows to their best clusters."""
+
+    def adopt(self, labels: Labels) -> None:
+        """Go on from another partition."""
+
+    def neighbourhoods(self, budget: float) -> tuple[bool, float]:
+        """Search; return whether nothing improves any more, and the scores computed."""
+
+
+def refine_by_passes(one_by_one: OneByOne, n_threads: int, device: Any, thorough: bool) -> None:
+    """Let the number of clusters grow by passes; sweep; if it is to be thorough, take turns."""
+    problem = one_by_one.problem
+    batch = batch_search(
+        problem, by_appearance(one_by_one.state.labels), rng=one_by_one.rng,
+        note=lambda step, value, n: one_by_one.tell(step, value + problem.log_base, n),
+        check_time=one_by_one.check_time, n_threads=n_threads, device=device,
+    )  # fmt: skip
+    try:
+        batch.first()
+    finally:  # what was found counts, also if time is up
+        one_by_one.adopt(_labels(batch))
+    one_by_one.gather()
+    one_by_one.sweeps(_SWEEPS)
+    if thorough:
+        _take_turns(batch, one_by_one)
+
+
+def _take_turns(batch: BatchSearch, one_by_one: OneByOne) -> None:
+    """Refine until neither way gains anything any more, or one of them raises."""
+    schedule, settled = Schedule(2), [False, False]
+    while not all(settled):
+        turn = schedule.choose(one_by_one.rng)
+        turn = turn if not settled[turn] else 1 - turn
+        state = one_by_one.state
+        before, budget = state.log_joint, float(_TURN * len(state.labels) * state.n_live)
+        if turn == 0:
+            settled[0], cost = _passes(batch, one_by_one, budget)
+        else:
+            settled[1], cost = one_by_one.neighbourhoods(budget)
+        gain = one_by_one.state.log_joint - before
+        schedule.learn(turn, gain, max(cost, 1.0))
+        if gain > one_by_one.significant:
+            settled[1 - turn] = False
+
+
+def _passes(batch: BatchSearch, one_by_one: OneByOne, budget: float) -> tuple[bool, float]:
+    """Take a turn of passes."""
+    batch.begin_with(by_appearance(one_by_one.state.labels))
+    value, spent = batch.log_joint, batch.spent
+    try:
+        settled = batch.rounds(budget)
+    finally:
+        if batch.log_joint > value:
+            one_by_one.adopt(_labels(batch))
+    return settled, batch.spent - spent
+
+
+def _labels(batch: BatchSearch) -> Labels:
+    labels: Labels = to_host(batch.rows.labels())
+    return labels
