@@ -3,8 +3,9 @@
     python -m benchmarks.cluster [--out FILE.md] [--quick]
 
 The model (docs/shards.md): a pass costs N times the seconds that one row costs among K clusters,
-divided by the cores at work; 8 K w bytes go down to each worker and up from each shard in a round.
-The seconds of a row are measured by working on one shard in this process.
+divided by the cores at work; 8 K P bytes go down to each worker and up from each shard.  Seconds
+of a row are measured by a pass over one shard in this process, those of the driver by a run over
+1,000 shards of a few rows.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from dask import delayed
 from dask.distributed import Client, LocalCluster
 
 from dpsearch import DPMixture, families, priors
-from dpsearch.items import Rows
-from dpsearch.problem import Problem
-from dpsearch.scale import rounds
-from dpsearch.scale.shard import Task, work
+from dpsearch.passes import dask_rows
+from dpsearch.passes.chunk import Candidates
+from dpsearch.passes.piloted import PilotedSearch
+from dpsearch.passes.rows import Encoding, ThreadedRows
+from dpsearch.sources.shards import shards_of_array
 from studies.peers.workers.run import peak_mb
 
 K = 100
@@ -46,49 +48,93 @@ def rows(n: int, width: int, number: int) -> Any:
 
 
 class Cost(NamedTuple):
-    place: float  # seconds of a row when all are placed
-    sweep: float  # seconds of a row in a later round
-    width: int  # of a row of statistics
-    merge: float  # seconds that the driver needs for a part
+    sweep: float  # seconds of a row in a pass among all clusters
+    n_totals: int  # features of a row
 
 
 def cost(width: int, n: int = 40_000) -> Cost:
-    """Work on one shard in this process, twice: the first time compiles."""
+    """Make a pass over one shard in this process, twice: the first time compiles."""
     X, labels = draw(n, width, 0)
-    family = families.FullGaussian.suggest(X).resolve(X)
-    problem = Problem(X, family, PRIOR)
-    model = problem.model
-    start = Rows(*problem.rows(labels))
-    task = Task(family, width, model.core.params, PRIOR, start, 0, 2, 0.5)
+    encoding = Encoding(families.FullGaussian.suggest(X).resolve(X), width)
+    form = encoding.form()
+    shard_rows = ThreadedRows(form, shards_of_array(X, 1, False), 1, encoding, kept=0)
+    shard_rows.place(labels)
+    weights = form.weights(*shard_rows.totals(K))
     for _ in range(2):
         begun = time.perf_counter()
-        up, parts = work(task, X, None, 0)
-        place = time.perf_counter() - begun
-        begun = time.perf_counter()
-        found = rounds.merged([up] * 4, model, PRIOR, K, 0)
-        merge = time.perf_counter() - begun
-        names = found.clusters_of_parts[0][parts]
-        clusters = Rows(*model.rows(problem.items, names, len(found.clusters.sizes)))
-        begun = time.perf_counter()
-        work(task._replace(clusters=clusters), X, names, 0)
+        shard_rows.assign(Candidates(np.zeros(K, np.int64), np.array([0, K]), *weights))
         sweep = time.perf_counter() - begun
-    return Cost(place / n, sweep / n, model.core.width, merge / (4 * len(up.origins)))
+    return Cost(sweep / n, form.n_totals)
+
+
+class Shard(NamedTuple):
+    """A few rows that are drawn where they are needed."""
+
+    number: int
+    width: int
+    n_rows: int = 200
+
+    def load(self) -> Any:
+        return rows(self.n_rows, self.width, self.number)
+
+
+def driver(width: int, n_shards: int) -> tuple[float, float]:
+    """Seconds of the driver in a pass over many shards, and bytes that come up to it.
+
+    A round of the search over shards of few rows, so that nearly all the time is the driver's and
+    the scheduler's; the workers are threads of this process.
+    """
+    shards = [Shard(s, width) for s in range(n_shards)]
+    sample, labels = draw(20_000, width, 0)
+    encoding = Encoding(families.FullGaussian.suggest(sample).resolve(sample), width)
+    form = encoding.form()
+    few = ThreadedRows(form, shards_of_array(sample, 1, False), 1)
+    few.place(labels)
+    tables = PRIOR.tables(200 * n_shards, 1000)
+    up: list[int] = []
+    patiently = dask_rows.patiently
+
+    def counting(*arguments: Any) -> Any:
+        answers = patiently(*arguments)
+        up.append(sum(part.nbytes for one in answers for part in one if hasattr(part, "nbytes")))
+        return answers
+
+    with (
+        LocalCluster(processes=False, n_workers=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        dask_rows.patiently = counting
+        try:
+            all_rows = dask_rows.DaskRows(encoding, shards, client)
+            batch = PilotedSearch(
+                all_rows, form.features(sample), form, tables, np.random.default_rng(0),
+                lambda *_: None, lambda: None,
+            )  # fmt: skip
+            begun = time.process_time()
+            batch.begin_from(few.totals(K))
+            batch.round(0)
+            seconds = time.process_time() - begun
+        finally:
+            dask_rows.patiently = patiently
+    return seconds / len(up), float(np.mean(up))
 
 
 class Measured(NamedTuple):
-    seconds: float  # of the rounds
-    passes: int
-    up: float  # bytes from a shard in a round
+    seconds: float  # of a pass
+    up: float  # bytes that come up to the driver in a pass
     peak: float  # MiB of the largest worker
 
 
 def fit(n_workers: int, n: int, width: int, n_shards: int) -> Measured:
-    handed: list[int] = []
-    merged = rounds.merged
+    up: list[int] = []
+    begun: list[float] = []
+    patiently = dask_rows.patiently
 
-    def counting(parts: Any, *others: Any) -> Any:
-        handed.extend(part.rows.pool.nbytes + part.rows.sizes.nbytes for part in parts)
-        return merged(parts, *others)
+    def counting(*arguments: Any) -> Any:
+        begun.append(time.perf_counter())
+        answers = patiently(*arguments)
+        up.append(sum(part.nbytes for one in answers for part in one if hasattr(part, "nbytes")))
+        return answers
 
     size = n // n_shards
     blocks = [
@@ -102,22 +148,18 @@ def fit(n_workers: int, n: int, width: int, n_shards: int) -> Measured:
         Client(cluster) as client,
     ):
         X = da.concatenate(blocks).persist()
-        rounds.merged = counting
+        DPMixture(alpha=PRIOR, random_state=0).fit(X)  # compiles, on every worker
+        dask_rows.patiently = counting
         try:
-            DPMixture(alpha=PRIOR, random_state=0).fit(X)  # compiles, on every worker
-            handed.clear()
-            model = DPMixture(alpha=PRIOR, random_state=0).fit(X)
+            DPMixture(alpha=PRIOR, random_state=0).fit(X)
         finally:
-            rounds.merged = merged
+            dask_rows.patiently = patiently
         peak = max(client.run(peak_mb).values())
-    trace = model.clustering_.trace
-    # The rounds alone: the sample before them is searched in one place, whatever the workers.
-    begun = trace[0].seconds
-    first = (trace[-1].seconds - begun) / max(1, len(trace) - 1)
-    return Measured(first, len(trace), float(np.mean(handed)), peak)
+    # The pass that places all rows: the first after the look.
+    return Measured(begun[2] - begun[1], up[1], peak)
 
 
-def page(n: int, width: int, n_shards: int) -> Iterator[str]:
+def page(n: int, width: int, n_shards: int, planned: int) -> Iterator[str]:
     cores = os.cpu_count() or 1
     here = cost(width)
     yield "# Shards on local Dask workers"
@@ -125,53 +167,47 @@ def page(n: int, width: int, n_shards: int) -> Iterator[str]:
     yield (
         f"Written by `python -m benchmarks.cluster`: {n:,} points of {width} columns in {n_shards}"
         f" shards, {K} planted clusters, {cores} cores, workers of one thread each. A row costs"
-        f" {1e6 * here.place:.1f} µs to place and {1e6 * here.sweep:.1f} µs in a later round,"
-        " measured in this process on one shard."
+        f" {1e6 * here.sweep:.1f} µs in a pass, measured in this process on one shard."
     )
     yield ""
-    yield (
-        "| workers | seconds a round, model | measured | up from a shard, model | measured |"
-        " peak MiB of a worker |"
-    )
-    yield "| ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield "| workers | seconds a pass, model | measured | kB up, measured | peak MiB of a worker |"
+    yield "| ---: | ---: | ---: | ---: | ---: |"
     for n_workers in WORKERS:
         found = fit(n_workers, n, width, n_shards)
-        model = n * here.sweep / min(n_workers, cores) + n_shards * K * here.merge
-        up = 8 * K * here.width
+        model = n * here.sweep / min(n_workers, cores)
         yield (
-            f"| {n_workers} | {model:.2f} | {found.seconds:.2f} | {up / 1e3:,.0f} kB |"
-            f" {found.up / 1e3:,.0f} kB | {found.peak:,.0f} |"
+            f"| {n_workers} | {model:.2f} | {found.seconds:.2f} | {found.up / 1e3:,.0f} |"
+            f" {found.peak:,.0f} |"
         )
     yield ""
     yield (
         f"More workers than the {cores} cores bring nothing here; the model counts cores. Measured"
-        " rounds include the scheduler, and sending."
+        " passes include the scheduler, and sending."
     )
     yield ""
     yield "## A plan: a thousand million points of 64 columns"
     yield ""
     wide = cost(64, 20_000)
-    total, shard_rows = 10**9, 10**6
-    shards = total // shard_rows
-    up = 8 * K * wide.width
-    passes = wide.place + 3 * wide.sweep
+    total, passes = 10**9, 8
+    seconds, up = driver(64, planned)
     yield (
-        f"One row among {K} clusters costs {1e6 * wide.place:.1f} µs to place and"
-        f" {1e6 * wide.sweep:.1f} µs in a later round, measured here. With shards of"
-        f" {shard_rows:,} rows there are {shards:,}. A placing and three rounds:"
+        f"One row among {K} clusters costs {1e6 * wide.sweep:.1f} µs in a pass, measured here. A"
+        f" pass over {planned:,} shards of a few rows, in which the driver, the scheduler and a"
+        f" worker are threads of one process, took {seconds:.1f} s of its processor time, and"
+        f" {up / 1e6:,.0f} MB came up to the driver. With shards of a million rows there are"
+        f" {total // 10**6:,}. {passes} passes:"
     )
     yield ""
-    yield "| cores in all | hours of work | minutes in the driver | GB up to the driver |"
+    yield "| cores in all | hours of work | minutes in the driver, at most | GB up to the driver |"
     yield "| ---: | ---: | ---: | ---: |"
     for n_cores in (32, 128, 512):
-        work_hours = total * passes / n_cores / 3600
-        driver = 4 * shards * K * wide.merge / 60
-        yield (f"| {n_cores} | {work_hours:.2f} | {driver:.1f} | {4 * shards * up / 1e9:,.0f} |")
+        hours = passes * total * wide.sweep / n_cores / 3600
+        of_driver = passes * seconds * (total / 10**6 / planned) / 60
+        yield f"| {n_cores} | {hours:.2f} | {of_driver:.1f} | {passes * up / 1e9:,.1f} |"
     yield ""
     yield (
-        f"A worker holds one shard of {8 * 64 * shard_rows / 1e9:.2f} GB about three times, and"
-        f" the clusters, {up / 1e6:.1f} MB; the driver holds the parts of a round,"
-        f" {shards * up / 1e9:.1f} GB. With ten times as many rows in a shard that is a tenth."
+        f"A worker holds one shard of {8 * 64 * 10**6 / 1e9:.2f} GB, and sums of"
+        f" {8 * K * wide.n_totals / 1e6:.1f} MB."
     )
 
 
@@ -180,7 +216,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    sizes = (40_000, 10, 4) if given.quick else (800_000, 20, 16)
+    sizes = (40_000, 10, 4, 100) if given.quick else (800_000, 20, 16, 1000)
     text = "\n".join(page(*sizes)) + "\n"
     if given.out is None:
         print(text)

@@ -2,7 +2,7 @@
 
 They are NumPy's .npz, read without pickles, so that they cannot contain code.  The entry ``about``
 is the text; it names the format and its version.  Entries are not compressed: a small file can
-then not ask for much memory, whatever it says of itself.
+then not ask for much memory, even if its header is false.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpsearch._files import atomic_write, remove_leftovers
 from dpsearch._version import __version__
 from dpsearch.errors import CheckpointWarning, ModelFileError
 
-# What an archive may take of memory: this much, or so many times its own size.  Files of other
+# What an archive may take of memory: this much, or this many times its own size.  Files of other
 # programs, and of dpsearch before it stopped compressing them, are compressed.
 _HARMLESS = 64 << 20
 _MOST_COMPRESSED = 8
@@ -59,6 +59,12 @@ def read_archive(
             source=path,
         )
     return about, arrays
+
+
+def require(holds: object, otherwise: str) -> None:
+    """Raise the error of a file unless what it says holds."""
+    if not holds:
+        raise ModelFileError(otherwise)
 
 
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:

@@ -35,11 +35,6 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
         raise
 
 
-def _claim(path: Path) -> None:
-    """Create an empty file, to be replaced by another, or raise if it exists."""
-    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-
-
 # -- a file -----------------------------------------------------------------------------------
 
 
@@ -66,8 +61,8 @@ def atomic_write(path: str | Path, mode: str = "wb", *, force: bool = True) -> I
             stream.flush()
             os.fsync(stream.fileno())  # also after a power failure it is whole or not there
         if not force:
-            try:
-                _claim(path)
+            try:  # an empty file, which is then replaced
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
             except FileExistsError as error:
                 raise _exists(path) from error
         os.replace(temporary, path)

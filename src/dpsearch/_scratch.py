@@ -1,7 +1,7 @@
 """Temporary files and folders that do not outlive their process for long.
 
 Each is locked for as long as its process uses it.  The lock goes with the process, also if it is
-killed; the next run that makes one at the same place removes those that nobody locks.
+killed; the next run that makes one at the same place removes those that are not locked.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def scratch(where: str | Path, prefix: str, *, folder: bool) -> Iterator[Path]:
             os.close(opened)
             path = Path(name)
         lock = _locked(path, wait=True)
-        if path.exists():  # nobody took it for abandoned before it was locked
+        if path.exists():  # no process took it for abandoned before it was locked
             break
         if lock is not None:
             os.close(lock)

@@ -97,7 +97,8 @@ def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool, name: str = "X") 
             raise DataError(_missing(name), row=i, column=name_column(names, j))
         array = np.where(masked, np.nan, array)
     if gaps and array.dtype.kind == "O":
-        array = np.where(_is_missing(array), np.nan, array)
+        missing = np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
+        array = np.where(missing, np.nan, array)
     if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
         raise _not_a_number(array, names, name)
     try:
@@ -116,8 +117,7 @@ def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool, name: str = "X") 
 
 def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
     """Return a sparse X as a canonical CSR matrix of finite values."""
-    if X.ndim != 2:
-        raise DataError(_not_two_dimensional(name, X.ndim))
+    _check_form(X, name)
     matrix = sp.csr_matrix(X)
     try:
         matrix.check_format(full_check=True)  # kernels index by it
@@ -126,9 +126,7 @@ def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the next line works in place, and the data are the user's
         matrix.sum_duplicates()
-    _refuse_complex(matrix.data, name)
     matrix = matrix.astype(np.float64, copy=False)
-    _refuse_empty(matrix.shape, name)
     _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names), name)
     return matrix
 
@@ -141,10 +139,7 @@ def _as_array(X: Any, name: str) -> Any:
         array = np.asarray(X)
     except ValueError as error:
         raise DataError(f"{name} is not a table: its rows differ in length") from error
-    _refuse_complex(array, name)
-    if array.ndim != 2:
-        raise DataError(_not_two_dimensional(name, array.ndim))
-    _refuse_empty(array.shape, name)
+    _check_form(array, name)
     return array
 
 
@@ -158,25 +153,21 @@ def refuse_missing(X: Matrix, names: list[str] | None, name: str = "X") -> NoRet
     raise DataError(_missing(name), row=row, column=name_column(names, column))
 
 
-def _refuse_complex(values: Any, name: str) -> None:
-    if np.iscomplexobj(values):
-        raise DataError(f"Complex data not supported: {name} has type {values.dtype}")
-
-
-def _refuse_empty(shape: tuple[int, ...], name: str) -> None:
-    if 0 in shape:
-        what = "sample(s)" if shape[0] == 0 else "feature(s)"
+def _check_form(X: Any, name: str) -> None:
+    """Raise unless X has rows and columns of real numbers; scikit-learn's words come first."""
+    if np.iscomplexobj(X):
+        raise DataError(f"Complex data not supported: {name} has type {X.dtype}")
+    if X.ndim != 2:
         raise DataError(
-            f"0 {what} (shape={tuple(shape)}) while a minimum of 1 is required: {name} is empty"
+            f"Expected 2D array, got {X.ndim}D array instead: {name} must have rows and columns."
+            " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
+            " array.reshape(1, -1) if it contains a single sample."
         )
-
-
-def _not_two_dimensional(name: str, ndim: int) -> str:
-    return (
-        f"Expected 2D array, got {ndim}D array instead: {name} must have rows and columns."
-        " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
-        " array.reshape(1, -1) if it contains a single sample."
-    )
+    if 0 in X.shape:
+        what = "sample(s)" if X.shape[0] == 0 else "feature(s)"
+        raise DataError(
+            f"0 {what} (shape={tuple(X.shape)}) while a minimum of 1 is required: {name} is empty"
+        )
 
 
 def _missing(name: str) -> str:
@@ -186,12 +177,8 @@ def _missing(name: str) -> str:
     )
 
 
-def _is_missing(array: Any) -> Any:
-    """Which cells of an array of objects are None, NaN or pandas's NA or NaT."""
-    return np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
-
-
 def _says_missing(value: Any) -> bool:
+    """Whether an object is None, NaN or pandas's NA or NaT."""
     return value is None or str(value) in ("nan", "<NA>", "NaT")
 
 
@@ -279,26 +266,26 @@ def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> 
 def positive(value: Any, name: str) -> float:
     """Return a finite number above zero."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise ParameterError(
-            f"{{parameter}} must be a number above 0, got {value!r}", parameter=name
-        )
+        raise ParameterError.must(name, "be a number above 0", value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not (np.isfinite(number) and number > 0.0):
-        raise ParameterError(
-            f"{{parameter}} must be a finite number above 0, got {value!r}", parameter=name
-        )
+        raise ParameterError.must(name, "be a finite number above 0", value)
     return number
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return (
+        not isinstance(value, bool) and isinstance(value, numbers.Integral) and int(value) >= least
+    )
 
 
 def whole(value: Any, name: str, least: int) -> int:
     """Return an integer of at least `least`, as Python's own; True and False are none."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-        raise ParameterError(
-            f"{{parameter}} must be an integer ≥ {least}, got {value!r}", parameter=name
-        )
+    if not _is_whole(value, least):
+        raise ParameterError.must(name, f"be an integer ≥ {least}", value)
     return int(value)
 
 
@@ -307,18 +294,13 @@ def as_image_shape(shape: Any, n_pixels: int, name: str) -> tuple[int, int]:
     try:
         height, width = shape
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{{parameter}} must be (height, width), got {shape!r}", parameter="image_shape"
-        ) from error
-    for side in (height, width):
-        if isinstance(side, bool) or not isinstance(side, numbers.Integral) or side < 1:
-            raise ParameterError(
-                f"{{parameter}} must be two integers ≥ 1, got {shape!r}", parameter="image_shape"
-            )
+        raise ParameterError.must("image_shape", "be (height, width)", shape) from error
+    if not (_is_whole(height, 1) and _is_whole(width, 1)):
+        raise ParameterError.must("image_shape", "be two integers ≥ 1", shape)
     if height * width != n_pixels:
-        raise ParameterError(
-            f"image_shape {height}×{width} has {height * width} pixels, but {name} has"
-            f" {n_pixels} columns"
+        raise ParameterError.of(
+            "image_shape",
+            f"{height}×{width} has {height * width} pixels, but {name} has {n_pixels} columns",
         )
     return int(height), int(width)
 
@@ -328,23 +310,18 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
     try:
         vector = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ParameterError(
-            "{parameter} must be a number or one number per column", parameter=name
-        ) from error
+        raise ParameterError.of(name, "must be a number or one number per column") from error
     if vector.ndim > 1 or (vector.ndim == 1 and len(vector) not in (1, n_features)):
-        raise ParameterError(
-            f"{{parameter}} has shape {vector.shape}, but the data have {n_features} columns",
-            parameter=name,
+        raise ParameterError.of(
+            name, f"has shape {vector.shape}, but the data have {n_features} columns"
         )
     vector = np.full(n_features, vector)
     bad = ~np.isfinite(vector) | (vector <= 0.0 if above_zero else False)
     if bad.any():
         at = int(np.flatnonzero(bad)[0])
         wanted = "finite and above 0" if above_zero else "finite"
-        raise ParameterError(
-            f"{{parameter}} must be {wanted}, got {vector[at]} for {{place}}",
-            parameter=name,
-            column=at,
+        raise ParameterError.of(
+            name, f"must be {wanted}, got {vector[at]} for {{place}}", column=at
         )
     return vector
 
@@ -363,13 +340,11 @@ def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
     at = int(np.flatnonzero(bad)[0])
     row, column = divmod(at, X.shape[1])
     place = _sparse_place(X, at, None) if sp.issparse(X) else {"row": row, "column": column}
-    kind = (
-        "negative" if values[at] < 0 else "too large" if values[at] > largest else "not an integer"
-    )
-    hint = " Negative values in data passed to" if values[at] < 0 else ""
+    kind = "too large." if values[at] > largest else "not an integer."
+    if values[at] < 0:  # the second sentence is scikit-learn's
+        kind = "negative. Negative values in data passed to DPMixture with counts cannot be used."
     raise DataError(
-        f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}."
-        + (f"{hint} DPMixture with counts cannot be used." if hint else ""),
+        f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}",
         **place,
     )
 
@@ -379,9 +354,8 @@ def as_rng(rng: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"rng must be None, an integer or a numpy Generator, got {rng!r}"
-        ) from error
+        wanted = "be None, an integer or a numpy Generator"
+        raise ParameterError.must("rng", wanted, rng) from error
 
 
 def n_threads(n_jobs: int | None) -> int:
@@ -389,9 +363,6 @@ def n_threads(n_jobs: int | None) -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, (int, np.integer)) or n_jobs == 0:
-        raise ParameterError(
-            f"{{parameter}} must be an integer other than 0 or None, got {n_jobs!r}",
-            parameter="n_jobs",
-        )
+        raise ParameterError.must("n_jobs", "be an integer other than 0 or None", n_jobs)
     cores = os.cpu_count() or 1
     return int(n_jobs) if n_jobs > 0 else max(1, cores + 1 + int(n_jobs))

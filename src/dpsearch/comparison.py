@@ -61,9 +61,7 @@ def compare(
     'full_gaussian'
     """
     if not isinstance(families, (list, tuple)) or len(families) < 2:
-        raise ParameterError(
-            f"{{parameter}} must be a list of two or more, got {families!r}", parameter="families"
-        )
+        raise ParameterError.must("families", "be a list of two or more", families)
     shape = X.shape if hasattr(X, "shape") else np.shape(X)
     _check_measures(families, shape[1] if len(shape) == 2 else 1)
     out = []
@@ -81,14 +79,18 @@ def _check_measures(families: Sequence[str | Family], width: int) -> None:
         for column, own in enumerate(_by_column(family, width)):
             name, measure = own.name, _MEASURES.get(own.kind)
             if own.kind == "projection":
-                raise ParameterError(f"{name} looks at projections of X alone: it does not compare")
+                raise ParameterError(
+                    f"{name} looks at projections of X alone: it does not compare",
+                    parameter="families",
+                )
             if measure is None:
                 continue
             other, wanted = first.setdefault(column, (name, measure))
             if measure != wanted:
                 raise ParameterError(
                     f"{other} and {name} do not compare: of column {column} they give {wanted} and"
-                    f" {measure}"
+                    f" {measure}",
+                    parameter="families",
                 )
 
 
@@ -97,9 +99,9 @@ def _by_column(family: Any, width: int) -> Sequence[Any]:
     if isinstance(family, Family):
         return family.by_column(width)
     if not isinstance(family, str):
-        raise ParameterError(
-            f"{{parameter}} must be names or families, got {family!r}", parameter="families"
-        )
+        raise ParameterError.must("families", "be names or families", family)
     if family == "auto":
-        raise ParameterError("'auto' may be any family: name those to compare")
+        raise ParameterError(
+            "'auto' may be any family: name those to compare", parameter="families"
+        )
     return [by_name(family)] * width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -25,15 +25,7 @@ REFINE_SECONDS = 0.5
 SHOWN = 12
 
 
-class Demo(NamedTuple):
-    searched: Clustering
-    refined: Clustering
-    points_per_second: float
-    seconds: float
-    picture: Path | None
-
-
-def run_demo(out: Path, console: Console) -> Demo:
+def run_demo(out: Path, console: Console) -> None:
     """Run the demonstration; the picture needs matplotlib and is left out without it."""
     if out.exists() and not out.is_dir():
         raise ParameterError("is a file, not a folder", source=out)
@@ -51,25 +43,20 @@ def run_demo(out: Path, console: Console) -> Demo:
         few = Problem(X[:60], family, problem.prior)
         refine(few, np.arange(60), rng=0)
     result = search(problem, beam_size=10)
-    rate = n / result.seconds
     refined = refine(problem, result.labels, seconds=REFINE_SECONDS, rng=0)
-    _print_result(console, result, refined, digits.labels, rate)
-    picture = _draw(digits.images, refined.labels, out, console)
-    seconds = time.perf_counter() - begun
-    console.print(f"All of it took {seconds:.1f} s.")
-    return Demo(result, refined, rate, seconds, picture)
+    _print_result(console, result, refined, digits.labels)
+    _draw(digits.images, refined.labels, out, console)
+    console.print(f"All of it took {time.perf_counter() - begun:.1f} s.")
 
 
-def _print_result(
-    console: Console, found: Clustering, result: Clustering, truth: Labels, rate: float
-) -> None:
+def _print_result(console: Console, found: Clustering, result: Clustering, truth: Labels) -> None:
     table = Table(title="What was found")
     for heading in ("", "search", "and refinement"):
         table.add_column(heading, justify="right" if heading else "left")
     table.add_row("clusters", str(found.n_clusters), str(result.n_clusters))
     table.add_row("log joint", f"{found.log_joint:,.1f}", f"{result.log_joint:,.1f}")
     table.add_row("seconds", f"{found.seconds:.3f}", f"{found.seconds + result.seconds:.3f}")
-    table.add_row("points per second", f"{rate:,.0f}", "")
+    table.add_row("points per second", f"{len(truth) / found.seconds:,.0f}", "")
     console.print(table)
     console.print(f"(The paper's search, in 2007: {PAPER_POINTS_PER_SECOND} points per second.)")
     sizes = Table(title="The largest clusters, after refinement")
@@ -88,7 +75,7 @@ def _print_result(
     )
 
 
-def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | None:
+def _draw(images: Any, labels: Labels, out: Path, console: Console) -> None:
     """Save the mean image of each cluster, largest first."""
     try:
         axis = mean_images(images, labels)
@@ -97,10 +84,9 @@ def _draw(images: Any, labels: Labels, out: Path, console: Console) -> Path | No
         console.print(
             "(Install dpsearch[plots] to get the clusters' mean images as a picture.)", markup=False
         )
-        return None
+        return
     axis.set_title("Mean image of each cluster, and how many digits it has", fontsize=10)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "digits.png"
     save_figure(axis.figure, path, dpi=120)
     console.print(f"Mean images of the clusters: {path}", markup=False, soft_wrap=True)
-    return path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 
 class DPSearchError(Exception):
@@ -137,6 +137,23 @@ class DataTypeError(DPSearchError, TypeError):
 
 class ParameterError(DPSearchError, ValueError):
     """A parameter is out of its range or unknown."""
+
+    @classmethod
+    def of(cls, parameter: str, text: str, **place: Any) -> Self:
+        """Return the error whose text goes on after the name of the parameter."""
+        space = "" if text[0] in ":,[" else " "
+        return cls(f"{{parameter}}{space}{text}", parameter=parameter, **place)
+
+    @classmethod
+    def must(cls, parameter: str, wanted: str, given: object) -> Self:
+        """Return the error that says what a parameter must be or do, and what was given."""
+        return cls.of(parameter, f"must {wanted}, got {given!r}")
+
+    @classmethod
+    def unknown(cls, parameter: str, what: str, given: str, known: Iterable[str]) -> Self:
+        """Return the error about a name that is none of those known."""
+        names = ", ".join(known)
+        return cls(f"unknown {what} {given!r}: known are {names}", parameter=parameter)
 
 
 class CapabilityError(DPSearchError, ValueError):

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     ClusterMixin,
     TransformerMixin,
 )
+from sklearn.utils.validation import check_is_fitted
 
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
@@ -25,11 +25,11 @@ from dpsearch.items import Rows
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.model_file import read_model, write_model
+from dpsearch.passes.fit import fit_in_shards
+from dpsearch.passes.stream import Stream
 from dpsearch.problem import Clustering
-from dpsearch.scale.dask_tables import is_collection
-from dpsearch.scale.fit import fit_in_shards
-from dpsearch.scale.opened import TableOptions, open_table
-from dpsearch.scale.stream import Stream
+from dpsearch.sources.dask_tables import is_collection
+from dpsearch.sources.opened import TableOptions, open_table
 from dpsearch.tables import CheckedTable
 
 
@@ -70,7 +70,7 @@ class DPMixture(
     level : "auto", "components" or int
         What a cluster is.  "auto": the components, if they describe the rows as well as the
         mixture promises, otherwise sets of components that share rows; `level_reason_` says what
-        was found.  "components": each component is a cluster.  A number: so many clusters.
+        was found.  "components": each component is a cluster.  A number: that many clusters.
     min_cluster_size : int
         Clusters with fewer points are given to the nearest, the one of the largest lift.
     certify : bool or float
@@ -83,16 +83,17 @@ class DPMixture(
     missing_codes : "auto", None or numbers
         Numbers that stand for missing values.  "auto" recognises such as −9999 and 999, which are
         there several times and far from all others; `reason_` names them.  None: there are none.
-        Tables in shards are taken as they are.
     n_shards : int or None
-        Into how many blocks of rows the table is divided, each of which is searched on its own;
-        see `dpsearch.scale`.  None: one for each 250,000 rows.
+        Into how many blocks of rows the table is divided, which are read one after the other in
+        passes over all rows; see `dpsearch.passes`.  None: one for each 250,000 rows.
     n_jobs : int or None
-        Threads, for refinement and for shards; −1 for all cores.  The result does not depend on
-        it.
+        Threads; −1 for all cores.  The result does not depend on it.
+    device : str or None
+        Where passes over the rows of a table in memory are made: "cuda" for a GPU.  None: by
+        threads of this process.
     checkpoint : path or None
-        A file for the clusters of a table in shards, written after every round.  If it is there
-        already the fit begins with its clusters, and not with a search of a sample.
+        A file for the clusters of a table in shards, written whenever they are better.  If it is
+        there already the fit begins with its clusters, and not with a search of a sample.
     random_state : int, RandomState or None
         Seed of all that is random: by default the same every time.  None: another every time.
     verbose : int
@@ -172,6 +173,7 @@ class DPMixture(
         missing_codes: Any = "auto",
         n_shards: int | None = None,
         n_jobs: int | None = None,
+        device: str | None = None,
         checkpoint: str | Path | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -188,6 +190,7 @@ class DPMixture(
         self.missing_codes = missing_codes
         self.n_shards = n_shards
         self.n_jobs = n_jobs
+        self.device = device
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
@@ -267,45 +270,15 @@ class DPMixture(
             certify_seconds=certify_seconds(self.certify),
             missing_codes=self.missing_codes,
             n_jobs=self.n_jobs,
+            device=self.device,
             checkpoint=self.checkpoint,
             callback=callback,
         )
 
     def _set(self, state: FittedState) -> None:
         """Put a fitted state in place of the one before, at once: an interrupt changes nothing."""
-        mixture, clustering = state.mixture, state.clustering
-        alpha = mixture.prior.concentration()
-        n_points = int(mixture.sizes.sum())
-        found = {
-            "mixture_": mixture,
-            "n_features_in_": mixture.model.n_features,
-            "family_": mixture.model.family,
-            "n_clusters_": mixture.n_clusters,
-            "n_components_": mixture.n_components,
-            "_n_features_out": mixture.n_clusters,
-            "alpha_": None if alpha is None else alpha.mean(n_points, mixture.n_components),
-            "clustering_": clustering,
-            "labels_": grouped_labels(clustering.labels, mixture.groups),
-            "log_joint_": clustering.log_joint,
-            "level_reason_": state.level_reason,
-            "_levels": state.levels,
-            "sample_weight_": state.weights,
-            "schema_": state.schema,
-            "reason_": state.reason,
-            "completed_": state.completed,
-            "_last_batch": state.last_batch,
-            "_codes": state.codes,
-            "_stream": None,
-        }
-        if state.names is not None:
-            found["feature_names_in_"] = np.array(state.names, dtype=object)
-        if state.certificate is not None:
-            found["certificate_"] = state.certificate
-        if state.index_name is not None:
-            found["index_name_"] = state.index_name
-        optional = ("feature_names_in_", "certificate_", "index_name_")
-        kept = {name: value for name, value in vars(self).items() if name not in optional}
-        self.__dict__ = kept | found
+        labels = grouped_labels(state.clustering.labels, state.mixture.groups)
+        self.__dict__ = vars(self) | {"state_": state, "labels_": labels, "_stream": None}
 
     @classmethod
     def from_state(cls, state: FittedState, **parameters: Any) -> Self:
@@ -317,6 +290,7 @@ class DPMixture(
 
     def at_level(self, level: str | int = "auto", *, min_cluster_size: int = 1) -> Self:
         """Return the same fit with its clusters at another level of the tree; nothing is fitted."""
+        check_is_fitted(self)
         options = LevelOptions.of(level, min_cluster_size)
         parameters = self.get_params(deep=False)
         parameters |= {"level": level, "min_cluster_size": min_cluster_size}
@@ -354,16 +328,17 @@ class DPMixture(
         return self
 
     def _add(self, X: ArrayLike) -> None:
-        """Add a batch; stopped half-way, it leaves what nobody should use."""
+        """Add a batch; if it is stopped half-way, the model must not be used."""
         if not hasattr(self, "mixture_"):
             self.fit(X)
             stream = self._new_stream(0)
             stream.keep(self.encode(X).matrix, 0, self.component_labels_)
-            self._stream, self._last_batch = stream, True
+            self.state_ = self.state_._replace(last_batch=True)
+            self._stream = stream
             return
-        table, mixture = self._checked(X), self.mixture_
+        table, mixture = self.checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
-            table = CheckedTable(mixture.impute_from_one(table.matrix), complete=True)
+            table = CheckedTable(mixture.impute(table.matrix, from_one=True), complete=True)
         before = self._stream
         stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
         if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
@@ -415,12 +390,12 @@ class DPMixture(
     # -- notebooks --------------------------------------------------------------------------
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """scikit-learn's, and what was found if the model is fitted."""
+        """Return scikit-learn's text, and what was found if the model is fitted."""
         parameters = str(super().__repr__(N_CHAR_MAX))
         return f"{parameters}\n{self.level_reason_}" if hasattr(self, "mixture_") else parameters
 
     def _html_repr(self) -> str:
-        """What scikit-learn shows in a notebook, and what was found."""
+        """Return what scikit-learn shows in a notebook, and what was found."""
         from dpsearch.notebook import model_html
 
         return model_html(self, super()._html_repr())
@@ -429,13 +404,15 @@ class DPMixture(
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to a file that `dpsearch.load` reads; it holds no code."""
+        check_is_fitted(self)
         write_model(path, self.state_, self.get_params(deep=False))
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if is_collection(state.get("labels_")):  # they are on a cluster, and mean nothing elsewhere
             state["labels_"] = None
-            state["clustering_"] = replace(state["clustering_"], labels=None)
+            clustering = replace(self.clustering_, labels=None)  # type: ignore[arg-type]
+            state["state_"] = self.state_._replace(clustering=clustering)
         return state
 
 

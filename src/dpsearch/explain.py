@@ -67,45 +67,33 @@ def explain_mixture(
     `nearest` is for each cluster the one to contrast it with, −1 for none.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
-        raise ParameterError(
-            f"{{parameter}} must lie between 0 and 1, got {outlier_rate!r}",
-            parameter="outlier_rate",
-        )
+        raise ParameterError.must("outlier_rate", "lie between 0 and 1", outlier_rate)
     if nearest is None:
         nearest = np.full(mixture.n_clusters, -1)
     no_columns = np.empty((mixture.n_clusters, 0))
     columns, centres, elsewhere, against = (
         _about_columns(mixture.merged, nearest) if with_columns else (no_columns,) * 4
     )
-    n_draws = 0
-    components = np.empty(0, np.int64)
-    if X is None:
-        empty, nothing = np.empty(0, np.int64), np.empty(0)
-        rows = (empty, nothing, empty, nothing, nothing)
-    else:
+    rows: dict[str, Any] = {}
+    if X is not None:
         place = mixture.memberships(X, labels, fitted)
         wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
         n_draws = max(1, min(wanted, _MOST // X.shape[1]))
         twins = _Twins.of(mixture, X, labels, place.log_inside)
-        p_value = _p_values(mixture, X, place.log_inside, twins, n_draws, rng)
-        rows = (place.labels, place.certainty, place.second, place.log_density, p_value)
-        components = place.components
+        rows = place._asdict() | {"n_draws": n_draws}
+        rows["p_value"] = _p_values(mixture, X, rows.pop("log_inside"), twins, n_draws, rng)
+    families = mixture.model.family.by_column(mixture.model.n_features)
     return Explanation(
         columns,
         centres,
         elsewhere,
         names,
         mixture.cluster_sizes,
-        *rows,
         float(outlier_rate),
-        n_draws,
-        codes=tuple(
-            family.kind == "category"
-            for family in mixture.model.family.by_column(mixture.model.n_features)
-        ),
+        **rows,
+        codes=tuple(family.kind == "category" for family in families),
         nearest=nearest,
         against_nearest=against,
-        components=components,
         apart=np.full(mixture.n_clusters, -1),
     )
 
@@ -124,9 +112,10 @@ def _about_columns(mixture: Mixture, nearest: Ints) -> tuple[Matrix, Matrix, Mat
     nothing = np.full((n, width), math.nan)
     if n == 1:
         return np.zeros((1, width)), centres, nothing, nothing
-    rests, everything = _rests(mixture.model.core, mixture.pool, n)
-    others = [_columns(mixture.model, rest) for rest in rests.reshape(n, -1)]
-    both = _columns(mixture.model, everything)
+    chain = np.column_stack([np.append(0, np.arange(n, 2 * n - 2)), np.arange(1, n)])
+    all_own, rests = _branches(mixture.model.core, mixture.pool, chain)
+    others = [_columns(mixture.model, rest) for rest in rests[:n]]
+    both = _columns(mixture.model, all_own[-1])
     factors = [log_bayes_factors(*pair, both) for pair in zip(own, others, strict=True)]
     against = nothing.copy()
     for k, near in enumerate(nearest):
@@ -156,7 +145,7 @@ def explain_branches(mixture: Mixture, merges: Ints) -> BranchColumns:
     """Return how columns set the nodes of a tree over the components apart; see `Tree.merges`."""
     model, n = mixture.model, mixture.n_components
     pools = _branches(model.core, mixture.pool, merges)
-    own, others = ([_columns(model, row) for row in one.reshape(2 * n - 1, -1)] for one in pools)
+    own, others = ([_columns(model, row) for row in pool] for pool in pools)
     rest, sibling = (np.zeros((2 * n - 1, model.n_features)) for _ in range(2))
     for m, (a, b) in enumerate(merges):
         sibling[a] = sibling[b] = log_bayes_factors(own[a], own[b], own[n + m])
@@ -167,7 +156,11 @@ def explain_branches(mixture: Mixture, merges: Ints) -> BranchColumns:
 
 @kernel
 def _branches(core: Core, pool: Vector, merges: Ints) -> Any:
-    """Return flat pools of the nodes of a tree, and of all that each of them does not contain."""
+    """Return rows of the nodes of a tree, and of all that each of them does not contain.
+
+    The latter are merged from the other parts, rather than taken out of the whole, so that no
+    digits are lost.
+    """
     width, n = core.width, len(merges) + 1
     own, rest = np.empty((2 * n - 1, width)), np.empty((2 * n - 1, width))
     own[:n] = pool.reshape(n, width)
@@ -180,29 +173,7 @@ def _branches(core: Core, pool: Vector, merges: Ints) -> Any:
             child = merges[m, side]
             copy_row(rest[n + m], rest[child])
             merge_rows(core, rest[child], own[merges[m, 1 - side]], 1.0)
-    return own.reshape(-1), rest.reshape(-1)
-
-
-@kernel
-def _rests(core: Core, pool: Vector, n_rows: int) -> Any:
-    """Return (flat pool of all clusters but each, the row of all of them).
-
-    Merged from both ends, rather than taken out of the whole, so that no digits are lost.
-    """
-    width = core.width
-    out = np.empty(n_rows * width)
-    running = np.empty(width)
-    clear_row(core, running)
-    for k in range(n_rows):
-        copy_row(running, out[k * width : (k + 1) * width])
-        merge_rows(core, running, pool[k * width : (k + 1) * width], 1.0)
-    everything = running.copy()
-    clear_row(core, running)
-    for k in range(n_rows - 1, -1, -1):
-        if k < n_rows - 1:
-            merge_rows(core, out[k * width : (k + 1) * width], running, 1.0)
-        merge_rows(core, running, pool[k * width : (k + 1) * width], 1.0)
-    return out, everything
+    return own, rest
 
 
 # -- rows ------------------------------------------------------------------------------------

@@ -19,6 +19,10 @@ _APART_SHOWN = 10  # clusters of rows apart that are named
 _PLAIN = (1e-4, 1e15)  # sizes of numbers that are written without an exponent
 
 
+def _none() -> Any:
+    return np.empty(0, np.int64)
+
+
 class Indication(NamedTuple):
     """How a column sets a cluster apart."""
 
@@ -88,19 +92,19 @@ class Explanation:
     elsewhere: Matrix
     names: tuple[str, ...]
     sizes: Ints
-    labels: Labels
-    certainty: Vector
-    second: Labels
-    log_density: Vector
-    p_value: Vector
     outlier_rate: float
+    labels: Labels = field(default_factory=_none)
+    certainty: Vector = field(default_factory=_none)
+    second: Labels = field(default_factory=_none)
+    log_density: Vector = field(default_factory=_none)
+    p_value: Vector = field(default_factory=_none)
     n_draws: int = 0
     levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     codes: tuple[bool, ...] = ()
-    nearest: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    nearest: Ints = field(default_factory=_none)
     against_nearest: Matrix = field(default_factory=lambda: np.empty((0, 0)))
-    components: Labels = field(default_factory=lambda: np.empty(0, np.int64))
-    apart: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    components: Labels = field(default_factory=_none)
+    apart: Ints = field(default_factory=_none)
     index: Any = None
 
     @property
@@ -154,33 +158,22 @@ class Explanation:
             shares most with, `nearest[k]`.
         """
         if not isinstance(k, (int, np.integer)) or not 0 <= k < self.n_clusters:
-            raise ParameterError(
-                f"{{parameter}} must be a cluster, 0 … {self.n_clusters - 1}, got {k!r}",
-                parameter="k",
-            )
+            raise ParameterError.must("k", f"be a cluster, 0 … {self.n_clusters - 1}", k)
         if against not in ("rest", "nearest"):
-            raise ParameterError(
-                f"{{parameter}} must be 'rest' or 'nearest', got {against!r}", parameter="against"
-            )
+            raise ParameterError.must("against", "be 'rest' or 'nearest'", against)
         evidence, elsewhere = self.columns[k], self.elsewhere[k]
         if against == "nearest":
             if self.nearest[k] < 0:
                 raise ParameterError(
                     f"cluster {k} has no nearest cluster: it is the only one, or the model has no"
-                    " tree over its components"
+                    " tree over its components",
+                    parameter="against",
                 )
             evidence, elsewhere = self.against_nearest[k], self.centres[self.nearest[k]]
-        best = np.argsort(-evidence, kind="stable")[:n]
-        return [
-            Indication(
-                self.names[d],
-                float(evidence[d]),
-                float(self.centres[k, d]),
-                float(elsewhere[d]),
-                bool(self.codes) and self.codes[d],
-            )
-            for d in best
-        ]
+        codes = self.codes or (False,) * len(self.names)
+        lists = (of.tolist() for of in (evidence, self.centres[k], elsewhere))
+        every = [Indication(*one) for one in zip(self.names, *lists, codes, strict=True)]
+        return [every[d] for d in np.argsort(-evidence, kind="stable")[:n]]
 
     def to_frame(self, table: str = "points", *, library: str | None = None) -> Any:
         """Return a table as a pandas or polars frame.
@@ -195,9 +188,7 @@ class Explanation:
             ``"pandas"`` or ``"polars"``; None for the first of them that is installed.  In pandas
             the lines of points have the index of the rows, if these had one.
         """
-        index = None
         if table == "points":
-            index = self.index
             content: dict[str, Any] = {
                 "cluster": self.labels,
                 "component": self.components,
@@ -221,18 +212,14 @@ class Explanation:
                 "elsewhere": self.elsewhere[at],
             }
         else:
-            raise ParameterError(
-                f"{{parameter}} must be 'points' or 'clusters', got {table!r}", parameter="table"
-            )
+            raise ParameterError.must("table", "be 'points' or 'clusters'", table)
         if library is None:
             library = "pandas" if importlib.util.find_spec("pandas") else "polars"
         if library not in ("pandas", "polars"):
-            raise ParameterError(
-                f"{{parameter}} must be 'pandas', 'polars' or None, got {library!r}",
-                parameter="library",
-            )
+            raise ParameterError.must("library", "be 'pandas', 'polars' or None", library)
         frame = importlib.import_module(library).DataFrame(content)
-        return frame if index is None or library != "pandas" else frame.set_index(index)
+        indexed = table == "points" and self.index is not None and library == "pandas"
+        return frame.set_index(self.index) if indexed else frame
 
     def summary(self) -> str:
         """Return the explanation as a few lines of text."""
@@ -306,9 +293,7 @@ class Explanation:
             )
         found = self.outliers
         count = (
-            f"not known from {self.n_draws} draws"
-            if not self.can_find_outliers
-            else f"{len(found)}"
+            f"{len(found)}" if self.can_find_outliers else f"not known from {self.n_draws} draws"
         )
         if self.can_find_outliers and len(found):
             count += f": {self._listed(found[:10])}{' …' if len(found) > 10 else ''}"

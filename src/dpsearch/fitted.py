@@ -32,51 +32,21 @@ def known(levels: Levels | None) -> Levels:
 
 
 class FittedState(NamedTuple):
-    """All that a fit finds.
+    """All that a fit finds."""
 
-    Attributes
-    ----------
-    mixture
-        The components and the clusters that they form, ready for prediction.
-    clustering
-        The partition into components, its value and how it was found.
-    reason
-        Why the family was chosen.
-    schema
-        What the columns hold, of a frame with other columns than numbers.
-    names
-        The names of the columns, if they have any.
-    weights
-        How many times each row was seen, 0 if it has no value at all; None if once each.
-    completed
-        The table that was fitted, where gaps were filled before the fit.
-    certificate
-        What proves the upper bound of the clustering.
-    index_name
-        The column that named the rows of a file.
-    last_batch
-        Whether labels are those of the last batch only, and clusters those of all rows.
-    levels
-        The tree over the components; None in files of version 0.1.
-    level_reason
-        In words, what led from components to clusters.
-    codes
-        Columns and values that were taken as missing.
-    """
-
-    mixture: Mixture
-    clustering: Clustering
-    reason: str
-    schema: Schema | None = None
-    names: tuple[str, ...] | None = None
-    weights: Ints | None = None
-    completed: Matrix | None = None
-    certificate: Certificate | None = None
-    index_name: str | None = None
-    last_batch: bool = False
-    levels: Levels | None = None
-    level_reason: str = NO_TREE
-    codes: Codes = ()
+    mixture: Mixture  # the components and the clusters that they form, ready for prediction
+    clustering: Clustering  # the partition into components, its value and how it was found
+    reason: str  # why the family was chosen
+    schema: Schema | None = None  # what the columns hold, of a frame with others than numbers
+    names: tuple[str, ...] | None = None  # of the columns, if they have any
+    weights: Ints | None = None  # how often each row was seen, 0 without any value; None: once
+    completed: Matrix | None = None  # the table that was fitted, where gaps were filled first
+    certificate: Certificate | None = None  # what proves the upper bound of the clustering
+    index_name: str | None = None  # the column that named the rows of a file
+    last_batch: bool = False  # whether labels are of the last batch, and clusters of all rows
+    levels: Levels | None = None  # the tree over the components; None in files of version 0.1
+    level_reason: str = NO_TREE  # in words, what led from components to clusters
+    codes: Codes = ()  # columns and values that were taken as missing
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""
@@ -87,7 +57,7 @@ class FittedState(NamedTuple):
         )
 
     def labels_of(self, table: CheckedTable) -> Labels | None:
-        """The components that contain the rows, −1 for none; None if they are not those of the fit.
+        """Return the component of each row, −1 for none; None if these are not the rows of the fit.
 
         They are if with the labels of the fit they have the components' statistics.
         """
@@ -106,7 +76,7 @@ class FittedState(NamedTuple):
         return np.asarray(np.where(seen, labels, -1)) if same else None
 
     def completed_again(self, table: CheckedTable) -> Matrix | None:
-        """The table that was fitted, if the fit completed these rows first.
+        """Return the table that was fitted, if the fit completed these rows first.
 
         Completion is the same every time, so that a model from a file can do it once more.
         """
@@ -122,7 +92,7 @@ class FittedState(NamedTuple):
         return found if known else None
 
     def beside_unseen(self, inside: Matrix | None, table: CheckedTable) -> Matrix | None:
-        """Completed rows, and beside them those of no weight with what is expected in their gaps.
+        """Return completed rows beside those of no weight, whose gaps hold what is expected there.
 
         Rows of the fit without any value are among these.
         """

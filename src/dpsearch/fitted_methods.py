@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
-from dpsearch.automatic import Codes, without_codes
+from dpsearch.automatic import without_codes
 from dpsearch.errors import located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
@@ -53,47 +54,63 @@ class Level(NamedTuple):
         )
 
 
+def _field(name: str, *, absent_if_none: bool = False) -> Any:
+    """Return the property that is a field of `state_`."""
+
+    def get(self: FittedMethods) -> Any:
+        value = attrgetter(name)(self.state_)
+        if value is None and absent_if_none:
+            raise AttributeError(f"the fit has no {name}")
+        return value
+
+    return property(get)
+
+
 class FittedMethods(BaseEstimator):  # type: ignore[misc]
-    """The methods of `DPMixture` that need a fit and change nothing."""
+    """The methods of `DPMixture` that need a fit and change nothing.
+
+    What a fit found is `state_`, plain data of which `from_state` makes a model.
+    """
 
     family: Any
     random_state: Any
-    n_clusters_: int
-    n_components_: int
-    level_reason_: str
-    mixture_: Mixture
-    clustering_: Clustering
+    state_: FittedState
     labels_: Labels
-    log_joint_: float
-    sample_weight_: Ints | None
-    schema_: Schema | None
-    reason_: str
-    completed_: Matrix | None
-    family_: Family
-    _last_batch: bool
-    _levels: Levels | None
-    _codes: Codes
+
+    mixture_: Mixture = _field("mixture")
+    n_features_in_: int = _field("mixture.model.n_features")
+    family_: Family = _field("mixture.model.family")
+    n_clusters_: int = _field("mixture.n_clusters")
+    n_components_: int = _field("mixture.n_components")
+    clustering_: Clustering = _field("clustering")
+    log_joint_: float = _field("clustering.log_joint")
+    level_reason_: str = _field("level_reason")
+    sample_weight_: Ints | None = _field("weights")
+    schema_: Schema | None = _field("schema")
+    reason_: str = _field("reason")
+    completed_: Matrix | None = _field("completed")
+    certificate_: Any = _field("certificate", absent_if_none=True)
+    index_name_: Any = _field("index_name", absent_if_none=True)
+    _feature_names: Any = _field("names", absent_if_none=True)
+    _levels: Levels | None = _field("levels")
+    _n_features_out: int = _field("mixture.n_clusters")
 
     @property
-    def state_(self) -> FittedState:
-        """What the fit found, as plain data; `from_state` makes a model of it."""
-        check_is_fitted(self)
-        names = getattr(self, "feature_names_in_", None)
-        return FittedState(
-            self.mixture_,
-            self.clustering_,
-            self.reason_,
-            self.schema_,
-            None if names is None else tuple(str(name) for name in names),
-            self.sample_weight_,
-            self.completed_,
-            getattr(self, "certificate_", None),
-            getattr(self, "index_name_", None),
-            self._last_batch,
-            self._levels,
-            self.level_reason_,
-            self._codes,
-        )
+    def feature_names_in_(self) -> Any:
+        """The names of the columns, if they have any."""
+        return np.array(self._feature_names, dtype=object)
+
+    @feature_names_in_.setter
+    def feature_names_in_(self, names: Any) -> None:
+        self.state_ = self.state_._replace(names=tuple(map(str, names)))
+
+    @property
+    def alpha_(self) -> float | None:
+        """The concentration, or its posterior mean; None for a prior that has none."""
+        mixture = self.mixture_
+        alpha = mixture.prior.concentration()
+        n_points = int(mixture.sizes.sum())
+        return None if alpha is None else alpha.mean(n_points, mixture.n_components)
 
     # -- components and clusters ------------------------------------------------------------
 
@@ -176,29 +193,29 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     # -- rows of data -----------------------------------------------------------------------
 
-    def _checked(self, X: ArrayLike | CheckedTable) -> CheckedTable:
-        """Check X against what the model was fitted to, unless it is a checked table."""
+    def checked(self, X: ArrayLike | CheckedTable) -> CheckedTable:
+        """Return rows as a checked table, compared with what the model was fitted to."""
         check_is_fitted(self)
         if isinstance(X, CheckedTable):
             return X
         if self.schema_ is not None:
             table = CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
-            return without_codes(table, self._codes)
+            return without_codes(table, self.state_.codes)
         X = readable(X)
         table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
         validate_data(self, X, reset=False, skip_check_array=True)
-        return without_codes(table, self._codes)
+        return without_codes(table, self.state_.codes)
 
     def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         """Return rows as the model's solvers see them, as a checked table of numbers.
 
         Categories are codes.  Gaps of the rows of the fit are as the fit filled them, if it did.
         """
-        table = self._checked(X)
+        table = self.checked(X)
         if not table.gaps or self.family_.skips(table):
             return table
         if self.completed_ is None and isinstance(self.family, str) and self.family == "auto":
-            self.completed_ = self.state_.completed_again(table)
+            self.state_ = self.state_._replace(completed=self.state_.completed_again(table))
         filled = self.completed_
         if filled is not None and filled.shape == table.shape:
             seen = ~np.isnan(table.matrix)
@@ -218,15 +235,15 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         return self.state_.labels_of(self.encode(X))
 
     def _in_blocks(self, X: ArrayLike | CheckedTable) -> Iterator[tuple[Matrix, Vector]]:
-        """Log joint probabilities of blocks of rows, so that memory stays bounded."""
+        """Yield log joint probabilities of blocks of rows, so that memory stays bounded."""
         check_is_fitted(self)
         plain = is_array(X) and self.schema_ is None  # which need not be in memory
-        rows: Any = X if plain else self._checked(X)
+        rows: Any = X if plain else self.checked(X)
         size = max(1, _BLOCK // (self.n_components_ + self.n_features_in_))
         for begin in range(0, max(1, rows.shape[0]), size):
             block = slice(begin, begin + size)
             with located(rows=begin):
-                table = self._checked(rows[block]) if plain else rows.rows(block)
+                table = self.checked(rows[block]) if plain else rows.rows(block)
             yield self.mixture_.log_joint_probabilities(table)
 
     def predict(self, X: ArrayLike | CheckedTable) -> Labels:
@@ -242,7 +259,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike | CheckedTable) -> Matrix:
         """Return the probability of each cluster for each row, given that it is in one of them."""
-        table = self._checked(X)
+        table = self.checked(X)
         inside, _ = self.mixture_.log_joint_probabilities(table)
         inside = self.mixture_.summed(inside)
         return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
@@ -270,7 +287,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         The result is what X is: an array, or a pandas or polars frame.
         """
         X = readable(X)
-        table = self._checked(X)
+        table = self.checked(X)
         matrix = table.matrix
         if not table.gaps:
             return copy(X) if is_frame(X) or sp.issparse(X) else matrix.copy()
@@ -327,7 +344,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         self, X: ArrayLike | None, outlier_rate: float, rng: Any, *, with_columns: bool = True
     ) -> Explanation:
         check_is_fitted(self)
-        table = None if X is None else self._checked(X)
+        table = None if X is None else self.checked(X)
         fitted = None if table is None else self.encode(table)
         given = getattr(self, "feature_names_in_", None)
         names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given

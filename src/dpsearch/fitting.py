@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
+from dpsearch._validate import n_threads
 from dpsearch.automatic import (
     Choice,
     check_columns,
@@ -24,6 +25,7 @@ from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
+from dpsearch.passes.memory import Interrupted, first_partition
 from dpsearch.prefix_search.ordering import as_permutation
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from dpsearch.exact import Certificate
 
 _CERTIFY_SECONDS = 60.0
-_MOST_ROUNDS = 1000  # over shards, where refinement is to converge
+_SHARE = 0.5  # of the seconds for refinement, that passes over many rows may take
 
 
 class Refinement(NamedTuple):
@@ -53,13 +55,6 @@ class Refinement(NamedTuple):
             return _AUTOMATIC
         wanted, seconds = _flag_or_seconds(value, "refine", "'auto', True")
         return cls(wanted, seconds=seconds)
-
-    @property
-    def most_rounds(self) -> int | None:
-        """How many rounds over shards are made at most; None: as many as bring something."""
-        if not self.wanted:
-            return 0
-        return None if self.automatic or self.seconds is not None else _MOST_ROUNDS
 
 
 _MANY_ROWS, _MANY_NUMBERS = 1000, 50_000  # with more, refinement is not thorough by default
@@ -82,6 +77,7 @@ class FitOptions:
     missing_codes: Any = "auto"
     n_jobs: int | None = None
     checkpoint: str | Path | None = None
+    device: Any = None
     callback: Callback | None = None
 
 
@@ -167,15 +163,9 @@ def _fit_rows(
         _check(others, choice.family, problem)
     if options.certify_seconds is not None:
         problem.require_points("certify")
-    found = search(
-        problem,
-        beam_size=options.beam_size,
-        order=_placing(options.order, order),
-        rng=options.rng,
-        callback=options.callback,
-    )
+    found, interrupted = _searched(problem, options, _placing(options.order, order))
     found = choice.or_carried(problem, found)
-    if options.refinement.wanted and problem.prior.product_form:
+    if options.refinement.wanted and problem.prior.product_form and not interrupted:
         found = _refined(problem, found, options)
     found = replace(found, labels=_put_back(found.labels, order))
     completed = None if choice.completed is None else _put_back(choice.completed, order)
@@ -192,6 +182,32 @@ def _fit_rows(
         completed=completed, certificate=certificate, levels=levels,
     )  # fmt: skip
     return state.at_level(options.level)
+
+
+def _searched(problem: Problem, options: FitOptions, order: Any) -> tuple[Clustering, bool]:
+    """Return a first partition, and whether Ctrl-C ended the search for it."""
+    how = options.refinement
+    if not how.wanted:
+        found = search(
+            problem, beam_size=options.beam_size, order=order, rng=options.rng,
+            callback=options.callback,
+        )  # fmt: skip
+        return found, False
+    try:
+        found = first_partition(
+            problem,
+            beam_size=options.beam_size,
+            order=order,
+            rng=options.rng,
+            n_threads=n_threads(options.n_jobs),
+            thorough=not how.automatic,
+            seconds=None if how.seconds is None else _SHARE * how.seconds,
+            callback=options.callback,
+            device=options.device,
+        )
+    except Interrupted as stop:
+        return stop.clustering, True
+    return found, False
 
 
 def _problem(
@@ -241,10 +257,13 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
     how = options.refinement
     if how.automatic and found.converged:
         return found
+    seconds = (
+        None if how.seconds is None else max(_SHARE * how.seconds, how.seconds - found.seconds)
+    )
     result = refine(
         problem,
         found.labels,
-        seconds=how.seconds,
+        seconds=seconds,
         rng=options.rng,
         n_jobs=options.n_jobs,
         thorough=not how.automatic or _is_small(problem),

@@ -193,15 +193,13 @@ class Mixture:
                 self.model.core, items.rows(rows.start, rows.stop), self.pool, self.sizes,
                 labels[rows], alone[rows],
             )  # fmt: skip
-            parts.append(self._placed(scores, labels[rows], places))
+            parts.append(
+                _memberships_by_scores(scores, self.sizes, labels[rows], places, self.groups)
+            )
         found = Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         return found._replace(
             log_density=found.log_density + base, log_inside=found.log_inside + base
         )
-
-    def _placed(self, scores: Matrix, labels: Labels, places: _Places) -> Memberships:
-        """Return memberships from log H of every row in every place, which are changed."""
-        return Memberships(*_memberships_by_scores(scores, self.sizes, labels, places, self.groups))
 
     def _table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         family = self.model.family
@@ -219,7 +217,9 @@ class Mixture:
                 rest = self.row(own[i]).copy()
                 add_item(self.model.core, items, at, rest, -1.0)
                 scores[i, own[i]] = self._gaps([rest]).log_densities(X[i : i + 1])[0, 0]
-        found = self._placed(scores, own, self._places())
+        found = Memberships(
+            *_memberships_by_scores(scores, self.sizes, own, self._places(), self.groups)
+        )
         if gappy.all():
             return found
         whole = self.memberships(matrix[~gappy], labels[~gappy])
@@ -263,22 +263,16 @@ class Mixture:
         """Whether the clusters are in that form already."""
         return self.gapped is self
 
-    def impute(self, matrix: Matrix) -> Matrix:
+    def impute(self, matrix: Matrix, *, from_one: bool = False) -> Matrix:
         """Fill gaps with what the posterior predictive given the rest of the row expects.
 
         That is the mean over clusters, new ones included, each weighted by its probability given
-        the observed entries; for columns of codes the most probable code.
-        """
-        weights = softmax(np.column_stack(self.log_joint_probabilities(matrix)), axis=1)
-        return self._gaps(self._rows_and_new()).fill(matrix, weights)
-
-    def impute_from_one(self, matrix: Matrix) -> Matrix:
-        """Fill gaps with what a row's most probable cluster, or a new one, expects there.
-
-        The mean over clusters may lie where there is none.
+        the observed entries; for columns of codes the most probable code.  That mean may lie where
+        there is no cluster: with `from_one` the most probable cluster alone decides.
         """
         scores = np.column_stack(self.log_joint_probabilities(matrix))
-        weights = np.eye(scores.shape[1])[scores.argmax(axis=1)]
+        one = np.eye(scores.shape[1])[scores.argmax(axis=1)] if from_one else None
+        weights = softmax(scores, axis=1) if one is None else one
         return self._gaps(self._rows_and_new()).fill(matrix, weights)
 
     def _gaps(self, rows: list[Vector]) -> Gaps:
@@ -301,7 +295,7 @@ class Mixture:
         return [*(self.row(k) for k in range(self.n_components)), self.model.empty_row()]
 
     def posterior(self, k: int) -> dict[str, Any]:
-        """Posterior parameters of component k, for people to read."""
+        """Return the posterior parameters of component k, for people to read."""
         return self.model.family.posterior(self.row(k), self.model.n_features)
 
     def sample(self, n_samples: int, rng: Rng) -> tuple[Matrix, Labels]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._archive import read_archive, write_archive
+from dpsearch._archive import read_archive, require, write_archive
 from dpsearch._types import Ints, Labels
 from dpsearch.automatic import Codes
 from dpsearch.errors import DataError, ModelFileError
@@ -98,11 +98,10 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     # Checked before anything of that size is allocated.
     n_features = about["n_features"]
     most = max(_MANY_FEATURES, arrays["pool"].size)
-    if type(n_features) is not int or not 1 <= n_features <= most:
-        raise ModelFileError(f"n_features is {n_features!r}")
+    is_count = type(n_features) is int and 1 <= n_features <= most
+    require(is_count, f"n_features is {n_features!r}")
     index = about.get("index")
-    if not isinstance(index, str | None):
-        raise ModelFileError(f"index is {index!r}, not a name")
+    require(isinstance(index, str | None), f"index is {index!r}, not a name")
     last_batch = bool(about.get("last_batch", False))
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
@@ -127,15 +126,14 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
 
 def _codes(codes: Any, n_features: int) -> Codes:
     found = tuple((column, float(value)) for column, value in codes)
-    if not all(type(column) is int and 0 <= column < n_features for column, _ in found):
-        raise ModelFileError("codes of missing values are of columns that there are not")
+    known = all(type(column) is int and 0 <= column < n_features for column, _ in found)
+    require(known, "codes of missing values are of columns that there are not")
     return found
 
 
 def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
     log_joint, upper = float(about["log_joint"]), about.get("upper_bound")
-    if not math.isfinite(log_joint):
-        raise ModelFileError(f"log_joint is {log_joint}")
+    require(math.isfinite(log_joint), f"log_joint is {log_joint}")
     return Clustering(
         labels,
         log_joint,
@@ -149,38 +147,36 @@ def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
 
 def _schema(spec: Any, n_features: int) -> Schema | None:
     schema = None if spec is None else Schema.from_dict(spec)
-    if schema is not None and len(schema.columns) != n_features:
-        raise ModelFileError(f"the schema has not {n_features} columns")
+    fits = schema is None or len(schema.columns) == n_features
+    require(fits, f"the schema has not {n_features} columns")
     return schema
 
 
 def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
     if names is None:
         return None
-    if not isinstance(names, list) or len(names) != n_features:
-        raise ModelFileError(f"feature_names are not {n_features} names")
+    fits = isinstance(names, list) and len(names) == n_features
+    require(fits, f"feature_names are not {n_features} names")
     return tuple(str(name) for name in names)
 
 
 def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any, ...]:
     """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
-    missing = {"pool", "sizes", "labels"} - set(arrays)
-    if missing:
-        raise ModelFileError(f"the entry {min(missing)} is missing")
+    for name in ("labels", "pool", "sizes"):
+        require(name in arrays, f"the entry {name} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
     labels = labels.astype(np.int64) if labels.dtype.kind == "u" else labels
     integers = all(a.ndim == 1 and a.dtype == np.int64 and len(a) > 0 for a in (sizes, labels))
-    if not integers or pool.ndim != 1 or pool.dtype != np.float64:
-        raise ModelFileError("pool, sizes or labels have the wrong type")
-    if len(pool) != len(sizes) * width:
-        raise ModelFileError(f"pool has {len(pool)} numbers, not {len(sizes)} × {width}")
-    if not np.isfinite(pool).all():
-        raise ModelFileError("pool holds numbers that are not finite")
-    weights = None
-    if "weights" in arrays:
-        weights = check_weights(arrays["weights"], len(labels), "weights")
-    if not _agree(labels, weights, sizes, last_batch):
-        raise ModelFileError("labels do not agree with the clusters' sizes")
+    numbers = pool.ndim == 1 and pool.dtype == np.float64
+    require(integers and numbers, "pool, sizes or labels have the wrong type")
+    fits = len(pool) == len(sizes) * width
+    require(fits, f"pool has {len(pool)} numbers, not {len(sizes)} × {width}")
+    require(np.isfinite(pool).all(), "pool holds numbers that are not finite")
+    weights = arrays.get("weights")
+    if weights is not None:
+        weights = check_weights(weights, len(labels), "weights")
+    agree = _agree(labels, weights, sizes, last_batch)
+    require(agree, "labels do not agree with the clusters' sizes")
     return np.ascontiguousarray(pool), np.ascontiguousarray(sizes), labels, weights
 
 

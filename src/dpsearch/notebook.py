@@ -22,7 +22,7 @@ def clustering_html(
     sizes = clustering.sizes if sizes is None else sizes
     facts = [
         f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>{escape(more)}",
-        f"log joint {_number(clustering.log_joint)}{_proof(clustering)}",
+        f"log joint {clustering.log_joint:,.1f}".replace("-", "−") + _proof(clustering),
         f"{brief(clustering.seconds)} s",
     ]
     rows = "".join(_bar(k, int(size), int(sizes[0])) for k, size in enumerate(sizes[:_SHOWN]))
@@ -46,10 +46,6 @@ def model_html(model: Any, diagram: str) -> str:
     return diagram + clustering_html(
         model.clustering_, about, model.mixture_.cluster_sizes, f" ({model.level_reason_})"
     )
-
-
-def _number(value: float) -> str:
-    return f"{value:,.1f}".replace("-", "−")
 
 
 def _proof(clustering: Any) -> str:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from dpsearch.fitting import FitOptions
-from dpsearch.scale.cluster import DaskWorkers
-from dpsearch.scale.fit import fit_shards
-from dpsearch.scale.source import shards_of_array
-from dpsearch.scale.workers import Threads
+from dpsearch.passes.fit import fit_in_shards
+from dpsearch.sources.opened import OpenedTable
+from dpsearch.sources.shards import shards_of_array
 from studies.attacks.arena import failures
 from studies.attacks.record import Outcome
 from studies.attacks.victims import GAUSSIAN, PRIOR, rows
@@ -27,12 +26,12 @@ def cluster(count: int, seed: int) -> Outcome:
     """Kill a worker at a random moment of each fit: the result is that of threads."""
     begun, rng, tried, failed = time.perf_counter(), np.random.default_rng(seed), 0, 0
     shards = shards_of_array(rows(n=2000), 4, False)
-    want = _fitted(shards, Threads(shards, 1))
+    want = _fitted(shards, None)
     while tried < count:
         with _processes() as client:
-            _fitted(shards, DaskWorkers(shards, client))
+            _fitted(shards, client)
             length = time.perf_counter()
-            _fitted(shards, DaskWorkers(shards, client))
+            _fitted(shards, client)
             length = time.perf_counter() - length
             while tried < count and _both_are_there(client):
                 delay = float(rng.uniform(0.0, length))
@@ -72,7 +71,7 @@ def _both_are_there(client: Any) -> bool:
 def _killed(shards: Any, client: Any, victim: int, delay: float, want: Any) -> None:
     timer = threading.Timer(delay, _kill, (victim,))
     timer.start()
-    found = _fitted(shards, DaskWorkers(shards, client))
+    found = _fitted(shards, client)
     timer.join()
     assert found.clustering.log_joint == want.clustering.log_joint
     assert np.array_equal(found.clustering.labels.compute(), want.clustering.labels)
@@ -83,5 +82,6 @@ def _kill(process: int) -> None:
         os.kill(process, signal.SIGKILL)
 
 
-def _fitted(shards: Any, workers: Any) -> Any:
-    return fit_shards(shards, workers, FitOptions(GAUSSIAN, PRIOR, np.random.default_rng(0)))
+def _fitted(shards: Any, client: Any) -> Any:
+    opened = OpenedTable(list(shards), shards[0].array.shape[1], client=client)
+    return fit_in_shards(opened, FitOptions(GAUSSIAN, PRIOR, np.random.default_rng(0)))

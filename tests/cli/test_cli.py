@@ -841,7 +841,7 @@ def test_what_the_system_refuses(run, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpsearch.cli.results.write_table", full)
+        patch.setattr("dpsearch.cli.results.write_pieces", full)
         complains(run("fit", "X.csv"), "labels.csv: No space left on device")
     assert names_in(tmp_path) == ["X.csv"]
 

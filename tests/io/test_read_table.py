@@ -575,19 +575,19 @@ def test_long_documents(tmp_path):
 
 
 def test_writing(tmp_path, capsys):
-    frame = labels_table(None, 3, cluster=np.array([2, 0, 1]))
+    frame = labels_table(pl.Series("row", range(3)), cluster=np.array([2, 0, 1]))
     write_table(tmp_path / "labels.csv", frame)
     assert (tmp_path / "labels.csv").read_text() == "row,cluster\n0,2\n1,0\n2,1\n"
     write_table("-", frame)
     assert capsys.readouterr().out == "row,cluster\n0,2\n1,0\n2,1\n"
-    clash = labels_table(pl.Series("cluster", ["a", "b"]), 2, cluster=[0, 1])
+    clash = labels_table(pl.Series("cluster", ["a", "b"]), cluster=[0, 1])
     assert clash.columns == ["input cluster", "cluster"]
 
 
 def test_cells_that_a_spreadsheet_would_run_are_made_harmless(tmp_path):
     names = ["=cmd|' /C calc'!A0", "+1+1", "-2", "@SUM(A1)", "\tx", "a=b", "", None, "-1e5", "＝1"]
     index = pl.Series("=name", names)
-    frame = labels_table(index, len(names), cluster=list(range(-1, 9)))
+    frame = labels_table(index, cluster=list(range(-1, 9)))
     write_table(tmp_path / "x.csv", frame)
     read = pl.read_csv(tmp_path / "x.csv")
     assert read.columns == ["'=name", "cluster"]

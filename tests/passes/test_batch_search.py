@@ -117,6 +117,44 @@ def test_the_same_rows_are_drawn_however_they_are_divided(features):
     assert not np.array_equal(chunk.draw(features, labels, 0, counts, 8).keys, whole.keys)
 
 
+def test_rows_below_0_take_no_part(features):
+    rng = np.random.default_rng(4)
+    labels = rng.integers(-1, 3, size=50).astype(np.int32)
+    seen = labels >= 0
+    for n_candidates in (4, 30):
+        weights, constants = rng.normal(size=(n_candidates, 6)), rng.normal(size=n_candidates)
+        edges = np.array([0, n_candidates])
+        candidates = Candidates(np.zeros(3, np.int64), edges, weights, constants)
+        choice, only = np.full(50, -1, np.int32), np.full(seen.sum(), -1, np.int32)
+        found = chunk.assign(features, labels, candidates, choice)
+        wanted = chunk.assign(features[seen], labels[seen], candidates, only)
+        assert (choice[~seen] == -1).all()
+        assert np.array_equal(choice[seen], only)
+        assert np.array_equal(found.sizes, wanted.sizes)
+        moved = chunk.decided(labels, choice, np.arange(n_candidates), np.zeros(3, np.int64))
+        assert np.array_equal(moved, choice)
+    assert np.array_equal(
+        chunk.decided(labels, np.full(50, -1), [], np.array([2, 0, 1])) < 0, ~seen
+    )
+    assert chunk.draw(features, labels, 0, np.full(3, 50), 0).clusters.tolist() == sorted(
+        labels[seen]
+    )
+
+
+def test_outliers_are_the_rows_of_the_least_scores(features):
+    rng = np.random.default_rng(5)
+    labels = rng.integers(-1, 3, size=50).astype(np.int32)
+    weights, constants, counts = rng.normal(size=(3, 6)), rng.normal(size=3), np.array([4, 0, 100])
+    parts = [(features[a:b], slice(a, b)) for a, b in ((0, 9), (9, 30), (30, 50))]
+    found = chunk.outliers(parts, labels, weights, constants, counts)
+    dense = features.toarray() if sp.issparse(features) else features
+    for k, count in enumerate(counts):
+        scores = dense[labels == k] @ weights[k] + constants[k]
+        order = np.argsort(scores)[:count]
+        assert np.allclose(found.keys[found.clusters == k], scores[order])
+        assert np.allclose(found.features[found.clusters == k], dense[labels == k][order])
+
+
 def test_every_row_of_a_cluster_is_drawn_equally_often():
     labels = np.zeros(20, np.int32)
     F = np.eye(20)

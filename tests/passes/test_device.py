@@ -41,7 +41,7 @@ def threaded(form: LinearForm, X: Any) -> ThreadedRows:
 def planted() -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     truth = rng.integers(K, size=N)
-    return 8.0 * rng.normal(size=(K, D))[truth] + rng.normal(size=(N, D)), truth
+    return 30.0 * rng.normal(size=(K, D))[truth] + rng.normal(size=(N, D)), truth
 
 
 def gaussian() -> LinearForm:
@@ -301,3 +301,32 @@ def test_on_a_gpu(device: str) -> None:
         rows = open_rows(form, given, device)
         assert searched(rows, form, N).log_joint == pytest.approx(expected, rel=within)
         assert rows.labels().is_cuda
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("array", ["numpy_array", "strict_array", "tensor", "divided", "sparse"])
+def test_rows_are_shared_as_threads_share_them(array, own):
+    rng = np.random.default_rng(3)
+    X = documents() if array == "sparse" else planted()[0]
+    form = dirichlet(40) if array == "sparse" else gaussian()
+    weights, constants = 0.1 * rng.normal(size=(5, form.n_totals)), rng.normal(size=5)
+    steps = chunk.Own(*0.3 * rng.normal(size=(3, 5))) if own else None
+    if array == "divided":
+        rows = DividedRows([open_rows(form, X[:1000]), open_rows(form, X[1000:])])
+    elif array == "sparse":
+        pytest.importorskip("torch")
+        rows = open_rows(form, X, "cpu")
+    else:
+        rows = open_rows(form, globals()[array](X))
+    expected = threaded(form, X)
+    wanted, found = (one.soften(weights, constants, steps) for one in (expected, rows))
+    close = {"rtol": 1e-5, "atol": 1e-3} if array == "sparse" else {"rtol": 1e-9}  # in float32
+    assert np.allclose(found.totals.sizes, wanted.totals.sizes, **close)
+    assert np.allclose(
+        found.totals.sums,
+        wanted.totals.sums,
+        **close,
+    )
+    for mine, theirs in zip(found[1:], wanted[1:], strict=True):
+        assert np.allclose(mine, theirs, **close)
+    assert np.array_equal(arrays.to_host(rows.labels()), expected.labels())

@@ -6,7 +6,7 @@ import pytest
 
 from dpsearch import DPMixture
 from dpsearch.errors import DataError
-from dpsearch.scale.opened import TableOptions, open_table
+from dpsearch.sources.opened import TableOptions, open_table
 
 RNG = np.random.default_rng(0)
 KIND = RNG.integers(0, 2, 60)

@@ -11,13 +11,12 @@ from dpsearch.automatic.choice import (
     resolve_prior,
     takes_gaps,
 )
-from dpsearch.automatic.learning import Learned, learn
+from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import Codes, codes_in_words, without_codes
 
 __all__ = [
     "Choice",
     "Codes",
-    "Learned",
     "check_columns",
     "check_kinds",
     "choose",

@@ -104,10 +104,8 @@ def resolve_prior(alpha: Any) -> Prior:
             return DirichletProcess(Gamma(1.0, 1.0))
         if alpha not in PRIORS.names():
             known = ", ".join(PRIORS.names())
-            raise ParameterError(
-                "alpha must be 'auto', a number above 0, a prior or the name of one"
-                f" ({known}), got {alpha!r}"
-            )
+            wanted = f"be 'auto', a number above 0, a prior or the name of one ({known})"
+            raise ParameterError.must("alpha", wanted, alpha)
         return PRIORS.by_name(alpha)()
     return DirichletProcess(alpha)
 
@@ -124,9 +122,7 @@ def choose(
     if isinstance(family, Family):
         return Choice(family, "as given", None)
     if not isinstance(family, str):
-        raise ParameterError(
-            f"{{parameter}} must be 'auto', a name or a family, got {family!r}", parameter="family"
-        )
+        raise ParameterError.must("family", "be 'auto', a name or a family", family)
     table = CheckedTable.of(X)
     far = _far_rows(table, schema)
     apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
@@ -166,7 +162,12 @@ def _chosen(
     table: CheckedTable, family: str, prior: Prior, schema: Schema | None, may_complete: bool
 ) -> Choice:
     if family != "auto":
-        return _learned(table, _named(table, family), "as named", prior)
+        kind = by_name(family, also=("auto",))
+        if table.sparse and not kind.accepts_sparse:
+            raise DataError(
+                f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
+            )
+        return _learned(table, kind.suggest(table.matrix), "as named", prior)
     completed = completed_table(table, schema, prior) if may_complete else None
     rows = table if completed is None else CheckedTable(completed, table.names)
     start, reason = _suggested(rows, schema)
@@ -211,13 +212,6 @@ def _learned(
     if learned.is_simpler:
         reason += ", independent within clusters"
     return Choice(learned.family, reason, learned.labels, learned.problem, settled=learned.settled)
-
-
-def _named(table: CheckedTable, name: str) -> Family:
-    kind = by_name(name, also=("auto",))
-    if table.sparse and not kind.accepts_sparse:
-        raise DataError(f"X is sparse, which the {kind.name} family does not take: use X.toarray()")
-    return kind.suggest(table.matrix)
 
 
 def _suggested(table: CheckedTable, schema: Schema | None) -> tuple[Family, str]:

@@ -70,7 +70,7 @@ def _by_projections(matrix: Matrix, prior: Prior) -> Matrix:
 
 
 def _mixture(rows: Matrix, start: Family, prior: Prior) -> Mixture:
-    """The clusters of complete rows."""
+    """Return the clusters of complete rows."""
     table = CheckedTable(rows, None, complete=True)
     learned = learn(table, start, prior)
     problem = learned.problem or Problem(table, learned.family, prior)

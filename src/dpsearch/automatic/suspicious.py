@@ -83,10 +83,7 @@ def given_codes(values: Any, columns: Sequence[int]) -> Codes:
     try:
         numbers = [float(value) for value in values]
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{{parameter}} must be 'auto', None or numbers, got {values!r}",
-            parameter="missing_codes",
-        ) from error
+        raise ParameterError.must("missing_codes", "be 'auto', None or numbers", values) from error
     return tuple((j, value) for j in columns for value in numbers)
 
 

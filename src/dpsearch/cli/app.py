@@ -23,14 +23,14 @@ from dpsearch.cli.certify import certify
 from dpsearch.cli.cut import cut
 from dpsearch.cli.fit import fit
 from dpsearch.cli.inspect import inspect as inspect_model
-from dpsearch.cli.options import Command, parameters, signed
+from dpsearch.cli.options import Command, option, parameters, signed
 from dpsearch.cli.predict import predict
 from dpsearch.cli.sample import sample
 from dpsearch.errors import DPSearchError, plain_interrupts
 
 _GRACE = 5.0  # seconds that threads have to end after SIGTERM
 
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
+Debug = Annotated[bool, option("Show where an error comes from.", "--debug")]
 
 app = typer.Typer(
     help="Clustering without choosing the number of clusters.",
@@ -86,7 +86,7 @@ def _reporting(debug: bool) -> Iterator[None]:
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("demo-output"),
+    out: Annotated[Path, option("Folder for the picture.")] = Path("demo-output"),
 ) -> None:
     """Cluster 3,000 embedded handwritten digits, and show the clusters."""
     from dpsearch.demo import run_demo
@@ -109,7 +109,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

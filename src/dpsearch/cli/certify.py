@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dpsearch._archive import require
+from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of
-from dpsearch.cli.options import (
-    Data,
-    Force,
-    Json,
-    Quiet,
-    Reading,
-    Verbatim,
-    check_writable,
-    errors_name,
-    parse_duration,
-    reads_data,
-)
 from dpsearch.errors import DataError, ModelFileError, ParameterError
 
 if TYPE_CHECKING:
@@ -42,36 +32,34 @@ Proved = Annotated[
 ]
 
 
-@reads_data
+@opt.reads_data
 def certify(
     model: Proved,
-    data: Data,
-    reading: Reading,
+    data: opt.Data,
+    reading: opt.Reading,
     time_limit: Annotated[
         float,
-        typer.Option(
-            parser=parse_duration, metavar="DURATION", help="Time limit, without compilation."
-        ),
+        opt.duration("Time limit, without compilation."),
     ] = 60.0,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="A gap up to this, in nats, counts as closed.")
+        float, opt.option("A gap up to this, in nats, counts as closed.", min=0)
     ] = 1e-6,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Prove the bound again from its prices alone.")
+        bool, opt.option("Prove the bound again from its prices alone.", "--verify")
     ] = False,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the certificate (NPZ), for --check.")
+        Path | None, opt.option("Where to write the certificate (NPZ), for --check.")
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Verify a certificate that --out wrote, on these data.")
+        bool, opt.option("Verify a certificate that --out wrote, on these data.", "--check")
     ] = False,
     labels: Annotated[
-        Path | None, typer.Option(help="Where to write the best partition known (CSV).")
+        Path | None, opt.option("Where to write the best partition known (CSV).")
     ] = None,
-    as_json: Json = False,
-    verbatim: Verbatim = False,
-    force: Force = False,
-    quiet: Quiet = False,
+    as_json: opt.Json = False,
+    verbatim: opt.Verbatim = False,
+    force: opt.Force = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Bound how much better any clustering of the data could be than a model's.
 
@@ -85,10 +73,12 @@ def certify(
     if labels is not None:
         check_ending(labels)
     if check and out is not None:
-        raise ParameterError("--check verifies a certificate, and writes none: leave out --out")
+        raise ParameterError.of(
+            "--check", "verifies a certificate, and writes none: leave out --out"
+        )
     for path in (labels, out):
         if path is not None:
-            check_writable(path, force)
+            opt.check_writable(path, force)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
         if check:
@@ -110,7 +100,7 @@ def certify(
     if check:  # who checks it says what counts as closed
         found = replace(found, tolerance=tolerance, optimal=found.gap <= tolerance)
     if labels is not None:
-        best = labels_table(table.index, table.n_rows, component=found.clustering.labels)
+        best = labels_table(table.row_names, component=found.clustering.labels)
         write_table(labels, best, force=force, verbatim=verbatim)
     if as_json:
         print_json(_about(found, value, verified))
@@ -119,7 +109,7 @@ def certify(
 
 
 def _certified(
-    model: Path, data: Path, reading: Reading, stage: Stages, out: Path | None, **options: Any
+    model: Path, data: Path, reading: opt.Reading, stage: Stages, out: Path | None, **options: Any
 ) -> tuple[Table, Certificate, float]:
     """Certify a model; return the data, the certificate and the model's log joint."""
     from dpsearch.exact import certify
@@ -140,7 +130,9 @@ def _certified(
     return table, found, value
 
 
-def _stored(path: Path, data: Path, reading: Reading, stage: Stages) -> tuple[Table, Certificate]:
+def _stored(
+    path: Path, data: Path, reading: opt.Reading, stage: Stages
+) -> tuple[Table, Certificate]:
     """Read a certificate, and the data as it says that they were read."""
     from dpsearch.exact import Certificate
     from dpsearch.exact.certificate_file import read_certificate
@@ -154,7 +146,7 @@ def _stored(path: Path, data: Path, reading: Reading, stage: Stages) -> tuple[Ta
     else:
         table = read_for(reader, data, reading, progress=stage.count_rows)
     stage.begin("comparing with the certificate")
-    with errors_name(table):
+    with opt.errors_name(table):
         rows = _encoded(reader, table)
         gaps = _gaps(rows.matrix)
         if stored.filled is not None and gaps is not None and gaps.sum() == len(stored.filled):
@@ -183,10 +175,10 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
     try:
         schema, names = columns["schema"], columns["names"]
         index, n_features = columns["index"], columns["n_features"]
-        if type(n_features) is not int or not isinstance(index, str | None):
-            raise ModelFileError("its columns are not described")
-        if names is not None and not all(isinstance(name, str) for name in names):
-            raise ModelFileError("the names of its columns are no names")
+        described = type(n_features) is int and isinstance(index, str | None)
+        require(described, "its columns are not described")
+        named = all(isinstance(name, str) for name in names or ())
+        require(named, "the names of its columns are no names")
         return SimpleNamespace(
             n_features_in_=n_features,
             feature_names_in_=names,
@@ -225,7 +217,7 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
             " and fit again",
             source=data,
         )
-    with errors_name(table):
+    with opt.errors_name(table):
         problem = estimator.problem(rows_of(estimator, table))
     value = problem.log_joint(estimator.component_labels_)
     if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):

@@ -10,19 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from dpsearch._files import atomic_folder
+from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
-from dpsearch.cli.fit import FORMATS, WRITTEN, write_results
-from dpsearch.cli.model import load_model, read_for, write_page
-from dpsearch.cli.options import (
-    Json,
-    LevelName,
-    Memory,
-    MinSize,
-    Quiet,
-    Verbatim,
-    errors_name,
-    parse_level,
-)
+from dpsearch.cli.fit import FORMATS, WRITTEN
+from dpsearch.cli.model import load_model
 from dpsearch.errors import DataError, ParameterError
 
 
@@ -33,18 +24,18 @@ def cut(
         typer.Argument(help="The table that was fitted, if it is no longer where it was."),
     ] = None,
     clusters: Annotated[
-        int | None, typer.Option(min=1, help="Number of clusters; the same as --level NUMBER.")
+        int | None, opt.option("Number of clusters; the same as --level NUMBER.", min=1)
     ] = None,
-    level: LevelName = "auto",
-    min_size: MinSize = 1,
+    level: opt.LevelName = "auto",
+    min_size: opt.MinSize = 1,
     report: Annotated[
         bool | None,
-        typer.Option(help="Write report.html; by default if the folder has one."),
+        opt.option("Write report.html; by default if the folder has one."),
     ] = None,
-    memory: Memory = None,
-    verbatim: Verbatim = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    memory: opt.Memory = None,
+    verbatim: opt.Verbatim = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Cut the tree over components at another level; nothing is fitted again.
 
@@ -62,7 +53,7 @@ def cut(
     wanted = (folder / "report.html").is_file() if report is None else report
     with stages(messages.console) as stage, contextlib.ExitStack() as files:
         model = load_model(folder).at_level(
-            parse_level(level) if clusters is None else clusters, min_cluster_size=min_size
+            opt.parse_level(level) if clusters is None else clusters, min_cluster_size=min_size
         )
         source = data or _where(Path(record["input"]["source"]), folder)
         found = _results(files, stage, model, source, record, memory)
@@ -70,15 +61,13 @@ def cut(
         record["parameters"] |= {"level": model.level, "min_cluster_size": min_size}
         stage.begin("writing")
         with atomic_folder(folder, WRITTEN, force=True) as new:
-            write_results(new, found, record, form, verbatim)
+            found.write(new, record, form, verbatim)
             if wanted:
                 stage.begin("report")
                 shape = record.get("image_shape")
-                write_page(
-                    new / "report.html", model, found.table, explanation=found.explanation,
-                    image_shape=None if shape is None else tuple(shape),
-                    sample=found.n_rows != found.table.n_rows,
-                )  # fmt: skip
+                found.write_page(
+                    new / "report.html", image_shape=None if shape is None else tuple(shape)
+                )
     if as_json:
         print_json({**record, "out": str(folder)})
     messages.print(f"{found.summary()}; written to {folder}")
@@ -119,8 +108,8 @@ def _results(
     memory: int | None,
 ) -> Any:
     """Read the data as the fit did, and return the results at the model's level."""
-    from dpsearch.cli import large
     from dpsearch.cli.results import Results
+    from dpsearch.cli.source import Source, TableOptions
     from dpsearch.io import Reading
 
     if str(data) == "-" or not data.exists():
@@ -129,18 +118,10 @@ def _results(
     fields = set(Reading.__dataclass_fields__) - {"model"}
     given: dict[str, Any] = record["input"].get("reading", {})
     reading = Reading(**{name: value for name, value in given.items() if name in fields})
-    opened = large.opened_for(files, model, data, reading, memory, stage.count_rows)
-    if opened is None:
-        table = read_for(model, data, reading, progress=stage.count_rows)
-        n_rows, digest = table.n_rows, table.sha256
-    else:
-        table = large.sampled(opened)
-        n_rows, digest = opened.n_rows, large.digest_of(data)
-    before = record["input"].get("sha256")
-    if n_rows != len(model.component_labels_) or (before and digest and digest != before):
+    options = TableOptions(reading=reading, memory=memory, progress=stage.count_rows)
+    source = Source(files, data, options, model)
+    before, now = record["input"].get("sha256"), source.table.sha256
+    if source.n_rows != len(model.component_labels_) or (before and now and now != before):
         raise DataError("not the data that were fitted: they have changed since", source=data)
     stage.begin("explaining")
-    with errors_name(table):
-        if opened is None:
-            return Results.of(model, table)
-        return large.LargeResults.of_sample(model, table, opened)
+    return Results.of(model, source)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,15 +74,12 @@ def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
 
 def rows_of(model: Any, table: Table) -> Any:
     """Return the table as solvers see it: categories as codes, gaps as the fit filled them."""
-    from dpsearch.cli.results import quiet_about_names
-
     with quiet_about_names():
         return model.encode(table.X)
 
 
 def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
     """Write a report with the names that the table has; see `dpsearch.report`."""
-    from dpsearch.cli.results import quiet_about_names
     from dpsearch.report import write_report
 
     with quiet_about_names():
@@ -87,3 +87,11 @@ def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
             path, model, table.X, names=table.names, index=table.index, title=table.source,
             **options,
         )  # fmt: skip
+
+
+@contextlib.contextmanager
+def quiet_about_names() -> Iterator[None]:
+    """Silence scikit-learn's warning of matrices without names, which have been checked here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        yield

@@ -108,13 +108,18 @@ def parse_kinds(text: str) -> dict[str, str]:
     for part in text.split(","):
         name, equals, kind = part.rpartition("=")
         if not equals or not name or kind.strip() not in KINDS:
-            raise ParameterError(
-                f"{{parameter}}: {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}",
-                parameter="--kinds",
+            raise ParameterError.of(
+                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}"
             )
         kinds[name.strip()] = kind.strip()
     return kinds
 
+
+def option(help: str, *names: str, **about: Any) -> Any:
+    return typer.Option(*names, help=help, **about)
+
+
+duration = functools.partial(option, parser=parse_duration, metavar="DURATION")
 
 Data = Annotated[
     Path,
@@ -126,51 +131,46 @@ Data = Annotated[
 Model = Annotated[
     Path, typer.Argument(help="What `dpsearch fit` wrote: the folder, or its model.npz.")
 ]
-FamilyName = Annotated[
-    str, typer.Option(help="auto, or the name of a family, as gaussian or multinomial.")
-]
-Alpha = Annotated[str, typer.Option(help="Concentration: auto, a number above 0, or a prior.")]
+FamilyName = Annotated[str, option("auto, or the name of a family, as gaussian or multinomial.")]
+Alpha = Annotated[str, option("Concentration: auto, a number above 0, or a prior.")]
 LevelName = Annotated[
     str,
-    typer.Option(
-        help="What a cluster is: auto, components (each component of the mixture), or a number of"
-        " clusters.",
+    option(
+        "What a cluster is: auto, components (each component of the mixture), or a number of"
+        " clusters."
     ),
 ]
 MinSize = Annotated[
     int,
-    typer.Option(
-        min=1, help="Clusters of fewer rows are given to the one that they share most with."
-    ),
+    option("Clusters of fewer rows are given to the one that they share most with.", min=1),
 ]
-Seed = Annotated[int | None, typer.Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")]
-Jobs = Annotated[int, typer.Option(help="Threads; -1 for all cores.")]
+Seed = Annotated[int | None, option("Seed of the random numbers.", min=0, max=2**32 - 1)]
+Jobs = Annotated[int, option("Threads; -1 for all cores.")]
 Memory = Annotated[
     int | None,
-    typer.Option(
+    option(
+        "Memory limit, as in 2GB; the data are then read and clustered in pieces.",
         parser=parse_size,
         metavar="SIZE",
-        help="Memory limit, as in 2GB; the data are then read and clustered in pieces.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+Force = Annotated[bool, option("Overwrite existing files.", "--force")]
 Verbatim = Annotated[
     bool,
-    typer.Option(
-        "--verbatim",
-        help="Write texts to CSV as they are. By default those that a spreadsheet would take for a"
+    option(
+        "Write texts to CSV as they are. By default those that a spreadsheet would take for a"
         " formula (= + - @ first) get a ' in front.",
+        "--verbatim",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[bool, option("Print one JSON object on standard output.", "--json")]
+Quiet = Annotated[bool, option("Print nothing but errors.", "--quiet", "-q")]
 
 
 # -- reading ----------------------------------------------------------------------------------
 
 
-def _option(help: str, *names: str, **about: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel="Reading the data", **about)
+_option = functools.partial(option, rich_help_panel="Reading the data")
 
 
 def _reading(
@@ -181,8 +181,8 @@ def _reading(
     index: Annotated[str | None, _option("Column that names the rows.")] = None,
     text: Annotated[str | None, _option("Column of texts: cluster by their words.")] = None,
     words: Annotated[int, _option("For texts: largest number of words to count.", min=1)] = 2000,
-    category: Annotated[
-        str | None, _option("Columns to take as categories though they hold numbers.")
+    categories: Annotated[
+        str | None, _option("Columns to take as categories though they hold numbers.", "--category")
     ] = None,
     input_format: Annotated[
         str | None,
@@ -205,21 +205,10 @@ def _reading(
     ] = None,
     encoding: Annotated[str, _option("Encoding of text.")] = "utf-8",
 ) -> Reading:
+    given = locals()
     from dpsearch.io import Reading
 
-    return Reading(
-        columns=columns,
-        drop=drop,
-        index=index,
-        text=text,
-        categories=category,
-        input_format=input_format,
-        separator="\t" if separator in ("\\t", "tab") else separator,
-        decimal_comma=decimal_comma,
-        header=header,
-        encoding=encoding,
-        words=words,
-    )
+    return Reading(**given | {"separator": "\t" if separator in ("\\t", "tab") else separator})
 
 
 def reads_data(command: Command) -> Command:

@@ -3,47 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
+from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
-from dpsearch.cli.model import load_model, read_for
-from dpsearch.cli.options import (
-    Data,
-    Force,
-    Json,
-    Memory,
-    Model,
-    Quiet,
-    Reading,
-    Verbatim,
-    check_writable,
-    errors_name,
-    reads_data,
-)
+from dpsearch.cli.model import load_model, quiet_about_names
 
 _ROWS = 10_000  # for which the probabilities of all clusters are in memory
 
 
-@reads_data
+@opt.reads_data
 def predict(
-    model: Model,
-    data: Data,
-    reading: Reading,
+    model: opt.Model,
+    data: opt.Data,
+    reading: opt.Reading,
     out: Annotated[
-        Path, typer.Option(help="File for the labels, .csv or .parquet; - for standard output.")
+        Path, opt.option("File for the labels, .csv or .parquet; - for standard output.")
     ] = Path("-"),
     proba: Annotated[
-        bool, typer.Option("--proba", help="Also write the probability of every cluster.")
+        bool, opt.option("Also write the probability of every cluster.", "--proba")
     ] = False,
-    memory: Memory = None,
-    verbatim: Verbatim = False,
-    force: Force = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    memory: opt.Memory = None,
+    verbatim: opt.Verbatim = False,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Find the clusters of new rows.
 
@@ -52,38 +38,32 @@ def predict(
     """
     import polars as pl
 
-    from dpsearch.cli import large
-    from dpsearch.cli.results import quiet_about_names
+    from dpsearch.cli.source import Source, TableOptions
     from dpsearch.io.output import check_ending, write_pieces
     from dpsearch.progress import stages
 
     to_file = str(out) != "-"
     if to_file:
         check_ending(out)
-        check_writable(out, force)
+        opt.check_writable(out, force)
     messages = Messages(quiet)
+    n_rows, clusters = 0, set()
     with stages(messages.console) as stage, contextlib.ExitStack() as files:
         stage.begin(f"reading {data}")
         estimator = load_model(model)
-        opened = large.opened_for(files, estimator, data, reading, memory, stage.count_rows)
-        if opened is None:
-            table = read_for(estimator, data, reading, progress=stage.count_rows)
-            for note in table.notes:
-                messages.print(f"note: {note}")
-            stage.begin("predicting")
-            with errors_name(table), quiet_about_names():
-                found = estimator.predict_proba(table.X)
-            pieces = iter([_about(table.index, found, proba)])
-        else:
-            stage.begin("predicting")
-            pieces = _piece_by_piece(estimator, opened, proba, stage.count_rows)
-        n_rows, clusters = 0, set()
+        options = TableOptions(reading=reading, memory=memory, progress=stage.count_rows)
+        source = Source(files, data, options, estimator)
+        for note in source.table.notes if source.opened is None else ():
+            messages.print(f"note: {note}")
+        stage.begin("predicting")
 
         def counted() -> Iterator[Any]:
             nonlocal n_rows
-            for piece in pieces:
+            for piece in _predicted(estimator, source, proba):
                 n_rows += piece.height
                 clusters.update(piece["cluster"].unique())
+                if source.opened is not None:
+                    stage.count_rows(n_rows)
                 yield piece
 
         if as_json and not to_file:
@@ -96,31 +76,15 @@ def predict(
         messages.print(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
 
 
-def _piece_by_piece(
-    model: Any, opened: Any, proba: bool, count_rows: Callable[[int], None]
-) -> Iterator[Any]:
-    from dpsearch.cli import large
-    from dpsearch.tables import CheckedTable
-
-    begin = 0
-    with large.errors_name(opened):
-        for shard in opened.shards:
-            rows, names = CheckedTable(shard.load()), large.row_names(opened, shard, begin)
-            for at in range(0, shard.n_rows, _ROWS):
-                found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
-                yield _about(names[at : at + _ROWS], found, proba)
-            begin += shard.n_rows
-            count_rows(begin)
-
-
-def _about(index: Any, probabilities: Any, proba: bool) -> Any:
-    """The table that is written about some rows."""
+def _predicted(model: Any, source: Any, proba: bool) -> Iterator[Any]:
+    """Yield the table that is written, in blocks of rows."""
     from dpsearch.io import labels_table
 
-    columns: dict[str, Any] = {
-        "cluster": probabilities.argmax(axis=1),
-        "certainty": probabilities.max(axis=1).round(6),
-    }
-    if proba:
-        columns |= {f"p{k}": probabilities[:, k] for k in range(probabilities.shape[1])}
-    return labels_table(index, len(probabilities), **columns)
+    with source.errors_named(), quiet_about_names():
+        for names, rows in source.blocks(model):
+            for at in range(0, len(names), _ROWS):
+                found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
+                columns = {"cluster": found.argmax(axis=1), "certainty": found.max(axis=1).round(6)}
+                if proba:
+                    columns |= {f"p{k}": found[:, k] for k in range(found.shape[1])}
+                yield labels_table(names[at : at + _ROWS], **columns)

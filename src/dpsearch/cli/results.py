@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
+import json
 import platform
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,12 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from dpsearch.io import Reading, Table, labels_table, write_table
+from dpsearch._files import atomic_write
+from dpsearch.cli.console import plain
+from dpsearch.cli.model import quiet_about_names, write_page
+from dpsearch.cli.source import Source
+from dpsearch.io import Reading, labels_table, write_table
+from dpsearch.io.output import write_pieces
 
 _WIDE = 100  # columns beyond which parameters are left to the model file
 _TYPICAL = 5
@@ -25,40 +29,74 @@ _PACKAGES = ("numpy", "scipy", "numba", "sklearn", "polars")
 
 @dataclass
 class Results:
-    """A fitted model with its data, and the explanation of both."""
+    """A fitted model with its data, and the explanation of the rows that are in memory."""
 
     model: Any
-    table: Table
+    source: Source
     explanation: Any
 
     @classmethod
-    def of(cls, model: Any, table: Table) -> Self:
-        give_names(model, table)
-        with quiet_about_names():
-            return cls(model, table, model.explain(table.X))
+    def of(cls, model: Any, source: Source) -> Self:
+        table = source.table
+        # Matrices carry no names: the model gets those of the file, or the numbers of its columns.
+        model.state_ = model.state_._replace(index_name=table.index_column)
+        known = table.names is not None or table.numbers is not None
+        if known and not hasattr(model, "feature_names_in_"):
+            model.feature_names_in_ = np.array(table.all_names, dtype=object)
+        with source.errors_named(), quiet_about_names():
+            return cls(model, source, model.explain(table.X))
 
-    def labels_table(self) -> pl.DataFrame:
-        return labels_table(
-            self.table.index,
-            self.table.n_rows,
-            **label_columns(self.model, self.model.component_labels_, self.explanation.certainty),
-        )
+    def write(self, folder: Path, record: dict[str, Any], form: str, verbatim: bool) -> None:
+        """Write labels, clusters, model and record."""
+        self.write_labels(folder / f"labels.{form}", verbatim)
+        write_table(folder / f"clusters.{form}", self.cluster_table(), verbatim=verbatim)
+        self.model.save(folder / "model.npz")
+        text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
+        with atomic_write(folder / "run.json") as stream:
+            stream.write(text.encode("utf-8", "replace"))  # file names may hold lone surrogates
 
-    @property
-    def n_rows(self) -> int:
-        return self.table.n_rows
+    def write_page(self, path: Path, **options: Any) -> None:
+        """Write the report; see `dpsearch.report`."""
+        write_page(
+            path, self.model, self.source.table, explanation=self.explanation,
+            sample=self.source.n_rows != self.source.table.n_rows, **options,
+        )  # fmt: skip
 
     def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
-        write_table(path, self.labels_table(), verbatim=verbatim)
+        write_pieces(path, self.labels(), verbatim=verbatim)
+
+    def labels(self) -> Iterator[pl.DataFrame]:
+        """Yield what is written about each row, block by block."""
+        if self.source.opened is None:
+            names, certainty = self.source.table.row_names, self.explanation.certainty
+            yield self._about(names, self.model.component_labels_, certainty)
+            return
+        begin = 0
+        for names, rows in self.source.blocks():
+            labels = self.model.component_labels_[begin : begin + len(names)]
+            found = self.model.mixture_.memberships(self.model.encode(rows), labels)
+            yield self._about(names, labels, found.certainty)
+            begin += len(names)
+
+    def _about(self, names: pl.Series, components: Any, certainty: Any) -> pl.DataFrame:
+        clusters = self.model.mixture_.groups[components]
+        nearest = self.model.rows_apart_[clusters]
+        return labels_table(
+            names,
+            cluster=clusters,
+            component=components,
+            certainty=np.round(certainty, 6),
+            apart_from=pl.Series(nearest).set(pl.Series(nearest < 0), None),
+        )
 
     def cluster_table(self) -> pl.DataFrame:
-        """A line for each cluster: size, weight, rows, columns, and posterior parameters.
+        """Return a line for each cluster: size, weight, rows, columns, posterior parameters.
 
         The parameters are those of a single component that has all points of the cluster.
         """
         mixture, apart = self.model.mixture_, self.model.rows_apart_
         sizes, components = mixture.cluster_sizes, np.bincount(mixture.groups)
-        index = labels_table(self.table.index, self.table.n_rows).to_series(0)
+        index = self.source.table.row_names
         weights = np.bincount(mixture.groups, np.exp(mixture.log_weights))
         typical = self.explanation.typical
         lines = []
@@ -80,32 +118,26 @@ class Results:
         return pl.DataFrame(lines, infer_schema_length=None)
 
     def _posterior(self, k: int) -> dict[str, Any]:
-        width = self.table.n_columns
-        if width > _WIDE:
+        names = self.source.table.all_names
+        if len(names) > _WIDE:
             return {}
-        names = [self.table.name(j) for j in range(width)]
         about = flat(self.model.mixture_.merged.posterior(k), names)
         if about:
             return about
-        return {f"centre of {name}": x for name, x in zip(names, self._centres(k), strict=True)}
+        explanation = self.explanation
+        centres = map(explanation.value, explanation.names, explanation.centres[k].tolist())
+        return {f"centre of {name}": x for name, x in zip(names, centres, strict=True)}
 
     def _said(self, indication: Any) -> str:
-        """Higher or lower than elsewhere; of categories the likeliest."""
+        """Return "higher" or "lower" than elsewhere, or the likeliest category."""
         centre = self.explanation.value(indication.column, indication.centre)
         return centre if isinstance(centre, str) else str(indication.direction)
-
-    def _centres(self, k: int) -> list[float | str]:
-        """What to expect of each column; of categories the likeliest."""
-        return [
-            self.explanation.value(name, float(x))
-            for name, x in zip(self.explanation.names, self.explanation.centres[k], strict=True)
-        ]
 
     def summary(self) -> str:
         model = self.model
         text = (
-            f"{self.n_rows:,} rows in {model.n_clusters_} clusters; log joint of the components"
-            f" {model.log_joint_:.6g}; family {model.family_.name}"
+            f"{self.source.n_rows:,} rows in {model.n_clusters_} clusters; log joint of the"
+            f" components {model.log_joint_:.6g}; family {model.family_.name}"
         )
         if model.clustering_.optimal:
             return f"{text}; proved to be the best partition"
@@ -115,7 +147,7 @@ class Results:
         return text
 
     def levels_in_words(self) -> str:
-        """How components led to clusters, how sure their number is, and rows apart."""
+        """Say how components led to clusters, how sure their number is, and what rows lie apart."""
         model = self.model
         text = f"level: {model.level_reason_}"
         apart = model.rows_apart_ >= 0
@@ -128,24 +160,12 @@ class Results:
         return text
 
 
-def label_columns(model: Any, components: Any, certainty: Any) -> dict[str, Any]:
-    """What is written about each row, given the component that it is in."""
-    clusters = model.mixture_.groups[components]
-    nearest = model.rows_apart_[clusters]
-    return {
-        "cluster": clusters,
-        "component": components,
-        "certainty": np.round(certainty, 6),
-        "apart_from": pl.Series(nearest).set(pl.Series(nearest < 0), None),
-    }
-
-
 def _listed(values: Any) -> str:
     return "; ".join(str(value) for value in values)
 
 
 def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
-    """Posterior parameters as columns: numbers by their name, vectors by the data's columns.
+    """Return posterior parameters as columns: numbers by their name, vectors by the data's columns.
 
     >>> flat({"mean": np.array([1.0, 2.0]), "strength": 3.0}, ["a", "b"])
     {'mean of a': 1.0, 'mean of b': 2.0, 'strength': 3.0}
@@ -162,25 +182,8 @@ def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
     return out
 
 
-def give_names(model: Any, table: Table) -> None:
-    """Matrices carry no names: let the model know those of the file, or which columns it has."""
-    model.index_name_ = table.index_column
-    known = table.names is not None or table.numbers is not None
-    if known and not hasattr(model, "feature_names_in_"):
-        names = [table.name(j) for j in range(table.n_columns)]
-        model.feature_names_in_ = np.array(names, dtype=object)
-
-
-@contextlib.contextmanager
-def quiet_about_names() -> Iterator[None]:
-    """scikit-learn warns of matrices without names; here they have been checked."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
-        yield
-
-
 def level_record(model: Any) -> dict[str, Any]:
-    """What a record says about the clusters."""
+    """Return what a record says about the clusters."""
     return {
         "level": model.level,
         "level_reason": model.level_reason_,
@@ -191,11 +194,11 @@ def level_record(model: Any) -> dict[str, Any]:
     }
 
 
-def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
-    """Enough to repeat the run, and to see whether the data are the same."""
+def run_record(model: Any, source: Source, reading: Reading) -> dict[str, Any]:
+    """Return what it takes to repeat the run, and to see whether the data are the same."""
     from dpsearch._version import __version__
 
-    clustering = model.clustering_
+    clustering, table = model.clustering_, source.table
     parameters = model.get_params(deep=False)
     return {
         "dpsearch": __version__,
@@ -206,7 +209,7 @@ def run_record(model: Any, table: Table, reading: Reading) -> dict[str, Any]:
         "input": {
             "source": table.source,
             "sha256": table.sha256,
-            "rows": table.n_rows,
+            "rows": source.n_rows,
             "columns": table.n_columns,
             "left_out": table.left_out,
             "reading": {k: v for k, v in asdict(reading).items() if v is not None},

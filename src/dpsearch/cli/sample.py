@@ -10,29 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import typer
 from rich.table import Table
 
+from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of, write_page
-from dpsearch.cli.options import (
-    Alpha,
-    Data,
-    FamilyName,
-    Force,
-    Jobs,
-    Json,
-    Quiet,
-    Reading,
-    Seed,
-    Verbatim,
-    check_writable,
-    errors_name,
-    parse_alpha,
-    parse_duration,
-    reads_data,
-    with_options,
-)
 from dpsearch.errors import DataError, ParameterError
 
 # Name → variant of `split_merge`; None for samplers of their own.
@@ -50,51 +32,48 @@ SAMPLERS: dict[str, Any] = {
 class Chains:
     """The options about the chains."""
 
-    draws: Annotated[int, typer.Option(help="Sweeps of each chain, burn-in included.")] = 1000
+    draws: Annotated[int, opt.option("Sweeps of each chain, burn-in included.")] = 1000
     burn_in: Annotated[
         int | None,
-        typer.Option(help="Sweeps that are not kept. Default: 100, at most a tenth."),
+        opt.option("Sweeps that are not kept. Default: 100, at most a tenth."),
     ] = None
-    thin: Annotated[int, typer.Option(help="Keep one draw in this many.")] = 1
-    chains: Annotated[int, typer.Option(help="Independent chains.")] = 2
-    sampler: Annotated[str, typer.Option(help=", ".join(SAMPLERS))] = "split-merge-3"
-    moves: Annotated[int, typer.Option(min=1, help="Split-merge proposals in a sweep.")] = 1
+    thin: Annotated[int, opt.option("Keep one draw in this many.")] = 1
+    chains: Annotated[int, opt.option("Independent chains.")] = 2
+    sampler: Annotated[str, opt.option(", ".join(SAMPLERS))] = "split-merge-3"
+    moves: Annotated[int, opt.option("Split-merge proposals in a sweep.", min=1)] = 1
     start: Annotated[
         str | None,
-        typer.Option(
-            help="search, refined, one, all or log. Default: search, or the model's clusters."
-        ),
+        opt.option("search, refined, one, all or log. Default: search, or the model's clusters."),
     ] = None
     checkpoint: Annotated[
         Path | None,
-        typer.Option(
-            help="File to save the running chains in. Default: next to OUT, removed at the end."
-        ),
+        opt.option("File to save the running chains in. Default: next to OUT, removed at the end."),
     ] = None
     checkpoint_seconds: Annotated[
         float,
-        typer.Option(parser=parse_duration, metavar="DURATION", help="Time between saves."),
+        opt.duration("Time between saves."),
     ] = 10.0
     resume: Annotated[
-        bool, typer.Option("--resume", help="Continue from the checkpoint if there is one.")
+        bool, opt.option("Continue from the checkpoint if there is one.", "--resume")
     ] = False
-    jobs: Jobs = -1
-    seed: Seed = None
+    jobs: opt.Jobs = -1
+    seed: opt.Seed = None
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
-            known = ", ".join(SAMPLERS)
-            raise ParameterError(f"unknown sampler {self.sampler!r}: known are {known}")
+            raise ParameterError.unknown("--sampler", "sampler", self.sampler, SAMPLERS)
 
     def saved_at(self, outputs: Outputs) -> Path:
         """Return the file of the checkpoint, or raise if it cannot be used."""
         out = outputs.out
         saved = self.checkpoint or out.with_name(out.name + ".checkpoint")
         if saved.resolve() in {path.resolve() for path in outputs.paths}:
-            raise ParameterError("--checkpoint names a file to be written", source=saved)
+            raise ParameterError.of("--checkpoint", "names a file to be written", source=saved)
         if saved.exists() and not self.resume:
             raise ParameterError(
-                f"{saved} exists, from a run that was stopped: continue with --resume, or remove it"
+                f"{saved} exists, from a run that was stopped: continue with --resume, or remove"
+                " it",
+                parameter="--checkpoint",
             )
         return saved
 
@@ -124,21 +103,19 @@ class Chains:
 class Outputs:
     """The options about output files."""
 
-    out: Annotated[Path, typer.Option(help="Where to write the draws.")] = Path("draws.npz")
-    labels: Annotated[Path | None, typer.Option(help="Where to write a point estimate (CSV).")] = (
-        None
-    )
-    loss: Annotated[str, typer.Option(help="Loss of the point estimate: vi or binder.")] = "vi"
-    plot: Annotated[Path | None, typer.Option(help="Where to write a trace plot.")] = None
+    out: Annotated[Path, opt.option("Where to write the draws.")] = Path("draws.npz")
+    labels: Annotated[Path | None, opt.option("Where to write a point estimate (CSV).")] = None
+    loss: Annotated[str, opt.option("Loss of the point estimate: vi or binder.")] = "vi"
+    plot: Annotated[Path | None, opt.option("Where to write a trace plot.")] = None
     report: Annotated[
         Path | None,
-        typer.Option(
-            help="Where to write a report (HTML) of the model's clusters, with the posterior of"
+        opt.option(
+            "Where to write a report (HTML) of the model's clusters, with the posterior of"
             " their number and of the concentration. Needs --model."
         ),
     ] = None
-    verbatim: Verbatim = False
-    force: Force = False
+    verbatim: opt.Verbatim = False
+    force: opt.Force = False
 
     @property
     def paths(self) -> list[Path]:
@@ -154,7 +131,7 @@ class Outputs:
         loss_function(self.loss, 1)
         self.check_writable()
         if len({path.resolve() for path in self.paths}) < len(self.paths):
-            raise ParameterError("--out, --labels, --plot and --report name the same file")
+            raise ParameterError.of("--out", ", --labels, --plot and --report name the same file")
         if self.plot is not None:
             check_figure(self.plot)
         if self.labels is not None:
@@ -162,7 +139,7 @@ class Outputs:
 
     def check_writable(self) -> None:
         for path in self.paths:
-            check_writable(path, self.force)
+            opt.check_writable(path, self.force)
 
     def write(self, draws: Any, source: Source) -> None:
         from dpsearch.io import labels_table, write_table
@@ -172,7 +149,7 @@ class Outputs:
         table = source.table
         if self.labels is not None:
             estimate = draws.point_estimate(self.loss).labels
-            best = labels_table(table.index, table.n_rows, cluster=estimate)
+            best = labels_table(table.row_names, cluster=estimate)
             write_table(self.labels, best, force=self.force, verbatim=self.verbatim)
         if self.plot is not None:
             save_figure(sampler_trace(draws)[0].figure, self.plot)
@@ -188,22 +165,22 @@ class Source(NamedTuple):
     start: Any
 
 
-@reads_data
-@partial(with_options, options=Chains, name="chains")
-@partial(with_options, options=Outputs, name="outputs")
+@opt.reads_data
+@partial(opt.with_options, options=Chains, name="chains")
+@partial(opt.with_options, options=Outputs, name="outputs")
 def sample(
-    data: Data,
-    reading: Reading,
+    data: opt.Data,
+    reading: opt.Reading,
     chains: Chains,
     outputs: Outputs,
     model: Annotated[
         Path | None,
-        typer.Option(help="Output of `dpsearch fit`: sample under its family and concentration."),
+        opt.option("Output of `dpsearch fit`: sample under its family and concentration."),
     ] = None,
-    family: FamilyName = "auto",
-    alpha: Alpha = "auto",
-    as_json: Json = False,
-    quiet: Quiet = False,
+    family: opt.FamilyName = "auto",
+    alpha: opt.Alpha = "auto",
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Draw partitions from the posterior.
 
@@ -214,9 +191,9 @@ def sample(
 
     outputs.check()
     if model is not None and (family, alpha) != ("auto", "auto"):
-        raise ParameterError("--model brings its own family and concentration")
+        raise ParameterError.of("--model", "brings its own family and concentration")
     if model is None and outputs.report is not None:
-        raise ParameterError("--report shows the clusters of a model: add --model")
+        raise ParameterError.of("--report", "shows the clusters of a model: add --model")
     saved = chains.saved_at(outputs)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
@@ -226,7 +203,7 @@ def sample(
         else:
             source = _fitted(data, reading, family, alpha, chains.start, stage)
         stage.begin("preparing")
-        with errors_name(source.table):
+        with opt.errors_name(source.table):
             rows = rows_of(source.model, source.table)
             problem = source.model.problem(rows)
         if outputs.report is not None and source.model.fitted_labels(rows) is None:
@@ -249,7 +226,9 @@ def sample(
         messages.print(f"draws: {outputs.out}")
 
 
-def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage: Any) -> Source:
+def _of_model(
+    path: Path, data: Path, reading: opt.Reading, start: str | None, stage: Any
+) -> Source:
     """Read the table for a given model."""
     model = load_model(path)
     table = read_for(model, data, reading, progress=stage.count_rows)
@@ -265,7 +244,7 @@ def _of_model(path: Path, data: Path, reading: Reading, start: str | None, stage
 
 
 def _fitted(
-    data: Path, reading: Reading, family: str, alpha: str, start: str | None, stage: Any
+    data: Path, reading: opt.Reading, family: str, alpha: str, start: str | None, stage: Any
 ) -> Source:
     """Read the table, and choose and fit a family."""
     from dpsearch.estimator import DPMixture
@@ -274,8 +253,8 @@ def _fitted(
     table = read_table(data, reading, progress=stage.count_rows)
     stage.begin("fitting")
     # Not by the seed: a run that is resumed must come to the same family.
-    model = DPMixture(family, parse_alpha(alpha), refine=False, random_state=0)
-    with errors_name(table):
+    model = DPMixture(family, opt.parse_alpha(alpha), refine=False, random_state=0)
+    with opt.errors_name(table):
         model.fit(table.X, callback=stage.callback)
     return Source(table, model, start or "search")
 

@@ -1,7 +1,10 @@
-"""NumPy's .npy and .npz files, and SciPy's sparse .npz."""
+"""Matrices: NumPy's and SciPy's files, Matrix Market, SVMlight, AnnData; each by its library."""
 
 from __future__ import annotations
 
+import contextlib
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from dpsearch._validate import name_column
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.table import Reading, Table, name_of, unreadable
+
+_MOST_DENSE = 1 << 27  # cells of a sparse matrix of real numbers that are written out
 
 
 def read_numpy(path: Path, reading: Reading) -> tuple[Table, Choice]:
@@ -32,7 +37,7 @@ def read_numpy(path: Path, reading: Reading) -> tuple[Table, Choice]:
         raise not_numbers(error) from error
     if array.ndim == 1 and array.dtype.names is None and not sp.issparse(array):
         array = array.reshape(-1, 1)
-    return table_of_array(array, None, None, reading)
+    return _table(array, None, None, reading)
 
 
 def not_numbers(error: Exception) -> DataError:
@@ -51,7 +56,78 @@ def _entry(entries: Any) -> Any:
     return array
 
 
-def table_of_array(
+def read_matrix_market(path: Path, reading: Reading) -> tuple[Table, Choice]:
+    from scipy.io import mmread
+
+    with _damaged_if("a Matrix Market", ValueError, EOFError, OverflowError, OSError):
+        matrix = mmread(path)
+    return _counts_or_dense(matrix, None, None, reading)
+
+
+def read_svmlight(path: Path, reading: Reading) -> tuple[Table, Choice]:
+    """Read the features; the labels that lines of such files begin with are not looked at."""
+    from sklearn.datasets import load_svmlight_file
+
+    with _damaged_if("an SVMlight", ValueError, EOFError, OverflowError, IndexError):
+        matrix, _ = load_svmlight_file(str(path))
+    return _counts_or_dense(matrix, None, None, reading)
+
+
+def read_anndata(path: Path, reading: Reading) -> tuple[Table, Choice]:
+    """Read cells by genes, with their names."""
+    try:
+        import anndata
+    except ImportError as error:
+        raise DataError(".h5ad files need anndata: pip install 'dpsearch[anndata]'") from error
+    import polars as pl
+
+    # Any error, as those of h5py share no base; the warnings are about old names and formats.
+    with _damaged_if("an AnnData", Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = anndata.read_h5ad(path)
+    if data.X is None:
+        raise DataError("has no matrix X")
+    index = pl.Series("cell", [str(name) for name in data.obs_names])
+    return _counts_or_dense(data.X, [str(name) for name in data.var_names], index, reading)
+
+
+@contextlib.contextmanager
+def _damaged_if(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Turn errors of a library into one about the file."""
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, PermissionError) and Exception not in errors:
+            raise
+        raise unreadable(f"damaged, or not {what} file: {error}") from error
+
+
+def _counts_or_dense(
+    matrix: Any, names: list[str] | None, index: Any, reading: Reading
+) -> tuple[Table, Choice]:
+    """Choose columns of a matrix that stays sparse if it holds counts.
+
+    Sparse matrices are for counts; the families of real numbers take dense ones.
+    """
+    if np.iscomplexobj(matrix):
+        raise DataError("complex numbers")
+    if matrix.ndim == 2 and 0 in matrix.shape:
+        raise DataError(f"an empty matrix, {matrix.shape[0]} × {matrix.shape[1]}")
+    if not sp.issparse(matrix):
+        return _table(np.asarray(matrix, np.float64), names, index, reading)
+    table, choice = _table(sp.csr_matrix(matrix), names, index, reading)
+    values = table.X.data
+    if (values < 0).any() or (values != np.floor(values)).any():
+        if table.n_rows * table.n_columns > _MOST_DENSE:
+            raise DataError(
+                f"{table.n_rows:,} × {table.n_columns:,} real numbers are too many to"
+                " write out; reduce the columns first, for example by TruncatedSVD"
+            )
+        table.X = np.asarray(table.X.todense(), dtype=np.float64)
+    return table, choice
+
+
+def _table(
     array: Any, names: list[str] | None, index: Any, reading: Reading
 ) -> tuple[Table, Choice]:
     """Choose columns of a dense or sparse matrix."""

@@ -44,7 +44,7 @@ def check_encoding(encoding: str) -> None:
         "".encode(encoding)
         codecs.getincrementaldecoder(encoding)
     except (LookupError, ValueError) as error:  # there are also codecs from bytes to bytes
-        raise ParameterError(f"unknown encoding {encoding!r}") from error
+        raise ParameterError(f"unknown encoding {encoding!r}", parameter="--encoding") from error
 
 
 def not_in_encoding(encoding: str, byte: int) -> DataError:
@@ -69,7 +69,7 @@ def text_blocks(stream: IO[bytes], encoding: str, size: int) -> Iterator[str]:
             raise not_in_encoding(encoding, byte) from error
         if seen == 0:
             text = text.removeprefix("\ufeff")
-            lone = "\n" not in text and "\r" in text[:-1]  # line ends of old
+            lone = "\n" not in text and "\r" in text[:-1]  # old line ends
         seen += len(data)
         text = rest + (text.replace("\r", "\n") if lone else text)
         if not data:
@@ -94,12 +94,8 @@ def _check_kind(data: bytes, encoding: str) -> None:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError("not UTF-8 text (byte 0) but UTF-16: say --encoding utf-16")
     if b"\0" in data:
-        at = data.index(b"\0")
-        raise DataError(f"not text: there is a NUL byte on line {_line(data, at)}")
-
-
-def _line(data: bytes, at: int) -> int:
-    return data.count(b"\n", 0, at) + 1
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise DataError(f"not text: there is a NUL byte on line {line}")
 
 
 def _boundary(text: str) -> int:

@@ -33,12 +33,12 @@ def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
             f" {names[again]!r}; rename one"
         )
     if reading.columns is not None and reading.drop is not None:
-        raise ParameterError("--columns and --drop say the same thing twice: give one")
+        raise ParameterError.of("--columns", "and --drop say the same thing twice: give one")
     file = _File(names, width)
     index, text = file.index(reading), file.one("--text", reading.text)
     if text is not None:
         if index == text:
-            raise ParameterError("--text and --index name the same column")
+            raise ParameterError.of("--text", "and --index name the same column")
         return Choice([], index, text, frozenset(), True)
     kept, named = file.kept(reading, index)
     if index in kept:
@@ -57,14 +57,14 @@ class _File:
         self.place = {name_of(names, j): j for j in range(width)}
 
     def index(self, reading: Reading) -> int | None:
-        """The column that names the rows, as the user says or as a model knows."""
+        """Return the column that names the rows, as the user says or as a model knows."""
         index, model = self.one("--index", reading.index), reading.model
         if index is not None or model is None or model.index is None:
             return index
         return None if model.index in (model.names or ()) else self.place.get(model.index)
 
     def kept(self, reading: Reading, index: int | None) -> tuple[list[int], bool]:
-        """The columns to cluster by, and whether the user or a model named them."""
+        """Return the columns to cluster by, and whether the user or a model named them."""
         if reading.columns is not None:
             return self.numbers(reading.columns, "--columns"), True
         of_model = None if reading.drop is not None else self.columns_of(reading.model)
@@ -75,14 +75,14 @@ class _File:
         return kept, reading.model is not None and len(kept) == reading.model.width
 
     def categories(self, reading: Reading, kept: list[int]) -> list[int]:
-        """The columns to take for categories, as the user says or as a model knows."""
+        """Return the columns to take for categories, as the user says or as a model knows."""
         if reading.categories is None:
             return self.categories_of(reading.model, kept)
         found = self.numbers(reading.categories, "--category")
         for j in found:
             if j not in kept:
-                raise ParameterError(
-                    "--category: {place} is not clustered by", column=name_column(self.names, j)
+                raise ParameterError.of(
+                    "--category", ": {place} is not clustered by", column=name_column(self.names, j)
                 )
         return found
 
@@ -91,7 +91,7 @@ class _File:
             return None
         found = self.numbers(text, option)
         if len(found) != 1:
-            raise ParameterError(f"{option} takes one column, got {text!r}")
+            raise ParameterError.of(option, f"takes one column, got {text!r}")
         return found[0]
 
     def numbers(self, text: str, option: str) -> list[int]:
@@ -104,21 +104,21 @@ class _File:
             match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
             if match is None:
                 advice = _did_you_mean(part, self.names)
-                raise ParameterError(f"{option}: no column {part!r}{advice}")
+                raise ParameterError.of(option, f": no column {part!r}{advice}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last >= self.width or first > last:
-                raise ParameterError(
-                    f"{option}: no column {part}; there are {self.width}, numbered from 0"
+                raise ParameterError.of(
+                    option, f": no column {part}; there are {self.width}, numbered from 0"
                 )
             found.extend(range(first, last + 1))
         again = repeated(found)
         if again is not None:
             column = name_column(self.names, found[again])
-            raise ParameterError(f"{option}: {{place}} is named twice", column=column)
+            raise ParameterError.of(option, ": {place} is named twice", column=column)
         return found
 
     def columns_of(self, model: ModelColumns | None) -> list[int] | None:
-        """The columns that a model knows by name; None if columns go by number."""
+        """Return the columns that a model knows by name; None if columns go by number."""
         if model is None or model.names is None:
             return None
         for name in model.names:
@@ -130,7 +130,7 @@ class _File:
         return [self.place[name] for name in model.names]
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:
-        """The columns kept that a model takes for categories, by name or by place."""
+        """Return the columns kept that a model takes for categories, by name or by place."""
         if model is None or len(kept) != model.width:
             return []
         places = kept
@@ -140,7 +140,7 @@ class _File:
 
 
 def repeated(values: Sequence[Any]) -> int | None:
-    """Place of the first value that was there before."""
+    """Return the place of the first value that was there before."""
     seen: set[Any] = set()
     for at, value in enumerate(values):
         if value in seen:

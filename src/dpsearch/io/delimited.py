@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import itertools
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -80,9 +81,9 @@ def _check_options(reading: Reading) -> None:
     if separator is not None and (
         len(separator) != 1 or not separator.isascii() or separator in '"\n\r'
     ):
-        raise ParameterError(f"--separator must be one character, got {separator!r}")
+        raise ParameterError.of("--separator", f"must be one character, got {separator!r}")
     if reading.decimal_comma and separator == ",":
-        raise ParameterError("--decimal-comma needs another --separator than the comma")
+        raise ParameterError.of("--decimal-comma", "needs another --separator than the comma")
 
 
 def _opened(path: Path) -> Any:
@@ -108,12 +109,12 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         if not len(block.fields):
             continue
         if columns is None:
-            first = _first_record(block.text, separator)
+            first, rest = _divided(block, separator)
             header, note = _header(first, first_rows(start, separator)[1:], reading)
             names = None
             if header:
                 names = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
-                block = _without_first(block, separator)
+                block = rest
             choice = choose(names, len(first), reading)
             columns = Columns(names, len(first), choice, reading, separator)
             columns.notes += [note] if note else []
@@ -137,16 +138,12 @@ def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple
     return begins_with_names(first, below, reading.decimal_comma)
 
 
-def _first_record(text: bytes, separator: str) -> list[str]:
-    return next(csv.reader(io.StringIO(text.decode(), newline=""), delimiter=separator))
-
-
-def _without_first(block: Block, separator: str) -> Block:
+def _divided(block: Block, separator: str) -> tuple[list[str], Block]:
+    """Return the cells of the first record, and the other records."""
     stream = io.StringIO(block.text.decode(), newline="")
-    reader = csv.reader(stream, delimiter=separator)
-    next(reader)
-    text = "".join(stream.readlines())
-    return Block(text.encode(), block.lines[1:], block.fields[1:])
+    first = next(csv.reader(stream, delimiter=separator))
+    rest = stream.read().encode()
+    return first, Block(rest, block.lines[1:], block.fields[1:])
 
 
 class Columns:
@@ -163,27 +160,25 @@ class Columns:
         self.names, self.width, self.choice = names, width, choice
         self.separator = separator
         self.decimal_comma = reading.decimal_comma
+        self.blocks: list[pl.DataFrame] = []  # numbers and texts as they are
         self.lines: list[Any] = []
         self.notes: list[str] = []
         self.n_rows = 0
         aside = [j for j in (choice.index, choice.text) if j is not None]
-        # By column number: what texts are, and where the first was; the others are numbers, or
-        # not known as long as nothing but gaps has been seen.
-        self.texts: dict[int, list[pl.Series]] = {j: [] for j in aside}
-        for j in choice.categories & set(choice.kept):
-            self.texts.setdefault(j, [])
-        self.first_text: dict[int, tuple[int, str]] = {}
+        self.used = list(dict.fromkeys([*choice.kept, *aside]))
+        # By column number: what are texts; the others are numbers, or not known as long as nothing
+        # but gaps has been seen.
+        self.texts: set[int] = {*aside, *(choice.categories & set(choice.kept))}
+        self.first_text: dict[int, tuple[int, str]] = {}  # the line and the cell
         self.like_numbers: dict[int, int] = {}
         self.n_texts: dict[int, int] = {}
         self.not_truths: set[int] = set(choice.categories)
         self.known: set[int] = set()
         self.whole: set[int] = set(choice.kept)
-        self.used = list(dict.fromkeys([*choice.kept, *aside]))
-        self.numbers: list[tuple[list[int], Any]] = []
+        self.large: set[int] = set()  # with more digits than double precision has
         # The first column may turn out to number the rows: then it is wanted as it was written.
         self.first = None if choice.named else choice.kept[0]
-        self.written: list[pl.Series] = []
-        self.plain = True  # whether they are so far as numbers are printed, unlike 007
+        self.plain = True  # whether it is so far as numbers are printed, unlike 007
 
     def add(self, block: Block) -> None:
         self._check_width(block)
@@ -210,9 +205,15 @@ class Columns:
             casts = casts.with_columns(again.get_columns())
             for name in _more_nulls(again, frame):
                 self._meet_text(int(name), frame[name], again[name], block)
+        texts = _only(frame, [str(j) for j in self.used if j in self.texts])
+        texts = texts.select(_stripped(pl.all())) if texts.width else texts
+        casts = _only(casts, [str(j) for j in numeric if j not in self.texts])
         self._note_numbers(frame, casts, block)
-        self._keep_texts(frame)
-        self._keep_first(frame)
+        self._note_texts(texts)
+        columns = {series.name: series for series in (*casts, *texts)}
+        columns = {name_of(self.names, j): columns[str(j)] for j in self.used}
+        self._keep_first(frame, columns)
+        self.blocks.append(pl.DataFrame([cells.alias(name) for name, cells in columns.items()]))
         self.lines.append(block.lines)
         self.n_rows += frame.height
 
@@ -223,7 +224,7 @@ class Columns:
             raise DataError(f"{fields} cells, expected {self.width}", line=int(line))
 
     def _refuse_thousands(self, frame: pl.DataFrame, numeric: list[int], block: Block) -> None:
-        """1.234 would be read as a little more than one, where commas are decimal."""
+        """Refuse 1.234 where commas are decimal: it would be read as a little more than one."""
         for j in numeric:
             cells = frame[str(j)]
             at = cells.str.contains(f"^{_POINTS.pattern}$").arg_true()
@@ -232,13 +233,13 @@ class Columns:
                 raise self._not_a_number(j, block.lines[int(at[0])], cells[int(at[0])])
 
     def _meet_text(self, j: int, cells: pl.Series, casts: pl.Series, block: Block) -> None:
-        """A cell is not a number: the column is of texts if that is its first value."""
+        """Take a column for texts if the first of its values is not a number; raise otherwise."""
         at = (cells.is_not_null() & casts.is_null()).arg_true()[0]
         first = cells.is_not_null().arg_true()[0]
         if j in self.known or at != first:
             raise self._not_a_number(j, block.lines[at], cells[at])
         self.first_text[j] = (int(block.lines[at]), cells[at])
-        self.texts[j] = [pl.repeat(None, self.n_rows, dtype=pl.String, eager=True)]
+        self.texts.add(j)
 
     def _not_a_number(self, j: int, line: int, cell: str) -> DataError:
         hint = ""
@@ -255,71 +256,64 @@ class Columns:
         )
 
     def _note_numbers(self, frame: pl.DataFrame, casts: pl.DataFrame, block: Block) -> None:
-        numeric = [j for j in self.used if j not in self.texts]
-        casts = casts.select([str(j) for j in numeric])
-        matrix = casts.to_numpy(order="c") if numeric else np.empty((frame.height, 0))
-        if not np.isfinite(matrix).all() and np.isinf(matrix).any():
-            row, column = np.argwhere(np.isinf(matrix))[0]
-            j = numeric[column]
+        sizes: list[Any] = [
+            np.fmax.reduce(np.abs(cells.to_numpy())) if cells.count() else None for cells in casts
+        ]
+        if math.inf in sizes:
+            infinite = np.argwhere(np.isinf(casts.to_numpy()))
+            row, column = infinite[0].tolist()
+            name = casts.columns[column]
             raise DataError(
-                f"{shown(frame[str(j)][int(row)])} is not finite",
-                line=int(block.lines[int(row)]),
-                column=name_column(self.names, j),
+                f"{shown(frame[name][row])} is not finite",
+                line=int(block.lines[row]),
+                column=name_column(self.names, int(name)),
             )
-        self.numbers.append((numeric, matrix))
-        self.known |= {j for j, n in _null_counts(casts).items() if n < frame.height}
-        whole = [str(j) for j in numeric if j in self.whole]
-        if whole:
-            casts = frame.select(pl.col(whole).cast(pl.Int64, strict=False))
-            self.whole -= {int(name) for name in _more_nulls(casts, frame)}
+        seen = {int(name): size for name, size in zip(casts.columns, sizes) if size is not None}
+        self.known |= set(seen)
+        self.large |= {j for j, size in seen.items() if size >= _WHOLE}
+        whole = [name for name in casts.columns if int(name) in self.whole]
+        integers = frame.select(pl.col(whole).cast(pl.Int64, strict=False))
+        self.whole -= {int(name) for name in _more_nulls(integers, frame)}
 
-    def _keep_texts(self, frame: pl.DataFrame) -> None:
-        for j, parts in self.texts.items():
-            cells = frame.select(_stripped(pl.col(str(j)))).to_series()
-            parts.append(cells)
+    def _note_texts(self, texts: pl.DataFrame) -> None:
+        for cells in texts:
+            j = int(cells.name)
             self.n_texts[j] = self.n_texts.get(j, 0) + cells.count()
-            if j not in self.not_truths and not _lower(cells).is_in(list(_TRUTH)).all():
+            lower = cells.drop_nulls().str.to_lowercase()
+            if j not in self.not_truths and not lower.is_in(list(_TRUTH)).all():
                 self.not_truths.add(j)
             if j in self.first_text:
                 plain = cells.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
-                seen = self.like_numbers.get(j, 0)
-                self.like_numbers[j] = seen + int(plain.is_not_null().sum())
+                self.like_numbers[j] = self.like_numbers.get(j, 0) + plain.count()
 
-    def _keep_first(self, frame: pl.DataFrame) -> None:
+    def _keep_first(self, frame: pl.DataFrame, columns: dict[str, pl.Series]) -> None:
         """Keep the first column's cells as long as all of them are integers."""
         if self.first is None:
             return
         cells = frame[str(self.first)]
         if self.first in self.whole and self.first not in self.texts and not cells.null_count():
-            self.written.append(cells)
-            self.plain = self.plain and cells.cast(pl.Int64).cast(pl.String).equals(cells)
+            integers = cells.cast(pl.Int64)  # not all of them are doubles
+            self.plain = self.plain and integers.cast(pl.String).equals(cells)
+            columns |= {name_of(self.names, self.first): integers, WRITTEN: cells}
         else:
-            self.first, self.written = None, []
+            self.first = None
 
     # -- the end ----------------------------------------------------------------------------
 
     def drain(self) -> pl.DataFrame:
         """Hand over what was added last, numbers and texts as they are, and forget it."""
-        numeric, matrix = self.numbers.pop()
         self.lines.clear()
-        found = {j: pl.Series(matrix[:, at]) for at, j in enumerate(numeric)}
-        found |= {j: parts[-1] for j, parts in self.texts.items()}
-        for parts in self.texts.values():
-            parts.clear()
-        as_written = self.written.pop() if self.written else None
-        if self.first is not None and as_written is not None:
-            found[self.first] = as_written.cast(pl.Int64)  # not all of them are doubles
-        columns = [found[j].alias(name_of(self.names, j)) for j in self.used]
-        if as_written is not None:
-            columns.append(as_written.alias(WRITTEN))
-        return pl.DataFrame(columns)
+        return self.blocks.pop()
 
     def types(self) -> dict[str, Any]:
-        """What each column turned out to hold; to be asked at the end."""
-        self._check_texts()
+        """Return what each column turned out to hold, once all has been added."""
+        for j, (line, cell) in self.first_text.items():
+            if j in self.choice.kept and 2 * self.like_numbers[j] > self.n_texts[j]:
+                raise self._not_a_number(j, line, cell)
         found: dict[str, Any] = {}
         for j in self.used:
-            kind: Any = pl.Int64 if j in self.whole else pl.Float64
+            integers = j in self.whole and (j not in self.large or j == self.first)
+            kind: Any = pl.Int64 if integers else pl.Float64
             if j in self.texts:
                 truths = j in self.choice.kept and j not in self.not_truths
                 kind = pl.Boolean if truths else pl.String
@@ -328,81 +322,61 @@ class Columns:
             found[WRITTEN] = pl.Int64 if self.plain else pl.String
         return found
 
-    def _check_texts(self) -> None:
-        for j, (line, cell) in self.first_text.items():
-            if j in self.choice.kept and 2 * self.like_numbers[j] > self.n_texts[j]:
-                raise self._not_a_number(j, line, cell)
-
     def table(self) -> Table:
-        self._check_texts()
-        texts = {j: pl.concat(parts) for j, parts in self.texts.items()}
-        numeric = [j for j in self.choice.kept if j not in texts]
-        matrix = self._matrix(numeric)
-        X: Any = matrix
-        if self.choice.text is not None:
-            X = texts[self.choice.text]
-        elif len(numeric) < len(self.choice.kept):
-            by_number = dict(zip(numeric, matrix.T, strict=True))
-            X = pl.DataFrame([
-                self._typed(j, by_number, texts) for j in self.choice.kept
-            ])  # fmt: skip
-        table = Table(X, notes=self.notes, lines=self.lines)
-        table.take_columns(self.names, self.width, self.choice.kept)
+        """Return all that was added; the blocks are given up for it."""
+        types, choice = self.types(), self.choice
+        kept = [name_of(self.names, j) for j in choice.kept]
+        numbers = choice.text is None and not self.texts & set(choice.kept)
+        others = [name for name in types if not numbers or name not in kept]
+        matrix, parts, row = np.empty((self.n_rows, len(kept) if numbers else 0)), [], 0
+        self.blocks.reverse()
+        while self.blocks:  # each is freed when it has been copied
+            block = self.blocks.pop()
+            parts.append(typed(_only(block, others), types))
+            if numbers:
+                matrix[row : row + block.height] = _only(block, kept).to_numpy(order="c")
+            row += block.height
+        frame = pl.concat(parts)
+        table = Table(matrix, notes=self.notes, lines=self.lines)
+        table.take_columns(self.names, self.width, choice.kept)
         if self.first is not None:
-            table.written = pl.concat(self.written)
-        if self.choice.index is not None:
-            j = self.choice.index
-            table.take_index(texts[j].alias(name_of(self.names, j)))
+            table.written = frame[WRITTEN]
+        if choice.index is not None:
+            table.take_index(frame[name_of(self.names, choice.index)])
+        if choice.text is not None:
+            table.X = frame[name_of(self.names, choice.text)]
+        elif not numbers:
+            groups = [name_of(self.names, j) for j in choice.categories]
+            texts = _only(frame, groups).cast(pl.Categorical)
+            table.X = _only(frame, kept).with_columns(texts.get_columns())
         return table
 
-    def _matrix(self, numeric: list[int]) -> Any:
-        """Join the blocks; each is freed when it has been copied."""
-        out = np.empty((self.n_rows, len(numeric)))
-        row = 0
-        self.numbers.reverse()
-        while self.numbers:
-            columns, part = self.numbers.pop()
-            if columns != numeric:
-                places = {j: at for at, j in enumerate(columns)}
-                part = part[:, [places[j] for j in numeric]]
-            out[row : row + len(part)] = part
-            row += len(part)
-        return out
 
-    def _typed(self, j: int, numbers: dict[int, Any], texts: dict[int, pl.Series]) -> pl.Series:
-        name = name_of(self.names, j)
-        if j in texts:
-            cells = texts[j].alias(name)
-            if j in self.choice.categories:
-                return cells.cast(pl.Categorical)
-            return cells if j in self.not_truths else as_truths(cells)
-        column = pl.Series(name, numbers[j]).fill_nan(None)
-        exact = j in self.whole and not (np.abs(numbers[j]) >= _WHOLE).any()
-        return column.cast(pl.Int64) if exact else column
+def _only(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Return some columns; Polars's own ways take names for patterns, or take long."""
+    return pl.DataFrame([frame[name] for name in names])
+
+
+def typed(frame: pl.DataFrame, types: dict[str, Any]) -> pl.DataFrame:
+    """Return columns of numbers and texts as what they turned out to be when all had been seen."""
+    columns = []
+    for series in frame.with_columns(pl.col(pl.Float64).fill_nan(None)):
+        wanted = types.get(series.name, series.dtype)
+        if series.dtype == pl.String and wanted == pl.Boolean:
+            series = series.str.to_lowercase().replace_strict(_TRUTH, return_dtype=pl.Boolean)
+        columns.append(series.cast(wanted))
+    return pl.DataFrame(columns) if columns else frame
 
 
 def _stripped(cells: pl.Expr, decimal_comma: bool = False) -> pl.Expr:
-    """Without blanks around, gaps as null, and a decimal point."""
+    """Strip blanks, turn gaps into nulls, and write a decimal point."""
     cells = cells.str.strip_chars()
     if decimal_comma:
         cells = cells.str.replace(",", ".", literal=True)
     return pl.when(cells.is_in(list(MISSING))).then(None).otherwise(cells).name.keep()
 
 
-def as_truths(cells: pl.Series) -> pl.Series:
-    return cells.str.to_lowercase().replace_strict(_TRUTH, return_dtype=pl.Boolean)
-
-
-def _lower(cells: pl.Series) -> pl.Series:
-    return cells.drop_nulls().str.to_lowercase()
-
-
-def _null_counts(frame: pl.DataFrame) -> dict[int, int]:
-    counts = frame.null_count()
-    return {int(name): int(counts[name][0]) for name in frame.columns}
-
-
 def _more_nulls(casts: pl.DataFrame, frame: pl.DataFrame) -> list[str]:
-    """Columns in which a cast failed."""
+    """Return the columns in which a cast failed."""
     before, after = frame.null_count(), casts.null_count()
     return [name for name in casts.columns if after[name][0] > before[name][0]]

@@ -22,7 +22,7 @@ def read_arrow(path: Path, reading: Reading) -> tuple[Table, Choice]:
 
 
 def scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
-    """Files begin with a magic word; streams, which pipes carry, do not."""
+    """Scan a file, which begins with a magic word, or read a stream, which does not."""
     with path.open("rb") as stream:
         is_file = stream.read(6) == b"ARROW1"
     return pl.scan_ipc(path, **options) if is_file else pl.read_ipc_stream(path).lazy()
@@ -74,7 +74,7 @@ def choose_names(names: list[str], reading: Reading) -> tuple[Choice, list[str]]
 
 
 def table_of_frame(frame: pl.DataFrame, texts: set[str]) -> Table:
-    """A matrix if every column is of numbers, otherwise the frame, with plain types."""
+    """Return a matrix if every column is of numbers, otherwise the frame with plain types."""
     for name, kind in frame.schema.items():
         plain = kind.is_numeric() or kind in (pl.Boolean, pl.String, pl.Categorical, pl.Null)
         if not plain and not isinstance(kind, pl.Enum):

@@ -22,14 +22,12 @@ _FORMULA = r"^[=+\-@\t\r\n＝＋－＠]"
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
-def labels_table(table_index: Any, n_rows: int, **columns: Any) -> pl.DataFrame:
-    """The rows' names (or numbers from 0) beside what is said about each row."""
-    index = pl.Series("row", range(n_rows)) if table_index is None else table_index
-    taken = set(columns)
-    name = index.name or "row"
-    while name in taken:  # a file may well have a column called "cluster"
+def labels_table(names: pl.Series, **columns: Any) -> pl.DataFrame:
+    """Return the rows' names beside what is said about each row."""
+    name = names.name or "row"
+    while name in columns:  # a file may well have a column called "cluster"
         name = f"input {name}"
-    return pl.DataFrame([index.alias(name), *(pl.Series(k, v) for k, v in columns.items())])
+    return pl.DataFrame([names.alias(name), *(pl.Series(k, v) for k, v in columns.items())])
 
 
 def check_ending(path: Path) -> None:
@@ -56,7 +54,7 @@ def write_pieces(
     force: bool = True,
     verbatim: bool = False,
 ) -> None:
-    """`write_table` for a table that comes in pieces and need not fit into memory."""
+    """Do as `write_table` for a table that comes in pieces and need not fit into memory."""
     if not verbatim and Path(path).suffix.lower() != ".parquet":
         frames = map(harmless, frames)
     if str(path) == "-":
@@ -107,10 +105,4 @@ def write_table(
 
     In CSV, cells that a spreadsheet would run are made harmless, unless `verbatim`.
     """
-    if Path(path).suffix.lower() != ".parquet":
-        write_pieces(path, [frame], force=force, verbatim=verbatim)
-        return
-    content = io.BytesIO()  # as above
-    frame.write_parquet(content)
-    with atomic_write(path, force=force) as stream:
-        stream.write(content.getbuffer())
+    write_pieces(path, [frame], force=force, verbatim=verbatim)

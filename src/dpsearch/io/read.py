@@ -89,11 +89,11 @@ def check_options(form: str, reading: Reading) -> None:
     for name in said:
         if name not in _OPTIONS.get(form, _CHOOSING):
             what = "a folder of texts" if form == "folder" else f"the format {form}"
-            raise ParameterError(f"{names[name]} does not apply to {what}")
+            raise ParameterError.of(names[name], f"does not apply to {what}")
         if reading.text is not None and name in ("columns", "drop", "categories"):
-            raise ParameterError(f"{names[name]} and --text: the words of one column are counted")
+            raise ParameterError.of(names[name], "and --text: the words of one column are counted")
     if "words" in said and reading.text is None and form != "folder":
-        raise ParameterError("--words is for texts: say --text")
+        raise ParameterError.of("--words", "is for texts: say --text")
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file, or of the names and contents of a folder."""
+    """Return the SHA-256 of a file, or of the names and contents of a folder."""
     if not path.is_dir():
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
@@ -110,7 +110,7 @@ def digest(path: Path) -> str:
 
 
 def digest_all(files: Iterable[Path], folder: Path) -> str:
-    """SHA-256 of the names, as seen from a folder, and contents of files."""
+    """Return the SHA-256 of the names, as seen from a folder, and contents of files."""
     whole = hashlib.sha256()
     for file in files:
         whole.update(f"{file.relative_to(folder).as_posix()}\n{digest(file)}".encode())
@@ -118,12 +118,10 @@ def digest_all(files: Iterable[Path], folder: Path) -> str:
 
 
 def format_of(path: Path, reading: Reading) -> str:
-    """The format that was named, or that the file's ending tells."""
+    """Return the format that was named, or that the file's ending tells."""
     if reading.input_format is not None:
         if reading.input_format not in FORMATS:
-            raise ParameterError(
-                f"unknown format {reading.input_format!r}: known are {', '.join(FORMATS)}"
-            )
+            raise ParameterError.unknown("--input-format", "format", reading.input_format, FORMATS)
         return reading.input_format
     if str(path) == "-":
         return "csv"
@@ -144,7 +142,7 @@ def format_of(path: Path, reading: Reading) -> str:
 
 @contextlib.contextmanager
 def local_file(path: str | Path) -> Iterator[Path]:
-    """A path that can be read twice: standard input and pipes are copied to a temporary file."""
+    """Yield a path that can be read twice: a copy of standard input, or of a pipe."""
     path = Path(path)
     if str(path) != "-" and (path.is_file() or path.is_dir()):
         yield path
@@ -166,7 +164,7 @@ def _read(
     reading: Reading,
     progress: Callable[[int], None] | None,
 ) -> Table:
-    from dpsearch.io import arrays, delimited, frames, sparse, text
+    from dpsearch.io import arrays, delimited, frames, text
     from dpsearch.io.tidy import tidy
 
     if path.is_dir():
@@ -177,9 +175,9 @@ def _read(
         "parquet": frames.read_parquet,
         "arrow": frames.read_arrow,
         "numpy": arrays.read_numpy,
-        "mtx": sparse.read_matrix_market,
-        "svmlight": sparse.read_svmlight,
-        "h5ad": sparse.read_anndata,
+        "mtx": arrays.read_matrix_market,
+        "svmlight": arrays.read_svmlight,
+        "h5ad": arrays.read_anndata,
     }
     if form == "csv":
         table, choice = delimited.read_delimited(path, reading, progress=progress)

@@ -25,7 +25,10 @@ def head_of(blocks: Iterator[str]) -> list[str]:
 
 
 def guess_separator(text: str, tabs: bool = False) -> str:
-    """The separator that cuts the first records into equally many fields, most of them numbers."""
+    """Return the separator that cuts the first records into equal numbers of fields.
+
+    Of several, it is the one with the most fields that are numbers.
+    """
     best, best_score = "\t" if tabs else ",", (0.0, 0.0, 0)
     for separator in SEPARATORS:
         rows = first_rows(text, separator)
@@ -42,7 +45,7 @@ def guess_separator(text: str, tabs: bool = False) -> str:
 
 
 def first_rows(text: str, separator: str) -> list[list[str]]:
-    """The cells of the first lines, none if these are no rows."""
+    """Return the cells of the first lines, none if these are no rows."""
     start = text[:_LONGEST]
     head = [line for line in start.split("\n")[:SAMPLE] if line.strip()]
     if len(head) > 1 and len(text) > len(start):

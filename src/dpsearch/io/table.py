@@ -18,24 +18,12 @@ NAMELESS = ("column 0", "Unnamed: 0", PANDAS_INDEX)
 
 @dataclass(frozen=True)
 class ModelColumns:
-    """What a model knows of a file: its columns are taken, in this order.
+    """What a model knows of a file: its columns are taken, in this order."""
 
-    Attributes
-    ----------
-    names
-        Names of the columns, None if they have none.  Of texts, the words to count.
-    width
-        How many they are.
-    categories
-        Numbers of those that hold names of groups.
-    index
-        Column that named the rows; taken as such if there is one of this name.
-    """
-
-    names: tuple[str, ...] | None
-    width: int
-    categories: tuple[int, ...] = ()
-    index: str | None = None
+    names: tuple[str, ...] | None  # of the columns, if they have any; of texts, the words to count
+    width: int  # the number of columns
+    categories: tuple[int, ...] = ()  # the numbers of those that hold categories
+    index: str | None = None  # the column that named the rows, taken as such if it is there
 
     def check_width(self, n_columns: int, source: str) -> None:
         if n_columns != self.width:
@@ -47,84 +35,47 @@ class ModelColumns:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the user says about a file.
+    """What the user says about a file; None where it is to be found out.
 
-    Attributes
-    ----------
-    columns, drop
-        Columns to cluster by, or to leave out: names, numbers from 0 and ranges of numbers,
-        separated by commas.  None: all that look like measurements.
-    index
-        Column that names the rows.
-    text
-        Column of texts, whose words are counted.
-    categories
-        Columns to take as names of groups even if they hold numbers.
-    input_format
-        One of `FORMATS`; None: by the file's ending.
-    separator, decimal_comma, header, encoding
-        Of delimited text.  None: found out.
-    words
-        Number of words to count at most, the most frequent first.
-    model
-        Columns of the model that the rows are for.
+    Columns are names, numbers from 0 and ranges of numbers, separated by commas.
     """
 
-    columns: str | None = None
-    drop: str | None = None
-    index: str | None = None
-    text: str | None = None
-    categories: str | None = None
-    input_format: str | None = None
+    columns: str | None = None  # to cluster by: by default all that look like measurements
+    drop: str | None = None  # columns to leave out
+    index: str | None = None  # the column that names the rows
+    text: str | None = None  # the column of texts, whose words are counted
+    categories: str | None = None  # columns to take as categories even if they hold numbers
+    input_format: str | None = None  # one of `FORMATS`: by default by the file's ending
     separator: str | None = None
     decimal_comma: bool = False
     header: bool | None = None
     encoding: str = "utf-8"
-    words: int = 2000
-    model: ModelColumns | None = None
+    words: int = 2000  # the largest number of words to count, the most frequent first
+    model: ModelColumns | None = None  # the columns of the model that the rows are for
 
 
 @dataclass
 class Table:
     """Rows to cluster.
 
-    Attributes
-    ----------
-    X
-        A float64 matrix with NaN for what is missing; a CSR matrix of counts; or, where columns
-        are texts or truth values, a polars frame.
-    names
-        Names of the columns, None if the file has none.
-    numbers
-        Numbers of the columns in the file; None if it has no others.
-    index
-        A polars Series that names the rows, None if nothing does.
-    index_column
-        The column that it was.
-    written
-        The first column as the file has it, text or integers, where X has it in double
-        precision and it may number the rows.
-    notes
-        What the reader decided by itself, for people to read.
-    left_out
-        Columns that were not taken for one of these reasons.
-    lines
-        Line of the file on which each row ends, as ranges or arrays, where that is known.
-    sha256
-        Of the file.
+    X is a float64 matrix with NaN for missing values; a CSR matrix of counts; or, where columns are
+    texts or truth values, a polars frame.
     """
 
     X: Any
-    names: list[str] | None = None
-    numbers: list[int] | None = None
-    index: Any = None
-    index_column: str | None = None
+    names: list[str] | None = None  # of the columns, if the file has them
+    numbers: list[int] | None = None  # of the columns in the file; None if it has no others
+    index: Any = None  # a polars Series that names the rows
+    index_column: str | None = None  # the column that this was
+    # The first column as the file has it, text or integers, where X has it in double precision and
+    # it may number the rows.
     written: Any = None
     source: str = ""
-    notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what the reader decided by itself
+    left_out: list[str] = field(default_factory=list)  # the columns that it left out
+    # The line of the file on which each row ends, as ranges or arrays, where that is known.
     lines: list[Any] = field(default_factory=list)
-    sha256: str | None = None
+    sha256: str | None = None  # of the file
 
     @property
     def n_rows(self) -> int:
@@ -134,18 +85,29 @@ class Table:
     def n_columns(self) -> int:
         return int(self.X.shape[1])
 
+    @property
+    def all_names(self) -> list[str]:
+        """What the columns are called."""
+        return [self.name(j) for j in range(self.n_columns)]
+
+    @property
+    def row_names(self) -> Any:
+        """What the rows are called, as a polars Series: by default their numbers."""
+        import polars as pl
+
+        return pl.Series("row", range(self.n_rows)) if self.index is None else self.index
+
     def frame(self) -> Any:
-        """The rows as a polars frame, which names its columns."""
+        """Return the rows as a polars frame, which names its columns."""
         import polars as pl
 
         if isinstance(self.X, pl.DataFrame):
             return self.X
-        names = [self.name(j) for j in range(self.n_columns)]
         dense = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
-        return pl.DataFrame(dense, schema=names, orient="row")
+        return pl.DataFrame(dense, schema=self.all_names, orient="row")
 
     def line(self, row: int) -> int | None:
-        """Line of the file for a row, counted from 1."""
+        """Return the line of the file for a row, counted from 1."""
         for part in self.lines:
             if row < len(part):
                 return int(part[row])
@@ -153,7 +115,7 @@ class Table:
         return None
 
     def take_columns(self, names: list[str] | None, width: int, kept: list[int]) -> None:
-        """Call the columns what they are called in the file, of which some were kept."""
+        """Name the columns as in the file, of which some were kept."""
         self.names = None if names is None else [names[j] for j in kept]
         self.numbers = None if kept == list(range(width)) else kept
 
@@ -170,14 +132,10 @@ class Table:
         self.numbers = [numbers[j] for j in columns]
 
     def name(self, j: int) -> str:
-        """What a column is called."""
+        """Return what a column is called."""
         if self.names is not None:
             return self.names[j]
         return name_of(None, j if self.numbers is None else self.numbers[j])
-
-    def place(self, j: int) -> str:
-        """A column as messages name it."""
-        return self.name(j) if self.names is None else f"column {self.names[j]!r}"
 
     def locate(self, error: DPSearchError) -> None:
         """Let an error that numbers rows and columns name the file, its lines and columns."""
@@ -187,26 +145,26 @@ class Table:
 
 
 def name_of(names: list[str] | None, j: int) -> str:
-    """What column j of a file is called."""
+    """Return what column j of a file is called."""
     return f"column {j}" if names is None else names[j]
 
 
 def unreadable(message: str) -> DataError:
-    """The error of a file that a library cannot read, on one line."""
+    """Return the error of a file that a library cannot read, on one line."""
     return DataError(" ".join(message.split()))
 
 
 def shown(cell: str) -> str:
-    """A cell as messages show it."""
+    """Return a cell as messages show it."""
     return repr(cell if len(cell) <= 40 else cell[:40] + "…")
 
 
 def as_floats(columns: list[Any], n_rows: int) -> Any:
-    """Polars Series of numbers as one C-ordered matrix; the list is emptied as it is copied."""
+    """Return Polars Series as one C-ordered matrix; the list is emptied as it is copied."""
     import polars as pl
 
     out = np.empty((n_rows, len(columns)))
     for j in range(len(columns)):
-        out[:, j] = columns[j].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+        out[:, j] = columns[j].cast(pl.Float64).to_numpy()  # nulls become NaN
         columns[j] = None
     return out

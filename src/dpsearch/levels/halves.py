@@ -20,19 +20,11 @@ _FITTED = (1000, 2000)  # rows in both halves: a quarter of all, but between the
 
 
 class Halves(NamedTuple):
-    """What two fits to disjoint halves of the rows found.
+    """What two fits to disjoint halves of the rows found."""
 
-    Attributes
-    ----------
-    tables
-        For each half [its components, components of the whole fit]: how many rows of the sample
-        belong to both.
-    n_clusters
-        How many clusters the tree of each half has, cut in the same way.
-    """
-
+    # For each half [its components, components of the whole fit]: rows of the sample in both.
     tables: tuple[Matrix, ...]
-    n_clusters: tuple[int, ...]
+    n_clusters: tuple[int, ...]  # of the tree of each half, cut in the same way
 
     def agreement(self, groups: Ints) -> float:
         """Return how well the halves find clusters, sets of components of the whole fit, again.

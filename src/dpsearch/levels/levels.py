@@ -43,9 +43,8 @@ class LevelOptions(NamedTuple):
             try:
                 level = whole(level, "level", 1)
             except ParameterError as error:
-                raise ParameterError(
-                    f"{{parameter}} must be 'auto', 'components' or an integer ≥ 1, got {level!r}",
-                    parameter="level",
+                raise ParameterError.must(
+                    "level", "be 'auto', 'components' or an integer ≥ 1", level
                 ) from error
         return cls(level, whole(min_cluster_size, "min_cluster_size", 1))
 
@@ -58,26 +57,13 @@ class LevelOptions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """The tree over components, and what is known about its levels.
-
-    Attributes
-    ----------
-    tree
-        The dendrogram over components.
-    merges
-        Whether components were found to be parts of larger groups, so that the tree is cut.
-    finding
-        What was found about the components, in words.
-    agreement
-        For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN where
-        that was not tried.
-    n_clusters_in_halves
-        How many clusters fits to halves of the rows have.
-    """
+    """The tree over components, and what is known about its levels."""
 
     tree: Tree
-    merges: bool
-    finding: str
+    merges: bool  # whether components were found to be parts of larger groups: the tree is cut
+    finding: str  # what was found about the components, in words
+    # For 1, 2, …, K clusters, how well fits to halves of the rows find them again; NaN where that
+    # was not tried.
     agreement: Vector
     n_clusters_in_halves: tuple[int, ...] = ()
 
@@ -97,10 +83,10 @@ class Levels:
             try:
                 return self.tree.cut(options.level, min_size=options.min_size)
             except ParameterError as error:
-                raise ParameterError(
-                    f"{{parameter}} is {options.level}, but no cut of the tree has as many clusters"
+                raise ParameterError.of(
+                    "level",
+                    f"is {options.level}, but no cut of the tree has as many clusters"
                     f" of at least {options.min_size} points (min_cluster_size)",
-                    parameter="level",
                 ) from error
         height = self.height if options.level == AUTO else -np.inf
         return self.tree.cut(height=height, min_size=options.min_size)
@@ -155,7 +141,7 @@ def find_levels(
     items = items.take(chosen)._replace(sizes=np.ones(len(chosen), np.int64))
     labels, matrix = labels[chosen], matrix[chosen]
     log_r = mixture.log_memberships(items, labels)
-    # A level can be asked for whatever is found, so the tree is always that of tempered overlaps.
+    # A level can be asked for in any case, so the tree is always that of tempered overlaps.
     tree = grow(overlap(log_r, TEMPER), mixture.sizes)
     groups = tree.cut()
     merges, finding = False, "no two of them share more rows than by chance"

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._archive import require
 from dpsearch._types import Ints
-from dpsearch.errors import ModelFileError
 from dpsearch.levels.levels import Levels
 from dpsearch.levels.tree import Tree, node_sizes
 
-_ARRAYS = ("merges", "heights", "log_lift", "log_weights", "agreement")
+_ARRAYS = ("merges", "heights", "log_lift", "log_weights")
 _PREFIX = "tree_"
 
 
 def arrays_of(levels: Levels) -> dict[str, Any]:
     """Return the arrays of the tree and its levels, by their names in a file."""
-    parts = {name: getattr(levels.tree, name) for name in _ARRAYS if name != "agreement"}
+    parts = {name: getattr(levels.tree, name) for name in _ARRAYS}
     parts["agreement"] = levels.agreement
     return {_PREFIX + name: value for name, value in parts.items()}
 
@@ -37,31 +37,30 @@ def levels_of(spec: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Ints) -
     n = len(sizes)
     shapes = {"merges": (n - 1, 2), "heights": (n - 1,), "log_lift": (n, n), "log_weights": (n,),
               "agreement": (n,)}  # fmt: skip
-    found = {}
+    found: dict[str, Any] = {}
     for name, shape in shapes.items():
         array = arrays.get(_PREFIX + name)
         kind = "i" if name == "merges" else "f"
-        if array is None or array.shape != shape or array.dtype.kind != kind:
-            raise ModelFileError(f"the entry {_PREFIX}{name} is missing or has the wrong shape")
+        fits = array is not None and array.shape == shape and array.dtype.kind == kind
+        require(fits, f"the entry {_PREFIX}{name} is missing or has the wrong shape")
         found[name] = array
     agreement = found.pop("agreement")
-    if any(np.isnan(found[name]).any() for name in ("heights", "log_lift", "log_weights")):
-        raise ModelFileError("the tree holds numbers that are not finite")
-    if (np.diff(found["heights"]) < 0.0).any():
-        raise ModelFileError("the heights of the tree fall")
+    gaps = (np.isnan(found[name]).any() for name in ("heights", "log_lift", "log_weights"))
+    require(not any(gaps), "the tree holds numbers that are not finite")
+    require((np.diff(found["heights"]) >= 0.0).all(), "the heights of the tree fall")
     tree = Tree(sizes=_node_sizes(found["merges"], sizes), **found)
     counts = spec.get("n_clusters_in_halves", [])
-    if not isinstance(counts, list) or not all(type(count) is int for count in counts):
-        raise ModelFileError("n_clusters_in_halves are not integers")
+    integers = isinstance(counts, list) and all(type(count) is int for count in counts)
+    require(integers, "n_clusters_in_halves are not integers")
     return Levels(tree, bool(spec["merges"]), str(spec["finding"]), agreement, tuple(counts))
 
 
 def check_groups(groups: Any, n_components: int) -> Ints:
     """Return the clusters of components from a file, if they are such."""
-    if groups is None or groups.shape != (n_components,) or groups.dtype != np.int64:
-        raise ModelFileError("groups are not a cluster for each component")
-    if not np.array_equal(np.unique(groups), np.arange(groups.max() + 1)):
-        raise ModelFileError("the clusters of components are not numbered 0, 1, …")
+    fits = groups.shape == (n_components,) and groups.dtype == np.int64
+    require(fits, "groups are not a cluster for each component")
+    in_order = np.array_equal(np.unique(groups), np.arange(groups.max() + 1))
+    require(in_order, "the clusters of components are not numbered 0, 1, …")
     return np.ascontiguousarray(groups)
 
 
@@ -71,8 +70,8 @@ def _node_sizes(merges: Ints, sizes: Ints) -> Ints:
     free = np.zeros(2 * n - 1, bool)
     free[:n] = True
     for m, (a, b) in enumerate(merges):
-        if not (0 <= a < b < n + m and free[a] and free[b]):
-            raise ModelFileError("the merges are not those of a tree over the components")
+        fits = 0 <= a < b < n + m and free[a] and free[b]
+        require(fits, "the merges are not those of a tree over the components")
         free[a] = free[b] = False
         free[n + m] = True
     return node_sizes(merges, sizes)

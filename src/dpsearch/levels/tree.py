@@ -95,18 +95,16 @@ class Tree:
             groups = self._absorbed(self._groups(n_merges), least)
             if groups.max() + 1 == wanted:
                 return groups
-        raise ParameterError(
-            f"{{parameter}} is {wanted}, but no cut of the tree has {wanted} clusters of at least"
-            f" {least} points",
-            parameter="n_clusters",
+        raise ParameterError.of(
+            "n_clusters",
+            f"is {wanted}, but no cut of the tree has {wanted} clusters of at least {least} points",
         )
 
     def require(self, n_clusters: int, name: str) -> None:
         """Raise an error about the parameter of that name if there are fewer components."""
         if n_clusters > self.n_components:
-            raise ParameterError(
-                f"{{parameter}} is {n_clusters}, but there are only {self.n_components} components",
-                parameter=name,
+            raise ParameterError.of(
+                name, f"is {n_clusters}, but there are only {self.n_components} components"
             )
 
     def _groups(self, n_merges: int) -> Ints:
@@ -218,7 +216,7 @@ def grow(overlap: Overlap, sizes: Ints) -> Tree:
 
 def _number(value: Any) -> float:
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-        raise ParameterError(f"{{parameter}} must be a number, got {value!r}", parameter="height")
+        raise ParameterError.must("height", "be a number", value)
     if math.isnan(value):
-        raise ParameterError("{parameter} must be a number, got nan", parameter="height")
+        raise ParameterError.of("height", "must be a number, got nan")
     return float(value)

@@ -1,12 +1,13 @@
 """What a pass does with one chunk of rows.
 
-Rows come as features [n, P], dense or CSR, with the cluster that each row is in.  Nothing here
-knows where they come from: threads, readers of files and workers of a cluster call the same
-functions.
+Rows come as features [n, P], dense or CSR, with the cluster that each row is in; a row with a label
+below 0 takes no part.  Nothing here knows where they come from: threads, readers of files and
+workers of a cluster call the same functions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,11 +16,11 @@ from numpy.typing import NDArray
 
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.sources.shards import mixed
 
 ShortLabels: TypeAlias = NDArray[np.int32]
 
-SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
-_NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
+NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
 _MANY = 12  # candidates of a row, from which a matrix product is faster than single products
 
 
@@ -54,8 +55,23 @@ class Seeds(NamedTuple):
     """Rows drawn from clusters: the cluster, the key and the features of each."""
 
     clusters: Ints
-    keys: Any  # uint64
+    keys: Any  # those of the least were drawn
     features: Matrix
+
+
+def decided(
+    labels: ShortLabels, choice: ShortLabels, of_candidates: Ints, of_clusters: Ints
+) -> ShortLabels:
+    """Return new labels: the cluster of the proposed candidate, or where that is −1 (and where
+    nothing was proposed) the one that the row's cluster has become."""
+    new_of_cluster = np.append(of_clusters, -1).astype(np.int32)  # −1: the last
+    new_of_candidate = np.append(of_candidates, -1).astype(np.int32)
+    out = np.empty_like(labels)
+    for begin in range(0, len(labels), 1 << 20):  # so that little memory is taken beside
+        at = slice(begin, begin + (1 << 20))
+        proposed = new_of_candidate[choice[at]]
+        out[at] = np.where(proposed >= 0, proposed, new_of_cluster[labels[at]])
+    return out
 
 
 def assign(
@@ -71,14 +87,14 @@ def assign(
     groups, starts, weights, constants = candidates
     if len(starts) == 2 and starts[1] >= _MANY and (groups == 0).all():
         scores = np.asarray(features @ weights.T)
-        _best(scores, constants, choice)
+        _best(scores, constants, labels, choice)
         _add(features, choice, totals)
     elif sp.issparse(features):
         _assign_sparse(
             features.indptr, features.indices, features.data, labels, groups, starts,
             np.ascontiguousarray(weights.T), constants, choice, np.empty(starts[-1]),
         )  # fmt: skip
-        _add(features, np.where(groups[labels] >= 0, choice, -1), totals)
+        _add(features, np.where((groups[labels] >= 0) & (labels >= 0), choice, -1), totals)
     else:
         _assign_dense(features, labels, groups, starts, weights, constants, choice, *totals)
     return totals
@@ -134,6 +150,16 @@ def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
     return out
 
 
+def summed(found: Iterable[Totals]) -> Totals:
+    """Return the sum of totals, in their order."""
+    parts = iter(found)
+    out = Totals(*(part.copy() for part in next(parts)))
+    for one in parts:
+        out.sizes[:] += one.sizes
+        out.sums[:] += one.sums
+    return out
+
+
 def _add(features: Any, labels: ShortLabels, totals: Totals) -> None:
     if sp.issparse(features):
         counted = labels >= 0
@@ -149,8 +175,47 @@ def draw(features: Any, labels: ShortLabels, first: int, counts: Ints, seed: int
     A row's key depends on its number in the whole (that of the first row here is `first`) and on
     the seed, so that the same rows are drawn however the rows are divided into chunks.
     """
-    inside = np.flatnonzero(counts[labels] > 0)
+    inside = np.flatnonzero((labels >= 0) & (counts[labels] > 0))
     keys = row_keys(inside.astype(np.uint64) + np.uint64(first), seed)
+    return _of_least_keys(features, labels, inside, keys, counts)
+
+
+def outliers(
+    parts: Iterable[tuple[Any, slice]],
+    labels: ShortLabels,
+    weights: Matrix,
+    constants: Vector,
+    counts: Ints,
+) -> Seeds:
+    """Return as many rows of each cluster as `counts` says: those of the least scores there.
+
+    Rows come in parts, features with their places in `labels`; of few parts more rows are held
+    than are returned.
+    """
+    found: Seeds | None = None
+    limits = np.full(len(counts), np.inf)
+    for features, at in parts:
+        own = labels[at]
+        scores = _own_scores(features, own, weights) + constants[own]
+        inside = np.flatnonzero((own >= 0) & (scores < limits[own]))
+        new = _of_least_keys(features, own, inside, scores[inside], counts)
+        found = new if found is None else least([found, new], counts)
+        sizes = np.bincount(found.clusters, minlength=len(counts))
+        full = np.flatnonzero((sizes == counts) & (counts > 0))
+        limits[full] = found.keys[np.cumsum(sizes)[full] - 1]
+    assert found is not None
+    return found
+
+
+def _own_scores(features: Any, labels: ShortLabels, weights: Matrix) -> Vector:
+    if sp.issparse(features):
+        return np.asarray(features.multiply(weights[labels]).sum(axis=1)).reshape(-1)
+    return np.asarray(_dense_own_scores(features, labels, weights))
+
+
+def _of_least_keys(
+    features: Any, labels: ShortLabels, inside: Ints, keys: Any, counts: Ints
+) -> Seeds:
     order = np.lexsort((keys, labels[inside]))
     owners = labels[inside][order].astype(np.int64)
     begins = np.searchsorted(owners, np.arange(len(counts)))
@@ -170,28 +235,22 @@ def least(seeds: list[Seeds], counts: Ints) -> Seeds:
 
 def row_keys(numbers: Any, seed: int) -> Any:
     """Return the keys by which rows of these numbers (uint64) are drawn."""
-    return _mixed(numbers + seed_key(seed))
+    return mixed(numbers + seed_key(seed))
 
 
 def seed_key(seed: int) -> Any:
     """Return what a seed adds to the numbers of rows."""
-    return _mixed(np.uint64(seed))
-
-
-def _mixed(words: Any) -> Any:
-    """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
-    with np.errstate(over="ignore"):
-        words = words + SPLIT_MIX[0]
-        words = (words ^ (words >> np.uint64(30))) * SPLIT_MIX[1]
-        words = (words ^ (words >> np.uint64(27))) * SPLIT_MIX[2]
-        return words ^ (words >> np.uint64(31))
+    return mixed(np.uint64(seed))
 
 
 @kernel
-def _best(scores, constants, choice):  # type: ignore[no-untyped-def]
+def _best(scores, constants, labels, choice):  # type: ignore[no-untyped-def]
     for i in range(scores.shape[0]):
         row = scores[i]
         best, at = -np.inf, -1
+        if labels[i] < 0:
+            choice[i] = -1
+            continue
         for k in range(row.shape[0]):
             score = row[k] + constants[k]
             if score > best:
@@ -212,13 +271,24 @@ def _softmax(scores, choice):  # type: ignore[no-untyped-def]
         total = 0.0
         for k in range(row.shape[0]):
             row[k] -= top
-            if row[k] > -_NEGLIGIBLE:
+            if row[k] > -NEGLIGIBLE:
                 total += np.exp(row[k])
         shift = np.log(total)
         for k in range(row.shape[0]):
             row[k] -= shift
         choice[i] = at
         out += top + shift
+    return out
+
+
+@kernel
+def _dense_own_scores(features, labels, weights):  # type: ignore[no-untyped-def]
+    out = np.zeros(features.shape[0])
+    for i in range(features.shape[0]):
+        if labels[i] >= 0:
+            row, weight = features[i], weights[labels[i]]
+            for p in range(row.shape[0]):
+                out[i] += row[p] * weight[p]
     return out
 
 
@@ -232,7 +302,7 @@ def _shared(scores):  # type: ignore[no-untyped-def]
         after = 0.0
         for k in range(row.shape[0] - 1, -1, -1):
             squares_after[k] += after * after
-            if row[k] <= -_NEGLIGIBLE:
+            if row[k] <= -NEGLIGIBLE:
                 row[k] = 0.0
                 continue
             share = np.exp(row[k])
@@ -248,7 +318,7 @@ def _assign_dense(features, labels, groups, starts, weights, constants, choice, 
     width = features.shape[1]
     for i in range(features.shape[0]):
         group = groups[labels[i]]
-        if group < 0:
+        if group < 0 or labels[i] < 0:
             continue
         row = features[i]
         best, at = -np.inf, -1
@@ -270,7 +340,7 @@ def _assign_dense(features, labels, groups, starts, weights, constants, choice, 
 def _assign_sparse(indptr, ids, values, labels, groups, starts, weights, constants, choice, room):  # type: ignore[no-untyped-def]
     for i in range(labels.shape[0]):
         group = groups[labels[i]]
-        if group < 0:
+        if group < 0 or labels[i] < 0:
             continue
         begin, end = starts[group], starts[group + 1]
         for c in range(begin, end):

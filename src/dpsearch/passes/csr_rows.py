@@ -7,6 +7,7 @@ bag of embeddings.  Rows are scored under all candidates; those of other groups 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,6 +91,27 @@ class CsrRows(DeviceRows):
             part.columns[first:last], columns, starts - starts[0], mode="sum",
             per_sample_weights=part.values[first:last], include_last_offset=True,
         )  # fmt: skip
+
+    def _scores_by_chunks(self, columns: Any, n_columns: int) -> Iterator[tuple[slice, Any]]:
+        columns = columns.contiguous()
+        for part in self._parts:
+            entries = len(part.columns) / max(part.rows.stop - part.rows.start, 1)
+            step = max(int(self.chunk_numbers // (n_columns * (4 + entries))), 1)
+            for a in range(part.rows.start, part.rows.stop, step):
+                at = slice(a, min(a + step, part.rows.stop))
+                yield at, self._scores(part, at, columns)
+
+    def _shared(self, at: slice, shares: Any) -> Matrix:
+        part = next(part for part in self._parts if at.start < part.rows.stop)
+        ends, first = self._here.indptr, self._here.indptr[part.rows.start]
+        inside = slice(int(ends[at.start] - first), int(ends[at.stop] - first))
+        lengths = self._array(np.diff(ends[at.start : at.stop + 1]))
+        rows = self.torch.repeat_interleave(lengths)
+        out = self.torch.zeros((self.form.n_totals, shares.shape[1]), dtype=self.torch.float64,
+                               device=self.device)  # fmt: skip
+        parts = part.values[inside, None] * shares[rows]
+        out.index_add_(0, part.columns[inside], parts.to(self.torch.float64))
+        return np.asarray(out.T.cpu().numpy())
 
     def _sums(self, labels: Any, n_clusters: int) -> Totals:
         """Return totals, added in float64: exact for counts."""

@@ -81,6 +81,16 @@ class DenseRows(DeviceRows):
         found = arrays.to_host(self._load(self._array(rows)))
         return np.asarray(found[:, : self.form.n_totals], dtype=np.float64)
 
+    def _scores_by_chunks(self, columns: Any, n_columns: int) -> Iterator[tuple[slice, Any]]:
+        for a, b in self._spans(4 * n_columns + 2 * self.width):
+            at = slice(a, b)
+            yield at, self._load(at)[:, : self.form.n_totals] @ columns
+
+    def _shared(self, at: slice, shares: Any) -> Matrix:
+        features = self._load(at)[:, : self.form.n_totals]
+        found = self.xp.matrix_transpose(shares) @ features
+        return np.asarray(arrays.to_host(found), dtype=np.float64)
+
     # -- passes -------------------------------------------------------------------------------
 
     def _totals(self, n_clusters: int) -> Totals:

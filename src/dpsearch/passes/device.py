@@ -47,7 +47,10 @@ class DividedRows:
 
     def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
         found = self._each(lambda part: part.soften(weights, constants, own))
-        return sum(found[1:], found[0])  # type: ignore[no-any-return]
+        out: Soft = found[0]
+        for one in found[1:]:
+            out += one
+        return out
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._each(lambda part: part.decide(of_candidates, of_clusters))

@@ -12,17 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels, Matrix
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError
 from dpsearch.families.linear import namespace
 from dpsearch.passes import arrays, chunk
-from dpsearch.passes.chunk import Candidates, Seeds, Totals
+from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
+from dpsearch.sources.shards import SPLIT_MIX
 
 T = TypeVar("T")
 
 _LEAST_CHUNK = 1 << 14  # numbers; a device that has no room for them has room for nothing
 _BLOCK_SIZES = (64, 256)  # of blocks of one cluster: short ones waste less, long ones are fewer
-_SPLIT_MIX = tuple(int(word.astype(np.int64)) for word in chunk.SPLIT_MIX)
+_SPLIT_MIX = tuple(int(word.astype(np.int64)) for word in SPLIT_MIX)
 _SPARE = 64.0  # rows looked at beyond those drawn, so that a second look is hardly ever needed
 
 
@@ -42,6 +43,8 @@ class DeviceRows(ABC):
 
     `first` is the number of the first row, where rows are divided over devices.
     """
+
+    dtype: Any  # of features
 
     def __init__(self, X: Any, n_rows: int, first: int) -> None:
         self.xp, self.device = namespace(X), arrays.device_of(X)
@@ -82,6 +85,36 @@ class DeviceRows(ABC):
 
     def assign(self, candidates: Candidates) -> Totals:
         return self._with_room(lambda: self._assign(candidates))
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        return self._with_room(lambda: self._soften(weights, constants, own))
+
+    def _soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        """As `chunk.soften`, for a chunk of rows at a time."""
+        xp, n = self.xp, len(constants)
+        columns, offsets = self._array(weights.T, self.dtype), self._array(constants, self.dtype)
+        steps = None if own is None else Own(*(self._array(x, self.dtype) for x in own))
+        sums = Soft(Totals(0.0, 0.0), 0.0, 0.0, 0.0, 0.0)  # type: ignore[arg-type]
+        for at, scores in self._scores_by_chunks(columns, n):
+            logs, normalisers = _log_softmax(xp, scores + offsets)
+            if steps is not None:
+                logs = _log_softmax(xp, logs + _own_steps(xp, xp.exp(logs), steps))[0]
+            self._labels[at] = xp.astype(xp.argmax(logs, axis=1), xp.int32)
+            shares = xp.where(logs > -chunk.NEGLIGIBLE, xp.exp(logs), 0.0 * logs)
+            entropy = -xp.sum(xp.where(shares > 0.0, shares * logs, shares), dtype=xp.float64)
+            after = _from_here(xp, shares) - shares
+
+            def total(x: Any) -> Any:
+                return arrays.to_host(xp.sum(x, axis=0, dtype=xp.float64))
+
+            found = Totals(total(shares), self._shared(at, shares))
+            sums = sums._replace(totals=found + sums.totals) + Soft(
+                Totals(0.0, 0.0),  # type: ignore[arg-type]
+                float(xp.sum(normalisers, dtype=xp.float64)), float(entropy),
+                total(shares * shares), total(after * after),
+            )  # fmt: skip
+        self._blocks = None
+        return sums
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         xp = self.xp
@@ -186,8 +219,36 @@ class DeviceRows(ABC):
         """Return the totals of clusters."""
 
     @abstractmethod
+    def _scores_by_chunks(self, columns: Any, n_columns: int) -> Iterator[tuple[slice, Any]]:
+        """Yield rows, and the products of their features with columns of weights."""
+
+    @abstractmethod
+    def _shared(self, at: slice, shares: Any) -> Matrix:
+        """Return the totals of rows that are shared between candidates, here."""
+
+    @abstractmethod
     def _features_of(self, rows: Ints) -> Matrix:
         """Return features of single rows, here."""
+
+
+def _log_softmax(xp: Any, scores: Any) -> tuple[Any, Any]:
+    """Return the logarithms of shares, and of what makes them shares."""
+    top = xp.max(scores, axis=1, keepdims=True)
+    normalisers = top + xp.log(xp.sum(xp.exp(scores - top), axis=1, keepdims=True))
+    return scores - normalisers, normalisers
+
+
+def _from_here(xp: Any, shares: Any) -> Any:
+    """Return the shares of each candidate and later ones, added up."""
+    return xp.flip(xp.cumulative_sum(xp.flip(shares, axis=1), axis=1), axis=1)
+
+
+def _own_steps(xp: Any, shares: Any, own: Own) -> Any:
+    """Return how a row's own shares change its scores."""
+    from_here = _from_here(xp, shares)
+    after = (from_here - shares) * own.after
+    steps = from_here * own.from_here + after
+    return shares * own.at + xp.cumulative_sum(steps, axis=1) - after
 
 
 def _ordered_keys(words: Any) -> Any:

@@ -6,23 +6,33 @@ rows; candidates' weights go to them, totals come back.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.automatic import Codes, without_codes
+from dpsearch.errors import located
+from dpsearch.families.base import Family
+from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
+from dpsearch.sources.shards import Shard
+from dpsearch.tables import CheckedTable
 
 T = TypeVar("T")
 
-CHUNK_NUMBERS = 1 << 20  # features of a chunk in memory, so that it stays near its core
-_KEPT = 2 << 30  # bytes of features that are kept; beyond, they are computed in every pass
+CHUNK_NUMBERS = 1 << 19  # features at once, so that they stay near their core
+KEPT = 2 << 30  # bytes of features that are kept; beyond, they are computed in every pass
 
 
 class Rows(Protocol):
@@ -55,7 +65,7 @@ class Rows(Protocol):
         """Draw as many rows of each cluster as `counts` says."""
 
     def labels(self) -> Any:
-        """Return the cluster of each row."""
+        """Return the cluster of each row; −1 for a row that takes no part."""
 
 
 class SoftRows(Rows, Protocol):
@@ -65,44 +75,107 @@ class SoftRows(Rows, Protocol):
         """Share each row between candidates in proportion to exp(score); its label is the best."""
 
 
-class Chunk(Protocol):
-    """A block of rows that can be loaded again and again."""
+class LargeRows(Rows, Protocol):
+    """Rows of which every pass is dear."""
+
+    progress: Callable[[int], None] | None  # called with the number of shards that are done
 
     @property
-    def n_rows(self) -> int:
-        """How many rows it has."""
+    def n_shards(self) -> int:
+        """How many shards a pass goes through."""
 
-    def load(self) -> Any:
-        """The rows as a checked matrix."""
+    @property
+    def log_base(self) -> float:
+        """The sum of the family's `log_base` of all rows, known after the first pass."""
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        """Return as many rows of each cluster as `counts` says: those that it describes worst."""
+
+
+class Encoding(NamedTuple):
+    """How rows become features; it can be sent to another process."""
+
+    family: Family
+    n_features: int
+    codes: Codes = ()  # that stand for missing values
+
+    def form(self) -> LinearForm:
+        return require(  # type: ignore[no-any-return]
+            self.family, "linear", self.n_features, needed_by="a fit of rows that stay in shards"
+        )
+
+    def load(self, shard: Shard) -> Any:
+        """Return the rows of a shard, with gaps in place of codes."""
+        return self.without_codes(CheckedTable(shard.load())).matrix
+
+    def without_codes(self, table: CheckedTable) -> CheckedTable:
+        return without_codes(table, self.codes)
+
+    def check(self, matrix: Any, first: int) -> tuple[Any, float]:
+        """Check rows against the family; return which of them have no value, and their log base.
+
+        A row without any value says nothing, and takes no part.
+        """
+        with located(rows=first):
+            table = self.family.table(CheckedTable(matrix))
+            empty = table.empty_rows
+            seen = table.matrix[~empty] if empty.any() else table.matrix
+            self.family.check(seen)
+            return empty, float(self.family.log_base(seen).sum())
+
+
+def blocks(form: LinearForm, matrix: Any) -> Iterator[tuple[Any, slice]]:
+    """Yield the features of a few rows at a time, with the places of these."""
+    width = max(1, matrix.nnz // matrix.shape[0]) if sp.issparse(matrix) else form.n_totals
+    height = max(1, CHUNK_NUMBERS // width)
+    for begin in range(0, matrix.shape[0], height):
+        at = slice(begin, min(begin + height, matrix.shape[0]))
+        features = form.features(matrix[at])
+        if isinstance(features, np.ndarray):
+            features = np.ascontiguousarray(features)
+        yield features, at
 
 
 class ThreadedRows:
-    """Rows that threads of this process load chunk by chunk: arrays in memory, and files.
+    """Rows that threads of this process load shard by shard: arrays in memory, and files.
 
-    Results do not depend on the number of threads: chunks are added up in their order.
+    Results do not depend on the number of threads: shards are added up in their order.  With an
+    `encoding`, rows are checked when they are first loaded, and `log_base` is then known.
     """
 
-    def __init__(self, form: LinearForm, chunks: Sequence[Chunk], n_threads: int) -> None:
-        self.form = form
-        self.chunks = chunks
-        self.n_threads = n_threads
-        self.n_rows = sum(one.n_rows for one in chunks)
+    def __init__(
+        self,
+        form: LinearForm,
+        chunks: Sequence[Shard],
+        n_threads: int,
+        encoding: Encoding | None = None,
+        *,
+        kept: int = KEPT,
+    ) -> None:
+        self.form, self.chunks, self.n_threads, self.encoding = form, chunks, n_threads, encoding
+        self.progress: Callable[[int], None] | None = None  # with the number of shards done
+        self.n_rows, self.n_shards = sum(one.n_rows for one in chunks), len(chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
         self._threads = ThreadPoolExecutor(n_threads)
         self._products = ThreadpoolController()
-        self._keep = 8 * self.n_rows * form.n_totals <= _KEPT
+        self._keep = 8 * self.n_rows * form.n_totals <= kept
         self._features: list[Any] = [None] * len(chunks)
+        self._bases = [0.0 if encoding is None else np.nan] * len(chunks)
         self._labels = np.zeros(self.n_rows, np.int32)
         self._choice = np.full(self.n_rows, -1, np.int32)
 
     def place(self, labels: Labels | None) -> None:
-        self._labels[:] = 0 if labels is None else labels
+        new = self._labels if labels is None else np.asarray(labels)
+        self._labels = np.where(self._labels < 0, -1, 0 if labels is None else new).astype(np.int32)
+
+    @property
+    def log_base(self) -> float:
+        return float(sum(self._bases))
 
     def totals(self, n_clusters: int) -> Totals:
-        def work(features: Any, at: slice) -> Totals:
-            return chunk.totals_of(features, self._labels[at], n_clusters)
-
-        return self._sum(work)
+        return self._sum(
+            lambda features, at: chunk.totals_of(features, self._labels[at], n_clusters)
+        )
 
     def assign(self, candidates: Candidates) -> Totals:
         def work(features: Any, at: slice) -> Totals:
@@ -114,51 +187,65 @@ class ThreadedRows:
         def work(features: Any, at: slice) -> Soft:
             return chunk.soften(features, weights, constants, own, self._labels[at])
 
-        found = self._each(work)
-        return sum(found, next(found))
+        found = self._each(lambda parts: reduce(add, (work(*part) for part in parts)))
+        return reduce(add, found)
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
-        stay = of_clusters[self._labels]
-        proposed = np.append(of_candidates, -1)[self._choice]  # −1: the last
-        self._labels = np.where(proposed >= 0, proposed, stay).astype(np.int32)
+        self._labels = chunk.decided(self._labels, self._choice, of_candidates, of_clusters)
         self._choice[:] = -1
 
     def draw(self, counts: Ints, seed: int) -> Seeds:
         def work(features: Any, at: slice) -> Seeds:
             return chunk.draw(features, self._labels[at], at.start, counts, seed)
 
-        return chunk.least(list(self._each(work)), counts)
+        found = self._each(lambda parts: chunk.least([work(*part) for part in parts], counts))
+        return chunk.least(list(found), counts)
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        def work(parts: Iterable[tuple[Any, slice]]) -> Seeds:
+            return chunk.outliers(parts, self._labels, weights, constants, counts)
+
+        return functools.reduce(lambda a, b: chunk.least([a, b], counts), self._each(work))
 
     def labels(self) -> Labels:
         return self._labels.astype(np.int64)
 
     def _sum(self, work: Callable[[Any, slice], Totals]) -> Totals:
-        found = self._each(work)
-        out = next(found)
-        for one in found:
-            out.sizes[:] += one.sizes
-            out.sums[:] += one.sums
-        return out
+        return chunk.summed(self._each(lambda parts: chunk.summed(work(*part) for part in parts)))
 
-    def _each(self, work: Callable[[Any, slice], T]) -> Iterator[T]:
-        """Yield what is done with the features of every chunk, in order."""
+    def _each(self, work: Callable[[Iterable[tuple[Any, slice]]], T]) -> Iterator[T]:
+        """Yield what is done with the features of every shard, in order."""
 
         def one(number: int) -> T:
-            features = self._features[number]
-            if features is None:
-                features = self.form.features(self.chunks[number].load())
-                if isinstance(features, np.ndarray):
-                    features = np.ascontiguousarray(features)
+            parts = self._features[number]
+            if parts is None:
+                parts = self._loaded(number)
                 if self._keep:
-                    self._features[number] = features
-            return work(features, slice(self._first[number], self._first[number + 1]))
+                    parts = self._features[number] = list(parts)
+            return work(parts)
 
         # A product in each thread, not threads in each product.
         with self._products.limit(limits=1):
-            found = [self._threads.submit(one, number) for number in range(len(self.chunks))]
+            tasks = [self._threads.submit(one, number) for number in range(len(self.chunks))]
             try:
-                for done in found:
-                    yield done.result()
+                for done, task in enumerate(tasks, 1):
+                    result = task.result()
+                    if self.progress is not None:
+                        self.progress(done)
+                    yield result
             finally:  # also after an error or Ctrl-C: what has not begun never will
-                for task in found:
+                for task in tasks:
                     task.cancel()
+                wait(tasks)
+
+    def _loaded(self, number: int) -> Iterator[tuple[Any, slice]]:
+        first, encoding = self._first[number], self.encoding
+        if encoding is None:
+            matrix = self.chunks[number].load()
+        else:
+            matrix = encoding.load(self.chunks[number])
+            if np.isnan(self._bases[number]):
+                empty, self._bases[number] = encoding.check(matrix, first)
+                self._labels[first : first + len(empty)][empty] = -1
+        for features, at in blocks(self.form, matrix):
+            yield features, slice(first + at.start, first + at.stop)

@@ -26,7 +26,7 @@ from dpsearch.priors.base import Tables, size_steps, size_weights
 from dpsearch.schedule import Schedule
 
 _SWEEPS = 4  # of the rows of a group, after which its proposal is looked at again
-_MOST_SWEEPS = 48
+MOST_SWEEPS = 48
 _GROWTH_SWEEPS = 8  # at first, when any sensible division will do
 _HOPE = 5.0  # gains like the last one that would still be worth waiting for
 _SETTLED = 0.4  # nats; a proposal that gains less between two looks is settled
@@ -110,7 +110,22 @@ class BatchSearch:
         totals = self.rows.totals(n_clusters)
         there = totals.sizes > 0
         self.rows.decide(np.empty(0, np.int64), np.cumsum(there) - 1)
-        self._set(totals.take(there), np.zeros(int(there.sum()), np.int64))
+        self.adopt(totals.take(there))
+
+    def begin_from(self, totals: Totals) -> None:
+        """Give all rows to the best of these clusters, in one pass; they may be of other rows."""
+        n = len(totals.sizes)
+        self.rows.place(None)
+        found = self.rows.assign(
+            Candidates(np.zeros(1, np.int64), np.array([0, n]), *self.scores(totals))
+        )
+        there = found.sizes > 0
+        self.rows.decide(np.where(there, np.cumsum(there) - 1, -1), np.zeros(1, np.int64))
+        self.adopt(found.take(there))
+
+    def adopt(self, totals: Totals) -> None:
+        """Take clusters that the rows have come to be in."""
+        self._set(totals, np.zeros(len(totals.sizes), np.int64))
 
     def _set(self, totals: Totals, failures: Ints) -> None:
         self.totals, self.values, self.failures = totals, self.value_of(totals), failures
@@ -285,7 +300,7 @@ class BatchSearch:
             near = [p for p in partners[k] if not taken[p]][: move.n_clusters + _PARTNERS - 2]
             others = self.rng.permutation(near)[: move.n_clusters - 1].astype(np.int64)
             members = np.concatenate([[k], others])
-            if len(members) < move.n_clusters or self._too_small(members, move):
+            if len(members) < move.n_clusters or self.too_small(members, move):
                 self.failures[k] += 1
                 continue
             taken[members] = True
@@ -304,20 +319,24 @@ class BatchSearch:
 
     # -- proposals --------------------------------------------------------------------------
 
-    def _too_small(self, members: Ints, move: Move) -> bool:
+    def too_small(self, members: Ints, move: Move) -> bool:
         """Whether a group has not enough rows for the seeds of a move."""
         return bool(self.totals.sizes[members[: move.divided]].sum() < 2 * move.seeds)
 
-    def propose(self, groups: list[Group], most: int = _MOST_SWEEPS) -> tuple[Vector, Vector]:
+    def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
         """Give groups of clusters new partitions where that gains; return gains and costs."""
-        starts = np.cumsum([0, *(group.move.n_candidates for group in groups)])
-        of_cluster = np.full(self.n_clusters, -1)
-        for g, group in enumerate(groups):
-            of_cluster[group.clusters] = g
+        starts, of_cluster = self.numbered(groups)
         start = self.beginnings(groups)
         totals, values, costs = self.settled(groups, starts, of_cluster, start, most)
         self.work += float(costs.sum())
         return self.take(groups, starts, of_cluster, totals, values), costs
+
+    def numbered(self, groups: list[Group]) -> tuple[Ints, Ints]:
+        """Return where the candidates of each group begin, and the group of each cluster."""
+        of_cluster = np.full(self.n_clusters, -1)
+        for g, group in enumerate(groups):
+            of_cluster[group.clusters] = g
+        return np.cumsum([0, *(group.move.n_candidates for group in groups)]), of_cluster
 
     def settled(
         self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals, most: int
@@ -424,15 +443,19 @@ class BatchSearch:
 
     # -- the whole --------------------------------------------------------------------------
 
+    def first(self) -> None:
+        """Let the number of clusters grow, merge, and sweep: most of the gain, in little time."""
+        self.grow(_TRIES)
+        self.merge()
+        self.sweeps(10, _ENOUGH * self.rows.n_rows)
+
     def run(self, *, thorough: bool = True) -> None:
         """Search until no move gains any more, or `check_time` raises.
 
         If it is not to be thorough, a cluster counts as settled after fewer proposals.
         """
-        self.grow(_TRIES)
-        self.merge()
+        self.first()
         enough = _ENOUGH * self.rows.n_rows
-        self.sweeps(10, enough)
         self.failures[:] = 0
         patience = _PATIENCE if thorough else _LITTLE_PATIENCE
         while True:

@@ -1,14 +1,12 @@
 """Plots with matplotlib: axes in, axes out."""
 
-from dpsearch.plots._axes import COLOURS, MARKERS, check_figure, new_axes, save_figure
-from dpsearch.plots.clusters import profiles, scatter, trace
+from dpsearch.plots._axes import COLOURS, check_figure, new_axes, save_figure
+from dpsearch.plots.clusters import mean_images, profiles, scatter, trace
 from dpsearch.plots.draws import coclustering, k_posterior, sampler_trace
-from dpsearch.plots.images import mean_images
 from dpsearch.plots.trees import dendrogram
 
 __all__ = [
     "COLOURS",
-    "MARKERS",
     "check_figure",
     "coclustering",
     "dendrogram",

@@ -61,9 +61,7 @@ def column_titles(X: Any, names: Sequence[str] | None) -> tuple[str, ...]:
     if names is None:
         return tuple(column_names(X) or (f"column {j}" for j in range(width)))
     if len(names) != width:
-        raise ParameterError(
-            f"{{parameter}} has {len(names)} entries for {width} columns of X", parameter="names"
-        )
+        raise ParameterError.of("names", f"has {len(names)} entries for {width} columns of X")
     return tuple(str(name) for name in names)
 
 

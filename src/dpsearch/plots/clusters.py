@@ -1,7 +1,8 @@
-"""Plots of a partition of a table: where its clusters lie, their means, how they were found."""
+"""Plots of a partition of rows: where clusters lie, their means, how they were found."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 
 from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Matrix
-from dpsearch._validate import as_matrix, column_names, whole
-from dpsearch.errors import ParameterError
+from dpsearch._validate import as_image_shape, as_matrix, column_names, whole
+from dpsearch.errors import DataError, ParameterError
 from dpsearch.plots._axes import (
     COLOURS,
     MARKERS,
@@ -117,10 +118,7 @@ def _plane(
         raise ParameterError("X has one column: a scatter plot needs two", parameter="X")
     wanted = [0, 1] if columns is None else list(columns)
     if len(wanted) != 2 or not all(0 <= j < width for j in wanted):
-        raise ParameterError(
-            f"{{parameter}} must be two numbers between 0 and {width - 1}, got {columns!r}",
-            parameter="columns",
-        )
+        raise ParameterError.must("columns", f"be two numbers between 0 and {width - 1}", columns)
     return matrix[:, wanted], [names[j] for j in wanted]
 
 
@@ -186,7 +184,9 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
         A matplotlib axis; default: a new figure.
     """
     if not clustering.trace:
-        raise ParameterError("this clustering has no trace: it was read from a file")
+        raise ParameterError(
+            "this clustering has no trace: it was read from a file", parameter="clustering"
+        )
     axis = one_axis(axis, 7.2, 4.0)
     seconds = np.array([point.seconds for point in clustering.trace])
     values = np.array([point.log_joint for point in clustering.trace])
@@ -221,3 +221,54 @@ def _table(
     matrix = as_matrix(X, accept_sparse=False)
     known = names if names is not None else column_names(X)
     return matrix, *groups(labels, len(matrix)), column_titles(matrix, known)
+
+
+def mean_images(
+    images: Any,
+    labels: ArrayLike,
+    axis: Any = None,
+    *,
+    columns: int = 12,
+    shown: int | None = None,
+    image_shape: tuple[int, int] | None = None,
+) -> Any:
+    """Draw the mean image of each cluster with its size above it; return the axis.
+
+    Parameters
+    ----------
+    images
+        [N, pixels]: grey values.
+    labels
+        Cluster of each image.
+    axis
+        A matplotlib axis; default: a new figure.
+    columns
+        Images in a line.
+    shown
+        Number of clusters; default: all.
+    image_shape
+        Height and width; default: images are square.
+    """
+    images = np.asarray(images)
+    if images.ndim != 2:
+        raise DataError(f"images must be a table with a row for each, got shape {images.shape}")
+    side = math.isqrt(images.shape[1])
+    height, width = as_image_shape(image_shape or (side, side), images.shape[1], "images")
+    _, codes = groups(labels, len(images))
+    sizes = np.bincount(codes)[:shown]
+    columns = min(len(sizes), columns)
+    rows = -(-len(sizes) // columns)
+    axis = one_axis(axis, 0.85 * columns, 1.05 * rows + 0.4)
+    # A tile is the image, room for its caption above it, and a margin.
+    tall, wide = round(1.43 * height), round(1.15 * width)
+    left_margin, caption = (wide - width) // 2, round(0.36 * height)
+    mosaic = np.zeros((rows * tall, columns * wide))
+    for k, size in enumerate(sizes):
+        top, left = k // columns * tall, k % columns * wide
+        image = images[codes == k].mean(axis=0).reshape(height, width)
+        down, right = top + caption, left + left_margin
+        mosaic[down : down + height, right : right + width] = image
+        axis.text(left + wide / 2, top + 0.29 * height, f"{size:,}", fontsize=8, ha="center")
+    axis.imshow(mosaic, cmap="gray_r")
+    axis.set_axis_off()
+    return axis

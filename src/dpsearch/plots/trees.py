@@ -30,8 +30,8 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     axis
         A matplotlib axis; default: a new figure.
     shown
-        Of more components, so many leaves are drawn, by the last merges; a leaf is then a branch,
-        with the number of its components in parentheses.
+        The largest number of leaves.  Of more components the last merges are drawn; a leaf is then
+        a branch, with the number of its components in parentheses.
     """
     from scipy.cluster.hierarchy import dendrogram as draw
 
@@ -39,7 +39,7 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     tree, groups = model.tree_, model.mixture_.groups
     n = tree.n_components
     if n == 1:
-        raise ParameterError("there is one component: a tree needs two")
+        raise ParameterError("there is one component: a tree needs two", parameter="model")
     clusters = _clusters_of_nodes(tree.merges, groups).tolist()
     linkage = tree.linkage
     lowest, highest = float(linkage[0, 2]), float(linkage[-1, 2])
@@ -48,6 +48,11 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     linkage[:, 2] -= floor
     counts = [1] * n + linkage[:, 3].astype(int).tolist()
     n_leaves = min(n, shown)
+
+    def label(node: int) -> str:
+        inside = "" if counts[node] == 1 else f"\n({counts[node]})"
+        return f"{tree.sizes[node]:,}{inside}"
+
     axis = one_axis(axis, float(np.clip(1.2 + 0.36 * n_leaves, 5.0, 15.0)), 4.4)
     room = axis.figure.get_figwidth() * axis.get_position().width / n_leaves
     drawn = draw(
@@ -56,7 +61,7 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
         truncate_mode="lastp" if n > shown else None,
         ax=axis,
         link_color_func=lambda node: _colour(clusters[node]),
-        leaf_label_func=lambda node: _label(int(tree.sizes[node]), counts[node]),
+        leaf_label_func=label,
         leaf_rotation=0 if room >= _ROOM else 90,
         leaf_font_size=8,
     )
@@ -86,10 +91,6 @@ def _clusters_of_nodes(merges: Ints, groups: Ints) -> Ints:
 
 def _colour(cluster: int) -> str:
     return _ABOVE if cluster < 0 else COLOURS[cluster % len(COLOURS)]
-
-
-def _label(size: int, n_components: int) -> str:
-    return f"{size:,}" if n_components == 1 else f"{size:,}\n({n_components})"
 
 
 def _name_clusters(axis: Any, clusters: list[int], below: float) -> None:

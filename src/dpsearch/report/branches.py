@@ -22,24 +22,12 @@ from dpsearch.report.profiles import Wanted
 
 @dataclass(frozen=True)
 class Branches:
-    """What can be a cluster, and how the page makes clusters of it.
+    """What can be a cluster, and how the page makes clusters of it."""
 
-    Attributes
-    ----------
-    wanted
-        The sets of components, and how columns set them apart.
-    fitted
-        [C] the set that each cluster of the fit is.
-    tree
-        The tree, if there is one; its nodes are the first sets.
-    agreement
-        For 1, 2, … clusters how well fits to halves of the rows find them again; NaN if not known.
-    """
-
-    wanted: Wanted
-    fitted: Ints
-    tree: Tree | None
-    agreement: Any
+    wanted: Wanted  # the sets of components, and how columns set them apart
+    fitted: Ints  # [C] the set that each cluster of the fit is
+    tree: Tree | None  # its nodes are the first sets
+    agreement: Any  # for 1, 2, … clusters, how well fits to halves of the rows find them again
 
     @classmethod
     def of(cls, model: Any, explanation: Explanation) -> Branches:

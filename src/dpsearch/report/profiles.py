@@ -50,6 +50,10 @@ class Number:
         word = "high" if self.mean > self.other_mean else "low"
         return f"{word} {self.name} ({brief(self.mean)}; {other} {brief(self.other_mean)})"
 
+    def of_all(self) -> list[float | None]:
+        others = (self.other_mean, self.other_spread)
+        return [x if np.isfinite(x) else None for x in others]
+
     def packed(self) -> list[Any]:
         """Return what the page's script needs: a list of four."""
         return [self.column, *map(_figure, (self.evidence, self.mean, self.spread))]
@@ -79,6 +83,9 @@ class Category:
         level = max(self.levels, key=lambda one: one.share - one.other_share)
         shares = f"{100.0 * level.share:.0f} %; {other} {100.0 * level.other_share:.0f} %"
         return f"{self.name} {level.name} ({shares})"
+
+    def of_all(self) -> list[float | None]:
+        return []
 
     def packed(self) -> list[Any]:
         """Return what the page's script needs: a list of five."""

@@ -105,9 +105,7 @@ def _row_names(X: Any, index: ArrayLike, n_rows: int) -> tuple[str, ...]:
     if index is None:
         index = range(n_rows)
     if len(index) != n_rows:
-        raise ParameterError(
-            f"{{parameter}} has {len(index)} entries for {n_rows} rows of X", parameter="index"
-        )
+        raise ParameterError.of("index", f"has {len(index)} entries for {n_rows} rows of X")
     return tuple(str(name) for name in index)
 
 

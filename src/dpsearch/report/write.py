@@ -23,7 +23,7 @@ from dpsearch.plots import COLOURS
 from dpsearch.report import summary
 from dpsearch.report.branches import Branches
 from dpsearch.report.page import packed, render, single
-from dpsearch.report.profiles import Category, Number, Profile, profiles
+from dpsearch.report.profiles import Profile, profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Table, top_words
 
@@ -31,7 +31,7 @@ _AT_LEAST = 30  # rows of each component in a sample, where it has them
 _TYPICAL, _ODD = 5, 12  # rows listed of each kind
 _COLUMNS = 24  # of the table and of the overview
 _PARTS, _FEWEST_PARTS = 30, 8  # columns described for each branch, at most and at least,
-_ALL_PARTS = 4000  # so that there are about so many in all
+_ALL_PARTS = 4000  # the number in all that this leads to, about
 _CELLS = 5  # columns of such a list
 _IMAGE_BYTES = 2_500_000  # of pixels in a page
 _WORDS = "characteristic words"  # heading of the words of a row
@@ -282,15 +282,14 @@ class _Page:
         ]
 
     def _images(self, wanted: list[int]) -> dict[str, Any] | None:
-        """Return the means, and as many of the rows wanted as a page should hold, in grey."""
+        """Return in grey the means, and the rows wanted up to what a page should hold."""
         if self.image_shape is None:
             return None
         shape = as_image_shape(self.image_shape, len(self.table.names), "X")
         X, sets = self.table.matrix(), self.branches.wanted.sets
         if X.shape[1] != len(self.table.names):
-            raise ParameterError(
-                "{parameter} needs columns of numbers, but some are categories",
-                parameter="image_shape",
+            raise ParameterError.of(
+                "image_shape", "needs columns of numbers, but some are categories"
             )
         rows = list(dict.fromkeys(int(i) for i in wanted))[: max(1, _IMAGE_BYTES // X.shape[1])]
         parts = self.explanation.components
@@ -354,16 +353,10 @@ class _Page:
         if self.table.is_counts:
             return {}
         return {
-            part.column: [part.name, *_of_all(part)]
+            part.column: [part.name, *part.of_all()]
             for profile in self.profiles
             for part in profile.parts
         }
-
-
-def _of_all(part: Number | Category) -> list[float | None]:
-    if isinstance(part, Category):
-        return []
-    return [x if np.isfinite(x) else None for x in (part.other_mean, part.other_spread)]
 
 
 def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import ArrayLike
+from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import (
     column_names,
     has_gaps,
@@ -26,20 +26,11 @@ class CheckedTable:
 
     `Problem`, `Family.compile` and all that takes rows of data take it without a second check.
     Some of its rows or columns are a checked table too.
-
-    Attributes
-    ----------
-    matrix
-        An array of float64 in which missing values are NaN, or a canonical CSR matrix.
-    names
-        The names of the columns; None if they have none.
-    complete
-        Whether it is known that no value is missing.
     """
 
-    matrix: Any
-    names: tuple[str, ...] | None = None
-    complete: bool = False
+    matrix: Any  # float64 in which missing values are NaN, or a canonical CSR matrix
+    names: tuple[str, ...] | None = None  # of the columns, if they have any
+    complete: bool = False  # whether it is known that no value is missing
 
     @classmethod
     def of(
@@ -84,10 +75,43 @@ class CheckedTable:
             refuse_missing(self.matrix, None if self.names is None else list(self.names))
 
     def rows(self, which: Any) -> CheckedTable:
-        """Some rows, by number, slice or mask."""
+        """Return some rows, by number, slice or mask."""
         return CheckedTable(self.matrix[which], self.names, not self.gaps)
 
     def columns(self, which: Any) -> CheckedTable:
-        """Some columns, by number."""
+        """Return some columns, by number."""
         names = None if self.names is None else tuple(np.asarray(self.names, object)[which])
         return CheckedTable(self.matrix[:, which], names, not self.gaps)
+
+
+def content_order(table: CheckedTable, weights: Ints | None = None) -> Ints:
+    """Return the rows of a table in an order that their content decides.
+
+    The rows of a dense table are sorted by the first column, those that are equal there by the
+    second, and so on, gaps last: an order that units do not change.  Sparse rows are sorted by a
+    random combination of their columns.  Equal rows are sorted by their weights, and then by
+    position.
+    """
+    matrix = table.matrix
+    if table.sparse:  # SciPy adds up each row by itself, so that equal rows have equal keys
+        columns = [matrix @ np.random.default_rng(0).standard_normal(matrix.shape[1])]
+    else:
+        columns = list(matrix.T)
+    if weights is not None:
+        columns.append(weights)
+    order = np.arange(table.shape[0])
+    group = np.zeros(len(order), np.int64)  # where rows that are equal so far begin, in order
+    tied = order.copy()  # places in order whose rows are equal to others so far
+    for column in columns:
+        if not len(tied):
+            break
+        rows = order[tied]
+        values, first = column[rows], group[tied]
+        by = np.lexsort((values, first))
+        order[tied] = rows[by]
+        here, before = values[by][1:], values[by][:-1]
+        same = (here == before) | (np.isnan(here) & np.isnan(before))
+        new = np.append(True, ~same | (first[1:] != first[:-1]))
+        group[tied] = np.maximum.accumulate(np.where(new, tied, 0))
+        tied = tied[~(new & np.append(new[1:], True))]
+    return order

@@ -91,7 +91,7 @@ def _levels(name: str, kind: Kind, levels: Any) -> tuple[Level, ...]:
 
 
 def as_levels(raw: RawColumn) -> list[Any]:
-    """The column's values as levels, None where missing."""
+    """Return the column's values as levels, None where missing."""
     if raw.source not in ("int", "float"):
         return list(raw.values)
     number = int if raw.source == "int" else float
@@ -99,7 +99,7 @@ def as_levels(raw: RawColumn) -> list[Any]:
 
 
 def numbers_of(raw: RawColumn, name: str, kind: Kind) -> Vector:
-    """The column's values as numbers of a kind."""
+    """Return the column's values as numbers of a kind."""
     if raw.source == "bool":
         values = np.array([math.nan if v is None else float(v) for v in raw.values])
     elif raw.source in ("int", "float"):

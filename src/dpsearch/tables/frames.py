@@ -204,7 +204,7 @@ def _filled(library: str, column: Column, values: Vector, old: Any) -> Any:
 
 
 def _float_like(dtype: Any, library: str) -> Any:
-    """The type of floats that goes with a type of integers."""
+    """Return the type of floats that goes with a type of integers."""
     if library == "polars":
         return module("polars").Float64
     if str(dtype).endswith("[pyarrow]"):

@@ -79,12 +79,12 @@ class Schema:
         return [column.name for column in self.columns]
 
     def renamed(self, names: Sequence[str]) -> Schema:
-        """The same columns under other names."""
+        """Return the same columns under other names."""
         pairs = zip(self.columns, names, strict=True)
         return replace(self, columns=tuple(replace(column, name=name) for column, name in pairs))
 
     def groups(self, is_binary: Callable[[int], bool] = lambda j: False) -> dict[Kind, list[int]]:
-        """The numbers of the columns of each kind that there is.
+        """Return the numbers of the columns of each kind that there is.
 
         Columns of numbers that `is_binary` says so of are binary, unless the user said their kind.
         """
@@ -95,7 +95,7 @@ class Schema:
         return {kind: columns for kind, columns in found.items() if columns}
 
     def n_levels(self, columns: Sequence[int]) -> tuple[int, ...]:
-        """How many levels these columns of categories have."""
+        """Return the number of levels of these columns of categories."""
         return tuple(len(self.columns[j].levels or ()) for j in columns)
 
     def encode(self, frame: Any) -> Matrix:
@@ -117,7 +117,7 @@ class Schema:
         return np.stack(columns, axis=1)
 
     def places(self, frame: Any) -> list[int]:
-        """Where a frame has each of the columns."""
+        """Return where a frame has each of the columns."""
         place = {name: j for j, name in enumerate(names_of(frame))}
         names = dict.fromkeys(self.names)
         for name in names:
@@ -137,7 +137,7 @@ class Schema:
         return module(self.library).DataFrame(values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON can hold."""
+        """Return plain values that JSON can hold."""
         columns = [
             {
                 "name": column.name,
@@ -167,11 +167,14 @@ class Schema:
 
 def check_kinds(kinds: Any, names: list[str]) -> None:
     if not isinstance(kinds, Mapping):
-        raise ParameterError(
-            f"{{parameter}} must map names of columns to kinds, got {kinds!r}", parameter="kinds"
-        )
+        raise ParameterError.must("kinds", "map names of columns to kinds", kinds)
     for name, kind in kinds.items():
         if name not in names:
-            raise ParameterError(f"kinds names the column {name!r}, which X does not have")
+            raise ParameterError(
+                f"kinds names the column {name!r}, which X does not have", parameter="kinds"
+            )
         if kind not in KINDS:
-            raise ParameterError(f"kinds[{name!r}] must be one of {', '.join(KINDS)}, got {kind!r}")
+            raise ParameterError(
+                f"kinds[{name!r}] must be one of {', '.join(KINDS)}, got {kind!r}",
+                parameter="kinds",
+            )

@@ -15,8 +15,8 @@ import scipy.sparse as sp
 from dpsearch._files import naming
 from dpsearch._validate import as_matrix, column_names, is_array
 from dpsearch.errors import DataError, located
-from dpsearch.scale.pieces import Layout, Piece
-from dpsearch.scale.source import edges_of, stacked
+from dpsearch.sources.pieces import Layout, Piece
+from dpsearch.sources.shards import edges_of, stacked
 from dpsearch.tables import Schema, is_frame, library_of
 from dpsearch.tables.columns import Level
 

@@ -16,18 +16,17 @@ from sklearn.utils.validation import validate_data
 from dpsearch._scratch import scratch
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
-from dpsearch.scale.cluster import DaskWorkers, present_client, some_client
-from dpsearch.scale.dask_tables import is_collection, open_collection
-from dpsearch.scale.pieces import Layout, Piece, PieceShard, cut
-from dpsearch.scale.source import SHARD_ROWS, Shard, n_shards_for, shards_of_array
-from dpsearch.scale.workers import Threads, Workers
+from dpsearch.sources.dask_client import present_client, some_client
+from dpsearch.sources.dask_tables import is_collection, open_collection
+from dpsearch.sources.pieces import Layout, Piece, PieceShard, cut
+from dpsearch.sources.shards import SHARD_ROWS, Shard, n_shards_for, shards_of_array
 from dpsearch.tables import CheckedTable, Schema, is_mixed
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
-    from dpsearch.scale.batches import Alike
-    from dpsearch.scale.files import Files
-    from dpsearch.scale.survey import Columns
+    from dpsearch.sources.batches import Alike
+    from dpsearch.sources.files import Files
+    from dpsearch.sources.survey import Columns
 
 _BASE = 400 << 20  # bytes of a process that has only just begun, with its kernels and a sample
 _COPIES = 6  # of a shard: as read, as a matrix, as items, in a family's own form, …
@@ -71,12 +70,9 @@ class OpenedTable:
             return self.table
         return CheckedTable(self.shards[0].load(), self.feature_names)
 
-    def workers(self, n_threads: int) -> Workers:
-        """The threads, or the workers of a Dask cluster, that work on the shards."""
-        client = present_client() if self.client is None and self.lasting else self.client
-        if client is None:
-            return Threads(self.shards, n_threads)
-        return DaskWorkers(self.shards, client, stay=self.client_stays)
+    def cluster(self) -> Any:
+        """The client of the Dask cluster that works on the shards; None: this process does."""
+        return present_client() if self.client is None and self.lasting else self.client
 
     def index_of(self, shard: PieceShard) -> Any:
         """The names of a shard's rows; None if they have none."""
@@ -229,7 +225,7 @@ def _of_collection(X: Any, options: TableOptions, client: Any, stays: bool) -> O
 def _of_path(path: Path, folder: Path, options: TableOptions) -> Iterator[OpenedTable]:
     from dpsearch.io import Reading
     from dpsearch.io.read import STANDARD_INPUT, check_options, format_of, local_file
-    from dpsearch.scale.files import comes_in_pieces, open_files, set_of_files
+    from dpsearch.sources.files import comes_in_pieces, open_files, set_of_files
 
     reading = options.reading or Reading()
     if not comes_in_pieces(path, reading):
@@ -280,7 +276,7 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
 
 def _columns(files: Files, options: TableOptions) -> Columns:
     """The columns that a model knows, or those that a look at all rows finds fit to cluster by."""
-    from dpsearch.scale.survey import Columns, Survey
+    from dpsearch.sources.survey import Columns, Survey
 
     choice, reading = files.choice, options.reading
     if reading is not None and reading.model is not None:
@@ -326,7 +322,7 @@ def _named(opened: OpenedTable) -> OpenedTable:
 
 
 def _of_batches(batches: Iterator[Any], folder: Path, options: TableOptions) -> OpenedTable:
-    from dpsearch.scale.batches import Alike, spooled
+    from dpsearch.sources.batches import Alike, spooled
 
     alike = Alike(options.gaps)
     return _of_pieces(spooled(batches, folder, alike), alike, options)
@@ -336,7 +332,7 @@ def _of_lazy(frame: Any, folder: Path, options: TableOptions) -> OpenedTable:
     """A lazy frame that reads files is streamed into a file of its own."""
     import polars as pl
 
-    from dpsearch.scale.batches import Alike
+    from dpsearch.sources.batches import Alike
 
     path = folder / "lazy"
     try:
@@ -372,7 +368,7 @@ def _of_alike(shards: list[Any], alike: Alike, schema: Schema | None) -> OpenedT
 
 
 def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
-    from dpsearch.scale.batches import Alike, Called
+    from dpsearch.sources.batches import Alike, Called
 
     alike = Alike(options.gaps)
     types: Any = None
@@ -401,7 +397,7 @@ def _batch_schema(
     alike: Alike, types: Any, n_rows: int, options: TableOptions, look: Callable[[Any], None]
 ) -> Schema | None:
     """What frames hold that came in batches; None if it is numbers."""
-    from dpsearch.scale.survey import Survey
+    from dpsearch.sources.survey import Survey
 
     survey = Survey(types, n_rows, kinds=options.kinds, named=True)
     if not survey.mixed:

@@ -20,10 +20,10 @@ from dpsearch.cli.options import parse_size
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, read_table
 from dpsearch.io.output import write_parquet, write_pieces
-from dpsearch.scale import opened as opened_module
-from dpsearch.scale import survey as survey_module
-from dpsearch.scale.opened import TableOptions, open_table, rows_within
-from dpsearch.scale.source import stacked
+from dpsearch.sources import opened as opened_module
+from dpsearch.sources import survey as survey_module
+from dpsearch.sources.opened import TableOptions, open_table, rows_within
+from dpsearch.sources.shards import stacked
 from dpsearch.tables import Schema
 
 GAUSSIAN = families.Gaussian(0.0, 60.0, 1.0)
@@ -504,8 +504,8 @@ MEASURED = """
 import sys
 from dpsearch import DPMixture, families
 from studies.peers.workers.run import peak_mb
-from dpsearch.scale import fit
-from dpsearch.scale.opened import TableOptions, open_table
+from dpsearch.passes import fit
+from dpsearch.sources.opened import TableOptions, open_table
 fit.SAMPLE_ROWS = 2000  # to be quick
 before = peak_mb()
 with open_table(sys.argv[1], TableOptions(memory=600_000_000, n_threads=2)) as opened:
@@ -533,7 +533,7 @@ def test_memory_stays_within_the_budget(tmp_path):
 
 def test_everything_after_a_fit_in_pieces(run, tmp_path, monkeypatch):
     """Fit, inspect, predict, load and report, when only a sample of the rows is looked at."""
-    monkeypatch.setattr("dpsearch.cli.large._SHOWN", 60)
+    monkeypatch.setattr("dpsearch.cli.source._SHOWN", 60)
     rare = MIXED.with_columns(pl.when(pl.int_range(N) == 5).then(900.0).otherwise("a").alias("a"))
     written(tmp_path, rare, "parquet")
     code, _, said = run("fit", "t.parquet", "--shards", 3, "--out", "out", "--report")
@@ -581,6 +581,27 @@ def test_columns_without_names_keep_their_numbers_in_pieces(run, tmp_path):
             assert code == 0, said
         assert heads[0] == heads[1]
         assert any("column 3" in head for head in heads[0])
+
+
+def test_a_row_number_after_a_dropped_column_is_left_out_in_pieces(tmp_path):
+    rows = FRAME.with_row_index("id").select("a", "id", "b")
+    rows.write_csv(tmp_path / "t.csv", include_header=False)
+    reading = Reading(drop="0")
+    known = read_table(tmp_path / "t.csv", reading)
+    with open_table(tmp_path / "t.csv", TableOptions(2, reading=reading)) as opened:
+        assert opened.numbers == known.numbers == [2]
+        assert opened.notes == known.notes
+        assert opened.index_name == known.index.name
+
+
+def test_integers_beyond_double_precision_are_numbers_in_pieces_too(tmp_path):
+    rows = [f"{'cat' if i % 2 else 'dog'},{2**63 - 1 if i == 3 else i * i}" for i in range(20)]
+    (tmp_path / "t.csv").write_text("\n".join(["pet,n", *rows]))
+    known = Schema.of(read_table(tmp_path / "t.csv").X)
+    with open_table(tmp_path / "t.csv", TableOptions(2, reading=Reading())) as opened:
+        assert opened.schema == known
+        found = stacked([shard.load() for shard in opened.shards])
+    assert found[:4, 1].tolist() == [0.0, 1.0, 4.0, 2.0**63]
 
 
 def test_options_are_checked_in_pieces_too(run, tmp_path):

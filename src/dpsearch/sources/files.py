@@ -21,7 +21,7 @@ from dpsearch.io.frames import choose_names, table_of_frame
 from dpsearch.io.output import write_parquet
 from dpsearch.io.read import FORMATS, format_of
 from dpsearch.io.table import Reading, unreadable
-from dpsearch.scale.pieces import Piece, scan
+from dpsearch.sources.pieces import Piece, scan
 
 Progress = Callable[[int], None] | None
 _SETS = ("parquet", "arrow")  # of which a set may consist

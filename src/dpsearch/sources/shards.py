@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpsearch._validate import as_matrix, has_gaps, whole
 from dpsearch.errors import located
 from dpsearch.weights import with_what_they_lack
 
+SPLIT_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 SHARD_ROWS = 250_000  # unless n_shards is given
 SHARD_CELLS = 1 << 25  # cells of a shard at most: it is held a few times
 SAMPLE_ROWS = 50_000
@@ -49,6 +50,18 @@ class ArrayShard:
     def load(self) -> Any:
         with located(rows=self.begin):
             return as_matrix(self.array[self.begin : self.end], gaps=self.gaps)
+
+
+def divided(shards: Sequence[Shard], most_rows: int) -> list[Shard]:
+    """The same rows in smaller shards, as far as that makes them no slower to load."""
+    out: list[Shard] = []
+    for shard in shards:
+        if isinstance(shard, ArrayShard):
+            begins = range(shard.begin, shard.end, most_rows)
+            out += [replace(shard, begin=b, end=min(b + most_rows, shard.end)) for b in begins]
+        else:
+            out.append(shard)
+    return out
 
 
 def n_shards_for(n_rows: int, n_columns: int, n_shards: int | None) -> int:
@@ -105,22 +118,23 @@ def digest(matrix: Any) -> int:
         values = rows.data if sp.issparse(rows) else np.ascontiguousarray(rows, dtype=np.float64)
         columns = rows.indices if sp.issparse(rows) else np.arange(rows.shape[1])
         bits = np.where(np.isnan(values), np.nan, values).astype(np.float64).view(np.uint64)
-        cells = np.where(values == 0.0, 0, _mixed(bits + _mixed(columns.astype(np.uint64))))
+        cells = np.where(values == 0.0, 0, mixed(bits + mixed(columns.astype(np.uint64))))
         if sp.issparse(rows):  # zeros count for nothing, whether they are stored or not
             upto = np.append(np.uint64(0), np.cumsum(cells, dtype=np.uint64))
             sums = upto[rows.indptr[1:]] - upto[rows.indptr[:-1]]
         else:
             sums = cells.sum(axis=1, dtype=np.uint64)
-        total += int(_mixed(sums).sum(dtype=np.uint64))
+        total += int(mixed(sums).sum(dtype=np.uint64))
     return total % 2**64
 
 
-def _mixed(words: Any) -> Any:
+def mixed(words: Any) -> Any:
     """Each word scattered over all 64 bits (Steele, Lea and Flood 2014, SplitMix)."""
-    words = words + np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+    with np.errstate(over="ignore"):
+        words = words + SPLIT_MIX[0]
+        words = (words ^ (words >> np.uint64(30))) * SPLIT_MIX[1]
+        words = (words ^ (words >> np.uint64(27))) * SPLIT_MIX[2]
+        return words ^ (words >> np.uint64(31))
 
 
 def drawn_rows(n_rows: int, n_sampled: int, seed: Sequence[int]) -> Ints:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, located
-from dpsearch.scale.source import edges_of, stacked
+from dpsearch.sources.shards import edges_of, stacked
 from dpsearch.tables import Column, Schema
 
 
@@ -31,6 +31,8 @@ class Piece:
     def read(self, begin: int, end: int, names: Sequence[str] | None = None) -> Any:
         """Some rows: a polars frame, an array that is mapped into memory, or a sparse matrix."""
         import polars as pl
+
+        from dpsearch.io.delimited import typed
 
         try:
             if self.form == "numpy":
@@ -54,23 +56,6 @@ def scan(path: Path, form: str) -> Any:
     from dpsearch.io.frames import scan_arrow
 
     return (pl.scan_parquet if form == "parquet" else scan_arrow)(path, glob=False)
-
-
-def typed(frame: Any, types: dict[str, Any]) -> Any:
-    """Columns of numbers and texts as what they turned out to be when all had been seen."""
-    import polars as pl
-
-    from dpsearch.io.delimited import as_truths
-
-    columns = []
-    for series in frame.get_columns():
-        wanted = types.get(series.name, series.dtype)
-        if series.dtype == pl.String and wanted == pl.Boolean:
-            series = as_truths(series)
-        elif series.dtype == pl.Float64:
-            series = series.fill_nan(None)
-        columns.append(series.cast(wanted))
-    return pl.DataFrame(columns) if columns else frame
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, DataTypeError, located
-from dpsearch.scale.cluster import dask_or_error
+from dpsearch.sources.dask_client import dask_or_error
 from dpsearch.tables import Column, Schema, are_counts, is_mixed
 
 

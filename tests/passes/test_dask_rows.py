@@ -14,13 +14,14 @@ import pytest
 
 from dpsearch import DPMixture, families, gibbs, priors
 from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
-from dpsearch.fitting import FitOptions, Refinement
-from dpsearch.scale import cluster as scale_cluster
-from dpsearch.scale import fit as scale_fit
-from dpsearch.scale.cluster import DaskWorkers
-from dpsearch.scale.fit import fit_shards
-from dpsearch.scale.source import shards_of_array
-from dpsearch.scale.workers import Threads
+from dpsearch.fitting import FitOptions
+from dpsearch.passes import dask_rows
+from dpsearch.passes import fit as passes_fit
+from dpsearch.passes.dask_rows import DaskRows, State
+from dpsearch.passes.fit import fit_in_shards
+from dpsearch.passes.rows import Encoding
+from dpsearch.sources.opened import OpenedTable
+from dpsearch.sources.shards import shards_of_array
 from faulty_shards import Deadly, Large, ParquetShard, Unreachable
 
 WHY = "Dask is not installed"
@@ -47,15 +48,15 @@ X, LABELS = planted()
 SHARDS = shards_of_array(X, 4, False)
 
 
-def fitted(shards, workers, **settings):
+def fitted(shards, client=None, **settings):
     options = FitOptions(GAUSSIAN, PRIOR, np.random.default_rng(0), **settings)
-    return fit_shards(shards, workers, options)
+    return fit_in_shards(OpenedTable(list(shards), 3, client=client), options)
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
     """The fit of `SHARDS` by threads."""
-    return fitted(SHARDS, Threads(SHARDS, 1))
+    return fitted(SHARDS)
 
 
 @pytest.fixture(scope="module")
@@ -87,69 +88,74 @@ def same(found, wanted):
 # -- the same as threads -----------------------------------------------------------------------
 
 
-class Weighing(DaskWorkers):
-    """Weighs what comes to the driver, in bytes for each shard."""
+def test_the_same_result_as_threads_and_kilobytes_travel(client, undisturbed, monkeypatch):
+    bytes_up = []
+    patiently = dask_rows.patiently
 
-    bytes = ()
+    def weighed(*arguments):
+        answers = patiently(*arguments)
+        bytes_up.append(max(len(pickle.dumps(answer)) for answer in answers))
+        return answers
 
-    def _results(self, ask):
-        results = super()._results(ask)
-        self.bytes = [len(pickle.dumps(result)) for result in results]
-        return results
-
-
-def test_the_same_result_as_threads_and_kilobytes_travel(client, undisturbed):
+    monkeypatch.setattr(dask_rows, "patiently", weighed)
     told = []
-    workers = Weighing(SHARDS, client, told.append)
-    same(fitted(SHARDS, workers), undisturbed)
-    rounds = len(undisturbed.clustering.trace)
-    assert told == [1, 2, 3, 4] * (rounds + 2)  # a look, the rounds, the labels
-    few = max(workers.bytes)
-    more = shards_of_array(planted(80_000)[0], 4, False)
-    larger = Weighing(more, client)
-    fitted(more, larger, refinement=Refinement(False))
-    print(f"bytes for each shard: {few} of 200 rows, {max(larger.bytes)} of 20,000")
-    assert max(larger.bytes) < 2 * few < 10_000
+    same(fitted(SHARDS, client, callback=told.append), undisturbed)
+    passes = [point for point in told if point.step == "shards"]
+    assert [point.done for point in passes] == [1, 2, 3, 4] * (len(passes) // 4)
+    few = max(bytes_up[1:])  # but for the look, which brings the sample
+    bytes_up.clear()
+    fitted(shards_of_array(planted(80_000)[0], 4, False), client)
+    print(f"bytes at most: {few} for 200 rows a shard, {max(bytes_up[1:])} for 20,000")
+    assert max(bytes_up[1:]) < 2 * few < 100_000
 
 
-def test_a_round_that_is_taken_back_and_one_that_is_interrupted(client, undisturbed):
-    task_and_names = []
+def test_findings_of_many_shards_are_put_together_by_workers(client, monkeypatch):
+    monkeypatch.setattr(dask_rows, "_GROUP", 2)
+    shards = shards_of_array(X, 5, False)
+    found, wanted = fitted(shards, client), fitted(shards)
+    np.testing.assert_array_equal(found.clustering.labels.compute(), wanted.clustering.labels)
+    assert found.clustering.log_joint == pytest.approx(wanted.clustering.log_joint, abs=1e-6)
 
-    class Recording(DaskWorkers):
-        def run(self, task, clusters_of_parts):
-            task_and_names.append((task, clusters_of_parts))
-            return super().run(task, clusters_of_parts)
 
-    workers = Recording(SHARDS, client)
-    fitted(SHARDS, workers)
-    threads = Threads(SHARDS, 1)
-    for task, names in task_and_names:
-        threads.run(task, names)
-    names = task_and_names[-1][1]
-    back = workers.labels(names, True)
-    np.testing.assert_array_equal(back.compute(), threads.labels(names, True))
-    workers.progress = interrupt
+def test_an_interrupted_pass_has_not_been(client):
+    rows = DaskRows(Encoding(GAUSSIAN, 3), SHARDS, client)
+    rows.place(None)
+    before = rows.totals(1)
+
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    rows.progress = interrupt
     with pytest.raises(KeyboardInterrupt):
-        workers.run(*task_and_names[-1])
-    workers.progress = None
-    np.testing.assert_array_equal(workers.labels(names, True).compute(), back.compute())
+        rows.totals(1)
+    rows.progress = None
+    np.testing.assert_array_equal(rows.totals(1).sums, before.sums)
+    np.testing.assert_array_equal(rows.labels().compute(), np.zeros(800))
 
 
-def interrupt(done):
-    raise KeyboardInterrupt
+def test_rows_without_values_and_codes(client):
+    gaps = X.copy()
+    gaps[::40, 1] = -9999.0
+    gaps[[7, 450]] = np.nan
+    settings = {"family": "diagonal_gaussian", "alpha": 1.0, "random_state": 0}
+    wanted = DPMixture(n_shards=4, **settings).fit(gaps)
+    found = DPMixture(**settings).fit(da.from_array(gaps, chunks=(200, 3)))
+    np.testing.assert_array_equal(found.labels_.compute(), wanted.labels_)
+    assert found.log_joint_ == pytest.approx(wanted.log_joint_, abs=1e-6)
 
 
 def test_an_error_of_the_network_in_a_shard_is_the_shards_own(client, tmp_path):
     """It is not the cluster that has forgotten something: nothing is asked for again."""
     shards = [*SHARDS[:2], Unreachable(tmp_path / "log")]
     with pytest.raises(ConnectionError, match="no answer from the data base"):
-        fitted(shards, DaskWorkers(shards, client))
-    assert len((tmp_path / "log").read_text().split()) == 1 + scale_cluster._RETRIES
+        fitted(shards, client)
+    assert len((tmp_path / "log").read_text().split()) == 1 + dask_rows._RETRIES
 
 
-def test_recomputed_parts_must_be_what_they_were():
+def test_a_recomputed_state_must_be_what_it_was():
+    state = State(np.array([0, 1, 1], np.int32), np.full(3, -1, np.int32), 0.0)
     with pytest.raises(WorkersError, match="came out otherwise"):
-        scale_cluster._named(np.array([4, 2]), np.array([0, 1, 1]), np.array([2, 1]))
+        dask_rows._decided(state, ("labels", np.array([2, 1])), ())
 
 
 # -- collections -------------------------------------------------------------------------------
@@ -290,26 +296,25 @@ def test_a_worker_killed_in_the_middle_of_a_round(client, undisturbed, tmp_path)
     flag = tmp_path / "die"
     shards = [Deadly(shard, flag) for shard in SHARDS]
     before = set(client.run(os.getpid).values())
-    found = fitted(shards, DaskWorkers(shards, client), callback=lambda point: flag.touch())
+    found = fitted(shards, client, callback=lambda point: point.step == "place" and flag.touch())
     same(found, undisturbed)
     client.wait_for_workers(2, timeout=30)
     assert len(before & set(client.run(os.getpid).values())) < 2  # somebody did die
 
 
-def test_every_worker_restarted_within_a_round_and_between_rounds(client, undisturbed):
+def test_every_worker_restarted_within_a_pass_and_between_passes(client, undisturbed):
     calls = []
 
-    def within(done):
-        calls.append(done)
-        if len(calls) == 6:  # the second shard of the first round
-            client.restart()
-
-    def between(point):
-        if point.step == "place":
+    def told(point):
+        if point.step == "shards":
+            calls.append(point.done)
+            if len(calls) == 6:  # the second shard of the first pass after the look
+                client.restart()
+        elif point.step == "place":
             for process in client.run(os.getpid).values():
                 os.kill(process, signal.SIGKILL)
 
-    same(fitted(SHARDS, DaskWorkers(SHARDS, client, within), callback=between), undisturbed)
+    same(fitted(SHARDS, client, callback=told), undisturbed)
     assert len(calls) > 6
 
 
@@ -317,7 +322,7 @@ def test_memory_that_does_not_suffice(client, local):
     allowed, local.scheduler.allowed_failures = local.scheduler.allowed_failures, 0
     try:
         with pytest.raises(WorkersError, match="too little memory"):
-            fitted([Large(2 * LIMIT)], DaskWorkers([Large(2 * LIMIT)], client))
+            fitted([Large(2 * LIMIT)], client)
     finally:
         local.scheduler.allowed_failures = allowed
         client.wait_for_workers(2, timeout=30)
@@ -332,7 +337,7 @@ def test_a_corrupt_file_is_named_and_nothing_is_written(client, tmp_path):
     bad = tmp_path / "part2.parquet"
     bad.write_bytes(bad.read_bytes()[:-100])
     with pytest.raises(DataError, match="part2.parquet: cannot be read"):
-        fitted(shards, DaskWorkers(shards, client), checkpoint=tmp_path / "run.checkpoint")
+        fitted(shards, client, checkpoint=tmp_path / "run.checkpoint")
     assert len(list(tmp_path.iterdir())) == 4
 
 
@@ -363,19 +368,18 @@ def far(tmp_path):
 
 def test_the_scheduler_gone_and_a_checkpoint_that_resumes(far, undisturbed, tmp_path, monkeypatch):
     client, scheduler = far
+
+    def kill(point):
+        if point.step == "place":
+            scheduler.send_signal(signal.SIGKILL)
+
     path = tmp_path / "run.checkpoint"
-    workers = DaskWorkers(SHARDS, client)
     begun = time.monotonic()
-    with pytest.raises(WorkersError, match="scheduler .* gone.*run.checkpoint.* 1 rounds"):
-        fitted(
-            SHARDS,
-            workers,
-            checkpoint=path,
-            callback=lambda point: scheduler.send_signal(signal.SIGKILL),
-        )
+    with pytest.raises(WorkersError, match="scheduler .* gone.*run.checkpoint has the best"):
+        fitted(SHARDS, client, checkpoint=path, callback=kill)
     assert time.monotonic() - begun < 60
-    monkeypatch.setattr(scale_fit, "search", None)  # no sample is searched
-    again = fitted(SHARDS, Threads(SHARDS, 1), checkpoint=path)
+    monkeypatch.setattr(passes_fit, "first_partition", None)  # no sample is searched
+    again = fitted(SHARDS, checkpoint=path)
     assert again.clustering.log_joint == pytest.approx(undisturbed.clustering.log_joint, abs=1e-6)
     assert again.reason == "as given"
 

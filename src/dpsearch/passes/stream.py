@@ -4,7 +4,7 @@ The clusters are rows of statistics.  A batch is placed greedily among them, giv
 before.  Some rows, a uniform draw from all that were seen, are kept with the cluster that each is
 in.  From time to time the partition is consolidated: the kept rows are taken out of their
 clusters, split where they ask for it, and what remains of each cluster and each part of the kept
-rows are searched as items, as the parts of shards are.  So clusters are merged, dissolved and
+rows are searched as items.  So clusters are merged, dissolved and
 opened by the one objective, and the log joint is always exactly that of the partition of all rows
 seen, though only statistics are left of most.
 """
@@ -18,15 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Rng
 from dpsearch.families.base import Model
-from dpsearch.items import Rows, log_marginals
+from dpsearch.items import Rows, clear_row, log_marginals, merge_rows
+from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.priors.base import Prior, Tables, log_prior
 from dpsearch.problem import Problem
-from dpsearch.scale.rounds import merged
-from dpsearch.scale.shard import Handed, origins_of, split_rows, without
-from dpsearch.scale.source import stacked
+from dpsearch.refinement import refine
+from dpsearch.refinement.driver import split_problem
+from dpsearch.sources.shards import stacked
 
 KEPT_ROWS = 20_000
 _PERIOD = 10 * KEPT_ROWS  # rows between two consolidations, or twice as many as there were
@@ -110,25 +112,25 @@ class Stream:
         if self.kept is None:
             return None
         before = self.log_joint(model, prior)
-        n_known = len(self.clusters.sizes)
+        n_known, labels = len(self.clusters.sizes), self.kept_labels
         items, _ = model.items(self.kept)
-        own = Rows(*model.rows(items, self.kept_labels, n_known))
-        rest = without(model, self.clusters, own)
+        rest = _without(model, self.clusters, Rows(*model.rows(items, labels, n_known)))
         there = np.flatnonzero(rest.sizes > 0)
-        pool = rest.pool.reshape(n_known, -1)[there].reshape(-1)
-        parts = split_rows(model, prior, self.kept, self.kept_labels, _TRIES, 1.0, self.rng)
-        parts = np.unique(parts, return_inverse=True)[1]
-        origins = origins_of(parts, self.kept_labels, n_known)
-        rows = Rows(*model.rows(items, parts, len(origins)))
-        handed = [
-            Handed(Rows(pool, rest.sizes[there]), there, self.log_base),
-            Handed(rows, origins, 0.0),
-        ]
-        found = merged(handed, model, prior, n_known, int(self.rng.integers(2**31)))
+        kept = Problem.of_items(model, items, 0.0, prior)
+        parts = split_problem(kept, by_appearance(labels), rng=self.rng, tries=_TRIES)
+        own = Rows(*kept.rows(parts))
+        pool = np.concatenate([rest.pool.reshape(n_known, -1)[there].reshape(-1), own.pool])
+        blocks = model.blocks(pool, np.concatenate([rest.sizes[there], own.sizes]))
+        start = np.concatenate([there, _origins(parts, labels)])
+        problem = Problem.of_items(model, blocks, self.log_base, prior)
+        found = refine(
+            problem, by_appearance(start), rng=int(self.rng.integers(2**31)), thorough=False,
+            keep_interrupted=False,
+        )  # fmt: skip
         if found.log_joint <= before:
             return None
-        self.clusters = found.clusters
-        of_rest, of_parts = found.clusters_of_parts
+        self.clusters = Rows(*problem.rows(found.labels))
+        of_rest, of_parts = np.split(found.labels, [len(there)])
         # A cluster of which nothing but kept rows was left has no other rows to rename.
         clusters = np.full(n_known, -1)
         clusters[there] = of_rest
@@ -177,3 +179,27 @@ def _replaced(kept: Any, places: Ints, matrix: Any, rows: Ints) -> Any:
     order = np.arange(kept.shape[0])
     order[places] = kept.shape[0] + np.arange(len(rows))
     return stacked([kept, matrix[rows]])[order]
+
+
+def _origins(parts: Labels, labels: Labels) -> Ints:
+    """The cluster that most rows of each part were in before."""
+    shape = int(parts.max()) + 1, int(labels.max()) + 1
+    counts = np.bincount(parts * shape[1] + labels, minlength=shape[0] * shape[1])
+    return np.asarray(counts.reshape(shape).argmax(axis=1))
+
+
+def _without(model: Model, clusters: Rows, own: Rows) -> Rows:
+    """The clusters as they are without some of their points."""
+    rest = Rows(clusters.pool.copy(), clusters.sizes - own.sizes)
+    _take_out(model.core, rest, own)
+    return rest
+
+
+@inner
+def _take_out(core, rest, own):  # type: ignore[no-untyped-def]
+    for k in range(rest.sizes.shape[0]):
+        row = rest.pool[k * core.width : (k + 1) * core.width]
+        if rest.sizes[k] == 0:
+            clear_row(core, row)  # not what rounding leaves of it
+        elif own.sizes[k] > 0:
+            merge_rows(core, row, own.pool[k * core.width : (k + 1) * core.width], -1.0)

@@ -11,11 +11,72 @@ from sklearn.metrics import adjusted_rand_score
 import dpsearch
 from dpsearch import DPMixture, families, log_joint, priors
 from dpsearch.errors import CapabilityError, DataError
+from dpsearch.items import Rows
+from dpsearch.passes import stream
+from dpsearch.passes.stream import Stream
+from dpsearch.prefix_search.greedy import greedy
 from dpsearch.problem import Problem
-from dpsearch.scale import stream
-from dpsearch.scale.stream import Stream
+from dpsearch.state import State
 from shard_tables import GAUSSIAN, PRIOR, TABLES, planted
 from studies.attacks.inject import interrupted_at, some_moments
+
+# -- the background ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_background_is_points_that_stay(name):
+    family, X = TABLES[name]
+    half = X.shape[0] // 2
+    whole = Problem(X, family, PRIOR)
+    labels = np.random.default_rng(0).integers(4, size=X.shape[0])
+    labels[:4] = np.arange(4)
+    first, base = whole.model.items(X[:half])
+    second, more = whole.model.items(X[half:])
+    rows = Rows(*whole.model.rows(first, labels[:half], 4))
+    part = Problem.of_items(whole.model, second, float(base.sum() + more.sum()), PRIOR, rows)
+    want = whole.log_joint(labels)
+    assert part.log_joint(labels[half:]) == pytest.approx(want, abs=1e-6)
+    state = State(part, labels[half:])
+    assert state.log_joint == pytest.approx(want, abs=1e-6)
+    before = state.log_joint
+    state.sweep(np.arange(part.n_items))
+    moved = np.concatenate([labels[:half], state.labels])
+    assert state.log_joint >= before
+    assert state.log_joint == pytest.approx(
+        whole.log_joint(np.unique(moved, return_inverse=True)[1]), abs=1e-6
+    )
+
+
+def test_greedy_goes_on_from_a_background():
+    X, _ = planted(300)
+    whole = Problem(X, GAUSSIAN, PRIOR)
+    order = np.arange(300)
+    want = greedy(whole, order)
+    # The first 100 placed, the others placed given them; each prior knows all 300.
+    first, _ = whole.model.items(X[:100])
+    rest, _ = whole.model.items(X[100:])
+    k = want[:100].max() + 1
+    rows = Rows(*whole.model.rows(first, want[:100], k))
+    got = greedy(Problem.of_items(whole.model, rest, 0.0, PRIOR, rows), np.arange(200))
+    assert np.array_equal(got, want[100:])
+
+
+def test_taking_a_shard_out_leaves_the_others():
+    X, labels = planted(300)
+    problem = Problem(X, families.FullGaussian(0.0, 0.1, 6.0, 1.0), PRIOR)
+    rows = Rows(*problem.rows(labels))
+    items, _ = problem.model.items(X[:200])
+    own = Rows(*problem.model.rows(items, labels[:200], 6))
+    others, _ = problem.model.items(X[200:])
+    want = problem.model.rows(others, labels[200:], 6)
+    rest = stream._without(problem.model, rows, own)
+    np.testing.assert_array_equal(rest.sizes, want[1])
+    np.testing.assert_allclose(rest.pool, want[0], atol=1e-8)
+    nothing = stream._without(problem.model, rows, rows)
+    np.testing.assert_array_equal(nothing.pool.reshape(6, -1)[0], problem.model.empty_row())
+
+
+# -- streams -------------------------------------------------------------------------------------
 
 
 @pytest.fixture

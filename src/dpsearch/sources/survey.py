@@ -1,9 +1,9 @@
 """What the columns of a table hold, found in one pass over blocks of its rows.
 
 Which columns are measurements, and of which kind, is a question about the whole table.  The rules
-are those of tables in memory: `io.tidy` and `tables.Schema`.  The first is asked about a stand-in,
-the smallest table of which it says the same; the second about a sample, which has the smallest
-value of every column of integers, and gets the levels of the whole.
+are those of tables in memory: `io.tidy` and `tables.Schema`.  The first are about facts that blocks
+add up to; the second is asked about a sample, which has the smallest value of every column of
+integers, and gets the levels of the whole.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ import numpy as np
 import polars as pl
 
 from dpsearch.errors import DataError, UnclearColumnError, located
-from dpsearch.io.table import Table
-from dpsearch.io.tidy import NUMBERING, tidy
-from dpsearch.scale.source import SAMPLE_ROWS
+from dpsearch.io.table import NAMELESS
+from dpsearch.io.tidy import FEW, Decision, Facts, Numbering, decide, place_of
+from dpsearch.sources.shards import SAMPLE_ROWS
 from dpsearch.tables import Column, Schema
 
 _MOST_LEVELS = 100_000  # of a column: more are no categories
-_STAND_IN = 6  # rows, if there are as many
-_LEAST_COUNTED = 20  # rows from which integers one after the other are row numbers
-_WORD = 2**64
 
 
 @dataclass
@@ -67,7 +64,7 @@ class Survey:
         first = next(iter(self.types))
         numbered = self.mixed or (not named and len(self.types) > 1)
         self._numberings = {
-            name: _Numbering()
+            name: Numbering(None if self._unnamed else name)
             for name, kind in self.types.items()
             if numbered and kind.is_numeric() and (name == first or kind.is_integer())
         }
@@ -113,46 +110,34 @@ class Survey:
 
     def columns(self, source: str) -> Columns:
         """Decide, when all rows have been seen."""
-        table = tidy(self._stand_in(source), named=self.named)
-        names = [name for name in self.types if name not in table.left_out]
-        found = Columns(names, None, notes=table.notes, left_out=table.left_out)
-        if table.index is not None:
-            found.index = next(iter(self.types))
-            found.index_name = table.index.name
-        for name in found.left_out:
-            if name in self._levels and self._levels[name].too_many:
-                found.notes = [self._levels[name].honest(note) for note in found.notes]
-        kept = {name: self.types[name] for name in found.names}
-        if self.kinds is not None or not all(map(_is_number, kept.values())):
-            with located(source):
+        with located(source):
+            decision = self._decision()
+            names = list(self.types)
+            found = Columns([names[j] for j in decision.kept], None, notes=decision.notes,
+                            left_out=decision.left_out)  # fmt: skip
+            if decision.index is not None:
+                found.index = names[decision.index]
+                found.index_name = "row" if found.index in NAMELESS else found.index
+            kept = (self.types[name] for name in found.names)
+            if self.kinds is not None or not all(map(_is_number, kept)):
                 found.schema = self._schema(found.names)
         return found
 
-    def _stand_in(self, source: str) -> Table:
-        height = min(_STAND_IN, self.n_rows)
-        columns = [self._like(name, height) for name in self.types]
-        names = None if self._unnamed else list(self.types)
-        if all(map(_is_number, self.types.values())):
-            cells = [series.cast(pl.Float64).fill_null(float("nan")) for series in columns]
-            return Table(np.column_stack(cells), names, source=source)
-        return Table(pl.DataFrame(columns), names, source=source)
-
-    def _like(self, name: str, height: int) -> pl.Series:
-        """A column of which the rules say what they would say of this one."""
-        kind = self.types[name]
-        if name in self._without_value:
-            return pl.Series(name, [None] * height, dtype=kind)
-        if _is_text(kind):
-            apart = kind == pl.String and self._levels[name].all_different(self.n_rows)
-            texts = [f"{row if apart else 0}" for row in range(height)]
-            return pl.Series(name, texts, dtype=pl.String if kind == pl.String else pl.Categorical)
-        if kind == pl.Boolean:
-            return pl.Series(name, [True] * height)
-        nameless = name in NUMBERING and not self._unnamed
-        numbering = self._numberings.get(name)
-        if numbering is not None and numbering.counts_rows(self.n_rows, nameless):
-            return pl.Series(name, np.arange(float(height)))
-        return pl.Series(name, np.full(height, 0.5))
+    def _decision(self) -> Decision:
+        if self.named:
+            return Decision(list(range(len(self.types))))
+        columns = []
+        for j, (name, kind) in enumerate(self.types.items()):
+            facts = Facts(name, place_of(name, j, unnamed=self._unnamed))
+            facts.empty = name in self._without_value
+            levels, numbering = self._levels.get(name), self._numberings.get(name)
+            if kind == pl.String and levels is not None and not facts.empty:
+                facts.all_different = self.n_rows >= FEW and levels.all_different(self.n_rows)
+                if levels.too_many:
+                    facts.compared = f"each of the first {levels.n_values:,} values"
+            facts.numbers_rows = numbering is not None and numbering.numbers_rows(self.n_rows)
+            columns.append(facts)
+        return decide(columns)
 
     def _schema(self, names: list[str]) -> Schema:
         for name in names:
@@ -218,64 +203,8 @@ class _Levels:
             return False
         return self.too_many or n_rows - self.n_values <= 1
 
-    def honest(self, note: str) -> str:
-        return note.replace("every value", f"each of the first {self.n_values:,} values")
-
     def ordered(self) -> tuple[Any, ...]:
         return tuple(sorted(self.seen))
-
-
-class _Numbering:
-    """Whether a column numbers the rows.
-
-    That N integers are 0 … N−1 in some order is known by their sum and sum of squares modulo
-    2⁶⁴ and by their range; it takes no memory.
-    """
-
-    def __init__(self) -> None:
-        self.maybe = True  # integers, none missing, none twice in a block
-        self.in_steps = True  # of one
-        self.n_values = self.total = self.squares = 0
-        self.least, self.most = np.inf, -np.inf
-        self.last: Any = None
-
-    def add(self, series: pl.Series) -> None:
-        if not self.maybe or not len(series):
-            return
-        if series.dtype.is_integer() and not series.null_count():
-            values, whole = series.cast(pl.Int64).to_numpy(), True
-        else:
-            values = series.cast(pl.Float64).fill_null(float("nan")).to_numpy()
-            with np.errstate(invalid="ignore"):
-                whole = bool((values == np.floor(values)).all())
-                whole = whole and bool((np.abs(values) < 2.0**53).all())
-        self.maybe = whole and len(np.unique(values)) == len(values)
-        if not self.maybe:
-            return
-        before = values[:0] if self.last is None else [self.last]
-        self.in_steps &= bool((np.diff(np.concatenate([before, values])) == 1).all())
-        self.last = values[-1].item()
-        words = values.astype(np.int64).astype(np.uint64)
-        self.n_values += len(words)
-        self.total += int(words.sum())
-        self.squares += int((words * words).sum())
-        self.least = min(self.least, values.min().item())
-        self.most = max(self.most, values.max().item())
-
-    def counts_rows(self, n_rows: int, nameless: bool) -> bool:
-        if not self.maybe or self.n_values < n_rows:
-            return False
-        if nameless:
-            return True
-        if self.least not in (0.0, 1.0) or self.most != self.least + n_rows - 1:
-            return False
-        top = int(self.most)
-        sums = top * (top + 1) // 2, top * (top + 1) * (2 * top + 1) // 6
-        return (self.total % _WORD, self.squares % _WORD) == (sums[0] % _WORD, sums[1] % _WORD)
-
-    def one_by_one(self, n_rows: int) -> bool:
-        complete = self.maybe and self.n_values == n_rows
-        return complete and self.in_steps and n_rows >= _LEAST_COUNTED
 
 
 def _is_text(kind: Any) -> bool:

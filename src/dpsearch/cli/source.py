@@ -1,0 +1,141 @@
+"""The rows of a file that a command works on: all in memory, or in shards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from dpsearch import io
+from dpsearch.cli.model import known_columns, read_for
+from dpsearch.cli.options import advising_options, errors_name
+from dpsearch.errors import ParameterError, located
+from dpsearch.io.read import digest, digest_all
+from dpsearch.sources.files import comes_in_pieces, estimated_bytes, set_of_files
+from dpsearch.sources.opened import OpenedTable, TableOptions, open_table
+from dpsearch.sources.shards import drawn_rows, sampled_rows, stacked
+from dpsearch.tables import CheckedTable
+
+__all__ = ["Source", "TableOptions"]
+
+_COPIES = 4  # of a table that is fitted in memory
+_SHARE = 0.5  # of the machine's memory
+_SHOWN = 20_000  # rows that are explained and shown
+
+
+class Source:
+    """A table that is read into memory, or open in shards as long as `files` is open.
+
+    With a model these are the columns that it knows, in its kinds and levels.
+    """
+
+    def __init__(
+        self, files: contextlib.ExitStack, path: Path, options: TableOptions, model: Any = None
+    ) -> None:
+        reading = options.reading or io.Reading()
+        if model is not None:
+            reading = replace(reading, model=known_columns(model))
+            gaps = model.family_.predicts_gaps
+            options = replace(options, gaps=gaps, reading=reading, schema=model.schema_)
+        self.path = path
+        self.opened = _opened(files, path, options)
+        if self.opened is None:
+            progress = options.progress
+            if model is None:
+                self.table = io.read_table(path, reading, progress=progress)
+            else:
+                self.table = read_for(model, path, reading, progress=progress)
+
+    @property
+    def n_rows(self) -> int:
+        return self.table.n_rows if self.opened is None else self.opened.n_rows
+
+    @cached_property
+    def table(self) -> io.Table:
+        """The rows that are in memory: all, or a sample by which clusters are explained."""
+        assert self.opened is not None
+        opened, parts, index = self.opened, [], []
+        counts = sampled_rows(opened.shards, _SHOWN)
+        for number, (names, rows) in enumerate(self.blocks()):
+            drawn = drawn_rows(len(names), int(counts[number]), [0, number])
+            parts.append(rows.matrix[drawn])
+            index.append(names[drawn.tolist()])
+        matrix, notes = stacked(parts), list(opened.notes)
+        if matrix.shape[0] < opened.n_rows:
+            notes.append(
+                f"typical rows, and the report, are from a sample of {matrix.shape[0]:,} of"
+                f" {opened.n_rows:,} rows"
+            )
+        named = opened.index if isinstance(opened.index, str | None) else opened.index_name
+        return io.Table(
+            matrix if opened.schema is None else opened.schema.decode(matrix), opened.names,
+            opened.numbers, pl.concat(index), named, source=opened.source, notes=notes,
+            left_out=list(opened.left_out), sha256=_digest(self.path),
+        )  # fmt: skip
+
+    def blocks(self, model: Any = None) -> Iterator[tuple[Any, CheckedTable]]:
+        """Yield what rows are called, and the rows: shard by shard, or all at once for a model."""
+        if self.opened is None:
+            yield self.table.row_names, model.checked(self.table.X)
+            return
+        begin = 0
+        for shard in self.opened.shards:
+            names = self.opened.index_of(shard)
+            if names is None:
+                names = pl.Series("row", np.arange(begin, begin + shard.n_rows))
+            yield names, CheckedTable(shard.load())
+            begin += shard.n_rows
+
+    @contextlib.contextmanager
+    def errors_named(self) -> Iterator[None]:
+        """Let errors about the data name the file, and suggest options."""
+        if self.opened is None:
+            with errors_name(self.table):
+                yield
+        else:  # the errors of its shards name their files
+            with located(self.opened.source), advising_options():
+                yield
+
+
+def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> OpenedTable | None:
+    """Return the shards of a file; None for one to be read into memory."""
+    assert options.reading is not None
+    if not comes_in_pieces(path, options.reading):
+        if options.memory is not None:
+            raise ParameterError.of(
+                "--memory",
+                "is for CSV, Parquet, Arrow and NPY files, and sets of them",
+                source=path,
+            )
+        return None
+    if options.memory is None:
+        options = replace(options, memory=_too_large(path, options.reading))
+        if options.memory is None and options.n_shards is None and set_of_files(path) is None:
+            return None
+    with advising_options():
+        return files.enter_context(open_table(path, options))
+
+
+def _too_large(path: Path, reading: io.Reading) -> int | None:
+    """Return the share of memory that may be used, if a file does not fit into it."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not known on this system
+        return None
+    share = int(_SHARE * memory)
+    return share if _COPIES * estimated_bytes(path, reading) > share else None
+
+
+def _digest(path: Path) -> str | None:
+    """Return the SHA-256 of what was read; None for standard input, which has gone by."""
+    files = set_of_files(path)
+    if files is not None:
+        return digest_all(files, Path(os.path.commonpath(files)))
+    return digest(path) if path.is_file() else None

@@ -1,0 +1,368 @@
+"""Rows on the workers of a Dask cluster: one task a shard and pass.
+
+Down go the shards, as far as they say where rows are, and what a pass needs: candidates, or how
+many rows to draw.  Up come totals.  The labels of rows stay where they were computed.  All tasks
+are pure, and the scheduler knows of what each was made: what a dead worker had is computed again.
+If the scheduler has forgotten everything, as after `Client.restart`, all passes are asked for anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.errors import WorkersError
+from dpsearch.passes import chunk
+from dpsearch.passes.chunk import Candidates, Seeds, ShortLabels, Totals
+from dpsearch.passes.rows import Encoding, blocks
+from dpsearch.sources.dask_client import dask_or_error
+from dpsearch.sources.shards import Look, Shard, look
+
+_GROUP = 32  # shards, whose findings a worker puts together
+_RETRIES = 2  # of a task that fails, as when a network drive is away for a moment
+_ANEW = 3  # times that all is asked for again after the scheduler has forgotten it
+_PATIENCE = 60.0  # seconds to wait for a scheduler that is away
+
+
+class State(NamedTuple):
+    """What a worker keeps of a shard: labels, proposals, and the log base of its rows."""
+
+    labels: ShortLabels
+    choice: ShortLabels
+    log_base: float
+
+
+class Pass(NamedTuple):
+    """What is asked of every shard; kept, so that it can be asked for again.
+
+    Decisions come first.  With candidates they are proposed to the rows; with counts rows are
+    drawn, with both those that their clusters, the candidates, describe worst.
+    """
+
+    decisions: tuple[tuple[Ints, Ints] | None, ...]  # None: all labels 0
+    candidates: Candidates | None = None
+    n_clusters: int = 0
+    counts: Ints | None = None
+    seed: int = 0
+
+
+class Told(NamedTuple):
+    """What a shard says beside what it finds: its log base, and what its state is known by."""
+
+    log_base: float
+    known_by: tuple[str, Ints] | None
+
+
+class DaskRows:
+    """Rows on the workers of a Dask cluster.  Shards are sent to them, and should be small."""
+
+    def __init__(
+        self,
+        encoding: Encoding,
+        shards: Sequence[Shard],
+        client: Any,
+        *,
+        stay: bool = True,
+    ) -> None:
+        dask_or_error()
+        self.encoding, self.shards, self.client = encoding, shards, client
+        self.stay = stay  # whether the cluster goes on after the fit, and keeps the labels
+        self.progress: Callable[[int], None] | None = None  # with the number of shards done
+        self.n_rows, self.n_shards = sum(shard.n_rows for shard in shards), len(shards)
+        self.log_base = np.nan
+        sizes = (shard.n_rows for shard in shards)
+        self._first = list(itertools.accumulate(sizes, initial=0))[:-1]
+        self._passes: list[Pass] = []
+        self._told: list[list[Told]] = []  # in each pass, by shard
+        self._states: dict[int, list[Any]] = {}  # futures after so many passes: of the last two
+        self._decisions: tuple[tuple[Ints, Ints] | None, ...] = ()  # since the last pass
+
+    def place(self, labels: Labels | None) -> None:
+        assert labels is None
+        self._decisions = (*self._decisions, None)
+
+    def totals(self, n_clusters: int) -> Totals:
+        totals: Totals = self._pass(Pass(self._decisions, n_clusters=n_clusters))
+        return totals
+
+    def assign(self, candidates: Candidates) -> Totals:
+        totals: Totals = self._pass(Pass(self._decisions, candidates))
+        return totals
+
+    def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
+        self._decisions = (*self._decisions, (of_candidates, of_clusters))
+
+    def draw(self, counts: Ints, seed: int) -> Seeds:
+        seeds: Seeds = self._pass(Pass(self._decisions, counts=counts, seed=seed))
+        return seeds
+
+    def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
+        clusters = Candidates(np.empty(0, np.int64), np.empty(0, np.int64), weights, constants)
+        seeds: Seeds = self._pass(Pass(self._decisions, clusters, counts=counts))
+        return seeds
+
+    def labels(self, empty: int = -1) -> Any:
+        """A Dask array made of futures: labels stay with the workers until they are computed.
+
+        Rows without any value get the label `empty`.
+        """
+        import dask.array as da
+        from dask import delayed
+
+        one = delayed(_labels, pure=False)
+        decisions = self._decisions
+
+        def ask() -> list[Any]:
+            _, _, states = self._asked(self._passes)
+            each = zip(states, self._expected(len(self._passes)), strict=True)
+            return self._futures([one(*both, decisions, empty) for both in each])
+
+        futures = self._patiently(lambda: finished(ask(), self.progress))
+        parts = [
+            da.from_delayed(delayed(future), shape=(shard.n_rows,), dtype=np.int64)
+            for shard, future in zip(self.shards, futures, strict=True)
+        ]
+        labels = da.concatenate(parts)
+        return labels if self.stay else da.from_array(labels.compute(), chunks=labels.chunks)
+
+    def _pass(self, asked: Pass) -> Any:
+        """Have every shard do a pass; return what they find together."""
+        passes = [*self._passes, asked]
+        states: list[Any] = []
+
+        def ask() -> list[Any]:
+            nonlocal states
+            found, told, states = self._asked(passes)
+            return [*self.client.gather(finished(told, self.progress)), *self.client.gather(found)]
+
+        answers = self._patiently(ask)
+        told, found = answers[: len(self.shards)], answers[len(self.shards) :]
+        kept = {n: futures for n, futures in self._states.items() if n == len(self._passes)}
+        # Only now: an interrupted pass has not been.
+        self._passes, self._states = passes, kept | {len(passes): states}
+        self._told, self._decisions = [*self._told, told], ()
+        self.log_base = float(sum(one.log_base for one in told))
+        return together(found, asked.counts)
+
+    def _expected(self, number: int) -> list[Any]:
+        """What the pass before pass `number` told of each shard's state, to know it again by."""
+        if not number:
+            return [None] * len(self.shards)
+        return [one.known_by for one in self._told[number - 1]]
+
+    def _asked(self, passes: Sequence[Pass]) -> tuple[list[Any], list[Any], list[Any]]:
+        """Futures of what the last of these passes finds, of what shards tell, and of states.
+
+        Only what the scheduler does not have already is asked for.  What shards find is put
+        together by the workers, a group of shards at a time.
+        """
+        from dask import delayed
+
+        one, some = delayed(_one, pure=False, nout=3), delayed(together, pure=False)
+        known = [n for n in self._states if n <= len(passes) and _alive(self._states[n])]
+        begin, n = max(known, default=0), len(self.shards)
+        found: list[Any] = []
+        told: list[Any] = []
+        states = self._states[begin] if begin else [None] * n
+        for number in range(begin, len(passes)):
+            what = passes[number]
+            # As the result of a task, not scattered: then it is not lost with its workers.
+            asked = self.client.submit(_same, (self.encoding, what), pure=False, retries=_RETRIES)
+            each = zip(self.shards, self._first, states, self._expected(number), strict=True)
+            parts = [one(asked, *arguments) for arguments in each]
+            groups = [
+                some([part[0] for part in parts[at : at + _GROUP]], what.counts)
+                for at in range(0, n, _GROUP)
+            ]
+            wanted = [*groups, *(part[1] for part in parts), *(part[2] for part in parts)]
+            futures = self._futures(wanted)
+            found, told, states = futures[: -2 * n], futures[-2 * n : -n], futures[-n:]
+        return found, told, states
+
+    def _futures(self, wanted: list[Any]) -> list[Any]:
+        return list(self.client.compute(wanted, retries=_RETRIES))
+
+    def _patiently(self, function: Callable[[], Any]) -> list[Any]:
+        return patiently(self.client, function)
+
+
+def look_by_dask(
+    shards: Sequence[Shard],
+    client: Any,
+    n_sampled: Ints,
+    seed: int,
+    progress: Callable[[int], None] | None,
+) -> list[Look]:
+    """Have every shard looked at by the workers."""
+    from dask import delayed
+
+    one = delayed(look, pure=False)
+
+    def ask() -> list[Any]:
+        tasks = [one(shard, int(n_sampled[s]), [seed, s]) for s, shard in enumerate(shards)]
+        return list(client.compute(tasks, retries=_RETRIES))
+
+    return patiently(client, lambda: client.gather(finished(ask(), progress)))
+
+
+# -- on a worker ------------------------------------------------------------------------------
+
+
+def together(found: Iterable[Any], counts: Ints | None) -> Any:
+    """Put together what several shards found: totals, or with counts rows that were drawn."""
+    return chunk.summed(found) if counts is None else chunk.least(list(found), counts)
+
+
+def _same(asked: Any) -> Any:
+    return asked
+
+
+def _one(
+    asked: tuple[Encoding, Pass], shard: Shard, first: int, state: State | None, expected: Any
+) -> tuple[Any, Told, State]:
+    """Do a pass over a shard; return what it finds, what it tells, and the state after it."""
+    encoding, what = asked
+    form, matrix = encoding.form(), encoding.load(shard)
+    if state is None:
+        empty, base = encoding.check(matrix, first)
+        labels = np.where(empty, -1, 0).astype(np.int32)
+        state = State(labels, np.full(len(labels), -1, np.int32), base)
+    labels, choice = _decided(state, expected, what.decisions)
+    candidates, counts = what.candidates, what.counts
+
+    def work(features: Any, at: slice) -> Any:
+        if candidates is not None:
+            return chunk.assign(features, labels[at], candidates, choice[at])
+        if counts is not None:
+            return chunk.draw(features, labels[at], first + at.start, counts, what.seed)
+        return chunk.totals_of(features, labels[at], what.n_clusters)
+
+    parts = blocks(form, matrix)
+    if candidates is not None and counts is not None:
+        found = chunk.outliers(parts, labels, candidates.weights, candidates.constants, counts)
+    else:
+        found = together((work(*part) for part in parts), counts)
+    told = Told(state.log_base, _known_by(what, found))
+    return found, told, State(labels, choice, state.log_base)
+
+
+def _labels(state: State, expected: Any, decisions: Any, empty: int) -> Labels:
+    labels, _ = _decided(state, expected, decisions)
+    return np.where(labels < 0, empty, labels).astype(np.int64)
+
+
+def _decided(state: State, expected: Any, decisions: Any) -> tuple[ShortLabels, ShortLabels]:
+    """Return labels and proposals after decisions.
+
+    A state that had to be computed again must be what it was: clusters are made of it.
+    """
+    labels, choice = state.labels, state.choice.copy()
+    if expected is not None:
+        which, sizes = expected
+        again = choice if which == "choice" else labels
+        if not np.array_equal(np.bincount(again[again >= 0], minlength=len(sizes)), sizes):
+            raise WorkersError(
+                "a shard that was computed again came out otherwise: its rows have changed, or the"
+                " workers' processors or versions of dpsearch differ"
+            )
+    for one in decisions:
+        if one is None:
+            labels = np.minimum(labels, 0)
+        else:
+            labels = chunk.decided(labels, choice, *one)
+        choice[:] = -1
+    return labels, choice
+
+
+def _known_by(asked: Pass, found: Any) -> Any:
+    """What a shard's state is known by after a pass; None if the pass does not say."""
+    if asked.counts is not None:
+        return None
+    if asked.candidates is None:
+        return "labels", found.sizes.astype(np.int64)
+    everything = len(asked.candidates.starts) == 2 and (asked.candidates.groups == 0).all()
+    return ("choice", found.sizes.astype(np.int64)) if everything else None
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+def finished(futures: list[Any], progress: Callable[[int], None] | None) -> list[Any]:
+    """The futures, when all are done; raises the first error that there is."""
+    from distributed import as_completed
+
+    for done, future in enumerate(as_completed(futures), 1):
+        if future.status == "error":
+            raise _TaskError from future.exception()
+        if future.status != "finished":
+            future.result()
+        if progress is not None:
+            progress(done)
+    return futures
+
+
+def patiently(client: Any, function: Callable[[], Any]) -> list[Any]:
+    """Call a function again if the scheduler has forgotten what it was asked."""
+    with _clear_errors():
+        for _ in range(_ANEW):
+            try:
+                return list(function())
+            except _gone():
+                _wait(client)
+        return list(function())
+
+
+def _wait(client: Any) -> None:
+    """Wait a while for a scheduler that is away; Dask goes on looking for it meanwhile."""
+    until = time.monotonic() + _PATIENCE
+    while client.status == "connecting" and time.monotonic() < until:
+        time.sleep(0.1)
+    if client.status != "running":
+        raise WorkersError(
+            "the scheduler of the Dask cluster is gone, and with it what its workers had"
+        )
+
+
+def _alive(futures: list[Any]) -> bool:
+    return len(futures) > 0 and all(future.status != "cancelled" for future in futures)
+
+
+class _TaskError(Exception):
+    """A task failed by itself, whatever it raised: the cluster has forgotten nothing."""
+
+
+def _gone() -> tuple[type[BaseException], ...]:
+    """The errors of a scheduler that is gone or has forgotten."""
+    from distributed.client import CancelledError, ClosedClientError
+    from distributed.comm import CommClosedError
+
+    return CancelledError, ClosedClientError, CommClosedError, ConnectionError, TimeoutError
+
+
+@contextmanager
+def _clear_errors() -> Iterator[None]:
+    from distributed import KilledWorker
+
+    try:
+        yield
+    except _TaskError as failed:
+        error = failed.__cause__
+        assert error is not None
+        if not isinstance(error, KilledWorker):
+            raise error from None
+        raise WorkersError(
+            f"workers died again and again over the same shard ({error.task}), most likely of too"
+            " little memory: make shards smaller (rechunk, repartition), give workers more memory"
+            " or fewer threads; their logs say more"
+        ) from error
+    except _gone() as error:
+        raise WorkersError(
+            "the Dask cluster has forgotten what it was asked, again and again; data that were"
+            f" held by workers alone (X.persist()) cannot be read anew: {error}"
+        ) from error

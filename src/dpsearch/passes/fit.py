@@ -1,0 +1,330 @@
+"""The fit of a table in shards: look at all rows, search a sample, then a few passes over all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Labels
+from dpsearch._validate import n_threads
+from dpsearch.automatic import choose, codes_in_words, recognise_codes
+from dpsearch.errors import (
+    CapabilityError,
+    DataError,
+    ParameterError,
+    WorkersError,
+    located,
+    plain_interrupts,
+)
+from dpsearch.events import Event
+from dpsearch.families.base import Model
+from dpsearch.fitted import FittedState
+from dpsearch.fitting import FitOptions, fit_in_memory
+from dpsearch.items import log_marginals, merge_rows
+from dpsearch.levels import find_levels
+from dpsearch.mixture import Mixture
+from dpsearch.passes.checkpoint import Checkpoint
+from dpsearch.passes.chunk import Totals
+from dpsearch.passes.dask_rows import DaskRows, look_by_dask
+from dpsearch.passes.history import History, OutOfTime
+from dpsearch.passes.memory import first_partition, rows_in_memory
+from dpsearch.passes.piloted import PilotedSearch
+from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows
+from dpsearch.priors.base import log_prior
+from dpsearch.problem import Clustering, Problem
+from dpsearch.refinement import refine
+from dpsearch.sources.opened import OpenedTable
+from dpsearch.sources.shards import (
+    SAMPLE_ROWS,
+    ArrayShard,
+    Look,
+    begins_of,
+    divided,
+    look,
+    sampled_rows,
+    stacked,
+    telling_rows,
+)
+from dpsearch.tables import CheckedTable, content_order
+
+_REGROUPS = 4  # in a round
+_ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
+_MOST_ROUNDS = 1000  # where refinement is to converge
+_MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
+
+
+class Sample(NamedTuple):
+    """Rows that were drawn from all shards, in an order that their content decides."""
+
+    matrix: Any  # with gaps in place of codes, and without rows that have no value
+    numbers: Ints  # which rows of the whole they are
+
+
+class Start(NamedTuple):
+    """What the sample decides: the family, and the clusters to begin with."""
+
+    encoding: Encoding
+    clusters: Totals
+    reason: str
+
+
+def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
+    """Fit all rows of an opened table, which stay in their shards.
+
+    A sample decides on the family and its hyperparameters, as in a fit in memory, and its clusters
+    are the start.  With a checkpoint the clusters are written to this file whenever they are
+    better; if the file exists, its clusters are the start instead.
+    """
+    if options.certify_seconds is not None:
+        raise ParameterError("certify is for tables in memory: set n_shards=1")
+    if options.device is not None:
+        raise ParameterError("device is for tables in memory: set n_shards=1")
+    if not options.prior.product_form:
+        raise CapabilityError(f"shards need a prior of product form; {options.prior.name} is not")
+    try:
+        return _Fit(opened, options).run()
+    except _OnePiece:
+        table = CheckedTable(stacked([shard.load() for shard in opened.shards]))
+        return fit_in_memory(table, opened.schema, options)
+
+
+class _OnePiece(Exception):
+    """The family has no linear form, and the rows are in memory, where none is needed."""
+
+
+class _Fit:
+    """One fit: where the rows are, and what is known of them."""
+
+    def __init__(self, opened: OpenedTable, options: FitOptions) -> None:
+        self.opened, self.options = opened, options
+        self.client = opened.cluster()
+        self.in_memory = all(isinstance(shard, ArrayShard) for shard in opened.shards)
+        self.history = History(options.refinement.seconds, options.callback)
+        self.seed = int(options.rng.integers(2**31))
+        self.best: Totals | None = None
+        self.store: Checkpoint | None = None
+
+    def run(self) -> FittedState:
+        opened, options = self.opened, self.options
+        looks = self.look()
+        if options.checkpoint is not None:
+            self.store = Checkpoint(
+                options.checkpoint, opened.shards, options.family, options.prior, opened.schema,
+                looks,
+            )  # fmt: skip
+        resumed = None if self.store is None else self.store.read()
+        matrix, numbers = _drawn(looks, begins_of(opened.shards))
+        with located(rows=numbers):
+            table = CheckedTable(matrix)
+            if resumed is None:
+                sample, start = self.begin(table, numbers, any(one.gaps for one in looks))
+            else:
+                sample = _with_values(resumed.encoding.without_codes(table), numbers)
+                start = Start(resumed.encoding, resumed.clusters, resumed.reason)
+        least = -np.inf if resumed is None else resumed.log_joint
+        try:
+            return self.passes(sample, start, least)
+        except WorkersError as error:
+            if self.store is None or not self.store.n_written:
+                raise
+            raise WorkersError(
+                f"{error}; {self.store.path} has the best clusters until then, and the same call"
+                " goes on from there"
+            ) from error
+
+    def look(self) -> list[Look]:
+        """Read every shard once, drawing some rows from each."""
+        shards = self.opened.shards
+        n_sampled = sampled_rows(shards, SAMPLE_ROWS)
+        if self.client is not None:
+            told = self.progress(len(shards))
+            return look_by_dask(shards, self.client, n_sampled, self.seed, told)
+        progress = self.progress(len(shards))
+        with ThreadPoolExecutor(n_threads(self.options.n_jobs)) as threads:
+            found = []
+            try:
+                for one in threads.map(
+                    lambda s: look(shards[s], int(n_sampled[s]), [self.seed, s]),
+                    range(len(shards)),
+                ):
+                    found.append(one)
+                    if progress is not None:
+                        progress(len(found))
+            finally:  # also after an error or Ctrl-C: what has not begun never will
+                threads.shutdown(wait=True, cancel_futures=True)
+        return found
+
+    def progress(self, n_shards: int) -> Callable[[int], None] | None:
+        """What is called with the number of shards that are done in a pass."""
+        callback, history = self.options.callback, self.history
+        if callback is None:
+            return None
+
+        def told(done: int) -> None:
+            last = history.trace[-1] if history.trace else Event(0.0, np.nan, 0, "")
+            callback(Event(history.elapsed, *last[1:3], "shards", done, n_shards))
+
+        return told
+
+    def begin(self, table: CheckedTable, numbers: Ints, gaps: bool) -> tuple[Sample, Start]:
+        """Choose the family by the sample and search it."""
+        options, schema = self.options, self.opened.schema
+        prior, rng = options.prior, options.rng
+        table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
+        sample = _with_values(table, numbers)
+        choice = choose(sample.matrix, options.family, prior, schema, may_complete=False)
+        family = choice.family
+        if (gaps or codes) and family.takes_gaps:
+            family = family.with_gaps()  # also if the sample has none
+        problem = Problem(sample.matrix, family, prior)
+        model = problem.model
+        encoding = Encoding(model.family, model.n_features, codes)
+        if self.in_memory and model.family.linear(model.n_features) is None:
+            raise _OnePiece
+        form = encoding.form()
+        found = first_partition(
+            problem, beam_size=options.beam_size, order=options.order, rng=rng,
+            n_threads=n_threads(options.n_jobs),
+        )  # fmt: skip
+        found = choice.or_carried(problem, found)
+        found = refine(
+            problem, found.labels, rng=rng, thorough=False, keep_interrupted=False,
+            n_jobs=options.n_jobs,
+        )  # fmt: skip
+        rows = rows_in_memory(form, sample.matrix, 1)
+        rows.place(found.labels)
+        reason = choice.reason + codes_in_words(codes, schema)
+        return sample, Start(encoding, rows.totals(found.n_clusters), reason)
+
+    def passes(self, sample: Sample, start: Start, least: float) -> FittedState:
+        """Give all rows to the sample's clusters and improve them; return what was found."""
+        options, history, encoding = self.options, self.history, start.encoding
+        form = encoding.form()
+        rows = self.rows(encoding)
+        rows.progress = self.progress(rows.n_shards)
+        history.log_base = lambda: rows.log_base
+        tables = options.prior.tables(rows.n_rows, min(rows.n_rows, _MOST_CLUSTERS))
+
+        def note(step: str, log_joint: float, n_clusters: int) -> None:
+            history.note(step, log_joint, n_clusters)
+            self.best = batch.totals
+            if self.store is not None and log_joint + rows.log_base > least:
+                value = log_joint + rows.log_base
+                self.store.write(encoding, batch.totals, value, start.reason)
+
+        batch = PilotedSearch(
+            rows, form.features(sample.matrix), form, tables, options.rng, note, history.check_time
+        )
+        batch.begin_from(start.clusters)
+        n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
+        if n_seen < rows.n_rows:
+            batch.tables = options.prior.tables(n_seen, min(n_seen, _MOST_CLUSTERS))
+        note("place", batch.log_joint, batch.n_clusters)
+        converged = False
+        try:
+            with plain_interrupts():
+                converged = batch.rounds(*self.effort())
+        except OutOfTime:
+            pass
+        except KeyboardInterrupt:
+            # Labels and totals may not be of the same moment: one more pass makes them so.
+            assert self.best is not None
+            batch.begin_from(self.best)
+        return self.fitted(sample, start, batch, rows, converged)
+
+    def rows(self, encoding: Encoding) -> LargeRows:
+        """The rows of all shards, where they are."""
+        shards, form = self.opened.shards, encoding.form()
+        if self.client is not None:
+            return DaskRows(encoding, shards, self.client, stay=self.opened.client_stays)
+        threads = n_threads(self.options.n_jobs)
+        shards = divided(shards, max(1, CHUNK_NUMBERS // form.n_totals))
+        return ThreadedRows(form, shards, threads, encoding, kept=KEPT if self.in_memory else 0)
+
+    def effort(self) -> tuple[int, int]:
+        """How many rounds are made at most, and how often clusters are regrouped in each."""
+        how = self.options.refinement
+        if not how.wanted:
+            return 0, 0
+        if not how.automatic:
+            return _MOST_ROUNDS, _REGROUPS
+        return (_ROUNDS, _REGROUPS) if self.in_memory else (_FEW_ROUNDS, 0)
+
+    def fitted(
+        self,
+        sample: Sample,
+        start: Start,
+        batch: PilotedSearch,
+        rows: LargeRows,
+        converged: bool,
+    ) -> FittedState:
+        """Return what was found, its clusters numbered from the largest."""
+        options, encoding = self.options, start.encoding
+        model = encoding.family.compile(sample.matrix)
+        sizes = batch.totals.sizes.round().astype(np.int64)
+        pool = _statistics(model, batch.form.rows(*batch.totals))
+        marginals = log_marginals(model.core, pool, len(sizes))
+        order = np.lexsort((-marginals, -sizes))
+        batch.rows.decide(np.empty(0, np.int64), np.argsort(order))
+        sizes, pool = sizes[order], pool.reshape(len(order), -1)[order].reshape(-1)
+        value = log_prior(batch.tables, sizes) + float(marginals[order].sum()) + rows.log_base
+        mixture = Mixture(model.without_data(), pool, sizes, options.prior)
+        labels, weights = self.labels(rows, mixture, int(sizes.sum()))
+        found = Clustering(
+            labels, value, converged=converged, seconds=self.history.elapsed,
+            trace=self.history.trace, weights=weights,
+        )  # fmt: skip
+        items, _ = model.items(sample.matrix)
+        levels = find_levels(mixture, items, batch.sample_labels(), sample.matrix)
+        state = FittedState(
+            mixture, found, start.reason, self.opened.schema, weights=weights, levels=levels,
+            codes=encoding.codes,
+        )  # fmt: skip
+        return state.at_level(options.level)
+
+    def labels(self, rows: LargeRows, mixture: Mixture, n_seen: int) -> tuple[Any, Ints | None]:
+        """The component of each row, and weights if some rows have no value: 0 for these.
+
+        They get the most probable component, as `predict` says of a row without any value.
+        """
+        if n_seen == rows.n_rows:
+            return rows.labels(), None
+        nothing = CheckedTable(np.full((1, mixture.model.n_features), np.nan))
+        label = int(mixture.memberships(nothing).components[0])
+        if isinstance(rows, DaskRows):
+            return rows.labels(label), None
+        labels: Labels = rows.labels()
+        return np.where(labels < 0, label, labels), (labels >= 0).astype(np.int64)
+
+
+def _drawn(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
+    """The rows that were drawn, and those that show which values there are; with their numbers.
+
+    They come in an order that their content decides.
+    """
+    rows = [begin + one.rows for begin, one in zip(begins, looks, strict=True)]
+    telling = stacked([one.telling for one in looks])
+    which = [begin + one.telling_rows for begin, one in zip(begins, looks, strict=True)]
+    chosen = telling_rows(telling) if telling.shape[0] else np.empty(0, np.int64)
+    sample = stacked([*(one.sample for one in looks), telling[chosen]])
+    order = content_order(CheckedTable(sample))
+    return sample[order], np.concatenate([*rows, np.concatenate(which)[chosen]])[order]
+
+
+def _with_values(table: CheckedTable, numbers: Ints) -> Sample:
+    """The rows that have a value."""
+    seen = ~table.empty_rows
+    if not seen.any():
+        raise DataError("no row of X has any value")
+    return Sample(table.matrix[seen], numbers[seen])
+
+
+def _statistics(model: Model, rows: Any) -> Any:
+    """Rows of statistics, end to end, completed by `merge`."""
+    out = [model.empty_row() for _ in rows]
+    for row, statistics in zip(out, rows, strict=True):
+        merge_rows(model.core, row, statistics, 1.0)
+    return np.concatenate(out)

@@ -1,0 +1,36 @@
+"""The history of a batch search, and the clock that ends it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dpsearch._clock import clock
+from dpsearch.events import Callback, Event
+
+
+class OutOfTime(Exception):
+    """The time is up; what was found until then counts."""
+
+
+class History:
+    """Events of one run, and its limit of time, which does not count the compiling of kernels."""
+
+    def __init__(self, seconds: float | None, callback: Callback | None) -> None:
+        self.begun, self.started = time.perf_counter(), clock()
+        self.seconds, self.callback = seconds, callback
+        self.log_base: Callable[[], float] = lambda: 0.0
+        self.trace: list[Event] = []
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.begun
+
+    def note(self, step: str, log_joint: float, n_clusters: int) -> None:
+        self.trace.append(Event(self.elapsed, log_joint + self.log_base(), n_clusters, step))
+        if self.callback is not None:
+            self.callback(self.trace[-1])
+
+    def check_time(self) -> None:
+        if self.seconds is not None and clock() - self.started > self.seconds:
+            raise OutOfTime
