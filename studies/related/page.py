@@ -122,7 +122,9 @@ def write(results: Results, out: Path) -> None:
         " the same time: 1, 10 and 100 times that of a beam of 10. Samplers begin with all rows in"
         " one cluster, and so does variational inference unless it says otherwise. The log joint is"
         " that of the best partition met; held out is the log predictive density of fresh rows, a"
-        " row. A method that cannot stop within the time is late.", "",
+        " row. A method that cannot stop within the time is late. Effective samples of a chain are"
+        " those of the log joint in its second half; of particles those of the last weights, which"
+        " do not show what early choices have cost.", "",
         *_verdicts(results),
         "![Log joint and held-out density against time](related.png)", "",
     ]  # fmt: skip

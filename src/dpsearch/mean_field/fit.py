@@ -43,6 +43,7 @@ VARIANTS = ("stick-breaking", "collapsed")
 _EMPTY = 1e-3  # expected rows below which a component is left out
 _LOOKS = 12  # iterations after which a birth or a merge is taken or left
 _PULL = 0.7  # how far a new component begins towards its seed from the mean of the old
+_LEAST_TRIES = 12  # at births, however few components there are
 _FAILURES = 2  # at dividing each component, after which there are no more births
 
 
@@ -349,7 +350,7 @@ class _Fit:
         while self.divided(np.arange(len(self.point.totals.sizes)), passes):
             pass
         failures = at = 0
-        while failures < _FAILURES * len(self.point.totals.sizes):
+        while failures < max(_LEAST_TRIES, _FAILURES * len(self.point.totals.sizes)):
             n = len(self.point.totals.sizes)
             if len(self.history) >= passes or n == self.most:
                 return
