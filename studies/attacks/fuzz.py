@@ -41,7 +41,10 @@ _HOSTILE = st.one_of(
 
 
 def _fuzzed(name: str, what: str, count: int, seed: int, strategy: Any, law: Any) -> Outcome:
-    """Try a law with so many inputs; a failure is shrunk and told, and ends the attempt."""
+    """Try a law with so many inputs; a failure is shrunk and told, and ends the attempt.
+
+    So does Ctrl-C, with the number of inputs tried until then.
+    """
     begun, tried = time.perf_counter(), 0
 
     @seeded(seed)
@@ -59,6 +62,8 @@ def _fuzzed(name: str, what: str, count: int, seed: int, strategy: Any, law: Any
     failed = 0
     try:
         test()
+    except KeyboardInterrupt:
+        say(f"{name}: stopped")
     except Exception as error:
         failed = 1
         notes = "\n".join(getattr(error, "__notes__", ()))

@@ -111,7 +111,7 @@ def calibration(
     out: Annotated[Path, typer.Option(help="Page to write the results into.")] = Path(
         "results/calibration.md"
     ),
-    count: Annotated[int, typer.Option(min=20, help="Data sets of each kind.")] = 500,
+    count: Annotated[int, typer.Option(min=20, help="Data sets of each kind.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the data sets.")] = 0,
     n_jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes.")] = 1,
 ) -> None:
