@@ -258,7 +258,7 @@ class _Levels(NamedTuple):
     """Which levels the rows of each component have in columns of codes."""
 
     columns: Any  # [D]: whether they are codes
-    seen: list[Any]  # of each such column, [K, levels]
+    seen: list[Any]  # of each such column, the pairs that there are, as numbers
 
     @classmethod
     def of(cls, mixture: Mixture, X: Any, labels: Labels | None) -> _Levels | None:
@@ -270,10 +270,7 @@ class _Levels(NamedTuple):
         seen = []
         for column in X[:, codes].T:
             own = (labels >= 0) & ~np.isnan(column)
-            levels = column[own].astype(np.int64)
-            there = np.zeros((mixture.n_components, int(levels.max(initial=0)) + 2), bool)
-            there[labels[own], levels] = True
-            seen.append(there)
+            seen.append(np.unique(_pairs(labels[own], column[own])))
         return cls(codes, seen)
 
     def members(self, X: Any, components: Labels) -> Labels:
@@ -281,9 +278,13 @@ class _Levels(NamedTuple):
         known = np.ones(len(X), bool)
         for column, there in zip(X[:, self.columns].T, self.seen, strict=True):
             gone = np.isnan(column)
-            levels = np.minimum(np.where(gone, 0.0, column), there.shape[1] - 1).astype(np.int64)
-            known &= gone | there[components, levels]
+            known &= gone | np.isin(_pairs(components, np.where(gone, 0.0, column)), there)
         return np.where(known, components, -1)
+
+
+def _pairs(components: Labels, levels: Vector) -> Ints:
+    """Return a number for each pair of a component and a level."""
+    return np.asarray((components << 32) + levels.astype(np.int64))
 
 
 class _Known(NamedTuple):
