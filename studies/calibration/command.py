@@ -33,6 +33,7 @@ LEVEL = 0.01  # of all tests together
 _BEGIN, _END = "<!-- calibration -->\n", "<!-- end of calibration -->\n"
 _MAP_ROWS = (N_ROWS, 200)
 _MAP_SETS = 10  # of `count`, one in so many
+_FOR_BUGS = 3  # times as many data sets, to see the small ones
 _EDGES = (0.0, 0.05, 0.2, 0.5, 0.8, 0.95, 1.0)
 
 
@@ -69,7 +70,7 @@ def _tasks(count: int, seed: int) -> list[Any]:
         for n_rows in _MAP_ROWS:
             add(of_map, family, n_rows, max(2, count // _MAP_SETS))
     for number in range(len(BUGS)):
-        add(_bug, number, count)
+        add(_bug, number, _FOR_BUGS * count)
     return tasks
 
 
@@ -150,7 +151,12 @@ def section(found: Found, count: int) -> list[str]:
         groups.setdefault((one.what, one.procedure), []).append(value)
     for (what, procedure), own in sorted(groups.items()):
         lines.append(f"| {what} | {procedure} | {len(own)} | {min(own):.2g} |")
-    lines += ["", "Bugs planted, and the p-value of the ranks that show them:", ""]
+    lines += [
+        "",
+        f"Bugs planted, and the p-value of the ranks that show them, of"
+        f" {_FOR_BUGS * count:,} data sets:",
+        "",
+    ]
     lines += ["| bug | seen in | p-value |", "| --- | --- | --- |"]
     for what, ranks in found.bugs:
         lines.append(f"| {what} | {ranks.what} | {ranks.p_value():.1e} |")

@@ -10,13 +10,13 @@ from scipy.stats import binomtest, chisquare
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, Problem, gibbs, split_merge
-from dpsearch.explain import explain_mixture
+from dpsearch.explain import _DRAWS, _ENOUGH, explain_mixture
 from dpsearch.mixture import Mixture
 from dpsearch.samplers import Draws
 from studies.calibration.worlds import KINDS, Rng, World, draw
 
 N_DRAWS, THIN, BURN_IN = 99, 12, 120  # draws of a chain: with the truth, 100 ranks
-N_BINS = 20
+N_BINS = 10
 # Name → the sampler, its options, whether α is drawn too.
 SAMPLERS: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "gibbs, α fixed": (gibbs, {}, False),
@@ -39,7 +39,7 @@ class Ranks(NamedTuple):
     at_most: bool = False  # of discrete data: small ones no more often than they should be
 
     def p_value(self) -> float:
-        """Return that of the χ² test of 20 bins; of p-values of discrete data, at .05."""
+        """Return that of the χ² test of ten bins; of p-values of discrete data, at .05."""
         if self.at_most:
             below = int((np.asarray(self.shares) <= 0.05).sum())
             return float(binomtest(below, len(self.shares), 0.05, "greater").pvalue)
@@ -138,9 +138,20 @@ def of_outliers(family: str, gaps: bool, count: int, seed: int) -> Ranks:
         found = explain_mixture(
             mixture, (), world.new, outlier_rate=0.05, rng=rng, with_columns=False
         )
-        shares.append(min(found.p_value[0], 1.0 - 1e-12))
+        shares.append(_without_steps(float(found.p_value[0]), gaps, rng))
     what = "p-value of a new row" + (" with a gap" if gaps else "")
     return Ranks(what, "true partition", family, shares, not KINDS[family].continuous)
+
+
+def _without_steps(p_value: float, gaps: bool, rng: Rng) -> float:
+    """Return a number between a p-value and the next smaller one that it might have been.
+
+    Those of rows with gaps are h/l, with l the number of draws until h are as low; the others have
+    20,000 steps.
+    """
+    if gaps and p_value > _ENOUGH / _DRAWS:
+        return float(rng.uniform(_ENOUGH / (round(_ENOUGH / p_value) + 1), p_value))
+    return min(p_value, 1.0 - 1e-12)
 
 
 class MapFigures(NamedTuple):
