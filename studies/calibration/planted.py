@@ -70,7 +70,7 @@ BUGS = (
     ),
     Bug(
         "predictions do not weigh clusters by their sizes", _no_sizes,
-        lambda count, seed: of_predictions("Gaussian", count, seed)[0],
+        lambda count, seed: of_predictions("Bernoulli", count, seed)[0],
     ),
     Bug(
         "a row with a gap is compared with draws that have none", _whole_draws,
