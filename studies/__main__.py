@@ -8,6 +8,7 @@ import typer
 
 from dpsearch.errors import DPSearchError
 from studies.attacks.command import attacks
+from studies.calibration.command import calibration
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
@@ -20,7 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (reproduce, related, peers, unlisted, levels, attacks):
+for command in (reproduce, related, peers, unlisted, levels, attacks, calibration):
     app.command()(command)
 
 

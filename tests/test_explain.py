@@ -321,7 +321,7 @@ def test_wide_tables_are_compared_with_fewer_draws(monkeypatch):
     draws = explain._draws
     monkeypatch.setattr(explain, "_draws", lambda *of: drawn.append(draws(*of)) or drawn[-1])
     found = explained(X, family, labels, outlier_rate=RATE)
-    assert sum(part.size for part in drawn) == 90_000
+    assert sum(rows.size for rows, _ in drawn) == 90_000
     assert (found.n_draws, found.can_find_outliers) == (3000, True)
     assert stats.kstest(found.p_value, "uniform").pvalue > 1e-4
     few = explained(X, family, labels, outlier_rate=1e-4)
@@ -415,6 +415,7 @@ def test_values_that_repeat_are_no_outliers_for_being_judged_by_the_others(name)
 @pytest.mark.parametrize("name", ["category", "categories with gaps"])
 def test_draws_that_do_not_know_their_equals_are_noticed(name, monkeypatch):
     monkeypatch.setattr(explain._Twins, "given_others", lambda self, X, log_inside: log_inside)
+    monkeypatch.setattr(explain._Levels, "of", lambda *given: None)
     assert not discrete_alarms_are_right(name)
 
 
@@ -667,3 +668,39 @@ def test_priors_on_shapes_weigh_places_as_prediction_does():
     other = mixture_of(X, families.Gaussian(0.0, 25.0), priors.DirichletProcess(1.0), labels)
     for one, two in zip(found.memberships(X, labels), other.memberships(X, labels), strict=True):
         assert np.array_equal(one, two)
+
+
+# -- rare levels -------------------------------------------------------------------------------
+
+
+def rare_levels(n, width, n_levels, seed, numbers):
+    """Two clusters that share a long tail of levels, of which many are seen once; and numbers."""
+    rng = np.random.default_rng(seed)
+    labels = np.sort(rng.integers(2, size=n))
+    tail = 1.0 / np.arange(1, n_levels + 1)
+    columns = []
+    for _ in range(width):
+        chances = 0.5 * rng.dirichlet(np.full(n_levels, 0.05), size=2) + 0.5 * tail / tail.sum()
+        drawn = (np.cumsum(chances[labels], axis=1) < rng.random((n, 1))).sum(axis=1)
+        columns.append(np.unique(drawn, return_inverse=True)[1])  # levels are those that are seen
+    X = np.column_stack(columns).astype(float)
+    codes = families.Categorical(0.1, tuple(int(c.max()) + 1 for c in columns))
+    if not numbers:
+        return codes, X, labels
+    X = np.column_stack([X, 4.0 * labels + rng.normal(size=n)])
+    parts = [(codes, range(width)), (families.Gaussian(2.0, 9.0, 1.0), [width])]
+    return families.Product(parts), X, labels
+
+
+@pytest.mark.parametrize("numbers", [False, True])
+@pytest.mark.parametrize(("width", "n_levels"), [(5, 50), (5, 500), (20, 200)])
+def test_rare_levels_do_not_make_outliers(monkeypatch, width, n_levels, numbers):
+    monkeypatch.setattr(explain, "_DRAWS", 3000)
+    family, X, labels = rare_levels(600, width, n_levels, 0, numbers)
+    found = explained(X, family, labels, outlier_rate=0.01)
+    for rate in (0.01, 0.05):
+        assert (found.p_value <= rate).sum() <= stats.binom(600, rate).ppf(1.0 - 1e-4)
+    if n_levels == 500:
+        monkeypatch.setattr(explain._Levels, "of", lambda *given: None)
+        spoiled = explained(X, family, labels, outlier_rate=0.01)
+        assert (spoiled.p_value <= 0.05).sum() > stats.binom(600, 0.05).ppf(1.0 - 1e-4)

@@ -326,3 +326,65 @@ def test_streams_fill_gaps_from_one_cluster():
     assert np.allclose(
         sorted(model.mixture_.posterior(k)["mean"][1] for k in range(2)), [0, 100], atol=1.0
     )
+
+
+# -- projections of wide tables ----------------------------------------------------------------
+
+
+def wide(n, seed, width=40):
+    """Two clusters, a few directions in which rows of a cluster vary much, and noise."""
+    rng = np.random.default_rng(seed)
+    directions = np.random.default_rng(5).normal(size=(4, width))
+    labels = rng.integers(2, size=n)
+    X = 2.0 * labels[:, None] + rng.normal(size=(n, 4)) @ directions
+    return X + rng.normal(size=(n, width)) * np.linspace(0.5, 3.0, width), labels
+
+
+def wide_rates(drop_residuals=False):
+    """Shares of new rows, some with gaps, called outliers at 0.05."""
+    X, labels = wide(600, 0)
+    family = families.ProjectedGaussian.suggest(X).learned(X, labels)
+    if drop_residuals:
+        family = family.with_parameters(residual_variance=0.0)
+    new, _ = wide(500, 1)
+    rng = np.random.default_rng(2)
+    gaps = np.where(rng.random(new.shape) < 0.3, np.nan, new)
+    mixture = mixture_of(X, family, DP, labels)
+    rates = []
+    for rows in (new, gaps):
+        found = explain.explain_mixture(
+            mixture, (), rows, outlier_rate=0.05, rng=rng, with_columns=False
+        )
+        rates.append(float((found.p_value <= 0.05).mean()))
+    return rates
+
+
+def test_wide_rows_with_gaps_are_called_outliers_at_the_stated_rate(monkeypatch):
+    """Under projections too, which tell nothing of most of a row."""
+    monkeypatch.setattr(explain, "_DRAWS", 2000)
+    low, high = stats.binom(500, 0.05).interval(1.0 - 1e-4)
+    for rate in wide_rates():
+        assert low <= 500 * rate <= high
+    assert 500 * wide_rates(drop_residuals=True)[1] > high
+
+
+def test_draws_for_the_gaps_of_wide_rows_have_the_spread_of_the_rows():
+    """In projections, which see the completed rows: means would have less."""
+    X, labels = wide(1500, 3)
+    family = families.ProjectedGaussian.suggest(X).learned(X, labels)
+    mixture = mixture_of(X, family, DP, labels)
+    rng = np.random.default_rng(0)
+    gaps = np.where(rng.random(X.shape) < 0.4, np.nan, X)
+    rows = [mixture.row(k) for k in range(2)]
+    filled = family.drawn(gaps, labels, rows, rng)
+    seen = ~np.isnan(gaps)
+    assert np.array_equal(filled[seen], X[seen])
+    for k in range(2):
+        own = labels == k
+        spread = np.cov(family.project(filled[own]).T).diagonal()
+        true = np.cov(family.project(X[own]).T).diagonal()
+        assert np.allclose(spread, true, rtol=0.25)
+        assert np.mean(spread / true) == pytest.approx(1.0, abs=0.06)
+    # What is drawn goes with what is there, in the projections that tell much of the columns.
+    off = (family.project(filled) - family.project(X)).std(axis=0)
+    assert (off < 0.5 * family.project(X).std(axis=0))[:5].all()

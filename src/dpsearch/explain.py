@@ -19,6 +19,10 @@ number to all densities.  A row with missing values is compared with draws that 
 Codes and counts repeat.  A draw that equals a row of the fit is no more and no less probable than
 it: it gets the row's density given all others, not that given all, so that the two count as equal.
 But a row that is a cluster of its own stands alone: without it there is no such cluster.
+
+So do single codes: of a level that one row has, nothing would be known without it, and a table of
+many rare levels has many such rows.  A draw whose levels rows of its component have is taken out of
+the component in these columns, as those rows are.
 """
 
 from __future__ import annotations
@@ -79,9 +83,11 @@ def explain_mixture(
         place = mixture.memberships(X, labels, fitted)
         wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
         n_draws = max(1, min(wanted, _MOST // X.shape[1]))
-        twins = _Twins.of(mixture, X, labels, place.log_inside)
+        known = _Known(
+            _Twins.of(mixture, X, labels, place.log_inside), _Levels.of(mixture, X, labels)
+        )
         rows = place._asdict() | {"n_draws": n_draws}
-        rows["p_value"] = _p_values(mixture, X, rows.pop("log_inside"), twins, n_draws, rng)
+        rows["p_value"] = _p_values(mixture, X, rows.pop("log_inside"), known, n_draws, rng)
     families = mixture.model.family.by_column(mixture.model.n_features)
     return Explanation(
         columns,
@@ -219,6 +225,46 @@ class _Twins(NamedTuple):
         return out
 
 
+class _Levels(NamedTuple):
+    """Which levels the rows of each component have in columns of codes."""
+
+    columns: Any  # [D]: whether they are codes
+    seen: list[Any]  # of each such column, the pairs that there are, as numbers
+
+    @classmethod
+    def of(cls, mixture: Mixture, X: Any, labels: Labels | None) -> _Levels | None:
+        """Return the levels of rows of the fit; None if there are none."""
+        by_column = mixture.model.family.by_column(mixture.model.n_features)
+        codes = np.array([family.kind == "category" for family in by_column])
+        if labels is None or sp.issparse(X) or not codes.any():
+            return None
+        seen = []
+        for column in X[:, codes].T:
+            own = (labels >= 0) & ~np.isnan(column)
+            seen.append(np.unique(_pairs(labels[own], column[own])))
+        return cls(codes, seen)
+
+    def members(self, X: Any, components: Labels) -> Labels:
+        """Return the components of draws, −1 for those with a level that no row there has."""
+        known = np.ones(len(X), bool)
+        for column, there in zip(X[:, self.columns].T, self.seen, strict=True):
+            gone = np.isnan(column)
+            known &= gone | np.isin(_pairs(components, np.where(gone, 0.0, column)), there)
+        return np.where(known, components, -1)
+
+
+def _pairs(components: Labels, levels: Vector) -> Ints:
+    """Return a number for each pair of a component and a level."""
+    return np.asarray((components << 32) + levels.astype(np.int64))
+
+
+class _Known(NamedTuple):
+    """What rows of the fit have in common with draws."""
+
+    twins: _Twins | None
+    levels: _Levels | None
+
+
 def _keys(X: Any, factors: Any) -> tuple[Any, Any]:
     """Return which rows are all codes or counts, or missing; and the keys of these rows."""
     if sp.issparse(X):
@@ -236,7 +282,7 @@ def _is_count(values: Any) -> Any:
 
 
 def _p_values(
-    mixture: Mixture, X: Any, log_inside: Vector, twins: _Twins | None, n_draws: int, rng: Rng
+    mixture: Mixture, X: Any, log_inside: Vector, known: _Known, n_draws: int, rng: Rng
 ) -> Vector:
     """Return the share of draws from the clusters that are no more probable than each row."""
     if len(log_inside) == 1 and log_inside[0] == -math.inf:
@@ -247,19 +293,23 @@ def _p_values(
     lengths = mixture.model.family.lengths(X)
     if not gappy.all():
         out[~gappy] = _p_values_of_whole(
-            mixture, lengths[~gappy], log_inside[~gappy], twins, n_draws, rng
+            mixture, lengths[~gappy], log_inside[~gappy], known, n_draws, rng
         )
     if gappy.any():
         out[gappy] = _p_values_with_gaps(
-            mixture, lengths[gappy], missing[gappy], log_inside[gappy], twins, n_draws, rng
+            mixture, lengths[gappy], missing[gappy], log_inside[gappy], known, n_draws, rng
         )
     return out
 
 
-def _log_inside(mixture: Mixture, X: Any, twins: _Twins | None) -> Vector:
-    """Return the log densities of draws."""
-    drawn = mixture.memberships(X).log_inside
-    return drawn if twins is None else twins.given_others(X, drawn)
+def _log_inside(mixture: Mixture, X: Any, components: Labels, known: _Known) -> Vector:
+    """Return the log densities of draws from components."""
+    if known.levels is None:
+        drawn = mixture.memberships(X).log_inside
+    else:
+        members = known.levels.members(X, components)
+        drawn = mixture.log_inside(X, members, known.levels.columns)
+    return drawn if known.twins is None else known.twins.given_others(X, drawn)
 
 
 def _edge(log_inside: Vector) -> Vector:
@@ -271,7 +321,7 @@ def _p_values_of_whole(
     mixture: Mixture,
     lengths: Matrix,
     log_inside: Vector,
-    twins: _Twins | None,
+    known: _Known,
     n_draws: int,
     rng: Rng,
 ) -> Vector:
@@ -280,8 +330,8 @@ def _p_values_of_whole(
     drawn = np.empty(n_draws)
     step = max(1, _CHUNK // mixture.model.n_features)
     for at in range(0, n_draws, step):
-        X = _draws(mixture, wanted[at : at + step], rng)
-        drawn[at : at + step] = _log_inside(mixture, X, twins)
+        X, components = _draws(mixture, wanted[at : at + step], rng)
+        drawn[at : at + step] = _log_inside(mixture, X, components, known)
     if lengths.shape[1] > 0:
         expected, spread = _by_length(drawn, wanted)
         drawn = (drawn - expected(wanted)) / spread(wanted)
@@ -295,7 +345,7 @@ def _p_values_with_gaps(
     lengths: Matrix,
     missing: Any,
     log_inside: Vector,
-    twins: _Twins | None,
+    known: _Known,
     n_draws: int,
     rng: Rng,
 ) -> Vector:
@@ -312,9 +362,9 @@ def _p_values_with_gaps(
         count = end - begin
         step = max(1, _CHUNK // (count * missing.shape[1]))
         for rows in np.split(left, range(step, len(left), step)):
-            X = _draws(mixture, lengths[rows].repeat(count, axis=0), rng)
+            X, components = _draws(mixture, lengths[rows].repeat(count, axis=0), rng)
             X[missing[rows].repeat(count, axis=0)] = np.nan
-            drawn = _log_inside(mixture, X, twins).reshape(len(rows), count)
+            drawn = _log_inside(mixture, X, components, known).reshape(len(rows), count)
             low = drawn <= _edge(log_inside[rows])[:, None]
             running = below[rows, None] + np.cumsum(low, axis=1)
             below[rows] = running[:, -1]
@@ -325,8 +375,8 @@ def _p_values_with_gaps(
     return np.where(out > 0.0, out, (below + 1.0) / (n_draws + 1.0))
 
 
-def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> Any:
-    """Return a draw from the clusters for each row of lengths."""
+def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> tuple[Any, Labels]:
+    """Return a draw from the components for each row of lengths, and its component."""
     model = mixture.model
     weights = np.exp(mixture.log_weights)
     labels = rng.choice(mixture.n_components, size=len(lengths), p=weights / weights.sum())
@@ -334,7 +384,7 @@ def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> Any:
     for k in np.unique(labels):
         own = labels == k
         out[own] = mixture.draws(k, "a search for outliers").like(lengths[own], rng)
-    return out
+    return out, labels
 
 
 def _by_length(log_density: Vector, lengths: Matrix) -> tuple[Any, Any]:

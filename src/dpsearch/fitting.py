@@ -165,6 +165,8 @@ def _fit_rows(
     found = choice.or_carried(problem, found)
     if options.refinement.wanted and problem.prior.product_form:
         found = _refined(problem, found, options)
+        if problem.n_items < problem.n_points <= _MANY_ROWS:
+            found = _or_from_copies(problem, rows, found, options)
     found = replace(found, labels=_put_back(found.labels, order))
     completed = None if choice.completed is None else _put_back(choice.completed, order)
     certificate = None
@@ -260,6 +262,22 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
         seconds=searched + result.seconds,
         trace=[*found.trace, *trace],
     )
+
+
+def _or_from_copies(
+    problem: Problem, rows: CheckedTable, found: Clustering, options: FitOptions
+) -> Clustering:
+    """Return a better partition of rows with weights, if placing their copies leads to one.
+
+    A heavy row is placed once and moves as a whole, and so may stay where its copies would not.
+    """
+    sizes = problem.items.sizes
+    copies = rows.rows(np.repeat(np.arange(problem.n_items), sizes))
+    points = Problem(copies, problem.model.family, problem.prior)
+    start = _refined(points, search(points, rng=options.rng), options)
+    labels = np.unique(start.labels[np.cumsum(sizes) - sizes], return_inverse=True)[1]
+    other = _refined(problem, replace(start, labels=labels, converged=False), options)
+    return other if other.log_joint > found.log_joint else found
 
 
 def _certified(

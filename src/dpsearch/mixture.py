@@ -193,13 +193,47 @@ class Mixture:
                 self.model.core, items.rows(rows.start, rows.stop), self.pool, self.sizes,
                 labels[rows], alone[rows],
             )  # fmt: skip
-            parts.append(
-                _memberships_by_scores(scores, self.sizes, labels[rows], places, self.groups)
-            )
+            parts.append(self._placed(scores, labels[rows], places))
         found = Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         return found._replace(
             log_density=found.log_density + base, log_inside=found.log_inside + base
         )
+
+    def log_inside(self, X: Any, members: Labels, columns: Any) -> Vector:
+        """Return the log densities of new rows, if there are no new clusters.
+
+        Each is taken out of the component that `members` names, −1 for none, in some `columns`:
+        as if a row of the fit had these values there.
+        """
+        own = np.flatnonzero(members >= 0)
+        rest = np.where(columns, X[own], np.nan) if len(own) else X[own]
+        if not len(own) or not self._skips(X, rest):
+            return self.memberships(X).log_inside
+        nowhere = np.full(len(X), -1)
+        scores, base = self._scores(X, nowhere)
+        within, _ = self._scores(rest, members[own])
+        without, _ = self._scores(rest, nowhere[own])
+        at = np.arange(len(own)), members[own]
+        scores[own, members[own]] += within[at] - without[at]
+        return self._placed(scores, nowhere, self._places()).log_inside + base
+
+    def _skips(self, *tables: Any) -> bool:
+        """Whether the gaps of these rows, if there are any, can be skipped."""
+        checked = [self._table(rows) for rows in tables]
+        return all(not table.gaps or self.model.family.skips(table) for table in checked)
+
+    def _scores(self, X: Any, labels: Labels) -> tuple[Matrix, Vector]:
+        """Return log H of rows in every place but for a constant, and the constant."""
+        table = self._table(X)
+        mixture = self.gapped if table.gaps else self
+        core = mixture.model.core
+        items, base = mixture.model.items(table)
+        alone = log_alone(core, items)
+        return _member_scores(core, items, mixture.pool, self.sizes, labels, alone), base
+
+    def _placed(self, scores: Matrix, labels: Labels, places: _Places) -> Memberships:
+        """Return memberships from log H of every row in every place, which are changed."""
+        return Memberships(*_memberships_by_scores(scores, self.sizes, labels, places, self.groups))
 
     def _table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         family = self.model.family

@@ -78,14 +78,15 @@ def _outcome(
     name: str, what: str, attack: Callable[[Rng], str | None], count: int, seed: int
 ) -> Outcome:
     begun, tried, failed, trial = time.perf_counter(), 0, 0, 0
-    while tried < count:
-        found = attack(np.random.default_rng([seed, trial]))
-        if found is not None:
-            tried += 1
-        if found:
-            failed += 1
-            _tell(f"{name} {seed} {trial}: {found}")
-        trial += 1
+    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C: what was tried until then counts
+        while tried < count:
+            found = attack(np.random.default_rng([seed, trial]))
+            if found is not None:
+                tried += 1
+            if found:
+                failed += 1
+                _tell(f"{name} {seed} {trial}: {found}")
+            trial += 1
     return Outcome(name, what, tried, failed, time.perf_counter() - begun)
 
 

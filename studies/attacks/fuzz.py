@@ -10,7 +10,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,10 @@ _HOSTILE = st.one_of(
 
 
 def _fuzzed(name: str, what: str, count: int, seed: int, strategy: Any, law: Any) -> Outcome:
-    """Try a law with so many inputs; a failure is shrunk and told, and ends the attempt."""
+    """Try a law with so many inputs; a failure is shrunk and told, and ends the attempt.
+
+    So does Ctrl-C, with the number of inputs tried until then.
+    """
     begun, tried = time.perf_counter(), 0
 
     @seeded(seed)
@@ -57,6 +62,8 @@ def _fuzzed(name: str, what: str, count: int, seed: int, strategy: Any, law: Any
     failed = 0
     try:
         test()
+    except KeyboardInterrupt:
+        say(f"{name}: stopped")
     except Exception as error:
         failed = 1
         notes = "\n".join(getattr(error, "__notes__", ()))
@@ -119,7 +126,7 @@ def _damage(draw: Any, models: _Models) -> tuple[bytes, Any]:
     for _ in range(draw(st.integers(1, 2))):
         if draw(st.booleans()):
             where, key = _somewhere(draw, about)
-            where[key] = draw(_HOSTILE)
+            where[key] = deepcopy(draw(_HOSTILE))  # the next change may be inside of it
         else:
             name = draw(st.sampled_from(sorted(arrays)))
             arrays[name] = draw(_changed(arrays[name]))
@@ -273,6 +280,8 @@ def fuzz_command_line(count: int, seed: int) -> Outcome:
 
         def law(case: tuple[list[str], list[str]]) -> None:
             result = CliRunner().invoke(cli.app, [*case[0], *case[1]])
+            if result.exit_code == 130:  # Ctrl-C is for the attack
+                raise KeyboardInterrupt
             assert result.exit_code in (0, 1, 2), (result.exit_code, result.output)
             assert not list(Path().glob(".*.part"))
             for path in Path().iterdir():
@@ -311,14 +320,14 @@ def _problems(draw: Any) -> tuple[Any, Callable[[], Any], Callable[[], Any]]:
             X = X.astype(np.float32 if form == "float32" else np.int64)
     a, b, c, d = (draw(_POSITIVE) for _ in range(4))
     family = draw(st.sampled_from([
-        lambda: families.Gaussian(a, b, c), lambda: families.DiagonalGaussian(a, b, c, d),
-        lambda: families.FullGaussian(a, b, c, d), lambda: families.Poisson(a, b),
-        lambda: families.Bernoulli(a, b), lambda: families.Multinomial(a),
-        lambda: families.Categorical(3, a),
+        partial(families.Gaussian, a, b, c), partial(families.DiagonalGaussian, a, b, c, d),
+        partial(families.FullGaussian, a, b, c, d), partial(families.Poisson, a, b),
+        partial(families.Bernoulli, a, b), partial(families.Multinomial, a),
+        partial(families.Categorical, a, 3),
     ]))  # fmt: skip
     prior = draw(st.sampled_from([
-        lambda: priors.DirichletProcess(a), lambda: priors.PitmanYor(a, b),
-        lambda: priors.DirichletProcess(priors.Gamma(a, b)), lambda: priors.AntoniakCounts(a),
+        partial(priors.DirichletProcess, a), partial(priors.PitmanYor, a, b),
+        lambda: priors.DirichletProcess(priors.Gamma(a, b)), partial(priors.AntoniakCounts, a),
     ]))  # fmt: skip
     return X, family, prior
 

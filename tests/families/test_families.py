@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 
 import naive
-from dpsearch import families
+from dpsearch import families, log_joint, priors
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
 
@@ -288,6 +288,10 @@ def test_new_data_are_checked_too():
         (families.ProjectedGaussian([[1.0, 2.0]], degrees=-1.0), "degrees must be"),
         (families.ProjectedGaussian([[1.0, 2.0]], prior_strength=0.0), "prior_strength must be"),
         (families.ProjectedGaussian(np.eye(2), scale=[1.0, -1.0]), "scale must be"),
+        (
+            families.ProjectedGaussian(np.eye(2), residual_variance=[1.0, -1.0]),
+            "residual_variance must be at least 0.* column 1",
+        ),
         (families.Bernoulli(successes=0.0), "successes must be"),
         (families.Bernoulli(failures=[1.0, math.inf]), "failures must be .* column 1"),
         (families.Poisson(shape=0.0), "shape must be"),
@@ -340,6 +344,13 @@ def test_extreme_points_have_a_finite_probability(family):
     if family.name == "diagonal_gaussian":
         expected = [naive.log_marginal(family, X[i : i + 1]) for i in range(6)]
         close(kit.scores(kit.row()) + kit.base, expected, 1e-10)
+
+
+def test_a_prior_far_narrower_than_the_noise_keeps_squares_in_range():
+    """τ = 10¹² times the square is beyond double precision; the log density is not."""
+    x = 1.3407807929942596e148
+    found = log_joint([[x]], [0], families.Gaussian(1.0, 1e-12, 1.0), priors.DirichletProcess(1.0))
+    assert found == pytest.approx(-0.5 * x * x, rel=1e-9)
 
 
 @pytest.mark.parametrize("distance", [1e2, 1e4, 1e6, 1e9, 1e12])

@@ -9,7 +9,7 @@ means: means would make clusters look tighter than they are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,7 +34,7 @@ _ROWS_A_COLUMN = 5  # without gaps, to find the first clusters in
 def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
     """Return the table with its gaps filled by draws; the same every time.
 
-    A wide one by what its projections expect: most of a column is then no draw of theirs.
+    Those of a `wide` one are of projections and of what these leave of the columns.
     """
     if not np.isnan(matrix).any():
         return matrix
@@ -45,9 +45,9 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
             rest = np.ascontiguousarray(matrix[:, changing])
             filled[:, changing] = complete(rest, prior, wide=wide)
         return filled
-    if wide:
-        return _by_projections(matrix, prior)
     rng = np.random.default_rng(0)
+    if wide:
+        return _by_projections(matrix, prior, rng)
     complete_rows = ~np.isnan(matrix).any(axis=1)
     if complete_rows.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
         filled = _by_clusters(matrix, matrix[complete_rows], prior, rng)
@@ -58,14 +58,17 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
     return filled
 
 
-def _by_projections(matrix: Matrix, prior: Prior) -> Matrix:
-    """Fill gaps with what clusters of the principal components expect, by turns with them."""
+def _by_projections(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
+    """Fill gaps by draws from clusters of the principal components, by turns with them."""
     gaps = np.isnan(matrix).any(axis=1)
     filled = np.where(np.isnan(matrix), np.nanmean(matrix, axis=0), matrix)
     for _ in range(_WIDE_ROUNDS):
-        start = ProjectedGaussian.suggest(filled)
-        mixture = _mixture(filled, start.resolve(filled), prior)
-        filled[gaps] = mixture.impute(matrix[gaps])
+        start = ProjectedGaussian.suggest(filled).resolve(filled)
+        mixture = _mixture(filled, start, prior)
+        inside, _ = mixture.log_joint_probabilities(matrix[gaps])
+        rows = [mixture.row(k) for k in range(mixture.n_components)]
+        family = cast(ProjectedGaussian, mixture.model.family)
+        filled[gaps] = family.drawn(matrix[gaps], inside.argmax(axis=1), rows, rng)
     return filled
 
 

@@ -200,7 +200,8 @@ def _columns_log_marginal(params, row):  # type: ignore[no-untyped-def]
     n, means = row[COLUMNS.n], view(row, COLUMNS.means, tau.shape[0])
     out = n * tau.shape[0] * LOG_2PI + row[COLUMNS.scatter]
     for d in range(tau.shape[0]):
-        out += n * tau[d] / (n + tau[d]) * means[d] * means[d] + math.log1p(n / tau[d])
+        # Not n·τ/(n + τ): in another order τ times the square may leave the range of doubles.
+        out += n / (1.0 + n / tau[d]) * means[d] * means[d] + math.log1p(n / tau[d])
     return -0.5 * out
 
 

@@ -6,24 +6,26 @@ with A of q rows: the leading principal components of the standardised columns, 
 columns that follow from each other.  Rows of statistics and functions are those of `FullGaussian`
 for z.  Densities, and so the log joint, are of z: they compare only under the same A.
 
-The way back is x ≈ m + Bz, with AB = I.  So what was observed of a row with gaps, columns o, gives
+The way back is x = m + Bz + r, with AB = I and Ar = 0: r, the rest of the row, is (I − BA)ε, where
+the columns of ε are independent with variances ψ.  So what was observed of a row with gaps, columns
+o, gives
 
-    A_o (x_o − m_o) = z − A_m (x_m − m_m) ≈ (I − A_m B_m) z = A_o B_o z =: Gz
+    A_o (x_o − m_o) = Gz + A_o r_o,   G = A_o B_o,   A_o r_o = (A_o I_o − GA) ε
 
-and with G = USVᵀ the projections S⁻¹Uᵀ A_o (x_o − m_o) = Vᵀz, where S is not small: all of z if
-little is missing.  This takes the rest of the row, x − m − Bz, as nothing.
+and with G = USVᵀ the projections S⁻¹Uᵀ A_o (x_o − m_o) = Vᵀz + noise, where S is not small: all of
+z if little is missing.  The noise is normal; its covariance adds to the scale matrix of Vᵀz.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
 
-from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
@@ -41,6 +43,16 @@ _LEAST_OBSERVED = 0.3  # how much of a projection's information must have been o
 _BLOCK = 4096
 
 
+class _Observed(NamedTuple):
+    """What rows with the same gaps determine of their projections."""
+
+    at: Ints  # the rows
+    seen: Matrix  # Vᵀz of each; NaN where the observed columns do not determine it
+    rotation: Matrix  # V
+    reading: Matrix  # the matrix that makes it of x − m
+    noise: Matrix  # [q, D]: its noise is this times standard normal numbers
+
+
 @dataclass(frozen=True)
 class ProjectedGaussian(Family):
     """Gaussian with unknown mean and covariance matrix on projections of the rows.
@@ -56,6 +68,9 @@ class ProjectedGaussian(Family):
     loadings
         The matrix B, with AB = I: a row with projections z is expected to be m + Bz.  By default
         the pseudo-inverse of A.
+    residual_variance
+        The variances ψ of what the projections do not tell of the columns: a scalar, or one number
+        per column.  They matter to draws of rows and to rows with gaps alone.
 
     Examples
     --------
@@ -71,6 +86,7 @@ class ProjectedGaussian(Family):
     degrees: float | None = None
     scale: Any = 1.0
     loadings: Any = None
+    residual_variance: Any = 0.0
 
     name: ClassVar[str] = "projected_gaussian"
     kind: ClassVar[str] = "projection"
@@ -101,6 +117,20 @@ class ProjectedGaussian(Family):
 
     def _centre(self, n_features: int) -> Vector:
         return per_column(self.centre, n_features, "centre", above_zero=False)
+
+    def _residual_deviation(self, n_features: int) -> Vector:
+        """√ψ, checked."""
+        variance = per_column(
+            self.residual_variance, n_features, "residual_variance", above_zero=False
+        )
+        if (variance < 0.0).any():
+            at = int(np.flatnonzero(variance < 0.0)[0])
+            raise ParameterError(
+                f"{{parameter}} must be at least 0, got {variance[at]} for {{place}}",
+                parameter="residual_variance",
+                column=at,
+            )
+        return np.sqrt(variance)
 
     def _some_projections(self, n_features: int) -> Matrix:
         """A row as wide as the projections, for what depends on nothing else."""
@@ -143,6 +173,7 @@ class ProjectedGaussian(Family):
     def parameters(self, n_features: int, X: Any) -> Vector:
         self._centre(n_features)
         self._way_back(n_features)
+        self._residual_deviation(n_features)
         return self._inner.parameters(len(self._matrix(n_features)), X)
 
     def encode(self, X: Any) -> Any:
@@ -179,41 +210,80 @@ class ProjectedGaussian(Family):
 
         def densities(X: Any) -> Matrix:
             out = np.empty((X.shape[0], len(rows)))
-            for at, seen, rotation in self._observed_projections(X):
-                turned = _turned(means, scales, rotation)
-                out[at] = log_densities(np.ascontiguousarray(seen), *turned, degrees)
+            for part in self._observed_projections(X):
+                turned = _turned(means, scales, part)
+                out[part.at] = log_densities(part.seen, *turned, degrees)
             return out
 
         def fill(X: Any, weights: Matrix) -> Matrix:
             out = np.array(X)
-            for at, seen, rotation in self._observed_projections(X):
-                turned = _turned(means, scales, rotation)
-                z = expected(np.ascontiguousarray(seen), weights[at], *turned) @ rotation.T
+            for part in self._observed_projections(X):
+                at, turned = part.at, _turned(means, scales, part)
+                z = expected(part.seen, weights[at], *turned) @ part.rotation.T
                 out[at] = np.where(np.isnan(X[at]), self._back(z, n_features), X[at])
             return out
 
         return Gaps(densities, fill)
 
-    def _observed_projections(self, X: Any) -> Iterator[tuple[Ints, Matrix, Matrix]]:
-        """What each row determines of its projections, for rows with the same gaps at a time.
-
-        Yields the rows, Vᵀz of each with NaN where the observed columns do not determine it, and V.
-        """
+    def _observed_projections(self, X: Any) -> Iterator[_Observed]:
+        """What each row determines of its projections, for rows with the same gaps at a time."""
         components, loadings = self._matrix(X.shape[1]), self._way_back(X.shape[1])
+        centre, deviation = self._centre(X.shape[1]), self._residual_deviation(X.shape[1])
         patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
         for p, missing in enumerate(patterns):
             at = np.flatnonzero(which.ravel() == p)
-            known = components[:, ~missing]
-            observed = (X[at][:, ~missing] - self._centre(X.shape[1])[~missing]) @ known.T
-            left, values, right = np.linalg.svd(known @ loadings[~missing])
-            with np.errstate(divide="ignore", invalid="ignore"):
-                seen = np.where(values >= _LEAST_OBSERVED, observed @ left / values, np.nan)
-            yield at, seen, right.T
+            known = np.where(missing, 0.0, components)
+            left, values, right = np.linalg.svd(known @ loadings)
+            enough = values >= _LEAST_OBSERVED
+            reading, noise = np.zeros_like(known), np.zeros_like(known)
+            reading[enough] = left.T[enough] @ known / values[enough, None]
+            noise[enough] = (reading - right @ components)[enough] * deviation
+            seen = np.where(missing, 0.0, X[at] - centre) @ reading.T
+            seen[:, ~enough] = np.nan
+            yield _Observed(at, seen, right.T, reading, noise)
+
+    def drawn(self, X: Matrix, labels: Ints, rows: list[Vector], rng: Rng) -> Matrix:
+        """Return X with its gaps filled by draws given what was observed and the row's cluster.
+
+        By Matheron's rule: x*_m + C_mo C_oo⁻¹ (o − o*), with x* a draw of the complete row, o the
+        observed projections, and C their covariances, as if Student's t were normal.
+        """
+        n_features = X.shape[1]
+        components, loadings = self._matrix(n_features), self._way_back(n_features)
+        _, scales, degrees = self._inner.predictives(rows, len(components))
+        spreads = scales * (degrees / np.maximum(degrees - 2.0, 1.0))[:, None, None]
+        whole = np.empty_like(X)
+        for k in np.unique(labels):
+            own = labels == k
+            whole[own] = self.draws(rows[k], n_features).sample(int(own.sum()), rng)
+        off = np.where(np.isnan(X), 0.0, X - whole)
+        for part in self._observed_projections(X):
+            noise = part.noise * self._residual_deviation(n_features)
+            with_rest = noise.T - loadings @ (components @ noise.T)  # covariance of r and o
+            some = ~np.isnan(part.seen[0])
+            for k in np.unique(labels[part.at]):
+                at = part.at[labels[part.at] == k]
+                shared = spreads[k] @ part.rotation
+                among = part.rotation.T @ shared + part.noise @ part.noise.T
+                given = (loadings @ shared + with_rest)[:, some]
+                weights = np.linalg.solve(among[np.ix_(some, some)], given.T)
+                whole[at] += off[at] @ part.reading[some].T @ weights
+        return np.where(np.isnan(X), whole, X)
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
-        """Rows with projections from the posterior predictive, in the span of the components."""
+        """Rows with projections from the posterior predictive, and independent residuals."""
         inner = self._inner.draws(row, len(self._matrix(n_features)))
-        return PredictiveDraws(lambda size, rng: self._back(inner.sample(size, rng), n_features))
+        components, loadings = self._matrix(n_features), self._way_back(n_features)
+        deviation = self._residual_deviation(n_features)
+
+        def sample(size: int, rng: Rng) -> Any:
+            rows = self._back(inner.sample(size, rng), n_features)
+            if deviation.any():
+                rest = rng.standard_normal(rows.shape) * deviation
+                rows += rest - rest @ components.T @ loadings.T
+            return rows
+
+        return PredictiveDraws(sample)
 
     @classmethod
     def suggest(cls, X: Any) -> ProjectedGaussian:
@@ -267,6 +337,13 @@ class ProjectedGaussian(Family):
         cls, X: Any, mean: Vector, components: Matrix, loadings: Matrix
     ) -> ProjectedGaussian:
         family = cls(as_tuple(components), as_tuple(mean), loadings=as_tuple(loadings))
+        squares = np.zeros(X.shape[1])
+        for at in range(0, len(X), _BLOCK):
+            rows = X[at : at + _BLOCK]
+            squares += ((rows - family._back(family.project(rows), X.shape[1])) ** 2).sum(axis=0)
+        # A column's share of itself that the projections leave over; of all columns, D − q.
+        left = np.maximum(1.0 - np.einsum("qd,dq->d", components, loadings), _NOTHING)
+        family = family.with_parameters(residual_variance=as_tuple(squares / (len(X) * left)))
         return family._with_inner(FullGaussian.suggest(family.project(X)))
 
     def simpler(self, X: Any) -> Simpler | None:
@@ -297,10 +374,10 @@ def _as_matrix(values: Any, name: str) -> Matrix:
     return matrix
 
 
-def _turned(means: Matrix, scales: Matrix, rotation: Matrix) -> tuple[Matrix, Matrix]:
-    """Locations and scale matrices of Vᵀz."""
-    turned = rotation.T @ scales @ rotation
-    return np.ascontiguousarray(means @ rotation), np.ascontiguousarray(turned)
+def _turned(means: Matrix, scales: Matrix, part: _Observed) -> tuple[Matrix, Matrix]:
+    """Locations and scale matrices of Vᵀz and its noise."""
+    turned = part.rotation.T @ scales @ part.rotation + part.noise @ part.noise.T
+    return np.ascontiguousarray(means @ part.rotation), np.ascontiguousarray(turned)
 
 
 def _principal(X: Matrix, mean: Vector, scale: Vector, wanted: int) -> Matrix:
