@@ -1,20 +1,16 @@
 """Codes of missing values and rows without any value are treated as in memory, also in shards."""
 
 import numpy as np
-import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture
 from shard_tables import planted
-
-not_yet = pytest.mark.xfail(strict=True, reason="tables in shards do not look for these yet")
 
 
 def fits(X):
     return DPMixture().fit(X), DPMixture(n_shards=3, n_jobs=1).fit(X)
 
 
-@not_yet
 def test_codes_are_recognised_in_shards():
     X, labels = planted(900, 3, 4)
     X[np.random.default_rng(1).random(X.shape) < 0.1] = -9999.0
@@ -28,7 +24,6 @@ def test_codes_are_recognised_in_shards():
         np.testing.assert_array_equal(model.predict_proba(new), model.predict_proba(gap))
 
 
-@not_yet
 def test_rows_without_any_value_are_no_points_in_shards():
     """They get the most probable label, and make no cluster larger."""
     X, _ = planted(900, 3, 4)

@@ -95,7 +95,7 @@ def test_clusters_that_the_sample_missed_are_found():
     sample = np.flatnonzero(labels < 2)
     problem, batch, rows, values = searched(X, labels[sample], sample)
     first = batch.log_joint
-    assert batch.rounds(10, 1)
+    assert batch.improve(10, 1)
     assert adjusted_rand_score(labels, rows.labels()) > 0.99
     want = problem.log_joint(rows.labels())
     assert batch.log_joint + rows.log_base == pytest.approx(want, abs=1e-6)
@@ -110,7 +110,7 @@ def test_a_few_rows_far_from_all_others_are_found(monkeypatch):
     X[far] = 60.0 + 0.1 * np.arange(9.0).reshape(3, 3)
     sample = np.arange(0, 1000)
     _, batch, rows, _ = searched(X, labels[sample], sample)
-    batch.rounds(3, 0)
+    batch.improve(3, 0)
     alone = np.unique(rows.labels()[far])
     assert len(alone) == 1
     assert (rows.labels() == alone[0]).sum() == 3

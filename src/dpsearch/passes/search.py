@@ -35,7 +35,8 @@ _BLOCK = 2048  # clusters that are compared with all others at once
 _PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mean of a cluster
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
-_LEAST_GAIN = 1e-6  # nats; less is rounding
+_LEAST_GAIN = 1e-6  # nats; less is rounding …
+_ROUNDING = 1e-13  # … and this share of the log joint
 _PATIENCE = 12  # failures, after which a cluster counts as settled
 _TRIES = 3  # at dividing a cluster, when the number of clusters grows
 _ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
@@ -177,7 +178,7 @@ class BatchSearch:
         gain = self.log_joint - before
         self.spent += float(n * self.rows.n_rows)
         self._swept = self.spent
-        if gain <= 0.0:
+        if gain <= max(_LEAST_GAIN, _ROUNDING * abs(before)):
             self._set(*old)
             self.rows.decide(np.full(n, -1), np.arange(n))
             return 0.0

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
+
 from dpsearch._types import Labels, Rng
 from dpsearch.partition import by_appearance
 from dpsearch.passes.arrays import to_host
@@ -19,7 +21,7 @@ from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
 _SWEEPS = 4  # of rows one by one, after the first passes
-_TURN = 10  # sweeps that cost as much as a turn
+_TURN, _LEAST_TURN = 10, 1e7  # sweeps that cost as much as a turn; scores at least
 
 
 class OneByOne(Protocol):
@@ -69,14 +71,16 @@ def refine_by_passes(one_by_one: OneByOne, n_threads: int, device: Any, thorough
 
 def _take_turns(batch: BatchSearch, one_by_one: OneByOne) -> None:
     """Refine until neither way gains anything any more, or one of them raises."""
-    schedule, settled = Schedule(2), [False, False]
+    schedule, settled, known = Schedule(2), [False, False], -np.inf
     while not all(settled):
         turn = schedule.choose(one_by_one.rng)
         turn = turn if not settled[turn] else 1 - turn
         state = one_by_one.state
         before, budget = state.log_joint, float(_TURN * len(state.labels) * state.n_live)
+        budget = max(budget, _LEAST_TURN)
         if turn == 0:
-            settled[0], cost = _passes(batch, one_by_one, budget)
+            settled[0], cost = _passes(batch, one_by_one, known, budget)
+            known = one_by_one.state.log_joint
         else:
             settled[1], cost = one_by_one.neighbourhoods(budget)
         gain = one_by_one.state.log_joint - before
@@ -85,14 +89,17 @@ def _take_turns(batch: BatchSearch, one_by_one: OneByOne) -> None:
             settled[1 - turn] = False
 
 
-def _passes(batch: BatchSearch, one_by_one: OneByOne, budget: float) -> tuple[bool, float]:
-    """Take a turn of passes."""
-    batch.begin_with(by_appearance(one_by_one.state.labels))
+def _passes(
+    batch: BatchSearch, one_by_one: OneByOne, known: float, budget: float
+) -> tuple[bool, float]:
+    """Take a turn of passes, from where the last one ended if nothing was found since."""
+    if one_by_one.state.log_joint > known + one_by_one.significant:
+        batch.begin_with(by_appearance(one_by_one.state.labels))
     value, spent = batch.log_joint, batch.spent
     try:
         settled = batch.rounds(budget)
     finally:
-        if batch.log_joint > value:
+        if batch.log_joint > value + one_by_one.significant:
             one_by_one.adopt(_labels(batch))
     return settled, batch.spent - spent
 
