@@ -251,7 +251,7 @@ def test_statistics_do_not_drift_over_many_moves(name):
             to = (to + 1) % state.n_live
         if state.clusters.sizes[state.labels[i]] == 1 or state.clusters.live[to] == state.labels[i]:
             continue
-        state.n_live = sweep._move(
+        state.n_live = sweep.move_item(
             problem.model.core, problem.items, i, 1, problem.tables, state.clusters, state.n_live,
             to, None, block, 0, room,
         )  # fmt: skip

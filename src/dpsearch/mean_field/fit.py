@@ -131,7 +131,7 @@ def variational(
     >>> import numpy as np
     >>> from dpsearch import families, priors, variational
     >>> rng = np.random.default_rng(0)
-    >>> X = np.concatenate([rng.normal(-4, 1, (50, 1)), rng.normal(4, 1, (50, 1))])
+    >>> X = np.concatenate([rng.normal(-4, 1, (40, 1)), rng.normal(4, 1, (60, 1))])
     >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
     >>> found = variational(X, family, prior, truncation=10)
     >>> found.n_components
