@@ -18,7 +18,7 @@ FAMILY = families.Gaussian(0.0, 50.0, 1.0)
 def test_a_method_finds_the_planted_clusters_in_its_time(method):
     problem = Problem(X, FAMILY, priors.DirichletProcess(1.0))
     truth = problem.log_joint(LABELS)
-    METHODS[method](problem, 0.0, X[:30], 0.01)  # compiles
+    METHODS[method](problem, 0.1, X[:30], 0.01)  # compiles
     found = METHODS[method](problem, 0.3, X[:30], 0.01)
     assert found.log_joint >= truth - (1e-6 if "Metropolis" not in method else 500.0)
     assert -8.0 < found.held_out < -2.0
