@@ -987,3 +987,24 @@ def test_compilation_is_shown_on_a_terminal():
         stage.begin("fitting")
         numba.njit(lambda x: x + 1)(1)
     assert "fitting: compiling kernels" in shown.getvalue()
+
+
+def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
+    """Both have the pipe by which a thread of the parent learns of SIGTERM."""
+    program = (
+        "import os, signal, time\n"
+        "import importlib\n"
+        "app = importlib.import_module('dpsearch.cli.app')\n"
+        "app._GRACE = 0.0\n"
+        "app._end_on_termination()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    time.sleep(60)\n"
+        "time.sleep(0.2)\n"
+        "os.kill(child, signal.SIGTERM)\n"
+        "os.waitpid(child, 0)\n"
+        "time.sleep(0.5)\n"
+        "print('alive')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1:] == ["alive"]

@@ -142,6 +142,8 @@ def _end_on_termination() -> None:
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    # A child that is forked has the same pipe: what it is told is not meant for this process.
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
 
     def end() -> None:
         while os.read(told, 1) != bytes([signal.SIGTERM]):
