@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -155,7 +155,6 @@ class ThreadedRows:
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
         self.n_rows, self.n_shards = sum(one.n_rows for one in chunks), len(chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
-        self._threads = ThreadPoolExecutor(n_threads)
         self._products = ThreadpoolController()
         self._keep = 8 * self.n_rows * form.n_totals <= kept
         self._features: list[Any] = [None] * len(chunks)
@@ -225,17 +224,14 @@ class ThreadedRows:
 
         # A product in each thread, not threads in each product.
         with self._products.limit(limits=1):
-            tasks = [self._threads.submit(one, number) for number in range(len(self.chunks))]
+            threads = ThreadPoolExecutor(self.n_threads)
             try:
-                for done, task in enumerate(tasks, 1):
-                    result = task.result()
+                for done, result in enumerate(threads.map(one, range(len(self.chunks))), 1):
                     if self.progress is not None:
                         self.progress(done)
                     yield result
             finally:  # also after an error or Ctrl-C: what has not begun never will
-                for task in tasks:
-                    task.cancel()
-                wait(tasks)
+                threads.shutdown(wait=True, cancel_futures=True)
 
     def _loaded(self, number: int) -> Iterator[tuple[Any, slice]]:
         first, encoding = self._first[number], self.encoding

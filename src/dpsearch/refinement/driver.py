@@ -133,7 +133,7 @@ def refine(
         problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs), device
     )
     try:
-        with plain_interrupts():
+        with plain_interrupts(), refinement.threads:
             refinement.run(thorough, tries)
     except KeyboardInterrupt:
         if not keep_interrupted:
