@@ -35,7 +35,8 @@ class Piece(NamedTuple):
 
 
 def threaded(form: LinearForm, X: Any) -> ThreadedRows:
-    return ThreadedRows(form, [Piece(X[:1000]), Piece(X[1000:])], 2)
+    first = X.shape[0] // 3
+    return ThreadedRows(form, [Piece(X[:first]), Piece(X[first:])], 2)
 
 
 def planted() -> tuple[Any, Any]:

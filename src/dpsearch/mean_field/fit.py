@@ -33,8 +33,8 @@ from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
 from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Soft, Totals
-from dpsearch.passes.device import open_rows
-from dpsearch.passes.rows import CHUNK_NUMBERS, SoftRows, ThreadedRows
+from dpsearch.passes.memory import rows_in_memory
+from dpsearch.passes.rows import SoftRows
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem, as_problem, labels_of
@@ -45,19 +45,6 @@ _LOOKS = 12  # iterations after which a birth or a merge is taken or left
 _PULL = 0.7  # how far a new component begins towards its seed from the mean of the old
 _LEAST_TRIES = 12  # at births, however few components there are
 _FAILURES = 2  # at dividing each component, after which there are no more births
-
-
-class _Block(NamedTuple):
-    """Some rows of a matrix in memory."""
-
-    matrix: Any
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.matrix.shape[0])
-
-    def load(self) -> Any:
-        return self.matrix
 
 
 class _Point(NamedTuple):
@@ -211,17 +198,13 @@ class _Fit:
     def open(self, n_threads: int, device: str | None) -> None:
         """Make the rows ready for passes."""
         matrix = self.problem.model.matrix
-        if device is not None:
-            if sp.issparse(matrix):
-                raise CapabilityError(
-                    "{parameter}: variational takes dense rows to a device, not sparse ones",
-                    parameter="device",
-                )
-            self.rows: SoftRows = open_rows(self.form, matrix, device)  # type: ignore[assignment]
-            return
-        step = max(1, CHUNK_NUMBERS // self.form.n_totals)
-        blocks = [_Block(matrix[at : at + step]) for at in range(0, self.problem.n_items, step)]
-        self.rows = ThreadedRows(self.form, blocks, n_threads)
+        if device is not None and sp.issparse(matrix):
+            raise CapabilityError(
+                "{parameter}: variational takes dense rows to a device, not sparse ones",
+                parameter="device",
+            )
+        rows = rows_in_memory(self.form, matrix, n_threads, device)
+        self.rows: SoftRows = rows  # type: ignore[assignment]
 
     def begin(self, labels: Labels) -> None:
         """Take each row to be in one component; the smallest beyond the truncation go together."""

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Matrix, Vector
+from dpsearch._types import Ints, Matrix
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes import arrays
-from dpsearch.passes.chunk import Candidates, Own, Soft, Totals
+from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.device_rows import Blocks, DeviceRows
 
 _NEVER = -1e30  # the constant of a candidate that no row may go to: −∞ has no product
@@ -130,41 +130,6 @@ class DenseRows(DeviceRows):
         read = self._read(arrays.to_host(found)[inside])
         totals.sizes[places[inside]], totals.sums[places[inside]] = read
         return totals
-
-    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
-        """Share each row between candidates in proportion to exp(score); its label is the best."""
-        return self._with_room(lambda: self._soften(weights, constants, own))
-
-    def _soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
-        xp, n, width = self.xp, len(constants), self.form.n_totals
-        table = np.zeros((n, self.width))
-        table[:, :width], table[:, width] = weights, np.maximum(constants, _NEVER)
-        columns = xp.matrix_transpose(self._array(table, self.dtype))
-        terms = None if own is None else [self._array(term, self.dtype) for term in own]
-        sums = xp.zeros((n, self.width), dtype=xp.float64, device=self.device)
-        squares = xp.zeros((2, n), dtype=xp.float64, device=self.device)
-        log_normaliser = entropy = 0.0
-        for a, b in self._spans(self.width + 6 * n):
-            features = self._load(slice(a, b))
-            logs, normalisers = _log_shares(xp, features @ columns)
-            log_normaliser += float(xp.sum(normalisers, dtype=xp.float64))
-            if terms is not None:
-                shares = xp.exp(logs)
-                from_here = _from_here(xp, shares)
-                after = (from_here - shares) * terms[2]
-                before = xp.cumulative_sum(from_here * terms[1] + after, axis=1) - after
-                logs, _ = _log_shares(xp, logs + shares * terms[0] + before)
-            shares = xp.exp(logs)
-            later = _from_here(xp, shares) - shares
-            entropy -= float(xp.sum(shares * logs, dtype=xp.float64))
-            sums += xp.astype(xp.matrix_transpose(shares) @ features, xp.float64)
-            squares[0, :] += xp.sum(shares * shares, axis=0, dtype=xp.float64)
-            squares[1, :] += xp.sum(later * later, axis=0, dtype=xp.float64)
-            self._labels[a:b] = xp.astype(xp.argmax(logs, axis=1), xp.int32)
-        self._forget()
-        found, (own_squares, later_squares) = arrays.to_host(sums), arrays.to_host(squares)
-        totals = Totals(found[:, width].copy(), np.ascontiguousarray(found[:, :width]))
-        return Soft(totals, log_normaliser, entropy, own_squares, later_squares)
 
     def _table(self, candidates: Candidates, places: Ints, inside: Any) -> Table:
         """Bring the candidates at places [G, C] to the device, in one array."""
@@ -295,15 +260,3 @@ def _kernels() -> Any:
     except ImportError:
         return None
     return fused
-
-
-def _log_shares(xp: Any, scores: Any) -> tuple[Any, Any]:
-    """Return scores less their log normalisers, and these."""
-    top = xp.max(scores, axis=1, keepdims=True)
-    normalisers = top + xp.log(xp.sum(xp.exp(scores - top), axis=1, keepdims=True))
-    return scores - normalisers, normalisers
-
-
-def _from_here(xp: Any, shares: Any) -> Any:
-    """Return the sums of shares from each candidate on."""
-    return xp.flip(xp.cumulative_sum(xp.flip(shares, axis=1), axis=1), axis=1)

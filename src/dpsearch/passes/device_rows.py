@@ -87,6 +87,7 @@ class DeviceRows(ABC):
         return self._with_room(lambda: self._assign(candidates))
 
     def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        """Share each row between candidates in proportion to exp(score); its label is the best."""
         return self._with_room(lambda: self._soften(weights, constants, own))
 
     def _soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
@@ -100,7 +101,7 @@ class DeviceRows(ABC):
             if steps is not None:
                 logs = _log_softmax(xp, logs + _own_steps(xp, xp.exp(logs), steps))[0]
             self._labels[at] = xp.astype(xp.argmax(logs, axis=1), xp.int32)
-            shares = xp.where(logs > -chunk.NEGLIGIBLE, xp.exp(logs), 0.0 * logs)
+            shares = xp.where(logs > -chunk.NEGLIGIBLE, xp.exp(logs), xp.zeros_like(logs))
             entropy = -xp.sum(xp.where(shares > 0.0, shares * logs, shares), dtype=xp.float64)
             after = _from_here(xp, shares) - shares
 
@@ -113,7 +114,7 @@ class DeviceRows(ABC):
                 float(xp.sum(normalisers, dtype=xp.float64)), float(entropy),
                 total(shares * shares), total(after * after),
             )  # fmt: skip
-        self._blocks = None
+        self._forget()
         return sums
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
