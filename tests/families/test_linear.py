@@ -1,5 +1,6 @@
 """Linear forms beyond the laws of `check_family`: kinds of arrays, gaps, fractional sizes."""
 
+import array_api_strict
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -43,6 +44,22 @@ def test_every_family_has_one_and_blocks_do_not_mind_each_other(example):
         np.testing.assert_allclose(form.log_marginals(*own), values[k : k + 1], rtol=1e-12)
         np.testing.assert_allclose(form.weights(*own)[0], by_totals[k : k + 1], rtol=1e-12)
         assert not form.rows(*own)[0].any() or k != 1
+
+
+@pytest.mark.parametrize("example", CASES)
+def test_formulas_that_work_anywhere_say_the_same_there(example):
+    """On arrays of another library, of which only the array API is there."""
+    form, X = form_of(example)
+    if not form.anywhere:
+        pytest.skip("its formulas are for NumPy")
+    shares = np.random.default_rng(0).integers(2, size=(3, X.shape[0]))
+    here = shares.sum(axis=1).astype(float), np.asarray(shares @ form.features(X), dtype=float)
+    there = tuple(map(array_api_strict.asarray, here))
+    expected = form.log_marginals(*here), *form.weights(*here)
+    found = form.log_marginals(*there), *form.weights(*there)
+    for mine, its in zip(expected, found, strict=True):
+        assert isinstance(its, type(there[0]))
+        np.testing.assert_allclose(np.asarray(its), mine, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("example", CASES)

@@ -45,7 +45,7 @@ def test_fused_passes(width: int, dtype: Any, monkeypatch: Any) -> None:
         Candidates(np.zeros(K, np.int64), np.array([0, 80]), weights, constants),
         Candidates(groups, np.array([0, 2, 3, 8]), weights[:8], constants[:8]),
         Candidates(
-            np.where(groups == 2, 2, -1), np.array([0, 2, 3, 8]), weights[8:], constants[8:]
+            np.where(groups == 2, 2, -1), np.array([0, 2, 3, 8]), weights[72:], constants[72:]
         ),
     ]
     within = {"rtol": 1e-11, "atol": 1e-9} if dtype == np.float64 else {"rtol": 1e-5, "atol": 1e-2}

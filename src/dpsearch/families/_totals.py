@@ -17,7 +17,7 @@ from scipy.special import digamma, gammaln
 
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.families.linear import LinearForm, masked, namespace
+from dpsearch.families.linear import LinearForm, like, masked, namespace, special
 
 
 class NormalTotals(NamedTuple):
@@ -28,16 +28,17 @@ class NormalTotals(NamedTuple):
 
     precision: Vector
 
-    def log_marginals(self, sizes: Vector, totals: Matrix) -> Vector:
-        n, sums = sizes[:, None], totals[:, :-1]
-        columns = np.log1p(n / self.precision) - sums**2 / (n + self.precision) + n * LOG_2PI
-        return np.asarray(-0.5 * (columns.sum(axis=1) + totals[:, -1]))
+    def log_marginals(self, sizes: Any, totals: Any) -> Any:
+        xp, n, sums = namespace(totals), sizes[:, None], totals[:, :-1]
+        tau = like(totals, self.precision)
+        columns = xp.log1p(n / tau) - sums * sums / (n + tau) + n * LOG_2PI
+        return -0.5 * (xp.sum(columns, axis=1) + totals[:, -1])
 
-    def weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-        precision = sizes[:, None] + self.precision
+    def weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
+        xp, precision = namespace(totals), sizes[:, None] + like(totals, self.precision)
         means = totals[:, :-1] / precision
-        by_size = -0.5 * (1.0 / precision + means**2 + LOG_2PI).sum(axis=1)
-        return np.hstack([means, np.full((len(sizes), 1), -0.5)]), by_size
+        by_size = -0.5 * xp.sum(1.0 / precision + means * means + LOG_2PI, axis=1)
+        return xp.concat([means, 0.0 * totals[:, -1:] - 0.5], axis=1), by_size
 
 
 class NormalGammaTotals(NamedTuple):
@@ -128,25 +129,32 @@ class DirichletTotals(NamedTuple):
     levels: Ints  # how many each group has
     concentrations: Vector
 
-    def _of_groups(self, totals: Matrix) -> tuple[Vector, Matrix]:
+    def _of_groups(self, totals: Any) -> tuple[Vector, Any]:
         """Return A and N of each group."""
         begins = np.cumsum(self.levels) - self.levels
         whole = np.add.reduceat(self.concentrations, begins)
-        return whole, np.add.reduceat(totals, begins, axis=1)
+        if isinstance(totals, np.ndarray):
+            return whole, np.add.reduceat(totals, begins, axis=1)
+        return whole, totals @ like(totals, self._members())
 
-    def log_marginals(self, sizes: Vector, totals: Matrix) -> Vector:
+    def _members(self) -> Matrix:
+        """Return of which group each level is [levels, groups]."""
+        return np.repeat(np.eye(len(self.levels)), self.levels, axis=0)
+
+    def log_marginals(self, sizes: Any, totals: Any) -> Any:
         of_groups = _log_rising(*self._of_groups(totals))
-        return np.asarray(_log_rising(self.concentrations, totals) - of_groups)
+        return _log_rising(self.concentrations, totals) - of_groups
 
-    def weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+    def weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
         out, of_groups = _digamma(self.concentrations, totals), _digamma(*self._of_groups(totals))
-        out -= of_groups if len(self.levels) == 1 else np.repeat(of_groups, self.levels, axis=1)
-        return out, np.zeros(len(sizes))
+        if len(self.levels) > 1:
+            of_groups = of_groups @ like(totals, self._members().T)
+        return out - of_groups, 0.0 * sizes
 
     def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
         """Return the linear form with these features."""
         return LinearForm(
-            len(self.concentrations), features, self.log_marginals, self.weights, rows
+            len(self.concentrations), features, self.log_marginals, self.weights, rows, True
         )
 
 
@@ -196,15 +204,20 @@ def _same_or_each(values: Vector) -> Vector:
     return values[:1] if (values == values[0]).all() else values
 
 
-def _log_rising(a: Vector, totals: Matrix) -> Vector:
+def _log_rising(a: Vector, totals: Any) -> Any:
     """Return Σ_d log Γ(a + s)/Γ(a) of each block."""
+    if not isinstance(totals, np.ndarray):
+        rising = special(totals).gammaln(totals + like(totals, a)) - like(totals, gammaln(a))
+        return namespace(totals).sum(rising, axis=1)
     k, d = np.nonzero(totals)
     terms = gammaln(a[d] + totals[k, d]) - gammaln(a)[d]
-    return np.asarray(np.bincount(k, terms, minlength=len(totals)), dtype=np.float64)
+    return np.bincount(k, terms, minlength=len(totals)).astype(np.float64)
 
 
-def _digamma(a: Vector, totals: Matrix) -> Matrix:
+def _digamma(a: Vector, totals: Any) -> Any:
     """Return ψ(a + s)."""
+    if not isinstance(totals, np.ndarray):
+        return special(totals).digamma(totals + like(totals, a))
     out = np.tile(digamma(a), (len(totals), 1))
     k, d = np.nonzero(totals)
     out[k, d] = digamma(a[d] + totals[k, d])

@@ -9,16 +9,17 @@ Features are z and the lower triangle of zzᵀ.  With their totals s and Q of n 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import digamma, multigammaln
+import scipy.special
 
 from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
-from dpsearch.families.linear import LinearForm, columns_of, namespace
+from dpsearch.families.linear import LinearForm, columns_of, inverses, namespace, special
 
 
 class NormalWishart(NamedTuple):
@@ -38,45 +39,39 @@ class NormalWishart(NamedTuple):
             return namespace(z).concat([z, columns_of(z, i) * columns_of(z, j)], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
-        return LinearForm(n_totals, features, self._log_marginals, self._weights, self._rows)
+        return LinearForm(n_totals, features, self._log_marginals, self._weights, self._rows, True)
 
-    def _scale(self, sizes: Vector, totals: Matrix) -> tuple[Vector, Matrix, Any]:
+    def _scale(self, sizes: Any, totals: Any) -> tuple[Any, Any, Any]:
         """Return κ, s and Ψ of each block."""
-        kappa = self.strength + sizes
-        sums, products = np.split(totals, [self.n_features], axis=1)
+        d, xp, fixed = self.n_features, namespace(totals), _fixed(self.n_features, totals)
+        kappa, sums = self.strength + sizes, totals[:, :d]
         outer = sums[:, :, None] * sums[:, None, :] / kappa[:, None, None]
-        return kappa, sums, np.eye(self.n_features) + self._square(products) - outer
+        products = xp.reshape(xp.take(totals, fixed.square, axis=1), (-1, d, d))
+        return kappa, sums, fixed.one + products - outer
 
-    def _square(self, triangles: Matrix) -> Any:
-        """Return symmetric matrices [K, D, D] with these lower triangles."""
-        i, j = np.tril_indices(self.n_features)
-        out = np.empty((len(triangles), self.n_features, self.n_features))
-        out[:, i, j] = out[:, j, i] = triangles
-        return out
-
-    def _log_marginals(self, sizes: Vector, totals: Matrix) -> Vector:
+    def _log_marginals(self, sizes: Any, totals: Any) -> Any:
+        xp, gammaln = namespace(totals), special(totals).gammaln
         kappa, _, scale = self._scale(sizes, totals)
         half, d = 0.5 * (self.degrees + sizes), self.n_features
-        gammas = multigammaln(half, d) - multigammaln(0.5 * self.degrees, d)
-        spread = half * np.linalg.slogdet(scale)[1]
-        return np.asarray(
-            gammas - spread - 0.5 * d * (np.log(kappa / self.strength) + sizes * LOG_PI)
-        )
+        before = scipy.special.gammaln(0.5 * (self.degrees - np.arange(d))).sum()
+        steps = _fixed(d, totals).steps
+        gammas = xp.sum(gammaln(half[:, None] - steps), axis=1) - float(before)
+        spread = half * xp.linalg.slogdet(scale)[1]
+        return gammas - spread - 0.5 * d * (xp.log(kappa / self.strength) + sizes * LOG_PI)
 
-    def _weights(self, sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+    def _weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
+        xp, digamma = namespace(totals), special(totals).digamma
         kappa, sums, scale = self._scale(sizes, totals)
-        d, degrees = self.n_features, self.degrees + sizes
-        inverse = np.linalg.inv(scale)
+        d, degrees, fixed = self.n_features, self.degrees + sizes, _fixed(self.n_features, totals)
+        inverse, spread = inverses(scale)
         means = sums / kappa[:, None]
-        pulls = np.einsum("kij,kj->ki", inverse, means)
-        by_sums = degrees[:, None] * pulls
-        i, j = np.tril_indices(d)
-        twice = np.where(i == j, 0.5, 1.0)  # products off the diagonal stand for two entries
-        by_products = -degrees[:, None] * twice * inverse[:, i, j]
-        gammas = 0.5 * digamma(0.5 * (degrees[:, None] - np.arange(d))).sum(axis=1)
-        by_size = gammas - 0.5 * np.linalg.slogdet(scale)[1] - 0.5 * d * (1.0 / kappa + LOG_PI)
-        by_size -= 0.5 * degrees * (means * pulls).sum(axis=1)
-        return np.hstack([by_sums, by_products]), by_size
+        pulls = xp.reshape(inverse @ means[:, :, None], (-1, d))
+        lower = xp.take(xp.reshape(inverse, (-1, d * d)), fixed.lower, axis=1)
+        gammas = xp.sum(digamma(0.5 * degrees[:, None] - fixed.steps), axis=1)
+        distance = degrees * xp.sum(means * pulls, axis=1)
+        by_size = 0.5 * (gammas - spread - distance - d * (1.0 / kappa + LOG_PI))
+        parts = [degrees[:, None] * pulls, -degrees[:, None] * (fixed.twice * lower)]
+        return xp.concat(parts, axis=1), by_size
 
     def _rows(self, sizes: Vector, totals: Matrix) -> Matrix:
         d = self.n_features
@@ -86,3 +81,30 @@ class NormalWishart(NamedTuple):
         scatter[:, i == j] = np.maximum(scatter[:, i == j], 0.0)
         means = sums / (self.strength + sizes)[:, None]
         return layout.make_rows(ROW, len(sizes), d, n=sizes, mean=means, scatter=scatter)
+
+
+class _Fixed(NamedTuple):
+    """What formulas for D columns need, as arrays of a kind."""
+
+    one: Any  # the unit matrix
+    square: Any  # for each entry of a matrix where its product is among the totals
+    lower: Any  # the entries of the lower triangle
+    twice: Any  # ½ on the diagonal: products off it stand for two entries
+    steps: Any  # 0, ½, 1, …
+
+
+def _fixed(n_features: int, X: Any) -> _Fixed:
+    """Return them as arrays of the kind of X."""
+    return _fixed_for(n_features, namespace(X), getattr(X, "device", None), X.dtype)
+
+
+@functools.lru_cache(maxsize=32)
+def _fixed_for(d: int, xp: Any, device: Any, dtype: Any) -> _Fixed:
+    i, j = np.indices((d, d))
+    high, low = np.maximum(i, j), np.minimum(i, j)
+    a, b = np.tril_indices(d)
+    numbers = (np.eye(d), np.where(a == b, 0.5, 1.0), 0.5 * np.arange(d))
+    one, twice, steps = (xp.asarray(x, dtype=dtype, device=device) for x in numbers)
+    places = (d + high * (high + 1) // 2 + low).reshape(-1), a * d + b
+    square, lower = (xp.asarray(x, device=device) for x in places)
+    return _Fixed(one, square, lower, twice, steps)

@@ -17,11 +17,13 @@ Features are computed by operations of the array API, on arrays of NumPy as on t
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.special
 
 from dpsearch._types import Ints, Matrix, Vector
 
@@ -45,6 +47,8 @@ class LinearForm:
         by the size [K].
     rows
         `rows(sizes, totals)` returns rows of statistics [K, width], for `merge` to complete.
+    anywhere
+        Whether `log_marginals` and `weights` take arrays of the array API, and so work on a GPU.
     """
 
     n_totals: int
@@ -52,6 +56,7 @@ class LinearForm:
     log_marginals: Callable[[Vector, Matrix], Vector]
     weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
     rows: Callable[[Vector, Matrix], Matrix]
+    anywhere: bool = False
 
 
 def counted(form: LinearForm) -> LinearForm:
@@ -97,11 +102,51 @@ def like(X: Any, values: Any) -> Any:
     return namespace(X).asarray(values, dtype=X.dtype, device=device(X))
 
 
-def columns_of(X: Any, which: Ints) -> Any:
-    """Return columns of an array, by number."""
+_SPECIAL = {"numpy": "scipy.special", "torch": "torch.special", "cupy": "cupyx.scipy.special"}
+
+
+def special(X: Any) -> Any:
+    """Return the module whose `gammaln` and `digamma` work on an array."""
+    library = type(X).__module__.split(".")[0]
+    if library in _SPECIAL:
+        return importlib.import_module(_SPECIAL[library])
+    return _SpecialHere
+
+
+class _SpecialHere:
+    """The functions for arrays of other libraries, which take the way through NumPy."""
+
+    @staticmethod
+    def gammaln(X: Any) -> Any:
+        return like(X, scipy.special.gammaln(np.asarray(X)))
+
+    @staticmethod
+    def digamma(X: Any) -> Any:
+        return like(X, scipy.special.digamma(np.asarray(X)))
+
+
+def inverses(X: Any) -> tuple[Any, Any]:
+    """Return the inverses of regular matrices [K, D, D] and the logarithms of determinants."""
+    xp = namespace(X)
+    if type(X).__module__.split(".")[0] != "torch":
+        return xp.linalg.inv(X), xp.linalg.slogdet(X)[1]
+    # By one factorisation, and without waiting for a GPU to say that it went well.
+    factors, pivots, _ = xp.linalg.lu_factor_ex(X)
+    one = xp.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand(X.shape)
+    inverse = xp.linalg.lu_solve(factors, pivots, one)
+    diagonal = xp.linalg.diagonal(factors)
+    return inverse, xp.sum(xp.log(xp.abs(diagonal)), axis=-1)
+
+
+def indices(X: Any, which: Ints) -> Any:
+    """Return integers as an array of the kind of X, where X is."""
     if isinstance(X, np.ndarray):
-        return np.take(X, which, axis=1)
+        return which
     from array_api_compat import device
 
-    xp = namespace(X)
-    return xp.take(X, xp.asarray(which, device=device(X)), axis=1)
+    return namespace(X).asarray(which, device=device(X))
+
+
+def columns_of(X: Any, which: Ints) -> Any:
+    """Return columns of an array, by number."""
+    return namespace(X).take(X, indices(X, which), axis=1)

@@ -110,7 +110,7 @@ class DirichletCounts(NamedTuple):
         """Return log H of each cluster that the labels name."""
         n, sums = _totals(self.points, labels)
         words = DirichletTotals(np.array([sums.shape[1]]), self.concentrations)
-        return words.log_marginals(n[:, 0], sums)
+        return np.asarray(words.log_marginals(n[:, 0], sums))
 
 
 Statistic = NormalMeans | GammaCounts | BetaCounts | DirichletCounts

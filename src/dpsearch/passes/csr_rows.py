@@ -56,14 +56,14 @@ class CsrRows(DeviceRows):
         return np.asarray(self._here[rows].toarray(), dtype=np.float64)
 
     def _totals(self, n_clusters: int) -> Totals:
-        return self._sums(self._labels, n_clusters)
+        return Totals(*map(arrays.to_host, self._sums(self._labels, n_clusters)))
 
     def _assign(self, candidates: Candidates) -> Totals:
         groups, starts, weights, constants = candidates
         torch, n = self.torch, len(constants)
         owners = self._array(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
         of_clusters = self._array(groups)
-        columns = self._array(weights.T, self.dtype).contiguous()  # [P, C]
+        columns = self._array(weights, self.dtype).T.contiguous()  # [P, C]
         offsets = self._array(constants, self.dtype)
         one_group = len(starts) == 2
         chosen = torch.full_like(self._choice, -1)
@@ -80,7 +80,8 @@ class CsrRows(DeviceRows):
                 chosen[rows] = torch.where(inside, at, -1).to(torch.int32)
                 kept = torch.where(group >= 0, chosen[rows], self._choice[rows])
                 self._choice[rows] = kept
-        return self._sums(chosen, n)
+        found = self._sums(chosen, n)
+        return found if arrays.is_torch(weights) else Totals(*map(arrays.to_host, found))
 
     def _scores(self, part: Part, rows: slice, columns: Any) -> Any:
         """Return the products of rows with columns of weights [rows, C]."""
@@ -126,9 +127,7 @@ class CsrRows(DeviceRows):
             places = of_entries.clamp_(min=0) * width + part.columns
             sums.index_add_(0, places, part.values * counted)
         sizes = torch.bincount(labels.long() + 1, minlength=n_clusters + 1)[1:]
-        return Totals(
-            sizes.cpu().numpy().astype(np.float64), sums.reshape(n_clusters, width).cpu().numpy()
-        )
+        return Totals(sizes.to(torch.float64), sums.reshape(n_clusters, width))
 
 
 def _divided(starts: Ints) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Matrix
-from dpsearch.families.linear import LinearForm
+from dpsearch.families.linear import LinearForm, namespace
 from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.device_rows import Blocks, DeviceRows
@@ -36,6 +36,27 @@ class Table(NamedTuple):
 
     weights: Any  # [G, C, width], constants included; _NEVER where a group has fewer candidates
     numbers: Any  # [G, C]: the candidate; −1 where a row has nowhere to go
+
+
+class PlannedBlocks(NamedTuple):
+    """Blocks that are worked on at a time; all but their numbers on the device."""
+
+    at: Ints
+    owners: Any  # their groups
+    begins: Any
+    lasts: Any
+
+
+class Plan(NamedTuple):
+    """How a pass over G groups goes that have up to C candidates."""
+
+    groups: Ints  # of each cluster, as the pass was asked for …
+    starts: Ints  # … and where groups' candidates begin
+    blocks: Blocks
+    chunks: list[PlannedBlocks]
+    slots: Any  # [G, C]: the candidate; the number of all where a group has fewer
+    numbers: Any  # the same as int32
+    places: Any  # of each candidate in [G · C]; G · C if its group has no rows
 
 
 class DenseRows(DeviceRows):
@@ -96,54 +117,79 @@ class DenseRows(DeviceRows):
     def _totals(self, n_clusters: int) -> Totals:
         if self._fuses_whole():
             found = self.fused.totals(self._features, self._labels, n_clusters)
-            return self._read(arrays.to_host(found))
+            return self._read(found)
         xp, ids = self.xp, self._range(n_clusters)
         out = xp.zeros((n_clusters, self.width), dtype=xp.float64, device=self.device)
         whole = self._whole()
         for at in self._chunks(whole, np.arange(len(whole.begins)), n_clusters):
-            rows, size = self._rows_of(whole, at)
+            rows, size = self._rows_of(whole, PlannedBlocks(at, None, None, None))
             features = xp.reshape(self._load(rows), (len(at), size, -1))
             labels = xp.reshape(self._labels[rows], (len(at), size, 1))
             out += xp.sum(_sums(xp, features, labels == ids), axis=0, dtype=xp.float64)
-        return self._read(arrays.to_host(out))
+        return self._read(out)
 
     def _assign(self, candidates: Candidates) -> Totals:
-        groups, starts, weights, constants = candidates
-        everything = len(starts) == 2 and (groups == 0).all()
+        xp, (groups, starts, weights, constants) = self.xp, candidates
+        plan = self._planned(groups, starts)
+        if plan is None:
+            return Totals(*map(namespace(weights).zeros_like, (constants, weights)))
+        weights, constants = self._array(weights, xp.float64), self._array(constants, xp.float64)
+        found = self._pass(plan, self._table(plan, weights, constants))
+        flat = xp.reshape(found, (-1, self.width))
+        nothing = xp.zeros((1, self.width), dtype=xp.float64, device=self.device)
+        flat = xp.take(xp.concat([flat, nothing]), plan.places, axis=0)
+        flat = xp.where(xp.isfinite(constants)[:, None], flat, nothing)
+        return self._read(flat, candidates)
+
+    def _planned(self, groups: Ints, starts: Ints) -> Plan | None:
+        """Return how a pass over groups goes, which is the same until labels change."""
+        known: Plan | None = self._plan
+        if known is not None and known.groups is groups and known.starts is starts:
+            return known
+        everything = len(starts) == 2 and bool((groups == 0).all())
         blocks = self._whole() if everything else self._by_cluster(len(groups))
         picked = np.flatnonzero(groups[blocks.clusters] >= 0)
         of_picked = groups[blocks.clusters[picked]]
-        there = np.zeros(len(starts), bool)
+        there = np.zeros(len(starts) - 1, bool)
         there[of_picked] = True
         used, of_picked = np.flatnonzero(there), (np.cumsum(there) - 1)[of_picked]
-        totals = Totals(np.zeros(len(constants)), np.zeros(weights.shape))
         if not len(used):
-            return totals
-        most = int(np.diff(starts)[used].max())
+            return None
+        counts = np.diff(starts)[used]
+        most = int(counts.max())
         if self.fused is not None and not everything:
             most = 1 << (most - 1).bit_length()  # few sizes, for which kernels are compiled
-        places = starts[used][:, None] + np.arange(most)
-        inside = places < starts[used + 1][:, None]
-        table = self._table(candidates, np.where(inside, places, starts[used][:, None]), inside)
-        found = self._pass(blocks, picked, of_picked, table)
-        inside &= np.isfinite(constants[np.where(inside, places, 0)])
-        read = self._read(arrays.to_host(found)[inside])
-        totals.sizes[places[inside]], totals.sums[places[inside]] = read
-        return totals
+        slots = starts[used][:, None] + np.arange(most)
+        inside = np.arange(most) < counts[:, None]
+        places = np.full(starts[-1], len(used) * most)  # where there is nothing
+        places[slots[inside]] = np.flatnonzero(inside)
+        chunks, done = [], 0
+        for at in self._chunks(blocks, picked, most, len(used)):
+            owners = self._array(of_picked[done : done + len(at)], self.xp.int32)
+            bounds = (self._array(x[at], self.xp.int64) for x in (blocks.begins, blocks.lasts))
+            chunks.append(PlannedBlocks(at, owners, *bounds))
+            done += len(at)
+        slots = self._array(np.where(inside, slots, starts[-1]))
+        numbers = self.xp.astype(slots, self.xp.int32)
+        plan = Plan(groups, starts, blocks, chunks, slots, numbers, self._array(places))
+        self._plan = plan
+        return plan
 
-    def _table(self, candidates: Candidates, places: Ints, inside: Any) -> Table:
-        """Bring the candidates at places [G, C] to the device, in one array."""
-        width = self.form.n_totals
-        weights = np.zeros((*places.shape, self.width))
-        weights[:, :, :width] = candidates.weights[places]
-        constants = np.where(inside, candidates.constants[places], -np.inf)
-        weights[:, :, width] = np.maximum(constants, _NEVER)
-        somewhere = np.isfinite(constants).any(axis=1, keepdims=True)
-        numbers = np.where(somewhere, places, -1)
-        return Table(self._array(weights, self.dtype), self._array(numbers, self.xp.int32))
+    def _table(self, plan: Plan, weights: Any, constants: Any) -> Table:
+        """Return the candidates of groups side by side."""
+        xp, shape, n = self.xp, plan.slots.shape, self.form.n_totals
+        rows = xp.zeros((weights.shape[0] + 1, self.width), dtype=self.dtype, device=self.device)
+        rows[:-1, :n] = xp.astype(weights, self.dtype)
+        rows[:-1, n] = xp.astype(xp.clip(constants, _NEVER, None), self.dtype)
+        rows[-1, n] = _NEVER
+        flat = xp.reshape(plan.slots, (-1,))
+        table = xp.reshape(xp.take(rows, flat, axis=0), (*shape, self.width))
+        somewhere = xp.any(table[:, :, n] > 0.5 * _NEVER, axis=1, keepdims=True)
+        return Table(table, xp.where(somewhere, plan.numbers, xp.full_like(plan.numbers, -1)))
 
-    def _pass(self, blocks: Blocks, picked: Ints, of_picked: Ints, table: Table) -> Any:
+    def _pass(self, plan: Plan, table: Table) -> Any:
         """Choose for the rows of blocks; return the totals of groups' candidates [G, C, width]."""
+        blocks = plan.blocks
         if blocks.order is None and self._fuses_whole():
             self.fused.best(self._features, table, self._choice)
             n_candidates = table.weights.shape[1]
@@ -152,29 +198,26 @@ class DenseRows(DeviceRows):
         n_groups, n_candidates, _ = shape
         out = xp.zeros(shape, dtype=xp.float64, device=self.device)
         ids = self._range(n_groups)
-        done = 0
-        for at in self._chunks(blocks, picked, n_candidates, n_groups):
-            owners = self._array(of_picked[done : done + len(at)], xp.int32)
-            done += len(at)
+        for some in plan.chunks:
             if self._fuses_groups(blocks, n_candidates):
-                begins, lasts = (self._array(x[at]) for x in (blocks.begins, blocks.lasts))
                 sums = self.fused.chosen_by_group(
-                    self._features, blocks, begins, lasts, owners, table, self._choice
+                    self._features, blocks, *some[1:], table, self._choice
                 )
             else:
-                sums = self._work(blocks, at, owners, table)
+                sums = self._work(blocks, some, table)
             if n_groups == 1:
                 out += xp.sum(sums, axis=0, dtype=xp.float64)
                 continue
-            shares = xp.astype(ids[:, None] == owners[None, :], xp.float64)
-            sums = xp.reshape(xp.astype(sums, xp.float64), (len(at), -1))
+            shares = xp.astype(ids[:, None] == some.owners[None, :], xp.float64)
+            sums = xp.reshape(xp.astype(sums, xp.float64), (len(some.at), -1))
             out += xp.reshape(shares @ sums, shape)
         return out
 
-    def _work(self, blocks: Blocks, at: Ints, owners: Any, table: Table) -> Any:
+    def _work(self, blocks: Blocks, some: PlannedBlocks, table: Table) -> Any:
         """Choose for the rows of some blocks; return the blocks' totals [blocks, C, width]."""
         xp, (n_groups, n_candidates, _) = self.xp, table.weights.shape
-        rows, size = self._rows_of(blocks, at)
+        at, owners, begins, lasts = some
+        rows, size = self._rows_of(blocks, some)
         features = xp.reshape(self._load(rows), (len(at), size, -1))
         if n_groups == 1:
             flat = xp.reshape(features, (len(at) * size, -1))
@@ -191,14 +234,17 @@ class DenseRows(DeviceRows):
             self._choice = arrays.put(self._choice, rows, chosen)
         where = best[:, :, None] == self._range(n_candidates)
         if blocks.order is not None:
-            lengths = self._array(blocks.lasts[at] - blocks.begins[at] + 1, xp.int32)
-            where &= (self._range(size)[None, :] < lengths[:, None])[:, :, None]
+            lengths = lasts - begins + 1
+            where &= (self._range(size, xp.int64)[None, :] < lengths[:, None])[:, :, None]
         return _sums(xp, features, where)
 
-    def _read(self, found: Any) -> Totals:
-        """Return totals from sums of F."""
+    def _read(self, found: Any, candidates: Candidates | None = None) -> Totals:
+        """Return totals from sums of F: where the candidates' weights are, or here."""
         n = self.form.n_totals
-        return Totals(found[:, n].round(), np.ascontiguousarray(found[:, :n]))
+        if candidates is None or isinstance(candidates.weights, np.ndarray):
+            found = arrays.to_host(found)
+            return Totals(found[:, n].round(), np.ascontiguousarray(found[:, :n]))
+        return Totals(self.xp.round(found[:, n]), found[:, :n])
 
     # -- blocks -------------------------------------------------------------------------------
 
@@ -233,18 +279,17 @@ class DenseRows(DeviceRows):
         if n < len(picked):
             yield picked[n:]
 
-    def _rows_of(self, blocks: Blocks, at: Ints) -> tuple[Any, int]:
+    def _rows_of(self, blocks: Blocks, some: PlannedBlocks) -> tuple[Any, int]:
         """Return the rows of blocks, and how many there are in a block.
 
         A block that has fewer repeats its last row.
         """
         if blocks.order is None:
-            begin, end = int(blocks.begins[at[0]]), int(blocks.lasts[at[-1]]) + 1
-            return slice(begin, end), (end - begin) // len(at)
+            begin, end = int(blocks.begins[some.at[0]]), int(blocks.lasts[some.at[-1]]) + 1
+            return slice(begin, end), (end - begin) // len(some.at)
         xp = self.xp
-        begins, lasts = (self._array(x[at], xp.int64) for x in (blocks.begins, blocks.lasts))
-        places = begins[:, None] + self._range(blocks.size, xp.int64)[None, :]
-        places = xp.minimum(places, lasts[:, None])
+        places = some.begins[:, None] + self._range(blocks.size, xp.int64)[None, :]
+        places = xp.minimum(places, some.lasts[:, None])
         return xp.take(blocks.order, xp.reshape(places, (-1,)), axis=0), blocks.size
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.families.linear import namespace
+from dpsearch.families.linear import LinearForm, namespace
 from dpsearch.passes import arrays, chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, Soft, Totals
 from dpsearch.sources.shards import SPLIT_MIX
@@ -45,6 +45,7 @@ class DeviceRows(ABC):
     """
 
     dtype: Any  # of features
+    form: LinearForm
 
     def __init__(self, X: Any, n_rows: int, first: int) -> None:
         self.xp, self.device = namespace(X), arrays.device_of(X)
@@ -56,6 +57,12 @@ class DeviceRows(ABC):
         if isinstance(values, np.ndarray):  # PyTorch takes no negative strides, and no locks
             values = np.require(values, requirements=["C", "W"])
         return self.xp.asarray(values, dtype=dtype, device=self.device)
+
+    def lifted(self, totals: Totals) -> Totals:
+        """Return totals where rows are, in float64: what is computed of them is computed there."""
+        if not self.form.anywhere:
+            return totals
+        return Totals(*(self._array(x, self.xp.float64) for x in totals))
 
     def _range(self, n: int, dtype: Any = None) -> Any:
         return self.xp.arange(n, dtype=dtype or self.xp.int32, device=self.device)
@@ -75,6 +82,7 @@ class DeviceRows(ABC):
         xp = self.xp
         self._choice = xp.full((self.n_rows,), -1, dtype=xp.int32, device=self.device)
         self._blocks: Blocks | None = None
+        self._plan: Any = None
 
     def labels(self) -> Any:
         """Return the cluster of each row: an array of the same kind, where the rows are."""
@@ -209,6 +217,7 @@ class DeviceRows(ABC):
                         parameter="device",
                     ) from error
             self.chunk_numbers //= 2
+            self._plan = None
             arrays.release(self.xp)
 
     @abstractmethod

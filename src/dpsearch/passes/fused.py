@@ -106,7 +106,7 @@ def _totals(
 
 
 def chosen_by_group(
-    features: Any, blocks: Any, begins: Any, lasts: Any, owners: Any, table: Any, choice: Any
+    features: Any, blocks: Any, owners: Any, begins: Any, lasts: Any, table: Any, choice: Any
 ) -> Any:
     """Set the choice of the rows of blocks; return the totals of these [blocks, C, width]."""
     _, n_candidates, width = table.weights.shape

@@ -13,13 +13,15 @@ joint rises by it, so that it never falls.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
-from dpsearch.families.linear import LinearForm
+from dpsearch.families.linear import LinearForm, indices, like, namespace
+from dpsearch.passes.arrays import to_host
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import Rows
 from dpsearch.priors.base import Tables, size_steps, size_weights
@@ -30,7 +32,7 @@ MOST_SWEEPS = 48
 _GROWTH_SWEEPS = 8  # at first, when any sensible division will do
 _HOPE = 5.0  # gains like the last one that would still be worth waiting for
 _SETTLED = 0.4  # nats; a proposal that gains less between two looks is settled
-_PAIRS = 20_000  # of clusters, whose merge gains are computed at once
+_PAIR_NUMBERS = 1 << 22  # totals of pairs of clusters, whose merge gains are computed at once
 _BLOCK = 2048  # clusters that are compared with all others at once
 _PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mean of a cluster
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
@@ -106,6 +108,7 @@ class BatchSearch:
         self.schedule = Schedule(len(MOVES))
         self.spent = 0.0  # scores computed
         self._swept = 0.0  # when all rows were swept last
+        self._steps: tuple[Tables, Any] | None = None
 
     def begin_with(self, labels: Labels) -> None:
         """Give the rows labels, 0, 1, … without gaps, and take the clusters that these make."""
@@ -123,8 +126,9 @@ class BatchSearch:
         """Give all rows to the best of these clusters, in one pass; they may be of other rows."""
         n = len(totals.sizes)
         self.rows.place(None)
-        found = self.rows.assign(
-            Candidates(np.zeros(1, np.int64), np.array([0, n]), *self.scores(totals))
+        scores = self.scores(totals)
+        found = _here(
+            self.rows.assign(Candidates(np.zeros(1, np.int64), np.array([0, n]), *scores))
         )
         there = found.sizes > 0
         self.rows.decide(np.where(there, np.cumsum(there) - 1, -1), np.zeros(1, np.int64))
@@ -147,20 +151,39 @@ class BatchSearch:
         """The log joint of the rows' partition, but for `log_base`."""
         return float(self.values.sum() + self.tables.log_v[self.n_clusters])
 
+    def lifted(self, totals: Totals) -> Totals:
+        """Return totals where what is computed of them is computed: where rows are, if they say."""
+        lift = getattr(self.rows, "lifted", None)
+        return totals if lift is None else lift(totals)
+
     def value_of(self, totals: Totals) -> Vector:
         """Return log W + log H of each cluster."""
-        sizes = totals.sizes.round().astype(np.int64)
-        out = size_weights(self.tables, sizes) + self.form.log_marginals(*totals)
-        return np.where(sizes > 0, out, 0.0)
+        totals = self.lifted(totals)
+        marginals, sizes = to_host(self.form.log_marginals(*totals)), to_host(totals.sizes)
+        sizes = sizes.round().astype(np.int64)
+        return np.where(sizes > 0, size_weights(self.tables, sizes) + marginals, 0.0)
 
-    def scores(self, totals: Totals) -> tuple[np.ndarray, Vector]:
+    def scores(self, totals: Totals) -> tuple[Any, Any]:
         """Return the tangent plane of log W + log H at each cluster; −∞ for an empty one."""
-        sizes = np.maximum(totals.sizes.round().astype(np.int64), 1)
+        totals = self.lifted(totals)
+        xp = namespace(totals.sums)
         weights, constants = self.form.weights(*totals)
-        steps = 0.5 * (size_steps(self.tables, sizes) + size_steps(self.tables, sizes - 1))
         empty = totals.sizes < 0.5
-        weights = np.where(empty[:, None], 0.0, weights)
-        return weights, np.where(empty, -np.inf, constants + steps)
+        constants = constants + self.mean_steps(totals.sizes)
+        weights = xp.where(empty[:, None], xp.zeros_like(weights), weights)
+        return weights, xp.where(empty, xp.full_like(constants, -np.inf), constants)
+
+    def mean_steps(self, sizes: Any) -> Any:
+        """Return the mean of log W(n + 1)/W(n) and log W(n)/W(n − 1), where the sizes n are."""
+        if self._steps is None or self._steps[0] is not self.tables:
+            n = np.arange(1, len(self.tables.log_w) - 1)
+            steps = [size_steps(self.tables, n - i) for i in (0, 1)]
+            self._steps = self.tables, like(sizes, 0.5 * np.add(*steps))
+        xp, table = namespace(sizes), self._steps[1]
+        last, n = table.shape[0], xp.clip(xp.round(sizes), 1.0, None)
+        known = xp.take(table, xp.astype(xp.clip(n, None, float(last)), xp.int64) - 1, axis=0)
+        least = xp.clip(n, float(last), None) - self.tables.discount
+        return xp.where(n > last, 0.5 * xp.log(least * (least - 1.0)), known)
 
     # -- moves ------------------------------------------------------------------------------
 
@@ -168,7 +191,7 @@ class BatchSearch:
         """Give each row to its best cluster; return what that gains."""
         n = self.n_clusters
         everything = Candidates(np.zeros(n, np.int64), np.array([0, n]), *self.scores(self.totals))
-        totals = self.rows.assign(everything)
+        totals = _here(self.rows.assign(everything))
         there = totals.sizes > 0
         before = self.log_joint
         old = self.totals, self.failures
@@ -238,10 +261,12 @@ class BatchSearch:
         known = self._merges
         gains = np.full(len(first), np.nan) if known is None else known[first, second]
         todo = np.flatnonzero(np.isnan(gains))
-        for at in range(0, len(todo), _PAIRS):
-            some = todo[at : at + _PAIRS]
+        totals, step = self.lifted(self.totals), max(1, _PAIR_NUMBERS // self.form.n_totals)
+        for at in range(0, len(todo), step):
+            some = todo[at : at + step]
             a, b = first[some], second[some]
-            together = self.value_of(self.totals.take(a) + self.totals.take(b))
+            both = (_taken(totals, indices(totals.sums, one)) for one in (a, b))
+            together = self.value_of(operator.add(*both))
             gains[some] = together - self.values[a] - self.values[b]
         if known is not None:
             known[first[todo], second[todo]] = gains[todo]
@@ -253,7 +278,7 @@ class BatchSearch:
         if n <= 2 * _NEAR:
             first, second = np.triu_indices(n, 1)
             return first.astype(np.int64), second.astype(np.int64)
-        weights, constants = self.scores(self.totals)
+        weights, constants = map(to_host, self.scores(self.totals))
         means = self.totals.sums / self.totals.sizes[:, None]
         near = np.empty((n, _NEAR), np.int64)
         for at in range(0, n, _BLOCK):
@@ -355,31 +380,39 @@ class BatchSearch:
 
         A group is swept until it gains no more, or as long as it may still come to gain something.
         """
-        totals = Totals(totals.sizes.copy(), totals.sums.copy())
         owner = np.repeat(np.arange(len(groups)), np.diff(starts))
         goal = np.array([self.values[group.clusters].sum() for group in groups])
         rows_of = np.array([self.totals.sizes[group.clusters].sum() for group in groups])
         values, costs = np.full(len(owner), -np.inf), np.zeros(len(groups))
         reached = np.full(len(groups), -np.inf)
-        active = np.ones(len(groups), bool)
+        out, now = Totals(*map(np.empty_like, totals)), of_cluster
+        # Candidates of groups that are still swept, and where they are among all.
+        part, inside, active = self.lifted(totals), np.arange(len(owner)), reached < 0.0
+        at = back = indices(part.sums, inside)
         for number in range(most):
             self.check_time()
-            inside = active[owner]
-            now = np.where(of_cluster >= 0, np.where(active[of_cluster], of_cluster, -1), -1)
-            scores = np.zeros_like(totals.sums), np.full(len(owner), -np.inf)
-            scores[0][inside], scores[1][inside] = self.scores(totals.take(inside))
-            found = self.rows.assign(Candidates(now, starts, *scores))
-            totals.sizes[inside], totals.sums[inside] = found.sizes[inside], found.sums[inside]
-            costs += np.where(active, rows_of * np.diff(starts), 0.0)
+            weights, constants = self.scores(part)
+            scores = _spread(weights, back, 0.0), _spread(constants, back, -np.inf)
+            part = _taken(self.rows.assign(Candidates(now, starts, *scores)), at)
+            costs[active] += (rows_of * np.diff(starts))[active]
             if (number + 1) % _SWEEPS and number + 1 < most:
                 continue
-            values[inside] = self.value_of(totals.take(inside))
+            values[inside] = self.value_of(part)
             value = np.bincount(owner, values, minlength=len(groups))
             step, reached = value - reached, value
-            active &= (step > _SETTLED) & (goal - value < _HOPE * step)
-            if not active.any():
-                break
-        return totals, values, costs
+            going = active & (step > _SETTLED) & (goal - value < _HOPE * step)
+            if number + 1 == most or (going != active).any():
+                out.sizes[inside], out.sums[inside] = _here(part)
+                stay = np.flatnonzero(going[owner[inside]])
+                if not len(stay):
+                    break
+                part, inside = _taken(part, indices(part.sums, stay)), inside[stay]
+                places = np.full(len(owner), len(inside))
+                places[inside] = np.arange(len(inside))
+                at, back = indices(part.sums, inside), indices(part.sums, places)
+                now = np.where((of_cluster >= 0) & going[of_cluster], of_cluster, -1)
+            active = going
+        return out, values, costs
 
     def beginnings(self, groups: list[Group]) -> Totals:
         """Return the totals that candidates begin with.
@@ -477,6 +510,26 @@ class BatchSearch:
         self.first()
         self.failures[:] = 0
         self.rounds()
+
+
+def _here(totals: Totals) -> Totals:
+    """Return totals as arrays of NumPy."""
+    return Totals(*map(to_host, totals))
+
+
+def _taken(totals: Totals, which: Any) -> Totals:
+    """Return some of the clusters, where they are."""
+    xp = namespace(totals.sums)
+    return Totals(*(xp.take(x, which, axis=0) for x in totals))
+
+
+def _spread(values: Any, places: Any, rest: float) -> Any:
+    """Return values at places; `rest` where the place is beyond them."""
+    xp = namespace(values)
+    if places.shape[0] == values.shape[0]:
+        return values
+    values = xp.concat([values, xp.full_like(values[:1, ...], rest)])
+    return xp.take(values, places, axis=0)
 
 
 def _unknown(n: int) -> Matrix | None:
