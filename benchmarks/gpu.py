@@ -16,6 +16,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,11 +94,67 @@ class Run:
         found = [p.log_joint + base for p in self.points if p.seconds <= seconds]
         return max(found, default=None)
 
+    def clusters(self, seconds: float) -> int:
+        """Return the number of clusters then."""
+        return [p.n_clusters for p in self.points if p.seconds <= seconds][-1]
+
     def settled(self) -> float:
         """Return after how many seconds the search was within a millionth of its end."""
         goal = self.points[-1].log_joint
         near = 1e-6 * abs(goal)
         return next(p.seconds for p in self.points if p.log_joint >= goal - near)
+
+
+class Counted:
+    """Rows whose passes are counted, and timed where that is asked for."""
+
+    def __init__(self, rows: Any, wait: Callable[[], None] | None = None) -> None:
+        self.rows, self.wait = rows, wait
+        self.n_passes, self.seconds = 0, 0.0
+
+    def assign(self, candidates: Candidates) -> Any:
+        self.n_passes += 1
+        return self.timed(self.rows.assign, candidates)
+
+    def draw(self, *given: Any) -> Any:
+        return self.timed(self.rows.draw, *given)
+
+    def decide(self, *given: Any) -> Any:
+        return self.timed(self.rows.decide, *given)
+
+    def timed(self, work: Callable[..., Any], *given: Any) -> Any:
+        if self.wait is None:
+            return work(*given)
+        self.wait()
+        begun = time.perf_counter()
+        out = work(*given)
+        self.wait()
+        self.seconds += time.perf_counter() - begun
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.rows, name)
+
+
+def shares(setting: Setting, form: Any, X: Any, seconds: float) -> dict[str, Any]:
+    """Search for some seconds, waiting for every step: where does the time go?"""
+    rows = Counted(open_rows(form, X, setting.device), setting.wait)
+    formulas = Counted(None, setting.wait)
+    slow = replace(
+        form,
+        weights=lambda *given: formulas.timed(form.weights, *given),
+        log_marginals=lambda *given: formulas.timed(form.log_marginals, *given),
+    )
+    begun = time.perf_counter()
+    run, _ = search_all(slow, rows, X.shape[0], seconds, begun)
+    spent = run.points[-1].seconds
+    return {
+        "seconds, waiting for each step": spent,
+        "passes": rows.n_passes,
+        "seconds in passes": rows.seconds,
+        "in formulas of clusters": formulas.seconds,
+        "in the driver": spent - rows.seconds - formulas.seconds,
+    }
 
 
 def search_all(form: Any, rows: Any, n: int, limit: float, begun: float) -> tuple[Run, bool]:
@@ -268,12 +325,17 @@ def timed(setting: Setting, X: Any, family: Any, base: float, at: list[float]) -
     compile_kernels(form, X, setting.device)
     setting.wait()
     begun = time.perf_counter()
-    rows = open_rows(form, X, setting.device)
+    rows = Counted(open_rows(form, X, setting.device))
     run, ended = search_all(form, rows, X.shape[0], at[-1], begun)
+    last = {"seconds": run.points[-1].seconds, "ended": ended, "passes": rows.n_passes}
     return [
-        {"seconds": t, "log joint": run.reached(t, base), "clusters": run.search.n_clusters}
-        for t in at
-    ] + [{"seconds": run.points[-1].seconds, "ended": ended, "passes": len(run.points)}]
+        *(
+            {"seconds": t, "log joint": run.reached(t, base), "clusters": run.clusters(t)}
+            for t in at
+        ),
+        last,
+        shares(setting, form, X, at[1]),
+    ]
 
 
 def mnist(setting: Setting) -> Figures:

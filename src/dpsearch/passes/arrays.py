@@ -8,6 +8,7 @@ import numpy as np
 
 from dpsearch.errors import CapabilityError
 from dpsearch.families.linear import namespace
+from dpsearch.passes.chunk import Totals
 from dpsearch.passes.rows import CHUNK_NUMBERS
 
 INSTALL = 'pip install "dpsearch[gpu]"'
@@ -49,6 +50,26 @@ def to_host(X: Any) -> Any:
     if is_torch(X):
         return X.detach().cpu().numpy()
     return X.get() if on_gpu(X) else np.asarray(X)
+
+
+def here(totals: Totals) -> Totals:
+    """Return totals as arrays of NumPy."""
+    return Totals(*map(to_host, totals))
+
+
+def taken(totals: Totals, which: Any) -> Totals:
+    """Return some of the clusters, where they are."""
+    xp = namespace(totals.sums)
+    return Totals(*(xp.take(x, which, axis=0) for x in totals))
+
+
+def spread(values: Any, places: Any, rest: float) -> Any:
+    """Return values at places; `rest` where the place is beyond them."""
+    if places.shape[0] == values.shape[0]:
+        return values
+    xp = namespace(values)
+    values = xp.concat([values, xp.full_like(values[:1, ...], rest)])
+    return xp.take(values, places, axis=0)
 
 
 def tensor(X: Any) -> Any:

@@ -56,7 +56,7 @@ class CsrRows(DeviceRows):
         return np.asarray(self._here[rows].toarray(), dtype=np.float64)
 
     def _totals(self, n_clusters: int) -> Totals:
-        return Totals(*map(arrays.to_host, self._sums(self._labels, n_clusters)))
+        return arrays.here(self._sums(self._labels, n_clusters))
 
     def _assign(self, candidates: Candidates) -> Totals:
         groups, starts, weights, constants = candidates
@@ -81,7 +81,7 @@ class CsrRows(DeviceRows):
                 kept = torch.where(group >= 0, chosen[rows], self._choice[rows])
                 self._choice[rows] = kept
         found = self._sums(chosen, n)
-        return found if arrays.is_torch(weights) else Totals(*map(arrays.to_host, found))
+        return found if arrays.is_torch(weights) else arrays.here(found)
 
     def _scores(self, part: Part, rows: slice, columns: Any) -> Any:
         """Return the products of rows with columns of weights [rows, C]."""

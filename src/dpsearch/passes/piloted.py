@@ -18,8 +18,9 @@ import scipy.sparse as sp
 from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.moves import GROWTH, Group
 from dpsearch.passes.rows import LargeRows, ThreadedRows
-from dpsearch.passes.search import GROWTH, MOST_SWEEPS, BatchSearch, Group
+from dpsearch.passes.search import MOST_SWEEPS, BatchSearch
 from dpsearch.priors.base import Tables
 from dpsearch.sources.shards import stacked
 

@@ -13,16 +13,18 @@ joint rises by it, so that it never falls.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.linear import LinearForm, indices, like, namespace
-from dpsearch.passes.arrays import to_host
+from dpsearch.passes.arrays import here, spread, taken, to_host
 from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.moves import GROWTH, MOVES, Group, Move
 from dpsearch.passes.rows import Rows
 from dpsearch.priors.base import Tables, size_steps, size_weights
 from dpsearch.schedule import Schedule
@@ -39,56 +41,13 @@ _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
 _LEAST_GAIN = 1e-6  # nats; less is rounding …
 _ROUNDING = 1e-13  # … and this share of the log joint
-_PATIENCE = 12  # failures, after which a cluster counts as settled
+_PATIENCE = 12  # failures, after which a cluster counts as settled …
+_LONG_PATIENCE = 40  # … where a pass over a few clusters takes as long as one over all
+_BETWEEN = 2.0  # sweeps of all rows that cost as much as regrouping between two of them
+_LITTLE = 1e-7  # of the log joint: if as many proposals as …
+_LULL = 64  # … there are clusters, or so many, bring no more, nothing will
 _TRIES = 3  # at dividing a cluster, when the number of clusters grows
 _ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
-
-
-class Move(NamedTuple):
-    """A kind of proposal: how a new partition of a group of clusters begins.
-
-    The first clusters of the group are divided between seeds, rows drawn from them; the next ones
-    stay; the last ones are dissolved, their rows going to the others.
-    """
-
-    divided: int
-    seeds: int
-    kept: int = 0
-    dissolved: int = 0
-
-    @property
-    def n_clusters(self) -> int:
-        return self.divided + self.kept + self.dissolved
-
-    @property
-    def n_candidates(self) -> int:
-        return self.seeds + self.kept
-
-
-GROWTH = Move(1, 2)
-MOVES = (
-    Move(1, 2),
-    Move(1, 3),
-    Move(1, 2, 2),
-    Move(1, 2, 5),
-    Move(1, 2, 0, 1),
-    Move(1, 2, 1, 1),
-    Move(1, 2, 4, 1),
-    Move(1, 3, 1, 2),
-    Move(0, 0, 3, 1),
-    Move(2, 2),
-    Move(2, 3),
-    Move(3, 3),
-    Move(3, 4),
-    Move(3, 2),
-)
-
-
-class Group(NamedTuple):
-    """One proposal: the clusters that it is about, and its move."""
-
-    clusters: Ints
-    move: Move
 
 
 class BatchSearch:
@@ -108,6 +67,7 @@ class BatchSearch:
         self.schedule = Schedule(len(MOVES))
         self.spent = 0.0  # scores computed
         self._swept = 0.0  # when all rows were swept last
+        self._tried, self._gained = 0, 0.0  # proposals since they gained anything
         self._steps: tuple[Tables, Any] | None = None
 
     def begin_with(self, labels: Labels) -> None:
@@ -127,9 +87,7 @@ class BatchSearch:
         n = len(totals.sizes)
         self.rows.place(None)
         scores = self.scores(totals)
-        found = _here(
-            self.rows.assign(Candidates(np.zeros(1, np.int64), np.array([0, n]), *scores))
-        )
+        found = here(self.rows.assign(Candidates(np.zeros(1, np.int64), np.array([0, n]), *scores)))
         there = found.sizes > 0
         self.rows.decide(np.where(there, np.cumsum(there) - 1, -1), np.zeros(1, np.int64))
         self.adopt(found.take(there))
@@ -191,7 +149,7 @@ class BatchSearch:
         """Give each row to its best cluster; return what that gains."""
         n = self.n_clusters
         everything = Candidates(np.zeros(n, np.int64), np.array([0, n]), *self.scores(self.totals))
-        totals = _here(self.rows.assign(everything))
+        totals = here(self.rows.assign(everything))
         there = totals.sizes > 0
         before = self.log_joint
         old = self.totals, self.failures
@@ -265,7 +223,7 @@ class BatchSearch:
         for at in range(0, len(todo), step):
             some = todo[at : at + step]
             a, b = first[some], second[some]
-            both = (_taken(totals, indices(totals.sums, one)) for one in (a, b))
+            both = (taken(totals, indices(totals.sums, one)) for one in (a, b))
             together = self.value_of(operator.add(*both))
             gains[some] = together - self.values[a] - self.values[b]
         if known is not None:
@@ -307,6 +265,8 @@ class BatchSearch:
     def regroup(self, patience: int) -> bool:
         """Propose new partitions of disjoint groups; return whether any cluster is restless."""
         self.check_time()
+        if self._tried > max(self.n_clusters, _LULL):
+            return False
         restless = np.flatnonzero(self.failures < patience)
         if not len(restless):
             return False
@@ -314,6 +274,9 @@ class BatchSearch:
         if not groups:
             return True
         gains, costs = self.propose(groups)
+        self._tried, self._gained = self._tried + len(groups), self._gained + gains.clip(0.0).sum()
+        if self._gained > _LITTLE * abs(self.log_joint):
+            self._tried, self._gained = 0, 0.0
         for kind, gain, cost in zip(kinds, gains, costs, strict=True):
             self.schedule.learn(kind, float(gain), float(cost))
         if gains.max() > _LEAST_GAIN:
@@ -323,20 +286,21 @@ class BatchSearch:
     def groups(self, restless: Ints) -> tuple[list[Group], list[int]]:
         """Return disjoint groups about restless clusters, and the numbers of their moves."""
         partners = self.partners()
-        taken = np.zeros(self.n_clusters, bool)
+        taken: set[int] = set()
         groups, kinds = [], []
-        for k in self.rng.permutation(restless):
-            if taken[k]:
+        for k in self.rng.permutation(restless).tolist():
+            if k in taken:
                 continue
             kind = self.schedule.choose(self.rng)
             move = MOVES[kind]
-            near = [p for p in partners[k] if not taken[p]][: move.n_clusters + _PARTNERS - 2]
+            free = (p for p in partners[k] if p not in taken)
+            near = list(itertools.islice(free, move.n_clusters + _PARTNERS - 2))
             others = self.rng.permutation(near)[: move.n_clusters - 1].astype(np.int64)
             members = np.concatenate([[k], others])
             if len(members) < move.n_clusters or self.too_small(members, move):
                 self.failures[k] += 1
                 continue
-            taken[members] = True
+            taken.update(members.tolist())
             groups.append(Group(members, move))
             kinds.append(kind)
         return groups, kinds
@@ -392,8 +356,8 @@ class BatchSearch:
         for number in range(most):
             self.check_time()
             weights, constants = self.scores(part)
-            scores = _spread(weights, back, 0.0), _spread(constants, back, -np.inf)
-            part = _taken(self.rows.assign(Candidates(now, starts, *scores)), at)
+            scores = spread(weights, back, 0.0), spread(constants, back, -np.inf)
+            part = taken(self.rows.assign(Candidates(now, starts, *scores)), at)
             costs[active] += (rows_of * np.diff(starts))[active]
             if (number + 1) % _SWEEPS and number + 1 < most:
                 continue
@@ -402,11 +366,11 @@ class BatchSearch:
             step, reached = value - reached, value
             going = active & (step > _SETTLED) & (goal - value < _HOPE * step)
             if number + 1 == most or (going != active).any():
-                out.sizes[inside], out.sums[inside] = _here(part)
+                out.sizes[inside], out.sums[inside] = here(part)
                 stay = np.flatnonzero(going[owner[inside]])
                 if not len(stay):
                     break
-                part, inside = _taken(part, indices(part.sums, stay)), inside[stay]
+                part, inside = taken(part, indices(part.sums, stay)), inside[stay]
                 places = np.full(len(owner), len(inside))
                 places[inside] = np.arange(len(inside))
                 at, back = indices(part.sums, inside), indices(part.sums, places)
@@ -496,11 +460,14 @@ class BatchSearch:
         It ends as well when as many scores as the budget were computed, or `check_time` raises.
         """
         end, enough = self.spent + budget, _ENOUGH * self.rows.n_rows
+        patience = _LONG_PATIENCE if hasattr(self.rows, "lifted") else _PATIENCE
+        self._tried, self._gained = 0, 0.0
         while self.spent < end:
-            if not self.regroup(_PATIENCE):
+            if not self.regroup(patience):
                 if self.merge() + self.sweep() <= enough:
                     return True
-            elif self.spent - self._swept > 2.0 * self.rows.n_rows * self.n_clusters:
+                self._tried = 0
+            elif self.spent - self._swept > _BETWEEN * self.rows.n_rows * self.n_clusters:
                 self.sweep()
                 self.merge()
         return False
@@ -510,26 +477,6 @@ class BatchSearch:
         self.first()
         self.failures[:] = 0
         self.rounds()
-
-
-def _here(totals: Totals) -> Totals:
-    """Return totals as arrays of NumPy."""
-    return Totals(*map(to_host, totals))
-
-
-def _taken(totals: Totals, which: Any) -> Totals:
-    """Return some of the clusters, where they are."""
-    xp = namespace(totals.sums)
-    return Totals(*(xp.take(x, which, axis=0) for x in totals))
-
-
-def _spread(values: Any, places: Any, rest: float) -> Any:
-    """Return values at places; `rest` where the place is beyond them."""
-    xp = namespace(values)
-    if places.shape[0] == values.shape[0]:
-        return values
-    values = xp.concat([values, xp.full_like(values[:1, ...], rest)])
-    return xp.take(values, places, axis=0)
 
 
 def _unknown(n: int) -> Matrix | None:
