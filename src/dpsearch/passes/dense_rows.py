@@ -27,7 +27,7 @@ _NEVER = -1e30  # the constant of a candidate that no row may go to: −∞ has 
 _FULL = 8  # numbers of which the width is a multiple
 _KEPT = 2 << 30  # bytes of features that are kept where it is not known what is free
 _MOST_FUSED = 16  # candidates of a group that a kernel takes one after the other
-_NARROW = 64  # features up to which scores cost more to write than to compute
+_NARROW = 512  # features up to which the kernels for all rows are known to be faster
 _WHOLE_BLOCK = 1024  # rows whose totals are added in the precision of the data
 
 

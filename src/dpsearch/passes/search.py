@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,13 +41,23 @@ _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
 _NEAR = 32  # clusters whose merge gains are computed, where there are many
 _LEAST_GAIN = 1e-6  # nats; less is rounding …
 _ROUNDING = 1e-13  # … and this share of the log joint
-_PATIENCE = 12  # failures, after which a cluster counts as settled …
-_LONG_PATIENCE = 40  # … where a pass over a few clusters takes as long as one over all
-_BETWEEN = 2.0  # sweeps of all rows that cost as much as regrouping between two of them
-_LITTLE = 1e-7  # of the log joint: if as many proposals as …
-_LULL = 64  # … there are clusters, or so many, bring no more, nothing will
+_LITTLE = 1e-7  # of the log joint: less is no progress …
+_LULL = 3.0  # … and if all that was done before is done so many times without any, nothing helps
+_LEAST_WORK = 10.0  # sweeps of all rows, which count as done
 _TRIES = 3  # at dividing a cluster, when the number of clusters grows
 _ENOUGH = 1e-6  # nats a row: sweeps end when they gain less
+
+
+class Effort(NamedTuple):
+    """How long the search tries, and what it does more of."""
+
+    patience: int  # failures, after which a cluster counts as settled
+    sweeps: int  # of the rows of a group, at most
+    between: float  # sweeps of all rows that cost as much as regrouping between two of them
+
+
+_EFFORT = Effort(12, MOST_SWEEPS, 2.0)
+_DEVICE_EFFORT = Effort(40, 12, 0.2)  # there a pass over a few clusters takes as long as over all
 
 
 class BatchSearch:
@@ -67,7 +77,8 @@ class BatchSearch:
         self.schedule = Schedule(len(MOVES))
         self.spent = 0.0  # scores computed
         self._swept = 0.0  # when all rows were swept last
-        self._tried, self._gained = 0, 0.0  # proposals since they gained anything
+        self.effort = _DEVICE_EFFORT if hasattr(rows, "lifted") else _EFFORT
+        self._progress = -np.inf, 0.0  # the log joint when there was any, and what was spent then
         self._steps: tuple[Tables, Any] | None = None
 
     def begin_with(self, labels: Labels) -> None:
@@ -94,6 +105,7 @@ class BatchSearch:
 
     def adopt(self, totals: Totals) -> None:
         """Take clusters that the rows have come to be in."""
+        self._progress = -np.inf, self.spent
         self._set(totals, np.zeros(len(totals.sizes), np.int64))
 
     def _set(self, totals: Totals, failures: Ints) -> None:
@@ -154,7 +166,9 @@ class BatchSearch:
         before = self.log_joint
         old = self.totals, self.failures
         moved = np.abs(totals.sizes - self.totals.sizes) > 0.02 * self.totals.sizes
-        failures = np.where(moved, np.minimum(self.failures, _PATIENCE // 2), self.failures)
+        failures = np.where(
+            moved, np.minimum(self.failures, self.effort.patience // 2), self.failures
+        )
         self._set(totals.take(there), failures[there])
         gain = self.log_joint - before
         self.spent += float(n * self.rows.n_rows)
@@ -265,7 +279,10 @@ class BatchSearch:
     def regroup(self, patience: int) -> bool:
         """Propose new partitions of disjoint groups; return whether any cluster is restless."""
         self.check_time()
-        if self._tried > max(self.n_clusters, _LULL):
+        if self.log_joint > self._progress[0] + _LITTLE * abs(self.log_joint):
+            self._progress = self.log_joint, self.spent
+        sweeps = _LEAST_WORK * self.rows.n_rows * self.n_clusters
+        if self.spent > _LULL * max(self._progress[1], sweeps):
             return False
         restless = np.flatnonzero(self.failures < patience)
         if not len(restless):
@@ -273,10 +290,7 @@ class BatchSearch:
         groups, kinds = self.groups(restless)
         if not groups:
             return True
-        gains, costs = self.propose(groups)
-        self._tried, self._gained = self._tried + len(groups), self._gained + gains.clip(0.0).sum()
-        if self._gained > _LITTLE * abs(self.log_joint):
-            self._tried, self._gained = 0, 0.0
+        gains, costs = self.propose(groups, self.effort.sweeps)
         for kind, gain, cost in zip(kinds, gains, costs, strict=True):
             self.schedule.learn(kind, float(gain), float(cost))
         if gains.max() > _LEAST_GAIN:
@@ -460,14 +474,13 @@ class BatchSearch:
         It ends as well when as many scores as the budget were computed, or `check_time` raises.
         """
         end, enough = self.spent + budget, _ENOUGH * self.rows.n_rows
-        patience = _LONG_PATIENCE if hasattr(self.rows, "lifted") else _PATIENCE
-        self._tried, self._gained = 0, 0.0
         while self.spent < end:
-            if not self.regroup(patience):
+            if not self.regroup(self.effort.patience):
                 if self.merge() + self.sweep() <= enough:
                     return True
-                self._tried = 0
-            elif self.spent - self._swept > _BETWEEN * self.rows.n_rows * self.n_clusters:
+            elif (
+                self.spent - self._swept > self.effort.between * self.rows.n_rows * self.n_clusters
+            ):
                 self.sweep()
                 self.merge()
         return False
