@@ -368,7 +368,7 @@ def flights(setting: Setting) -> Figures:
     run.search.begin(1)
     first = {"one cluster": run.search.log_joint + base, "known": known["log_joint_one_cluster"]}
     print(first, flush=True)
-    at = [5.0, 10.0, 20.0, 40.0]
+    at = [2.0, 5.0, 10.0, 20.0]
     return [first, *timed(setting, X, family, base, at)]
 
 
@@ -380,7 +380,7 @@ def newsgroups(setting: Setting) -> Figures:
         X = sp.csr_matrix(parts, shape=tuple(z["shape"]))
     family = families.Multinomial(0.1)
     X = X[np.diff(X.indptr) > 0]
-    return timed(setting, X, family, float(family.log_base(X).sum()), [2.0, 5.0, 20.0, 40.0])
+    return timed(setting, X, family, float(family.log_base(X).sum()), [2.0, 5.0, 10.0, 20.0])
 
 
 def million_documents(setting: Setting) -> Figures:

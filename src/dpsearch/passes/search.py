@@ -57,7 +57,7 @@ class Effort(NamedTuple):
 
 
 _EFFORT = Effort(12, MOST_SWEEPS, 2.0)
-_DEVICE_EFFORT = Effort(40, 12, 0.2)  # there a pass over a few clusters takes as long as over all
+_DEVICE_EFFORT = Effort(80, 12, 0.5)  # there a pass over a few clusters takes as long as over all
 
 
 class BatchSearch:
