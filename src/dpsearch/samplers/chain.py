@@ -1,6 +1,7 @@
 """One Markov chain over partitions: its sweeps, and the state from which it continues.
 
-A chain runs in *legs*, whose number of sweeps depends on the state of the chain alone.  After a leg
+A chain runs in *legs*, whose number of sweeps depends on the state of the chain alone.  The first
+are short: rows far from all others leave their first clusters then, and large rounding errors stay.  After a leg
 it keeps the labels, the concentration, the states of the steps made in Python and that of the
 random numbers; it computes statistics anew from these.  So rounding errors do not add up, and a
 chain that is stopped between legs and continued in another process is the same chain bit for bit.
@@ -56,12 +57,12 @@ class Chain:
 
     @property
     def leg(self) -> int:
-        """Number of sweeps in the next leg, which follows from the problem and the labels."""
+        """Number of sweeps in the next leg, by the problem, the labels and the sweeps so far."""
         if self.steps:
             return 1
         n_clusters = int(self.labels.max()) + 2
         numbers = self.problem.n_items * self.problem.model.core.width * n_clusters
-        return max(1, min(1000, _LEG_NUMBERS // numbers))
+        return max(1, min(1000, self.n_sweeps, _LEG_NUMBERS // numbers))
 
     def advance(self, n_sweeps: int, kept: Any) -> None:
         """Run one leg, of `n_sweeps` sweeps in all; keep the draw of sweep t if kept[t]."""
@@ -85,6 +86,7 @@ class Chain:
         self.labels = by_appearance(clusters.labels)
         self.n_sweeps += count
         self.alpha = float(alpha[-1])
+        log_joint[-1] = problem.log_joint(self.labels) - problem.log_base  # exact for far rows
         recorded = {
             "labels": labels.astype(np.min_scalar_type(labels.max(initial=0))),
             "log_joint": log_joint + problem.log_base,
