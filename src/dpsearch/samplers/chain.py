@@ -1,10 +1,11 @@
 """One Markov chain over partitions: its sweeps, and the state from which it continues.
 
-A chain runs in *legs*, whose number of sweeps depends on the state of the chain alone.  The first
-are short: rows far from all others leave their first clusters then, and large rounding errors stay.  After a leg
+A chain runs in *legs*, whose number of sweeps depends on the state of the chain alone.  After a leg
 it keeps the labels, the concentration, the states of the steps made in Python and that of the
 random numbers; it computes statistics anew from these.  So rounding errors do not add up, and a
 chain that is stopped between legs and continued in another process is the same chain bit for bit.
+The first legs are short: a row far from all others that leaves its first cluster leaves large
+rounding errors there.
 """
 
 from __future__ import annotations
