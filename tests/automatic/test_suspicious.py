@@ -66,6 +66,24 @@ def test_codes_are_far_repeated_and_written_with_nines():
     assert find_codes(CheckedTable(X), range(5)) == ((0, -9999.0), (4, -99.99))
 
 
+@pytest.mark.parametrize("code", [-8888.0, 77.0, -32768.0, -999.25, 1e20, 9.96921e36, -1e30])
+@pytest.mark.parametrize("share", [0.1, 0.6])
+def test_codes_of_people_and_programs(code, share):
+    """Only nines were known, and in less than half of a column: the ARI was 0."""
+    X, at = np.random.default_rng(0).normal(size=(100, 2)), np.arange(100) < 100 * share
+    X[at, 1] = code
+    assert find_codes(CheckedTable(X), range(2)) == ((1, code),)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 5000.0, 100.0, 1000.0, -12.5])
+def test_other_values_are_no_codes(value):
+    X = np.random.default_rng(0).normal(size=(100, 1))
+    X[:10] = value
+    assert find_codes(CheckedTable(X), [0]) == ()
+    assert find_codes(CheckedTable(np.full((50, 1), 99.0)), [0]) == ()
+    assert find_codes(CheckedTable(np.repeat([[1.0], [99.0]], 25, axis=0)), [0]) == ()
+
+
 # -- rows far from all others ------------------------------------------------------------------
 
 

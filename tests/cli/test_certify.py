@@ -14,6 +14,7 @@ from command_line import complains
 from dpsearch import DPMixture, certify, families, load, priors
 from dpsearch._archive import write_archive
 from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.exact.certificate_file import write_certificate
 from dpsearch.progress import Stages
 
 GAUSSIAN = families.Gaussian(0.0, 25.0, 1.0)
@@ -241,6 +242,30 @@ def test_a_certificate_from_python_is_checked_by_the_command_line(run):
     assert (code, said.endswith("\nverified\n")) == (0, True)
     labels = np.loadtxt("best.csv", delimiter=",", skiprows=1, dtype=int)[:, 1]
     np.testing.assert_array_equal(labels, found.clustering.labels)
+
+
+def test_a_check_says_what_the_certificate_is_about(run):
+    """A file may be about one column under any family: it was verified, and that was all."""
+    np.savetxt("x.csv", table(), delimiter=",", header="a,b", comments="")
+    found = certify(table()[:, :1], np.zeros(60), GAUSSIAN, priors.DirichletProcess(7.5))
+    columns = {"n_features": 1, "names": ["a"], "index": None, "schema": None}
+    write_certificate("proof.npz", found, columns=columns)
+    code, _, said = run("certify", "--check", "proof.npz", "x.csv")
+    assert (code, said.endswith("verified\n")) == (0, True)
+    assert "\nabout 60 rows of a\n" in said
+    assert "alpha=7.5" in said
+    about = json.loads(run("certify", "--check", "proof.npz", "x.csv", "--json")[1])
+    assert (about["rows"], about["columns"], about["prior"]["alpha"]) == (60, ["a"], 7.5)
+
+
+def test_codes_of_missing_values_are_those_of_the_fit(run):
+    """An honest certificate of a table with codes was not verified."""
+    X = np.column_stack([table(), table()[:, 0]])
+    X[::7, 1] = -9999.0
+    np.save("x.npy", X)
+    assert run("fit", "x.npy", "--quiet", "--refine", "no")[0] == 0
+    assert run("certify", "x.clusters", "x.npy", "--time-limit", "0s", "--out", "p.npz")[0] == 0
+    assert run("certify", "--check", "p.npz", "x.npy")[0] == 0
 
 
 def test_columns_and_gaps_are_read_as_they_were_certified(run):

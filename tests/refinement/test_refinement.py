@@ -408,3 +408,22 @@ def test_far_from_the_prior_mean_it_is_still_exact_and_monotone(offset):
         want -= 0.5 * (100 * np.log(2 * np.pi) + np.log1p(100 * offset**2) + scatter)
         want -= 0.5 * mean**2 / (offset**2 + 0.01)
     assert result.log_joint == pytest.approx(want, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "family",
+    [families.DiagonalGaussian(0.0, 0.01, 3.0, 2.0), families.FullGaussian(0.0, 0.01, 6.0, 2.0)],
+    ids=lambda family: family.name,
+)
+def test_what_a_far_row_leaves_in_statistics_is_no_gain(family):
+    """A row at 10^13 left errors of 200 nats: refinement took minutes over false gains."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) + 6.0 * (np.arange(80) % 2)[:, None]
+    X[7, 1] = 1e13
+    told = []
+    result = refine(X, np.zeros(80), family, DP, rng=0, callback=told.append)
+    assert len(told) < 100
+    values = [event.log_joint for event in told]
+    assert all(b >= a - 1e-5 for a, b in itertools.pairwise(values))
+    assert result.n_clusters == 3
+    assert (result.labels == result.labels[7]).sum() == 1

@@ -532,8 +532,20 @@ def test_legs_are_short_when_clusters_are_many():
     problem = Problem(np.random.default_rng(0).normal(size=(4000, 3)), FAMILY, PRIOR)
     few = Chain(problem, np.zeros(4000), [GibbsSweep()], np.random.default_rng(0))
     many = Chain(problem, np.arange(4000), [GibbsSweep()], np.random.default_rng(0))
+    few.n_sweeps = many.n_sweeps = 1000
     assert few.leg > 100
     assert many.leg < 30
+
+
+@pytest.mark.parametrize("far", [1e8, 1e13])
+def test_a_far_row_leaves_nothing_in_the_statistics_of_a_chain(far):
+    """The log joint was off by 200 nats for up to 1,000 sweeps, and so were the draws."""
+    X = np.random.default_rng(0).normal(size=(40, 2)) + 6.0 * (np.arange(40) % 2)[:, None]
+    X[7, 1] = far
+    problem = Problem(X, families.DiagonalGaussian(0.0, 0.01, 3.0, 2.0), PRIOR)
+    draws = gibbs(problem, draws=20, rng=0, start="one")
+    want = [problem.log_joint(labels.astype(np.int64)) for labels in draws.labels]
+    np.testing.assert_allclose(draws.log_joint, want, atol=1e-5)
 
 
 class Reversal:

@@ -5,9 +5,13 @@ between.  The others grow from the middle half of the values, outwards over ever
 that no number of far values hides them; no mean and no variance is involved, and units do not
 matter.
 
-A code is such a value that is there several times and is written with nines alone (−9999, 999,
-99.99), as people write what they do not know.  A row is far if a number of it is, unless as many as
-one row in twenty are far in that column: those are clusters.
+A code is such a value that is there several times and is written as people and programs write what
+they do not know: with nines, eights or sevens alone (−9999, 99.99, 88), as the least or largest
+number of a type (−32768), as −999.25 in well logs, or as a number beyond all measurements (10^20).
+Codes do not count among the others, so that half of a column may consist of them.
+
+A row is far if a number of it is, unless as many as one row in twenty are far in that column: those
+are clusters.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ _FEWEST_VALUES = 8  # in a column, from which on some can be far from the others
 _FEWEST_COPIES = 3  # of a code in the table
 _MOST_FAR = 0.05  # the share of rows that are far at most
 _MOST_NAMED = 3
+# Ends of the integer types, where 0 is not one, and the code of the LAS files of well logs.
+_ENDS = [end for bits in (16, 32) for end in (-(2**bits) // 2, 2**bits // 2 - 1, 2**bits - 1)]
+_OF_PROGRAMS = frozenset(map(float, [*_ENDS, -999.25]))
+_BEYOND_MEASUREMENT = 1e15
 
 
 def far_values(column: Vector) -> Any:
@@ -70,9 +78,16 @@ def find_codes(table: CheckedTable, columns: Sequence[int]) -> Codes:
     found = []
     for j in columns:
         column = table.matrix[:, j]
-        far = Counter(value for value in column[far_values(column)].tolist() if _is_nines(value))
-        copies += far
-        found += [(j, value) for value in sorted(far)]
+        likely = [value for value in np.unique(column).tolist() if _is_like_a_code(value)]
+        others = np.where(np.isin(column, likely), np.nan, column) if likely else column[:0]
+        others = others[~np.isnan(others) & ~far_values(others)]
+        if len(others) < _FEWEST_VALUES:
+            continue
+        low, high = others.min(), others.max()
+        for value in likely:
+            if max(low - value, value - high) > _GAP * (high - low) > 0.0:
+                copies[value] += int((column == value).sum())
+                found.append((j, value))
     return tuple((j, value) for j, value in found if copies[value] >= _FEWEST_COPIES)
 
 
@@ -85,9 +100,10 @@ def given_codes(values: Any, columns: Sequence[int]) -> Codes:
     return tuple((j, value) for j in columns for value in numbers)
 
 
-def _is_nines(value: float) -> bool:
+def _is_like_a_code(value: float) -> bool:
     digits = f"{abs(value):.10g}".replace(".", "")
-    return len(digits) >= 2 and set(digits) == {"9"}
+    repeated = len(digits) >= 2 and digits[0] in "789" and len(set(digits)) == 1
+    return repeated or value in _OF_PROGRAMS or abs(value) >= _BEYOND_MEASUREMENT
 
 
 def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:

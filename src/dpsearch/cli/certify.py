@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dpsearch.progress import Stages
     from dpsearch.tables import CheckedTable
 
+_MOST_TOLD = 300  # characters of a line
 
 Proved = Annotated[
     Path,
@@ -103,9 +105,10 @@ def certify(
         best = labels_table(table.row_names, component=found.clustering.labels)
         write_table(labels, best, force=force, verbatim=verbatim)
     if as_json:
-        print_json(_about(found, value, verified))
+        print_json(_about(found, value, verified) | (_subject(found, table) if check else {}))
     else:
-        messages.print("\n".join(_lines(found, value, verified)))
+        about = _subject_lines(found, table) if check else []
+        messages.print("\n".join([*_lines(found, value), *about, *_verdict(verified)]))
 
 
 def _certified(
@@ -163,6 +166,7 @@ def _columns(state: FittedState) -> dict[str, Any]:
         "names": state.names,
         "index": state.index_name,
         "schema": None if state.schema is None else state.schema.to_dict(),
+        "codes": [list(code) for code in state.codes],
     }
 
 
@@ -179,7 +183,11 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
         require(described, "its columns are not described")
         named = all(isinstance(name, str) for name in names or ())
         require(named, "the names of its columns are no names")
+        codes = tuple((column, float(value)) for column, value in columns.get("codes", []))
+        known = all(type(column) is int and 0 <= column < n_features for column, _ in codes)
+        require(known, "its codes of missing values are of columns that there are not")
         return SimpleNamespace(
+            codes=codes,
             n_features_in_=n_features,
             feature_names_in_=names,
             index_name_=index,
@@ -190,11 +198,14 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
 
 
 def _encoded(reader: Any, table: Table) -> CheckedTable:
-    from dpsearch.tables import CheckedTable
+    from dpsearch.tables import CheckedTable, without_codes
 
-    if reader is None or reader.schema_ is None:
+    if reader is None:
         return CheckedTable.of(table.X)
-    return CheckedTable(reader.schema_.encode(table.X), tuple(reader.schema_.names))
+    if reader.schema_ is None:
+        return without_codes(CheckedTable.of(table.X), reader.codes)
+    schema = reader.schema_
+    return without_codes(CheckedTable(schema.encode(table.X), tuple(schema.names)), reader.codes)
 
 
 def _gaps(matrix: Any) -> Any:
@@ -239,7 +250,36 @@ def _about(found: Certificate, value: float, verified: bool | None) -> dict[str,
     }
 
 
-def _lines(found: Certificate, value: float, verified: bool | None) -> list[str]:
+def _subject(found: Certificate, table: Table) -> dict[str, Any]:
+    """Return what a certificate of a file is about: the file chose all of it but the values."""
+    problem = found.problem
+    names = [table.name(j) for j in range(table.n_columns)]
+    return {
+        "rows": problem.n_items,
+        "columns": names,
+        "family": problem.model.family.to_dict(),
+        "prior": problem.prior.to_dict(),
+    }
+
+
+def _subject_lines(found: Certificate, table: Table) -> list[str]:
+    """Return the same in words, shortened."""
+    subject = _subject(found, table)
+    names = ", ".join(subject["columns"])
+    model = "; ".join(repr(one) for one in (found.problem.model.family, found.problem.prior))
+    return [
+        textwrap.shorten(f"about {subject['rows']} rows of {names}", _MOST_TOLD, placeholder=" …"),
+        textwrap.shorten(f"under {model}", _MOST_TOLD, placeholder=" …"),
+    ]
+
+
+def _verdict(verified: bool | None) -> list[str]:
+    if verified is None:
+        return []
+    return ["verified" if verified else "NOT verified: the stored prices prove less"]
+
+
+def _lines(found: Certificate, value: float) -> list[str]:
     verdict = "optimal" if found.optimal else f"within {found.gap:.3g} nats of the optimum"
     lines = [
         f"{verdict}: log joint {found.lower_bound:.6f}, no partition above {found.upper_bound:.6f}"
@@ -255,6 +295,4 @@ def _lines(found: Certificate, value: float, verified: bool | None) -> list[str]
             "(the bound is only a ceiling on densities: a proof takes time, and a family that"
             " declares a statistic: gaussian, bernoulli, poisson or multinomial)"
         )
-    if verified is not None:
-        lines.append("verified" if verified else "NOT verified: the stored prices prove less")
     return lines

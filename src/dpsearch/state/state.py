@@ -76,8 +76,16 @@ class State:
 
     def _values_of(self, slots: Ints) -> Vector:
         rows = self.clusters.pool.reshape(-1, self._core.width)[slots].reshape(-1)
-        weights = size_weights(self.problem.tables, self.clusters.sizes[slots])
-        return np.asarray(weights + log_marginals(self._core, rows, len(slots)))
+        return self._worth(rows, self.clusters.sizes[slots])
+
+    def _worth(self, rows: Vector, sizes: Ints) -> Vector:
+        weights = size_weights(self.problem.tables, sizes)
+        return np.asarray(weights + log_marginals(self._core, rows, len(sizes)))
+
+    def value_of(self, chosen: Ints, labels: Labels, n_clusters: int) -> float:
+        """Return Σ [log W + log H] over a partition of some items, from the data."""
+        rows = rows_of_labels(self._core, self.problem.items, labels, n_clusters, chosen)
+        return float(self._worth(*rows).sum())
 
     @property
     def live(self) -> Ints:
