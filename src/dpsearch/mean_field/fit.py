@@ -19,25 +19,20 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from dpsearch._types import ArrayLike, Ints, Labels, Rng, Vector
+from dpsearch._types import ArrayLike, Ints, Rng, Vector
 from dpsearch._validate import as_rng, n_threads, whole
-from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
+from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
-from dpsearch.families.capabilities import require
-from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field import sticks as weighing
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
-from dpsearch.passes import arrays
+from dpsearch.mean_field.tables import InMemory, InShards, Table
 from dpsearch.passes.chunk import Soft, Totals
-from dpsearch.passes.memory import rows_in_memory
-from dpsearch.passes.rows import SoftRows
-from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Problem, as_problem, labels_of
+from dpsearch.problem import Problem, as_problem
+from dpsearch.sources.opened import TableOptions, lies_elsewhere, open_table
 
 VARIANTS = ("stick-breaking", "collapsed")
 _EMPTY = 1e-3  # expected rows below which a component is left out
@@ -71,6 +66,7 @@ def variational(
     tol: float = 1e-6,
     rng: Any = None,
     n_jobs: int | None = None,
+    n_shards: int | None = None,
     device: str | None = None,
     callback: Callback | None = None,
 ) -> VariationalMixture:
@@ -81,7 +77,8 @@ def variational(
     data, family, prior
         A `Problem`, or X with a family and a prior, as for `search`.  The family must have a
         linear form, the prior stick-breaking weights: DirichletProcess or PitmanYor.  With a Gamma
-        prior on α, α has its own posterior.
+        prior on α, α has its own posterior.  X may also be the path of a file, batches, or one of
+        Dask's collections, as for `DPMixture.fit`; such rows stay where they are.
     variant
         ``"stick-breaking"``: mean field with q(v) for the sticks (Blei & Jordan 2005).
         ``"collapsed"``: the sticks integrated out (Kurihara, Welling & Teh 2007).
@@ -102,6 +99,8 @@ def variational(
         Seed or Generator for the births.
     n_jobs
         Threads; −1 for all cores.  The result does not depend on it.
+    n_shards
+        Into how many shards a file, batches or an array are divided, as for `DPMixture`.
     device
         ``"cuda"``, or one of several GPUs as in ``"cuda:1"``, to make the passes over dense rows
         there.
@@ -127,7 +126,6 @@ def variational(
     array([1, 0])
     """
     begun = time.perf_counter()
-    problem = as_problem(data, family, prior)
     if variant not in VARIANTS:
         raise ParameterError(
             f"{{parameter}} must be one of {', '.join(VARIANTS)}, got {variant!r}",
@@ -136,16 +134,39 @@ def variational(
     if order not in (1, 2):
         raise ParameterError(f"{{parameter}} must be 1 or 2, got {order!r}", parameter="order")
     most, passes = whole(truncation, "truncation", 2), whole(max_iter, "max_iter", 1)
-    fit = _Fit(problem, most, as_rng(rng), begun, callback)
-    fit.open(n_threads(n_jobs), device)
-    fit.collapsed = order if variant == "collapsed" else 0
-    if tail and (not fit.sticks.has_tail or fit.collapsed):
-        raise ParameterError(
-            "{parameter} needs the variant 'stick-breaking' and a Dirichlet process with α fixed",
-            parameter="tail",
-        )
-    fit.with_tail, fit.least = tail, float(tol) * problem.n_items
-    fit.begin(_first_labels(problem, start))
+    rng, threads = as_rng(rng), n_threads(n_jobs)
+    collapsed = order if variant == "collapsed" else 0
+
+    def fitted(table: Table) -> VariationalMixture:
+        fit = _Fit(table, most, rng, begun, callback)
+        fit.collapsed, fit.with_tail = collapsed, tail
+        if tail and (not fit.sticks.has_tail or collapsed):
+            raise ParameterError(
+                "{parameter} needs the variant 'stick-breaking' and a Dirichlet process with α"
+                " fixed",
+                parameter="tail",
+            )
+        fit.least = float(tol) * table.rows.n_rows
+        return _run(fit, passes, moves)
+
+    if isinstance(data, Problem) or (n_shards is None and not lies_elsewhere(data)):
+        return fitted(InMemory(as_problem(data, family, prior), start, threads, device))
+    if not isinstance(family, Family) or not isinstance(prior, Prior):
+        raise ParameterError("data that are not a Problem need a family and a prior")
+    options = TableOptions(n_shards, family.takes_gaps, n_threads=threads)
+    with open_table(data, options) as opened, located(columns=opened.names):
+        if opened.in_memory:
+            problem = Problem(opened.load(), family, prior)
+            return fitted(InMemory(problem, start, threads, device))
+        for name, given in {"start": not isinstance(start, str), "device": device}.items():
+            if given:
+                raise ParameterError("{parameter} is for rows in memory", parameter=name)
+        return fitted(InShards(opened, family, prior, threads, rng))
+
+
+def _run(fit: _Fit, passes: int, moves: bool) -> VariationalMixture:
+    """Iterate until nothing improves any more, or Ctrl-C."""
+    fit.begin()
     converged = False
     try:
         with plain_interrupts():
@@ -160,16 +181,6 @@ def variational(
     return fit.result(converged)
 
 
-def _first_labels(problem: Problem, start: Any) -> Labels:
-    if isinstance(start, str):
-        if start != "search":
-            raise ParameterError(
-                f"{{parameter}} must be 'search' or labels, got {start!r}", parameter="start"
-            )
-        return search(problem, beam_size=1).labels
-    return labels_of(start, problem)
-
-
 class _Fit:
     """Rows, the components' totals, and the bound."""
 
@@ -178,40 +189,17 @@ class _Fit:
     least = 0.0
 
     def __init__(
-        self,
-        problem: Problem,
-        most: int,
-        rng: Rng,
-        begun: float,
-        callback: Callback | None,
+        self, table: Table, most: int, rng: Rng, begun: float, callback: Callback | None
     ) -> None:
-        problem.require_points("variational")
-        model = problem.model
-        self.problem, self.most, self.rng = problem, most, rng
-        self.form: LinearForm = require(
-            model.family, "linear", model.n_features, needed_by="variational"
-        )
-        self.sticks = Sticks(problem.prior, most, "variational")
+        self.table, self.form, self.rows = table, table.form, table.rows
+        self.most, self.rng = most, rng
+        self.sticks = Sticks(table.prior, most, "variational")
         self.begun, self.callback = begun, callback
         self.history: list[float] = []
 
-    def open(self, n_threads: int, device: str | None) -> None:
-        """Make the rows ready for passes."""
-        matrix = self.problem.model.matrix
-        if device is not None and sp.issparse(matrix):
-            raise CapabilityError(
-                "{parameter}: variational takes dense rows to a device, not sparse ones",
-                parameter="device",
-            )
-        rows = rows_in_memory(self.form, matrix, n_threads, device)
-        self.rows: SoftRows = rows  # type: ignore[assignment]
-
-    def begin(self, labels: Labels) -> None:
-        """Take each row to be in one component; the smallest beyond the truncation go together."""
-        _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-        self.rows.place(np.minimum(rank, self.most - 1)[labels])
-        totals = self.rows.totals(min(len(counts), self.most))
+    def begin(self) -> None:
+        """Take the components that the table suggests, at most as many as the truncation."""
+        totals = self.table.begin(self.most)
         none = np.zeros(len(totals.sizes))
         self.q = self.sticks.fit(totals.sizes, 0.0)
         self.variances = (none, none)
@@ -236,7 +224,7 @@ class _Fit:
             scores, offsets = np.vstack([weights, alone]), np.append(offsets, beyond)
         soft = self.rows.soften(scores, offsets, own)
         divergence = (weights * totals.sums).sum() + constants @ totals.sizes - log_marginals.sum()
-        bound = soft.log_normaliser - divergence - q.divergence + self.problem.log_base
+        bound = soft.log_normaliser - divergence - q.divergence + self.table.log_base
         after = Totals(soft.totals.sizes[:n], soft.totals.sums[:n])
         found = (
             after.sizes - soft.squares[:n],
@@ -261,7 +249,7 @@ class _Fit:
         q = self.sticks.fit(totals.sizes, 0.0)
         inside = totals.sizes @ q.log_v + self._after(totals.sizes) @ q.log_rest
         value = self.form.log_marginals(*totals).sum() + inside - q.divergence + soft.entropy
-        return float(value + self.problem.log_base)
+        return float(value + self.table.log_base)
 
     def step(self, point: _Point, variances: Any) -> tuple[_Point, Any]:
         """One pass, after which components are in order of size and empty ones are gone."""
@@ -366,15 +354,14 @@ class _Fit:
         q: Stuck = self.sticks.fit(totals.sizes, tail)
         weights, rest = weighing.mean_weights(q)
         self.passed(self.point, self.variances)
-        labels = np.asarray(arrays.to_host(self.rows.labels()))
         return VariationalMixture(
             lower_bound=self.point.bound,
             history=np.array(self.history),
             sizes=totals.sizes,
             weights=weights,
             alpha=q.alpha,
-            clustering=self.problem.clustering(labels),
+            clustering=self.table.clustering(len(totals.sizes) + self.with_tail),
             converged=converged,
             seconds=time.perf_counter() - self.begun,
-            _mixture=mixture_of(self.problem, self.form, totals, weights, rest),
+            _mixture=mixture_of(self.table, totals, weights, rest),
         )

@@ -124,7 +124,16 @@ class Own(NamedTuple):
 def soften(
     features: Any, weights: Matrix, constants: Vector, own: Own | None, choice: ShortLabels
 ) -> Soft:
-    """Share each row between candidates in proportion to exp(score); note its best one."""
+    """Share each row between candidates in proportion to exp(score); note its best one.
+
+    A row whose choice is below 0 takes no part.
+    """
+    seen = choice >= 0
+    if not seen.all():
+        chosen = choice[seen]
+        found = soften(features[seen], weights, constants, own, chosen)
+        choice[seen] = chosen
+        return found
     scores = np.asarray(features @ weights.T)
     scores += constants
     log_normaliser = _softmax(scores, choice)
