@@ -26,6 +26,7 @@ from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.mean_field import sticks as weighing
+from dpsearch.mean_field.cells import InCells
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
 from dpsearch.mean_field.tables import InMemory, InShards, Table
@@ -62,6 +63,7 @@ def variational(
     order: int = 2,
     start: Any = "search",
     moves: bool = True,
+    cells: int | None = None,
     max_iter: int = 1000,
     tol: float = 1e-6,
     rng: Any = None,
@@ -93,6 +95,9 @@ def variational(
         ``"search"`` (default): greedy search; or labels, or a `Clustering`.
     moves
         Whether to try merges and births of components when the iteration has converged.
+    cells
+        If given, rows share responsibilities in at most so many cells of a tree, which are divided
+        where the bound gains most; see `dpsearch.mean_field.cells`.  For rows in memory.
     max_iter, tol
         An iteration ends after so many passes, or when the bound rises by less than tol nats a row.
     rng
@@ -137,6 +142,8 @@ def variational(
     rng, threads = as_rng(rng), n_threads(n_jobs)
     collapsed = order if variant == "collapsed" else 0
 
+    most_cells = None if cells is None else whole(cells, "cells", 1)
+
     def fitted(table: Table) -> VariationalMixture:
         fit = _Fit(table, most, rng, begun, callback)
         fit.collapsed, fit.with_tail = collapsed, tail
@@ -149,16 +156,26 @@ def variational(
         fit.least = float(tol) * table.rows.n_rows
         return _run(fit, passes, moves)
 
+    def in_memory(problem: Problem) -> Table:
+        if most_cells is None:
+            return InMemory(problem, start, threads, device)
+        if device is not None:
+            raise ParameterError(
+                "{parameter} are of rows in memory, not on a device", parameter="cells"
+            )
+        return InCells(problem, start, threads, most_cells)
+
     if isinstance(data, Problem) or (n_shards is None and not lies_elsewhere(data)):
-        return fitted(InMemory(as_problem(data, family, prior), start, threads, device))
+        return fitted(in_memory(as_problem(data, family, prior)))
     if not isinstance(family, Family) or not isinstance(prior, Prior):
         raise ParameterError("data that are not a Problem need a family and a prior")
     options = TableOptions(n_shards, family.takes_gaps, n_threads=threads)
     with open_table(data, options) as opened, located(columns=opened.names):
         if opened.in_memory:
-            problem = Problem(opened.load(), family, prior)
-            return fitted(InMemory(problem, start, threads, device))
-        for name, given in {"start": not isinstance(start, str), "device": device}.items():
+            return fitted(in_memory(Problem(opened.load(), family, prior)))
+        for name, given in {
+            "start": not isinstance(start, str), "device": device, "cells": cells
+        }.items():  # fmt: skip
             if given:
                 raise ParameterError("{parameter} is for rows in memory", parameter=name)
         return fitted(InShards(opened, family, prior, threads, rng))
@@ -170,10 +187,9 @@ def _run(fit: _Fit, passes: int, moves: bool) -> VariationalMixture:
     converged = False
     try:
         with plain_interrupts():
-            fit.iterate(passes)
-            if moves:
-                fit.grow(passes)
-                fit.merge(passes)
+            fit.improve(passes, moves)
+            while fit.table.refine():
+                fit.improve(passes, moves)
             converged = len(fit.history) < passes
     except KeyboardInterrupt:
         if not fit.history:
@@ -260,6 +276,13 @@ class _Fit:
             return found, variances
         variances = (variances[0][order], self._after(variances[0][order]))
         return found._replace(totals=found.totals.take(order)), variances
+
+    def improve(self, passes: int, moves: bool) -> None:
+        """Iterate, and try births and merges of components."""
+        self.iterate(passes)
+        if moves:
+            self.grow(passes)
+            self.merge(passes)
 
     def iterate(self, passes: int) -> None:
         """Go on until the objective no longer rises."""

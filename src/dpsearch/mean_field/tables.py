@@ -40,6 +40,9 @@ class Table(Protocol):
     def begin(self, most: int) -> Totals:
         """Return the totals of at most so many components to begin with, the largest first."""
 
+    def refine(self) -> bool:
+        """Divide rows that share responsibilities, if there are such; return whether it did."""
+
     def clustering(self, n_labels: int) -> Clustering:
         """Return the partition by the rows' labels, with its log joint."""
 
@@ -63,13 +66,17 @@ class InMemory:
                 f"{{parameter}} must be 'search' or labels, got {start!r}", parameter="start"
             )
         self._start = start
-        self.rows: SoftRows = rows_in_memory(self.form, matrix, n_threads, device)  # type: ignore[assignment]
+        self._single: SoftRows = rows_in_memory(self.form, matrix, n_threads, device)  # type: ignore[assignment]
+        self.rows = self._single
 
     def begin(self, most: int) -> Totals:
         problem, start = self.problem, self._start
         found = isinstance(start, str)
         labels = search(problem, beam_size=1).labels if found else labels_of(start, problem)
-        return totals_by_size(self.rows, labels, most)
+        return totals_by_size(self._single, labels, most)
+
+    def refine(self) -> bool:
+        return False
 
     def clustering(self, n_labels: int) -> Clustering:
         return self.problem.clustering(np.asarray(arrays.to_host(self.rows.labels())))
@@ -111,6 +118,9 @@ class InShards:
         totals = totals_by_size(rows, search(self.sample, beam_size=1).labels, most)
         share = self.rows.n_rows / self.sample.n_items
         return Totals(totals.sizes * share, totals.sums * share)
+
+    def refine(self) -> bool:
+        return False
 
     def clustering(self, n_labels: int) -> Clustering:
         found = self.rows.totals(n_labels).sizes
