@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.engine import fastest
 from dpsearch import Problem, datasets, families, priors, variational
 from dpsearch.mean_field.fit import _Fit, _Point
+from dpsearch.mean_field.tables import InMemory
 from dpsearch.passes.chunk import Totals
 
 
@@ -42,8 +43,8 @@ def main() -> None:
             reg_covar=0.0, max_iter=given.iterations, random_state=0,
         ).fit(X)  # fmt: skip
         seconds = time.perf_counter() - begun
-        fit = _Fit(problem, given.components, np.random.default_rng(0), 0.0, None)
-        fit.open(1, None)
+        table = InMemory(problem, "search", 1, None)
+        fit = _Fit(table, given.components, np.random.default_rng(0), 0.0, None)
         shares = theirs.predict_proba(X)
         features = fit.form.features(X)
         totals = Totals(shares.sum(axis=0), shares.T @ features)

@@ -28,6 +28,7 @@ VARIANTS = [
     {"tail": True},
     {"variant": "collapsed"},
     {"variant": "collapsed", "order": 1},
+    {"cells": 5},
 ]
 
 
@@ -256,6 +257,8 @@ def test_an_interrupted_fit_is_returned_as_it_is():
         ({"start": "one"}, "start must be"),
         ({"max_iter": 0}, "max_iter"),
         ({"tail": True, "variant": "collapsed"}, "tail needs"),
+        ({"cells": 0}, "cells must be an integer ≥ 1"),
+        ({"cells": 5, "device": "cpu"}, "cells are of rows in memory"),
     ],
 )
 def test_bad_options_are_refused(options, words):

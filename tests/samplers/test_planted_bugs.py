@@ -121,7 +121,9 @@ def test_the_checks_catch_planted_bugs(passed_with_bugs, bug, sampler, by_geweke
     assert passed.tolist() == [False] * (3 if by_geweke else 2)
 
 
-@pytest.mark.parametrize("sampler", ["gibbs", "gibbs, random scan", "metropolis", "split-merge 3"])
+@pytest.mark.parametrize(
+    "sampler", ["gibbs", "gibbs, random scan", "metropolis", "metropolis 7", "split-merge 3"]
+)
 def test_the_checks_catch_a_cluster_weighed_with_the_item_in_it(sampler):
     """n where n − 1 is meant: the Chinese restaurant process with a guest counted twice."""
 

@@ -635,8 +635,10 @@ def test_select_alpha():
             dpsearch.select_alpha(data(), FAMILY, runs=runs)
 
 
-def test_metropolis_counts_its_proposals_and_refuses_none():
-    draws = metropolis(data(), FAMILY, PRIOR, draws=20, proposals=4, scan="shuffled", rng=0)
+@pytest.mark.parametrize("algorithm", [5, 7])
+def test_metropolis_counts_its_proposals_and_refuses_none(algorithm):
+    options = {"proposals": 4, "scan": "shuffled", "algorithm": algorithm}
+    draws = metropolis(data(), FAMILY, PRIOR, draws=20, rng=0, **options)
     assert draws.sampler == "metropolis"
     assert (draws.trace.accepted <= 4 * draws.labels.shape[1]).all()
     assert draws.trace.accepted.sum() > 0
@@ -644,5 +646,7 @@ def test_metropolis_counts_its_proposals_and_refuses_none():
         assert log_joint(data(), labels, FAMILY, PRIOR) == pytest.approx(value, abs=1e-8)
     with pytest.raises(ParameterError, match="proposals must be an integer ≥ 1"):
         metropolis(data(), FAMILY, PRIOR, draws=10, proposals=0)
+    with pytest.raises(ParameterError, match="algorithm must be 5 or 7, got 8"):
+        metropolis(data(), FAMILY, PRIOR, draws=10, algorithm=8)
     with pytest.raises(DPSearchError, match="product form"):
         metropolis(data(), FAMILY, priors.AntoniakCounts(1.0), draws=10)

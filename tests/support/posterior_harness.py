@@ -43,6 +43,7 @@ SAMPLERS: dict[str, Moves] = {
     # Several proposals for each Gibbs sweep, which would make good for what they do wrong.
     "split-merge 3": [SplitMerge(moves=6, scans=1), GibbsSweep()],
     "metropolis": [MetropolisSweep(3)],
+    "metropolis 7": [MetropolisSweep(algorithm=7)],
     "sams": [SplitMerge("sequential", moves=3, scans=0)],
 }
 

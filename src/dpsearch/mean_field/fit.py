@@ -19,25 +19,21 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
-from dpsearch._types import ArrayLike, Ints, Labels, Rng, Vector
+from dpsearch._types import ArrayLike, Ints, Rng, Vector
 from dpsearch._validate import as_rng, n_threads, whole
-from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
+from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
-from dpsearch.families.capabilities import require
-from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field import sticks as weighing
+from dpsearch.mean_field.cells import InCells
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
-from dpsearch.passes import arrays
+from dpsearch.mean_field.tables import InMemory, InShards, Table
 from dpsearch.passes.chunk import Soft, Totals
-from dpsearch.passes.memory import rows_in_memory
-from dpsearch.passes.rows import SoftRows
-from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Problem, as_problem, labels_of
+from dpsearch.problem import Problem, as_problem
+from dpsearch.sources.opened import TableOptions, lies_elsewhere, open_table
 
 VARIANTS = ("stick-breaking", "collapsed")
 _EMPTY = 1e-3  # expected rows below which a component is left out
@@ -67,10 +63,12 @@ def variational(
     order: int = 2,
     start: Any = "search",
     moves: bool = True,
+    cells: int | None = None,
     max_iter: int = 1000,
     tol: float = 1e-6,
     rng: Any = None,
     n_jobs: int | None = None,
+    n_shards: int | None = None,
     device: str | None = None,
     callback: Callback | None = None,
 ) -> VariationalMixture:
@@ -81,7 +79,8 @@ def variational(
     data, family, prior
         A `Problem`, or X with a family and a prior, as for `search`.  The family must have a
         linear form, the prior stick-breaking weights: DirichletProcess or PitmanYor.  With a Gamma
-        prior on α, α has its own posterior.
+        prior on α, α has its own posterior.  X may also be the path of a file, batches, or one of
+        Dask's collections, as for `DPMixture.fit`; such rows stay where they are.
     variant
         ``"stick-breaking"``: mean field with q(v) for the sticks (Blei & Jordan 2005).
         ``"collapsed"``: the sticks integrated out (Kurihara, Welling & Teh 2007).
@@ -96,12 +95,17 @@ def variational(
         ``"search"`` (default): greedy search; or labels, or a `Clustering`.
     moves
         Whether to try merges and births of components when the iteration has converged.
+    cells
+        If given, rows share responsibilities in at most so many cells of a tree, which are divided
+        where the bound gains most; see `dpsearch.mean_field.cells`.  For rows in memory.
     max_iter, tol
         An iteration ends after so many passes, or when the bound rises by less than tol nats a row.
     rng
         Seed or Generator for the births.
     n_jobs
         Threads; −1 for all cores.  The result does not depend on it.
+    n_shards
+        Into how many shards a file, batches or an array are divided, as for `DPMixture`.
     device
         ``"cuda"``, or one of several GPUs as in ``"cuda:1"``, to make the passes over dense rows
         there.
@@ -127,7 +131,6 @@ def variational(
     array([1, 0])
     """
     begun = time.perf_counter()
-    problem = as_problem(data, family, prior)
     if variant not in VARIANTS:
         raise ParameterError(
             f"{{parameter}} must be one of {', '.join(VARIANTS)}, got {variant!r}",
@@ -136,38 +139,62 @@ def variational(
     if order not in (1, 2):
         raise ParameterError(f"{{parameter}} must be 1 or 2, got {order!r}", parameter="order")
     most, passes = whole(truncation, "truncation", 2), whole(max_iter, "max_iter", 1)
-    fit = _Fit(problem, most, as_rng(rng), begun, callback)
-    fit.open(n_threads(n_jobs), device)
-    fit.collapsed = order if variant == "collapsed" else 0
-    if tail and (not fit.sticks.has_tail or fit.collapsed):
-        raise ParameterError(
-            "{parameter} needs the variant 'stick-breaking' and a Dirichlet process with α fixed",
-            parameter="tail",
-        )
-    fit.with_tail, fit.least = tail, float(tol) * problem.n_items
-    fit.begin(_first_labels(problem, start))
+    rng, threads = as_rng(rng), n_threads(n_jobs)
+    collapsed = order if variant == "collapsed" else 0
+
+    most_cells = None if cells is None else whole(cells, "cells", 1)
+
+    def fitted(table: Table) -> VariationalMixture:
+        fit = _Fit(table, most, rng, begun, callback)
+        fit.collapsed, fit.with_tail = collapsed, tail
+        if tail and (not fit.sticks.has_tail or collapsed):
+            raise ParameterError(
+                "{parameter} needs the variant 'stick-breaking' and a Dirichlet process with α"
+                " fixed",
+                parameter="tail",
+            )
+        fit.least = float(tol) * table.rows.n_rows
+        return _run(fit, passes, moves)
+
+    def in_memory(problem: Problem) -> Table:
+        if most_cells is None:
+            return InMemory(problem, start, threads, device)
+        if device is not None:
+            raise ParameterError(
+                "{parameter} are of rows in memory, not on a device", parameter="cells"
+            )
+        return InCells(problem, start, threads, most_cells)
+
+    if isinstance(data, Problem) or (n_shards is None and not lies_elsewhere(data)):
+        return fitted(in_memory(as_problem(data, family, prior)))
+    if not isinstance(family, Family) or not isinstance(prior, Prior):
+        raise ParameterError("data that are not a Problem need a family and a prior")
+    options = TableOptions(n_shards, family.takes_gaps, n_threads=threads)
+    with open_table(data, options) as opened, located(columns=opened.names):
+        if opened.in_memory:
+            return fitted(in_memory(Problem(opened.load(), family, prior)))
+        for name, given in {
+            "start": not isinstance(start, str), "device": device, "cells": cells
+        }.items():  # fmt: skip
+            if given:
+                raise ParameterError("{parameter} is for rows in memory", parameter=name)
+        return fitted(InShards(opened, family, prior, threads, rng))
+
+
+def _run(fit: _Fit, passes: int, moves: bool) -> VariationalMixture:
+    """Iterate until nothing improves any more, or Ctrl-C."""
+    fit.begin()
     converged = False
     try:
         with plain_interrupts():
-            fit.iterate(passes)
-            if moves:
-                fit.grow(passes)
-                fit.merge(passes)
+            fit.improve(passes, moves)
+            while fit.table.refine():
+                fit.improve(passes, moves)
             converged = len(fit.history) < passes
     except KeyboardInterrupt:
         if not fit.history:
             raise
     return fit.result(converged)
-
-
-def _first_labels(problem: Problem, start: Any) -> Labels:
-    if isinstance(start, str):
-        if start != "search":
-            raise ParameterError(
-                f"{{parameter}} must be 'search' or labels, got {start!r}", parameter="start"
-            )
-        return search(problem, beam_size=1).labels
-    return labels_of(start, problem)
 
 
 class _Fit:
@@ -178,40 +205,17 @@ class _Fit:
     least = 0.0
 
     def __init__(
-        self,
-        problem: Problem,
-        most: int,
-        rng: Rng,
-        begun: float,
-        callback: Callback | None,
+        self, table: Table, most: int, rng: Rng, begun: float, callback: Callback | None
     ) -> None:
-        problem.require_points("variational")
-        model = problem.model
-        self.problem, self.most, self.rng = problem, most, rng
-        self.form: LinearForm = require(
-            model.family, "linear", model.n_features, needed_by="variational"
-        )
-        self.sticks = Sticks(problem.prior, most, "variational")
+        self.table, self.form, self.rows = table, table.form, table.rows
+        self.most, self.rng = most, rng
+        self.sticks = Sticks(table.prior, most, "variational")
         self.begun, self.callback = begun, callback
         self.history: list[float] = []
 
-    def open(self, n_threads: int, device: str | None) -> None:
-        """Make the rows ready for passes."""
-        matrix = self.problem.model.matrix
-        if device is not None and sp.issparse(matrix):
-            raise CapabilityError(
-                "{parameter}: variational takes dense rows to a device, not sparse ones",
-                parameter="device",
-            )
-        rows = rows_in_memory(self.form, matrix, n_threads, device)
-        self.rows: SoftRows = rows  # type: ignore[assignment]
-
-    def begin(self, labels: Labels) -> None:
-        """Take each row to be in one component; the smallest beyond the truncation go together."""
-        _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
-        self.rows.place(np.minimum(rank, self.most - 1)[labels])
-        totals = self.rows.totals(min(len(counts), self.most))
+    def begin(self) -> None:
+        """Take the components that the table suggests, at most as many as the truncation."""
+        totals = self.table.begin(self.most)
         none = np.zeros(len(totals.sizes))
         self.q = self.sticks.fit(totals.sizes, 0.0)
         self.variances = (none, none)
@@ -236,7 +240,7 @@ class _Fit:
             scores, offsets = np.vstack([weights, alone]), np.append(offsets, beyond)
         soft = self.rows.soften(scores, offsets, own)
         divergence = (weights * totals.sums).sum() + constants @ totals.sizes - log_marginals.sum()
-        bound = soft.log_normaliser - divergence - q.divergence + self.problem.log_base
+        bound = soft.log_normaliser - divergence - q.divergence + self.table.log_base
         after = Totals(soft.totals.sizes[:n], soft.totals.sums[:n])
         found = (
             after.sizes - soft.squares[:n],
@@ -261,7 +265,7 @@ class _Fit:
         q = self.sticks.fit(totals.sizes, 0.0)
         inside = totals.sizes @ q.log_v + self._after(totals.sizes) @ q.log_rest
         value = self.form.log_marginals(*totals).sum() + inside - q.divergence + soft.entropy
-        return float(value + self.problem.log_base)
+        return float(value + self.table.log_base)
 
     def step(self, point: _Point, variances: Any) -> tuple[_Point, Any]:
         """One pass, after which components are in order of size and empty ones are gone."""
@@ -272,6 +276,13 @@ class _Fit:
             return found, variances
         variances = (variances[0][order], self._after(variances[0][order]))
         return found._replace(totals=found.totals.take(order)), variances
+
+    def improve(self, passes: int, moves: bool) -> None:
+        """Iterate, and try births and merges of components."""
+        self.iterate(passes)
+        if moves:
+            self.grow(passes)
+            self.merge(passes)
 
     def iterate(self, passes: int) -> None:
         """Go on until the objective no longer rises."""
@@ -366,15 +377,14 @@ class _Fit:
         q: Stuck = self.sticks.fit(totals.sizes, tail)
         weights, rest = weighing.mean_weights(q)
         self.passed(self.point, self.variances)
-        labels = np.asarray(arrays.to_host(self.rows.labels()))
         return VariationalMixture(
             lower_bound=self.point.bound,
             history=np.array(self.history),
             sizes=totals.sizes,
             weights=weights,
             alpha=q.alpha,
-            clustering=self.problem.clustering(labels),
+            clustering=self.table.clustering(len(totals.sizes) + self.with_tail),
             converged=converged,
             seconds=time.perf_counter() - self.begun,
-            _mixture=mixture_of(self.problem, self.form, totals, weights, rest),
+            _mixture=mixture_of(self.table, totals, weights, rest),
         )

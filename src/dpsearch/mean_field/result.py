@@ -9,11 +9,11 @@ import numpy as np
 from scipy.special import logsumexp, softmax
 
 from dpsearch._types import Labels, Matrix, Vector
-from dpsearch.families.linear import LinearForm
 from dpsearch.items import merge_rows
+from dpsearch.mean_field.tables import Table
 from dpsearch.mixture import Mixture
 from dpsearch.passes.chunk import Totals
-from dpsearch.problem import Clustering, Problem
+from dpsearch.problem import Clustering
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +84,14 @@ class VariationalMixture:
         return self._mixture.sample(n_samples, np.random.default_rng(rng))
 
 
-def mixture_of(
-    problem: Problem, form: LinearForm, totals: Totals, weights: Vector, rest: float
-) -> Mixture:
+def mixture_of(table: Table, totals: Totals, weights: Vector, rest: float) -> Mixture:
     """Return the predictive mixture of components with shares of rows.
 
     Rows of statistics index tables by whole counts, so that counts are rounded.
     """
-    model = problem.model.without_data()
+    model = table.model.without_data()
     sizes = np.maximum(np.rint(totals.sizes), 1.0)
-    rows = form.rows(sizes, totals.sums * (sizes / totals.sizes)[:, None])
+    rows = table.form.rows(sizes, totals.sums * (sizes / totals.sizes)[:, None])
     counts = model.family.counts_in_row(model.n_features)
     if counts is not None:
         rows[:, counts] = np.rint(rows[:, counts])
@@ -101,6 +99,6 @@ def mixture_of(
     for row in rows:
         pool.append(model.empty_row())
         merge_rows(model.core, pool[-1], np.ascontiguousarray(row), 1.0)
-    out = Mixture(model, np.concatenate(pool), sizes.astype(np.int64), problem.prior)
+    out = Mixture(model, np.concatenate(pool), sizes.astype(np.int64), table.prior)
     out.log_weights, out.log_fresh_weight = np.log(weights), float(np.log(rest))
     return out

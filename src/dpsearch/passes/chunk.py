@@ -122,20 +122,35 @@ class Own(NamedTuple):
 
 
 def soften(
-    features: Any, weights: Matrix, constants: Vector, own: Own | None, choice: ShortLabels
+    features: Any,
+    weights: Matrix,
+    constants: Vector,
+    own: Own | None,
+    choice: ShortLabels,
+    counts: Vector | None = None,
 ) -> Soft:
-    """Share each row between candidates in proportion to exp(score); note its best one."""
+    """Share each row between candidates in proportion to exp(score); note its best one.
+
+    A row whose choice is below 0 takes no part.  With `counts`, each row counts so many times.
+    """
+    counts = np.ones(len(choice)) if counts is None else counts
+    seen = choice >= 0
+    if not seen.all():
+        chosen = choice[seen]
+        found = soften(features[seen], weights, constants, own, chosen, counts[seen])
+        choice[seen] = chosen
+        return found
     scores = np.asarray(features @ weights.T)
     scores += constants
-    log_normaliser = _softmax(scores, choice)
+    log_normaliser = _softmax(scores, choice, counts)
     if own is not None:  # r are the shares without it, for a start
         shares = np.exp(scores)
         from_here = np.cumsum(shares[:, ::-1], axis=1)[:, ::-1]
         here, after = from_here * own.from_here, (from_here - shares) * own.after
         before = np.cumsum(here + after, axis=1) - after
         scores += shares * own.at + before
-        _softmax(scores, choice)
-    entropy, squares, squares_after = _shared(scores)
+        _softmax(scores, choice, counts)
+    entropy, squares, squares_after = _shared(scores, counts)
     sums = (features.T @ scores).T if sp.issparse(features) else scores.T @ features
     return Soft(
         Totals(scores.sum(axis=0), np.asarray(sums)), log_normaliser, entropy, squares,
@@ -259,8 +274,8 @@ def _best(scores, constants, labels, choice):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _softmax(scores, choice):  # type: ignore[no-untyped-def]
-    """Make scores log shares, in place; return the sum of log normalisers."""
+def _softmax(scores, choice, counts):  # type: ignore[no-untyped-def]
+    """Make scores log shares, in place; return the sum of log normalisers, times counts."""
     out = 0.0
     for i in range(scores.shape[0]):
         row = scores[i]
@@ -277,7 +292,7 @@ def _softmax(scores, choice):  # type: ignore[no-untyped-def]
         for k in range(row.shape[0]):
             row[k] -= shift
         choice[i] = at
-        out += top + shift
+        out += counts[i] * (top + shift)
     return out
 
 
@@ -293,23 +308,23 @@ def _dense_own_scores(features, labels, weights):  # type: ignore[no-untyped-def
 
 
 @kernel
-def _shared(scores):  # type: ignore[no-untyped-def]
-    """Make log shares shares, in place; return their entropy and sums of squares."""
+def _shared(scores, counts):  # type: ignore[no-untyped-def]
+    """Make log shares shares times counts, in place; return their entropy and sums of squares."""
     squares, squares_after = np.zeros(scores.shape[1]), np.zeros(scores.shape[1])
     entropy = 0.0
     for i in range(scores.shape[0]):
-        row = scores[i]
+        row, count = scores[i], counts[i]
         after = 0.0
         for k in range(row.shape[0] - 1, -1, -1):
-            squares_after[k] += after * after
+            squares_after[k] += count * after * after
             if row[k] <= -NEGLIGIBLE:
                 row[k] = 0.0
                 continue
             share = np.exp(row[k])
-            entropy -= share * row[k]
-            squares[k] += share * share
+            entropy -= count * share * row[k]
+            squares[k] += count * share * share
             after += share
-            row[k] = share
+            row[k] = count * share
     return entropy, squares, squares_after
 
 

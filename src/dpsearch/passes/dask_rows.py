@@ -12,6 +12,8 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ import numpy as np
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import WorkersError
 from dpsearch.passes import chunk
-from dpsearch.passes.chunk import Candidates, Seeds, ShortLabels, Totals
+from dpsearch.passes.chunk import Candidates, Own, Seeds, ShortLabels, Soft, Totals
 from dpsearch.passes.rows import Encoding, blocks
 from dpsearch.sources.dask_client import dask_or_error
 from dpsearch.sources.shards import Look, Shard, look
@@ -42,7 +44,8 @@ class Pass(NamedTuple):
     """What is asked of every shard; kept, so that it can be asked for again.
 
     Decisions come first.  With candidates they are proposed to the rows; with counts rows are
-    drawn, with both those that their clusters, the candidates, describe worst.
+    drawn, with both those that their clusters, the candidates, describe worst.  With `soft` rows
+    are shared between candidates of these weights and constants.
     """
 
     decisions: tuple[tuple[Ints, Ints] | None, ...]  # None: all labels 0
@@ -50,6 +53,7 @@ class Pass(NamedTuple):
     n_clusters: int = 0
     counts: Ints | None = None
     seed: int = 0
+    soft: tuple[Matrix, Vector, Own | None] | None = None
 
 
 class Told(NamedTuple):
@@ -94,6 +98,10 @@ class DaskRows:
     def assign(self, candidates: Candidates) -> Totals:
         totals: Totals = self._pass(Pass(self._decisions, candidates))
         return totals
+
+    def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
+        soft: Soft = self._pass(Pass(self._decisions, soft=(weights, constants, own)))
+        return soft
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self._decisions = (*self._decisions, (of_candidates, of_clusters))
@@ -148,7 +156,7 @@ class DaskRows:
         self._passes, self._states = passes, kept | {len(passes): states}
         self._told, self._decisions = [*self._told, told], ()
         self.log_base = float(sum(one.log_base for one in told))
-        return together(found, asked.counts)
+        return together(found, asked)
 
     def _expected(self, number: int) -> list[Any]:
         """What the pass before pass `number` told of each shard's state, to know it again by."""
@@ -164,7 +172,7 @@ class DaskRows:
         """
         from dask import delayed
 
-        one, some = delayed(_one, pure=False, nout=3), delayed(together, pure=False)
+        one, some = delayed(_one, pure=False, nout=3), delayed(_together, pure=False)
         known = [n for n in self._states if n <= len(passes) and _alive(self._states[n])]
         begin, n = max(known, default=0), len(self.shards)
         found: list[Any] = []
@@ -177,7 +185,7 @@ class DaskRows:
             each = zip(self.shards, self._first, states, self._expected(number), strict=True)
             parts = [one(asked, *arguments) for arguments in each]
             groups = [
-                some([part[0] for part in parts[at : at + _GROUP]], what.counts)
+                some([part[0] for part in parts[at : at + _GROUP]], asked)
                 for at in range(0, n, _GROUP)
             ]
             wanted = [*groups, *(part[1] for part in parts), *(part[2] for part in parts)]
@@ -214,9 +222,15 @@ def look_by_dask(
 # -- on a worker ------------------------------------------------------------------------------
 
 
-def together(found: Iterable[Any], counts: Ints | None) -> Any:
-    """Put together what several shards found: totals, or with counts rows that were drawn."""
-    return chunk.summed(found) if counts is None else chunk.least(list(found), counts)
+def together(found: Iterable[Any], what: Pass) -> Any:
+    """Put together what several shards found: totals, shares, or with counts drawn rows."""
+    if what.counts is not None:
+        return chunk.least(list(found), what.counts)
+    return chunk.summed(found) if what.soft is None else reduce(add, found)
+
+
+def _together(found: Iterable[Any], asked: tuple[Encoding, Pass]) -> Any:
+    return together(found, asked[1])
 
 
 def _same(asked: Any) -> Any:
@@ -236,7 +250,12 @@ def _one(
     labels, choice = _decided(state, expected, what.decisions)
     candidates, counts = what.candidates, what.counts
 
+    if what.soft is not None:
+        labels = labels.copy()
+
     def work(features: Any, at: slice) -> Any:
+        if what.soft is not None:
+            return chunk.soften(features, *what.soft, labels[at])
         if candidates is not None:
             return chunk.assign(features, labels[at], candidates, choice[at])
         if counts is not None:
@@ -247,7 +266,7 @@ def _one(
     if candidates is not None and counts is not None:
         found = chunk.outliers(parts, labels, candidates.weights, candidates.constants, counts)
     else:
-        found = together((work(*part) for part in parts), counts)
+        found = together((work(*part) for part in parts), what)
     told = Told(state.log_base, _known_by(what, found))
     return found, told, State(labels, choice, state.log_base)
 
@@ -282,7 +301,7 @@ def _decided(state: State, expected: Any, decisions: Any) -> tuple[ShortLabels, 
 
 def _known_by(asked: Pass, found: Any) -> Any:
     """What a shard's state is known by after a pass; None if the pass does not say."""
-    if asked.counts is not None:
+    if asked.counts is not None or asked.soft is not None:
         return None
     if asked.candidates is None:
         return "labels", found.sizes.astype(np.int64)

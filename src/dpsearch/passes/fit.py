@@ -42,6 +42,7 @@ from dpsearch.sources.shards import (
     SAMPLE_ROWS,
     ArrayShard,
     Look,
+    Shard,
     begins_of,
     divided,
     look,
@@ -110,14 +111,15 @@ class _Fit:
 
     def run(self) -> FittedState:
         opened, options = self.opened, self.options
-        looks = self.look()
+        threads, told = n_threads(options.n_jobs), self.progress(len(opened.shards))
+        looks = look_at(opened.shards, self.client, threads, self.seed, told)
         if options.checkpoint is not None:
             self.store = Checkpoint(
                 options.checkpoint, opened.shards, options.family, options.prior, opened.schema,
                 looks,
             )  # fmt: skip
         resumed = None if self.store is None else self.store.read()
-        matrix, numbers = _drawn(looks, begins_of(opened.shards))
+        matrix, numbers = drawn(looks, begins_of(opened.shards))
         with located(rows=numbers):
             table = CheckedTable(matrix)
             if resumed is None:
@@ -135,28 +137,6 @@ class _Fit:
                 f"{error}; {self.store.path} has the best clusters until then, and the same call"
                 " goes on from there"
             ) from error
-
-    def look(self) -> list[Look]:
-        """Read every shard once, drawing some rows from each."""
-        shards = self.opened.shards
-        n_sampled = sampled_rows(shards, SAMPLE_ROWS)
-        if self.client is not None:
-            told = self.progress(len(shards))
-            return look_by_dask(shards, self.client, n_sampled, self.seed, told)
-        progress = self.progress(len(shards))
-        with ThreadPoolExecutor(n_threads(self.options.n_jobs)) as threads:
-            found = []
-            try:
-                for one in threads.map(
-                    lambda s: look(shards[s], int(n_sampled[s]), [self.seed, s]),
-                    range(len(shards)),
-                ):
-                    found.append(one)
-                    if progress is not None:
-                        progress(len(found))
-            finally:  # also after an error or Ctrl-C: what has not begun never will
-                threads.shutdown(wait=True, cancel_futures=True)
-        return found
 
     def progress(self, n_shards: int) -> Callable[[int], None] | None:
         """What is called with the number of shards that are done in a pass."""
@@ -201,7 +181,7 @@ class _Fit:
         """Give all rows to the sample's clusters and improve them; return what was found."""
         options, history, encoding = self.options, self.history, start.encoding
         form = encoding.form()
-        rows = self.rows(encoding)
+        rows: LargeRows = rows_where_they_are(self.opened, encoding, n_threads(options.n_jobs))
         rows.progress = self.progress(rows.n_shards)
         history.log_base = lambda: rows.log_base
         tables = options.prior.tables(rows.n_rows, min(rows.n_rows, _MOST_CLUSTERS))
@@ -232,15 +212,6 @@ class _Fit:
             assert self.best is not None
             batch.begin_from(self.best)
         return self.fitted(sample, start, batch, rows, converged)
-
-    def rows(self, encoding: Encoding) -> LargeRows:
-        """The rows of all shards, where they are."""
-        shards, form = self.opened.shards, encoding.form()
-        if self.client is not None:
-            return DaskRows(encoding, shards, self.client, stay=self.opened.client_stays)
-        threads = n_threads(self.options.n_jobs)
-        shards = divided(shards, max(1, CHUNK_NUMBERS // form.n_totals))
-        return ThreadedRows(form, shards, threads, encoding, kept=KEPT if self.in_memory else 0)
 
     def effort(self) -> tuple[int, int]:
         """How many rounds are made at most, and how often clusters are regrouped in each."""
@@ -298,7 +269,44 @@ class _Fit:
         return np.where(labels < 0, label, labels), (labels >= 0).astype(np.int64)
 
 
-def _drawn(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
+def look_at(
+    shards: Sequence[Shard],
+    client: Any,
+    threads: int,
+    seed: int,
+    progress: Callable[[int], None] | None = None,
+) -> list[Look]:
+    """Read every shard once, drawing some rows from each."""
+    n_sampled = sampled_rows(shards, SAMPLE_ROWS)
+    if client is not None:
+        return look_by_dask(shards, client, n_sampled, seed, progress)
+    with ThreadPoolExecutor(threads) as pool:
+        found = []
+        try:
+            for one in pool.map(
+                lambda s: look(shards[s], int(n_sampled[s]), [seed, s]), range(len(shards))
+            ):
+                found.append(one)
+                if progress is not None:
+                    progress(len(found))
+        finally:  # also after an error or Ctrl-C: what has not begun never will
+            pool.shutdown(wait=True, cancel_futures=True)
+    return found
+
+
+def rows_where_they_are(
+    opened: OpenedTable, encoding: Encoding, threads: int
+) -> DaskRows | ThreadedRows:
+    """Return the rows of all shards of a table, for passes."""
+    shards, form, client = opened.shards, encoding.form(), opened.cluster()
+    if client is not None:
+        return DaskRows(encoding, shards, client, stay=opened.client_stays)
+    in_memory = all(isinstance(shard, ArrayShard) for shard in shards)
+    shards = divided(shards, max(1, CHUNK_NUMBERS // form.n_totals))
+    return ThreadedRows(form, shards, threads, encoding, kept=KEPT if in_memory else 0)
+
+
+def drawn(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
     """The rows that were drawn, and those that show which values there are; with their numbers.
 
     They come in an order that their content decides.

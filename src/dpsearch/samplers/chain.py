@@ -144,8 +144,8 @@ def _run(  # type: ignore[no-untyped-def]
                     )
                 else:
                     visited, n_live, taken = propose_items(
-                        core, items, alone, tables, clusters, n_live, rest, plan.proposals, room,
-                        rng,
+                        core, items, alone, tables, clusters, n_live, rest, plan.proposals,
+                        plan.partial, room, rng,
                     )  # fmt: skip
                     accepted[t] += taken
                 done += visited

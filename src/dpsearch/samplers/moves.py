@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     gibbs: bool = False  # a Gibbs sweep over all items
     scan: int = SYSTEMATIC  # the order of the items
     proposals: int = 0  # from the prior, for each item in a sweep
+    partial: bool = False  # by Neal's algorithm 7
     proposal_scan: int = SYSTEMATIC
     sample_alpha: bool = False
     shape: float = 1.0  # of the Gamma prior on α, if it is sampled
@@ -106,17 +107,27 @@ class MetropolisSweep(Move):
         For each item.
     scan
         The order of the items, as for `GibbsSweep`.
+    algorithm
+        Neal's number: 5, any cluster is proposed; 7, only new clusters and the end of clusters of
+        one item are, and Gibbs steps between the clusters that there are follow.
     """
 
     proposals: int = 1
     scan: str = "systematic"
+    algorithm: int = 5
 
     def __post_init__(self) -> None:
         _check_scan(self.scan)
         object.__setattr__(self, "proposals", whole(self.proposals, "proposals", 1))
+        if self.algorithm not in (5, 7):
+            raise ParameterError(
+                f"{{parameter}} must be 5 or 7, got {self.algorithm!r}", parameter="algorithm"
+            )
 
     def planned(self, plan: Plan, problem: Problem) -> Plan:
-        return plan._replace(proposals=self.proposals, proposal_scan=SCANS[self.scan])
+        return plan._replace(
+            proposals=self.proposals, partial=self.algorithm == 7, proposal_scan=SCANS[self.scan]
+        )
 
 
 @dataclass(frozen=True)

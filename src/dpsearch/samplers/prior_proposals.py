@@ -8,6 +8,14 @@ ratio the prior cancels against the proposal, and what is left is the ratio of l
 
 Two clusters are scored for each proposal, where Gibbs sampling scores all of them.  With several
 proposals for an item it is Neal's algorithm 5 (2000), with the parameters integrated out.
+
+His algorithm 7 proposes only to open and to close clusters.  With w_0 the prior's weight of a new
+cluster and w the sum of those of the others' clusters, an item in company is proposed a cluster of
+its own, accepted with (w_0/w) · H(x_i) / H(x_i | the rest of its own); an item alone is proposed
+cluster k of the others in proportion to its weight, accepted with (w/w_0) · H(x_i | k) / H(x_i).
+Then an item in company is drawn a place among the clusters that there are, by its conditional.
+With the parameters integrated out, H(x_i) stands where Neal has the likelihood under a parameter
+drawn from its prior.
 """
 
 from __future__ import annotations
@@ -19,12 +27,14 @@ import numpy as np
 from dpsearch._jit import inner, view
 from dpsearch.items import score_item, score_member
 from dpsearch.priors.base import size_weight
-from dpsearch.state.sweep import move_item
+from dpsearch.state.sweep import drawn_place, move_item
 
 
 @inner
-def propose_items(core, items, alone, tables, clusters, n_live, order, proposals, room, rng):  # type: ignore[no-untyped-def]
-    """Visit items in order, with some proposals for each.
+def propose_items(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, clusters, n_live, order, proposals, partial, room, rng
+):
+    """Visit items in order, with some proposals for each; `partial`: by algorithm 7.
 
     Return (items visited, number of clusters, proposals accepted); stop early without a free slot.
     """
@@ -38,14 +48,24 @@ def propose_items(core, items, alone, tables, clusters, n_live, order, proposals
             old = clusters.place[clusters.labels[i]]
             slot = clusters.live[old]
             single = clusters.sizes[slot] == size
-            place = _proposed(tables, clusters, n_live, old, single, size, room, rng)
+            fresh, others = _weigh(tables, clusters, n_live, old, single, size, room)
+            gain = 0.0
+            if not partial:
+                place = _proposed(fresh, others, n_live, old, room, rng)
+            elif single:
+                place = _proposed(0.0, others, n_live, old, room, rng)
+                gain = math.log(others / fresh)
+            else:
+                place = n_live
+                gain = math.log(fresh / others)
             if place == old or (single and place == n_live):
                 continue
-            gain = alone[i]
             if place < n_live:
                 start, score = view(clusters.starts, place, 1), view(room.out, place, 1)
                 score_item(core, items, i, clusters.pool, start, score, room.scratch)
-                gain = room.out[place]
+                gain += room.out[place]
+            else:
+                gain += alone[i]
             if single:
                 gain -= alone[i]
             else:
@@ -57,14 +77,19 @@ def propose_items(core, items, alone, tables, clusters, n_live, order, proposals
             n_live = move_item(
                 core, items, i, size, tables, clusters, n_live, place, None, room.points, 0, room
             )
+        if partial:
+            n_live = _redraw(core, items, i, size, alone[i], tables, clusters, n_live, room, rng)
     return order.shape[0], n_live, accepted
 
 
 @inner
-def _proposed(tables, clusters, n_live, old, single, size, room, rng):  # type: ignore[no-untyped-def]
-    """Draw a position in live, or n_live for a new cluster, by the prior given the other items."""
-    others = n_live - 1 if single else n_live
-    fresh = size_weight(tables, size) + tables.log_v[others + 1] - tables.log_v[others]
+def _weigh(tables, clusters, n_live, old, single, size, room):  # type: ignore[no-untyped-def]
+    """Set room.out to the prior's weights of the others' clusters, for item i in cluster `old`.
+
+    Return that of a new cluster, and the sum of the others.
+    """
+    n_others = n_live - 1 if single else n_live
+    fresh = size_weight(tables, size) + tables.log_v[n_others + 1] - tables.log_v[n_others]
     top = fresh
     for k in range(n_live):
         n = clusters.sizes[clusters.live[k]]
@@ -75,13 +100,37 @@ def _proposed(tables, clusters, n_live, old, single, size, room, rng):  # type: 
             weight = size_weight(tables, n + size) - size_weight(tables, n)
         room.out[k] = weight
         top = max(top, weight)
-    total = math.exp(fresh - top)
+    others = 0.0
     for k in range(n_live):
         room.out[k] = math.exp(room.out[k] - top)
-        total += room.out[k]
-    left = rng.random() * total
+        others += room.out[k]
+    return math.exp(fresh - top), others
+
+
+@inner
+def _proposed(fresh, others, n_live, old, room, rng):  # type: ignore[no-untyped-def]
+    """Draw a position in live, or n_live for a new cluster, by the weights."""
+    left = rng.random() * (fresh + others)
     for k in range(n_live):
         left -= room.out[k]
         if left < 0.0:
             return k
-    return n_live if fresh > -np.inf else old
+    return n_live if fresh > 0.0 else old
+
+
+@inner
+def _redraw(core, items, i, size, alone, tables, clusters, n_live, room, rng):  # type: ignore[no-untyped-def]
+    """Draw item i, if it is in company, a place among the clusters that there are."""
+    old = clusters.place[clusters.labels[i]]
+    if clusters.sizes[clusters.live[old]] == size:
+        return n_live
+    starts = view(clusters.starts, 0, n_live)
+    score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
+    place = drawn_place(
+        core, items, i, size, alone, tables, clusters, n_live, old, room, rng, False
+    )
+    if place == old:
+        return n_live
+    return move_item(
+        core, items, i, size, tables, clusters, n_live, place, None, room.points, 0, room
+    )

@@ -96,6 +96,7 @@ def metropolis(
     *,
     draws: int,
     proposals: int = 1,
+    algorithm: int = 5,
     scan: str = "systematic",
     **options: Any,
 ) -> Draws:
@@ -109,8 +110,8 @@ def metropolis(
     ----------
     data, family, prior, draws, scan, **options
         As for `gibbs`.
-    proposals
-        For each item in a sweep.
+    proposals, algorithm
+        For each item in a sweep; Neal's algorithm 5 or 7.  See `dpsearch.samplers.MetropolisSweep`.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def metropolis(
     2
     """
     problem = as_problem(data, family, prior)
-    moves = [MetropolisSweep(proposals, scan)]
+    moves = [MetropolisSweep(proposals, scan, algorithm)]
     return sample(problem, moves, name="metropolis", draws=draws, **options)
 
 

@@ -138,7 +138,7 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
         _refuse_weights(options)
         with some_client() as (client, stays):
             yield _of_collection(X, options, client, stays)
-    elif isinstance(X, (str, os.PathLike, Iterator)) or _is_function(X) or _reads_files(X):
+    elif lies_elsewhere(X):
         _refuse_weights(options)
         with scratch(tempfile.gettempdir(), "dpsearch-", folder=True) as folder:
             if isinstance(X, (str, os.PathLike)):
@@ -151,6 +151,12 @@ def open_table(X: Any, options: TableOptions) -> Iterator[OpenedTable]:
                 yield _of_lazy(X, folder, options)
     else:
         yield _of_memory(X, options)
+
+
+def lies_elsewhere(X: Any) -> bool:
+    """Whether rows have to be read or asked for: those of files, batches and Dask's collections."""
+    named = isinstance(X, (str, os.PathLike, Iterator, OpenedTable))
+    return named or is_collection(X) or _is_function(X) or _reads_files(X)
 
 
 def _is_function(X: Any) -> bool:

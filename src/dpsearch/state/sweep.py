@@ -117,8 +117,8 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                         core, items, i, size, single, tables, clusters, n_live, old, room, weighted
                     )
                 else:
-                    best = _drawn_place(
-                        core, items, i, size, single, tables, clusters, n_live, old, room, rng
+                    best = drawn_place(
+                        core, items, i, size, single, tables, clusters, n_live, old, room, rng, True
                     )
                 if marks is not None:
                     marks[t + b] = best != old
@@ -178,9 +178,10 @@ def _best_place(core, items, i, size, alone, tables, clusters, n_live, old, room
 
 
 @inner
-def _drawn_place(core, items, i, size, alone, tables, clusters, n_live, old, room, rng):  # type: ignore[no-untyped-def]
-    """Draw the position in live where item i goes; n_live for a new cluster."""
+def drawn_place(core, items, i, size, alone, tables, clusters, n_live, old, room, rng, opens):  # type: ignore[no-untyped-def]
+    """Draw the position in live where item i goes; n_live for a new cluster, which it `opens`."""
     fresh = _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, False)
+    fresh = fresh if opens else -np.inf
     top = fresh
     for k in range(n_live):
         top = max(top, room.out[k])

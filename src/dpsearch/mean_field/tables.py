@@ -1,0 +1,152 @@
+"""What variational inference fits: rows of a problem in memory, or rows that stay in shards."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from dpsearch._types import Labels, Rng
+from dpsearch.errors import CapabilityError, DataError, ParameterError, located
+from dpsearch.families.base import Family, Model
+from dpsearch.families.capabilities import require
+from dpsearch.families.linear import LinearForm
+from dpsearch.passes import arrays
+from dpsearch.passes.chunk import Totals
+from dpsearch.passes.fit import drawn, look_at, rows_where_they_are
+from dpsearch.passes.memory import rows_in_memory
+from dpsearch.passes.rows import Encoding, SoftRows
+from dpsearch.prefix_search.search import search
+from dpsearch.priors.base import Prior, log_prior
+from dpsearch.problem import Clustering, Problem, labels_of
+from dpsearch.sources.opened import OpenedTable
+from dpsearch.sources.shards import begins_of
+from dpsearch.tables import CheckedTable
+
+
+class Table(Protocol):
+    """Rows under a model, wherever they are."""
+
+    model: Model
+    prior: Prior
+    form: LinearForm
+    rows: SoftRows
+
+    @property
+    def log_base(self) -> float:
+        """The sum of the family's `log_base` of all rows, known after the first pass."""
+
+    def begin(self, most: int) -> Totals:
+        """Return the totals of at most so many components to begin with, the largest first."""
+
+    def refine(self) -> bool:
+        """Divide rows that share responsibilities, if there are such; return whether it did."""
+
+    def clustering(self, n_labels: int) -> Clustering:
+        """Return the partition by the rows' labels, with its log joint."""
+
+
+class InMemory:
+    """The rows of a problem, worked on by threads or on a device."""
+
+    def __init__(self, problem: Problem, start: Any, n_threads: int, device: str | None) -> None:
+        problem.require_points("variational")
+        self.problem, self.model, self.prior = problem, problem.model, problem.prior
+        self.log_base = problem.log_base
+        self.form = form_of(self.model)
+        matrix = self.model.matrix
+        if device is not None and sp.issparse(matrix):
+            raise CapabilityError(
+                "{parameter}: variational takes dense rows to a device, not sparse ones",
+                parameter="device",
+            )
+        if isinstance(start, str) and start != "search":
+            raise ParameterError(
+                f"{{parameter}} must be 'search' or labels, got {start!r}", parameter="start"
+            )
+        self._start = start
+        self._single: SoftRows = rows_in_memory(self.form, matrix, n_threads, device)  # type: ignore[assignment]
+        self.rows = self._single
+
+    def begin(self, most: int) -> Totals:
+        problem, start = self.problem, self._start
+        found = isinstance(start, str)
+        labels = search(problem, beam_size=1).labels if found else labels_of(start, problem)
+        return totals_by_size(self._single, labels, most)
+
+    def refine(self) -> bool:
+        return False
+
+    def clustering(self, n_labels: int) -> Clustering:
+        return self.problem.clustering(np.asarray(arrays.to_host(self.rows.labels())))
+
+
+class InShards:
+    """Rows of files, of batches or of Dask's collections, where they are.
+
+    A sample of them, which is all of them if they are few, completes the family and is searched for
+    the components to begin with.
+    """
+
+    def __init__(
+        self, opened: OpenedTable, family: Family, prior: Prior, n_threads: int, rng: Rng
+    ) -> None:
+        seed = int(rng.integers(2**31))
+        looks = look_at(opened.shards, opened.cluster(), n_threads, seed)
+        matrix, numbers = drawn(looks, begins_of(opened.shards))
+        with located(rows=numbers):
+            table = CheckedTable(matrix)
+            seen = ~table.empty_rows
+            if not seen.any():
+                raise DataError("no row of X has any value")
+            if any(one.gaps for one in looks) and family.takes_gaps:
+                family = family.with_gaps()  # also if the sample has none
+            self.sample = Problem(table.matrix[seen], family, prior)
+        self.model, self.prior = self.sample.model, prior
+        self.form = form_of(self.model)
+        encoding = Encoding(self.model.family, self.model.n_features)
+        self._large = rows_where_they_are(opened, encoding, n_threads)
+        self.rows: SoftRows = self._large
+
+    @property
+    def log_base(self) -> float:
+        return self._large.log_base
+
+    def begin(self, most: int) -> Totals:
+        rows = rows_in_memory(self.form, self.model.matrix, 1)
+        totals = totals_by_size(rows, search(self.sample, beam_size=1).labels, most)
+        share = self.rows.n_rows / self.sample.n_items
+        return Totals(totals.sizes * share, totals.sums * share)
+
+    def refine(self) -> bool:
+        return False
+
+    def clustering(self, n_labels: int) -> Clustering:
+        found = self.rows.totals(n_labels).sizes
+        order = np.argsort(-found, kind="stable")
+        self.rows.decide(np.empty(0, np.int64), np.argsort(order))
+        n_clusters = int((found > 0).sum())
+        totals = self.rows.totals(n_clusters)
+        sizes = totals.sizes.round().astype(np.int64)
+        value = float(self.form.log_marginals(*totals).sum()) + self.log_base
+        value += log_prior(self.prior.tables(int(sizes.sum()), n_clusters), sizes)
+        labels, weights = self.rows.labels(), None
+        if isinstance(labels, np.ndarray) and (labels < 0).any():  # rows without any value
+            weights, labels = (labels >= 0).astype(np.int64), np.maximum(labels, 0)
+        return Clustering(labels, value, weights=weights)
+
+
+def form_of(model: Model) -> LinearForm:
+    """Return the linear form of a model's family; raise if it has none."""
+    form: LinearForm = require(model.family, "linear", model.n_features, needed_by="variational")
+    return form
+
+
+def totals_by_size(rows: Any, labels: Labels, most: int) -> Totals:
+    """Give rows labels, the largest cluster first and the smallest beyond `most` together."""
+    _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
+    rows.place(np.minimum(rank, most - 1)[labels])
+    totals: Totals = rows.totals(min(len(counts), most))
+    return totals
