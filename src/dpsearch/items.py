@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,17 @@ class Items(NamedTuple):
         places = np.repeat(self.indptr[which] - indptr[:-1], lengths) + np.arange(indptr[-1])
         ids = self.ids[places] if len(self.ids) else self.ids
         return Items(self.values[places], ids, indptr, self.sizes[which], self.blocks)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Items]) -> Items:
+        """Return the items of several parts, one after the other."""
+        begins = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+        after = [part.indptr[1:] + begin for part, begin in zip(parts, begins[:-1], strict=True)]
+        values, ids, sizes = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("values", "ids", "sizes")
+        )
+        return cls(values, ids, np.concatenate([[0], *after]), sizes, parts[0].blocks)
 
 
 class Rows(NamedTuple):

@@ -30,6 +30,7 @@ from dpsearch.sources.shards import (
     sampled_rows,
     shards_of_array,
 )
+from dpsearch.state import State
 from shard_tables import GAUSSIAN, PRIOR, TABLES, counts, planted
 
 # -- the objective -----------------------------------------------------------------------------
@@ -101,6 +102,30 @@ def test_clusters_that_the_sample_missed_are_found():
     assert batch.log_joint + rows.log_base == pytest.approx(want, abs=1e-6)
     assert [first, *values] == sorted([first, *values])
     np.testing.assert_array_equal(batch.sample_labels(), rows.labels()[sample])
+
+
+def test_rows_in_memory_are_also_moved_one_by_one(monkeypatch):
+    """They end where no sweep gains, and labels, totals and the sample's labels agree."""
+    monkeypatch.setattr(passes_fit, "FEWEST", 500)
+    monkeypatch.setattr(passes_fit, "SAMPLE_ROWS", 300)
+    X, labels = planted(1200, k=6)
+    told = []
+    fits = [
+        DPMixture(GAUSSIAN, 1.0, n_shards=3, n_jobs=jobs, random_state=0).fit(
+            X, callback=told.append
+        )
+        for jobs in (1, 2)
+    ]
+    assert {"place", "end"} <= {event.step for event in fits[0].clustering_.trace}
+    np.testing.assert_array_equal(fits[0].labels_, fits[1].labels_)
+    assert fits[0].log_joint_ == fits[1].log_joint_
+    assert adjusted_rand_score(labels, fits[0].labels_) > 0.99
+    value = log_joint(X, fits[0].component_labels_, GAUSSIAN, PRIOR)
+    assert fits[0].log_joint_ == pytest.approx(value, abs=1e-6)
+    state = State(Problem(X, GAUSSIAN, PRIOR), fits[0].component_labels_)
+    assert state.sweep(np.arange(len(X))) <= 2
+    values = [event.log_joint for event in fits[0].clustering_.trace]
+    np.testing.assert_array_less(np.array(values[:-1]) - 1e-6, values[1:])
 
 
 def test_a_few_rows_far_from_all_others_are_found(monkeypatch):

@@ -12,8 +12,9 @@ from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.items import score_best, score_item, score_member
 from dpsearch.partition import by_appearance
+from dpsearch.passes.history import History
 from dpsearch.problem import Problem
-from dpsearch.refinement import driver
+from dpsearch.refinement.driver import Refinement
 from dpsearch.refinement.local import TO_PLACE, Beginning, repartition
 from dpsearch.state import State, sweep
 from models import DRAWS, PRODUCT_PRIORS
@@ -382,9 +383,8 @@ def test_many_clusters_find_their_partners_without_all_pairs():
     X = np.repeat(centres, 6, axis=0) + rng.normal(size=(3600, 2))
     family = families.Gaussian(0.0, 1e6, 1.0)
     problem = Problem(X, family, DP)
-    run = driver._Refinement(
-        problem, np.arange(3600) // 3, None, np.random.default_rng(0), None, n_threads=1
-    )
+    history = History(None, None)
+    run = Refinement(problem, np.arange(3600) // 3, history, np.random.default_rng(0), n_threads=1)
     run.merge()
     assert run.state.n_live <= 600
 

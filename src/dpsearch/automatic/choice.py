@@ -51,6 +51,7 @@ from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, wi
 from dpsearch.tables.kinds import MOST_COUNTED
 from dpsearch.weights import copies_of, with_what_they_lack
 
+_AT_ONCE = 1 << 20  # numbers
 _WIDE = 32  # columns: more are projected
 _NARROW = 10  # columns: with few rows they are taken as independent, more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
@@ -122,13 +123,13 @@ def choose(
     if not isinstance(family, str):
         raise ParameterError.must("family", "be 'auto', a name or a family", family)
     table = CheckedTable.of(X)
-    far = _far_rows(table, schema)
+    far, others = _far_rows(table, schema)
     apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
-    gaps_remain = may_complete or table.rows(~far).gaps == table.gaps
+    gaps_remain = may_complete or others.gaps == table.gaps
     if not (apart and gaps_remain and far.any()):
         return _chosen(table, family, prior, schema, may_complete)
     with located(rows=np.flatnonzero(~far)):
-        choice = _chosen(table.rows(~far), family, prior, schema, may_complete)
+        choice = _chosen(others, family, prior, schema, may_complete)
     return _with_far_rows(choice, table, far)
 
 
@@ -141,7 +142,7 @@ def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
     labels[~far] = choice.labels
     labels[far] = choice.labels.max() + 1 + np.arange(n_far)
     completed = choice.completed
-    if completed is not None or not (table.complete or choice.family.skips(table)):
+    if completed is not None or (table.gaps and not choice.family.skips(table)):
         inside = table.rows(~far).matrix if completed is None else completed
         completed = _completed_beside(inside, table.matrix, far)
     reason = f"{choice.reason}; {words} took no part in the choice"
@@ -249,13 +250,17 @@ def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
     return [] if no_numbers else list(range(table.shape[1]))
 
 
-def _far_rows(table: CheckedTable, schema: Schema | None) -> Any:
-    """Return the rows that are far from all others, unless these hold no numbers without them."""
+def _far_rows(table: CheckedTable, schema: Schema | None) -> tuple[Any, CheckedTable]:
+    """Return which rows are far from all others, and these others.
+
+    There are none if the others hold no numbers without them.
+    """
     columns = _number_columns(table, schema)
     far = far_rows(table, columns)
-    if far.any() and _number_columns(table.rows(~far), schema) != columns:
-        return np.zeros_like(far)
-    return far
+    others = table.rows(~far) if far.any() else table
+    if far.any() and _number_columns(others, schema) != columns:
+        return np.zeros_like(far), table
+    return far, others
 
 
 def recognise_codes(
@@ -294,9 +299,9 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     """
     if not table.gaps:
         return None
-    columns, far = _number_columns(table, schema), _far_rows(table, schema)
+    columns, (far, others) = _number_columns(table, schema), _far_rows(table, schema)
     if far.any():
-        inside = completed_table(table.rows(~far), schema, prior)
+        inside = completed_table(others, schema, prior)
         return None if inside is None else _completed_beside(inside, table.matrix, far)
     matrix = table.matrix
     own = matrix[:, columns]
@@ -378,6 +383,13 @@ def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
 
 def guess(table: CheckedTable) -> tuple[type[Family], str]:
     """Return the class of a family for a table, and the reason in words."""
+    if "guess" not in table.known:
+        table.known["guess"] = _guess(table)
+    found: tuple[type[Family], str] = table.known["guess"]
+    return found
+
+
+def _guess(table: CheckedTable) -> tuple[type[Family], str]:
     X, gaps = table.matrix, table.gaps
     if table.sparse:
         if not _is_counts(X.data):
@@ -418,7 +430,9 @@ def _rows_suffice(n_rows: int, width: int) -> bool:
 
 
 def _is_counts(values: Any) -> bool:
-    return bool((values >= 0).all() and (values == np.floor(values)).all())
+    flat = values.reshape(-1)
+    parts = (flat[at : at + _AT_ONCE] for at in range(0, len(flat), _AT_ONCE))
+    return all(bool((part >= 0).all() and (part == np.floor(part)).all()) for part in parts)
 
 
 def _may_be_counts(matrix: Matrix) -> bool:
@@ -434,11 +448,13 @@ def _may_be_counts(matrix: Matrix) -> bool:
 
 def _is_mostly_zero(X: Any) -> bool:
     """Whether counts look like counts of events: rare, and seldom more than one."""
-    values, times = np.unique(X, return_counts=True)
-    above = values > 0.0
-    if times[~above].sum() < 0.5 * X.size or not above.any():
+    above = X[X > 0.0]
+    if not 0 < len(above) <= 0.5 * X.size:
         return False
-    return bool(values[above][times[above].argmax()] == 1.0)
+    if above.max() < _AT_ONCE:  # where counting is faster than sorting
+        return int(np.bincount(above.astype(np.int64)).argmax()) == 1
+    values, times = np.unique(above, return_counts=True)
+    return bool(values[times.argmax()] == 1.0)
 
 
 # -- checks before the choice -------------------------------------------------------------------

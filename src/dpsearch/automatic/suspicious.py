@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Vector
+from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
 from dpsearch.tables import CheckedTable, Codes, Schema
 
@@ -110,10 +110,19 @@ def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:
     """Return which rows lie far from all others in one of some columns of numbers."""
     out = np.zeros(table.shape[0], bool)
     for j in columns:
-        far = far_values(table.matrix[:, j])
-        if far.sum() <= max(1, _MOST_FAR * len(far)):
-            out |= far
+        far = _far_places(table, j)
+        if len(far) <= max(1, _MOST_FAR * len(out)):
+            out[far] = True
     return out
+
+
+def _far_places(table: CheckedTable, j: int) -> Ints:
+    """Return the rows whose values in a column lie far from the others."""
+    key = ("far values", j)
+    if key not in table.known:
+        table.known[key] = np.flatnonzero(far_values(table.matrix[:, j]))
+    places: Ints = table.known[key]
+    return places
 
 
 def codes_in_words(codes: Codes, schema: Schema | None) -> str:

@@ -24,7 +24,7 @@ from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
-from dpsearch.refinement.driver import refine
+from dpsearch.refinement import refine
 from dpsearch.tables.checked import CheckedTable
 
 _FEW_COLUMNS = 4  # up to which branch and bound is fast

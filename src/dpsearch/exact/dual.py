@@ -21,7 +21,7 @@ from dpsearch.prefix_search.dual import tree_of
 from dpsearch.prefix_search.heuristics import DUAL, Heuristic, blank
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
-from dpsearch.refinement.driver import refine
+from dpsearch.refinement import refine
 
 _TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
 _MOST_SETS = 20_000

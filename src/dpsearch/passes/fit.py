@@ -24,19 +24,20 @@ from dpsearch.events import Event
 from dpsearch.families.base import Model
 from dpsearch.fitted import FittedState
 from dpsearch.fitting import FitOptions, first_partition, fit_in_memory
-from dpsearch.items import log_marginals, merge_rows
+from dpsearch.items import Items, log_marginals, merge_rows
 from dpsearch.levels import find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.passes.checkpoint import Checkpoint
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.dask_rows import DaskRows, look_by_dask
 from dpsearch.passes.history import History, OutOfTime
-from dpsearch.passes.memory import rows_in_memory
+from dpsearch.passes.memory import FEWEST, rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
 from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows
+from dpsearch.passes.search import BatchSearch
 from dpsearch.priors.base import log_prior
 from dpsearch.problem import Clustering, Problem
-from dpsearch.refinement import refine
+from dpsearch.refinement import refine_first, refine_rows
 from dpsearch.sources.opened import OpenedTable
 from dpsearch.sources.shards import (
     SAMPLE_ROWS,
@@ -53,6 +54,8 @@ from dpsearch.sources.shards import (
 from dpsearch.tables import CheckedTable, content_order
 
 _REGROUPS = 4  # in a round
+_FEW = 2  # times as many rows as are sampled, up to which the sample is not refined by itself
+_TURNS = 10  # times as many rows as are sampled, up to which rows are also moved one by one
 _ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
 _MOST_ROUNDS = 1000  # where refinement is to converge
 _MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
@@ -61,8 +64,12 @@ _MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 class Sample(NamedTuple):
     """Rows that were drawn from all shards, in an order that their content decides."""
 
-    matrix: Any  # with gaps in place of codes, and without rows that have no value
+    table: CheckedTable  # with gaps in place of codes, and without rows that have no value
     numbers: Ints  # which rows of the whole they are
+
+    @property
+    def matrix(self) -> Any:
+        return self.table.matrix
 
 
 class Start(NamedTuple):
@@ -106,6 +113,7 @@ class _Fit:
         self.in_memory = all(isinstance(shard, ArrayShard) for shard in opened.shards)
         self.history = History(options.refinement.seconds, options.callback)
         self.seed = int(options.rng.integers(2**31))
+        self.gaps = True
         self.best: Totals | None = None
         self.store: Checkpoint | None = None
 
@@ -119,11 +127,12 @@ class _Fit:
                 looks,
             )  # fmt: skip
         resumed = None if self.store is None else self.store.read()
+        self.gaps = any(one.gaps for one in looks)
         matrix, numbers = drawn(looks, begins_of(opened.shards))
         with located(rows=numbers):
             table = CheckedTable(matrix)
             if resumed is None:
-                sample, start = self.begin(table, numbers, any(one.gaps for one in looks))
+                sample, start = self.begin(table, numbers)
             else:
                 sample = _with_values(resumed.encoding.without_codes(table), numbers)
                 start = Start(resumed.encoding, resumed.clusters, resumed.reason)
@@ -150,17 +159,17 @@ class _Fit:
 
         return told
 
-    def begin(self, table: CheckedTable, numbers: Ints, gaps: bool) -> tuple[Sample, Start]:
+    def begin(self, table: CheckedTable, numbers: Ints) -> tuple[Sample, Start]:
         """Choose the family by the sample and search it."""
         options, schema = self.options, self.opened.schema
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
         sample = _with_values(table, numbers)
-        choice = choose(sample.matrix, options.family, prior, schema, may_complete=False)
+        choice = choose(sample.table, options.family, prior, schema, may_complete=False)
         family = choice.family
-        if (gaps or codes) and family.takes_gaps:
+        if (self.gaps or codes) and family.takes_gaps:
             family = family.with_gaps()  # also if the sample has none
-        problem = Problem(sample.matrix, family, prior)
+        problem = Problem(sample.table, family, prior)
         model = problem.model
         encoding = Encoding(model.family, model.n_features, codes)
         if self.in_memory and model.family.linear(model.n_features) is None:
@@ -168,14 +177,13 @@ class _Fit:
         form = encoding.form()
         found = first_partition(problem, replace(options, callback=None), options.order)
         found = choice.or_carried(problem, found)
-        found = refine(
-            problem, found.labels, rng=rng, thorough=False, keep_interrupted=False,
-            n_jobs=options.n_jobs,
-        )  # fmt: skip
-        rows = rows_in_memory(form, sample.matrix, 1)
-        rows.place(found.labels)
+        labels = found.labels
+        if not self.suits_turns(encoding) or self.opened.n_rows > _FEW * len(labels):
+            labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
+        rows = rows_in_memory(form, sample.matrix, n_threads(options.n_jobs))
+        rows.place(labels)
         reason = choice.reason + codes_in_words(codes, schema)
-        return sample, Start(encoding, rows.totals(found.n_clusters), reason)
+        return sample, Start(encoding, rows.totals(int(labels.max()) + 1), reason)
 
     def passes(self, sample: Sample, start: Start, least: float) -> FittedState:
         """Give all rows to the sample's clusters and improve them; return what was found."""
@@ -193,32 +201,62 @@ class _Fit:
                 value = log_joint + rows.log_base
                 self.store.write(encoding, batch.totals, value, start.reason)
 
-        batch = PilotedSearch(
-            rows, form.features(sample.matrix), form, tables, options.rng, note, history.check_time
-        )
+        batch: BatchSearch
+        how = options.rng, note, history.check_time
+        if self.suits_turns(encoding):
+            batch, improve = BatchSearch(rows, form, tables, *how), self.by_turns
+        else:
+            features, threads = form.features(sample.matrix), n_threads(options.n_jobs)
+            batch = PilotedSearch(rows, features, form, tables, *how, threads)
+            improve = self.by_pilot
         batch.begin_from(start.clusters)
         n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
         if n_seen < rows.n_rows:
             batch.tables = options.prior.tables(n_seen, min(n_seen, _MOST_CLUSTERS))
         note("place", batch.log_joint, batch.n_clusters)
-        converged = False
+        model = encoding.family.compile(sample.matrix)
+        converged = improve(batch, model, encoding) if options.refinement.wanted else False
+        return self.fitted(sample, start, model, batch, rows, converged)
+
+    def suits_turns(self, encoding: Encoding) -> bool:
+        """Whether passes take turns with moves of single rows: not many rows, in memory."""
+        if not self.options.refinement.wanted or self.gaps or encoding.codes:
+            return False  # also where a row without any value takes no part
+        return self.in_memory and FEWEST <= self.opened.n_rows <= _TURNS * SAMPLE_ROWS
+
+    def by_turns(self, batch: BatchSearch, model: Model, encoding: Encoding) -> bool:
+        """Improve clusters by passes and by moves of single rows; return whether none is left."""
+        options, threads = self.options, n_threads(self.options.n_jobs)
+        shards = batch.rows.chunks  # type: ignore[attr-defined]
+        with ThreadPoolExecutor(threads) as pool:
+            items = list(pool.map(lambda one: model.items(encoding.load(one))[0], shards))
+        problem = Problem.of_items(
+            model, Items.joined(items), 0.0, options.prior, tables=batch.tables
+        )
+        labels, converged = refine_rows(
+            problem, batch, self.history, options.rng, n_threads=threads,
+            thorough=not options.refinement.automatic,
+        )  # fmt: skip
+        batch.begin_with(labels)
+        batch.note("end", batch.log_joint, batch.n_clusters)
+        return converged
+
+    def by_pilot(self, batch: Any, model: Model, encoding: Encoding) -> bool:
+        """Improve clusters by passes that a sample prepares; return whether nothing gains more."""
         try:
             with plain_interrupts():
-                converged = batch.improve(*self.effort())
+                return bool(batch.improve(*self.effort()))
         except OutOfTime:
             pass
         except KeyboardInterrupt:
             # Labels and totals may not be of the same moment: one more pass makes them so.
             assert self.best is not None
             batch.begin_from(self.best)
-        return self.fitted(sample, start, batch, rows, converged)
+        return False
 
     def effort(self) -> tuple[int, int]:
         """How many rounds are made at most, and how often clusters are regrouped in each."""
-        how = self.options.refinement
-        if not how.wanted:
-            return 0, 0
-        if not how.automatic:
+        if not self.options.refinement.automatic:
             return _MOST_ROUNDS, _REGROUPS
         return (_ROUNDS, _REGROUPS) if self.in_memory else (_FEW_ROUNDS, 0)
 
@@ -226,13 +264,13 @@ class _Fit:
         self,
         sample: Sample,
         start: Start,
-        batch: PilotedSearch,
+        model: Model,
+        batch: Any,
         rows: LargeRows,
         converged: bool,
     ) -> FittedState:
         """Return what was found, its clusters numbered from the largest."""
         options, encoding = self.options, start.encoding
-        model = encoding.family.compile(sample.matrix)
         sizes = batch.totals.sizes.round().astype(np.int64)
         pool = _statistics(model, batch.form.rows(*batch.totals))
         marginals = log_marginals(model.core, pool, len(sizes))
@@ -247,7 +285,8 @@ class _Fit:
             trace=self.history.trace, weights=weights,
         )  # fmt: skip
         items, _ = model.items(sample.matrix)
-        levels = find_levels(mixture, items, batch.sample_labels(), sample.matrix)
+        of_sample = labels[sample.numbers] if self.client is None else batch.sample_labels()
+        levels = find_levels(mixture, items, of_sample, sample.matrix)
         state = FittedState(
             mixture, found, start.reason, self.opened.schema, weights=weights, levels=levels,
             codes=encoding.codes,
@@ -325,7 +364,7 @@ def _with_values(table: CheckedTable, numbers: Ints) -> Sample:
     seen = ~table.empty_rows
     if not seen.any():
         raise DataError("no row of X has any value")
-    return Sample(table.matrix[seen], numbers[seen])
+    return Sample(table, numbers) if seen.all() else Sample(table.rows(seen), numbers[seen])
 
 
 def _statistics(model: Model, rows: Any) -> Any:

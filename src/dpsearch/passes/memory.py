@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import scipy.sparse as sp
+
 from dpsearch._types import Labels, Rng
 from dpsearch.errors import ParameterError
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
-from dpsearch.passes.rows import CHUNK_NUMBERS, Rows, ThreadedRows
+from dpsearch.passes.rows import Rows, ThreadedRows
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Problem
 from dpsearch.sources.shards import shards_of_array
 
 FEWEST = 20_000  # rows, from which passes over all of them are faster than one row after another
+_CHUNKS = 32  # whose totals are added up after every pass
+_LEAST_CHUNK = 1 << 17  # features; fewer are not worth a thread
 
 
 def suits_passes(problem: Problem, device: Any = None) -> bool:
@@ -38,7 +42,13 @@ def rows_in_memory(form: LinearForm, matrix: Any, n_threads: int, device: Any = 
         from dpsearch.passes.device import open_rows  # which may import PyTorch
 
         return open_rows(form, matrix, device)
-    n_chunks = max(1, matrix.shape[0] * form.n_totals // CHUNK_NUMBERS)
+    return threaded_rows(form, matrix, n_threads)
+
+
+def threaded_rows(form: LinearForm, matrix: Any, n_threads: int) -> ThreadedRows:
+    """Return the rows of a matrix, in as many chunks as many threads can share."""
+    numbers = matrix.nnz if sp.issparse(matrix) else matrix.shape[0] * form.n_totals
+    n_chunks = min(_CHUNKS, max(1, numbers // _LEAST_CHUNK))
     return ThreadedRows(form, shards_of_array(matrix, n_chunks, gaps=True), n_threads)
 
 

@@ -9,7 +9,7 @@ the exact gain decides.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.memory import threaded_rows
 from dpsearch.passes.moves import GROWTH, Group
 from dpsearch.passes.rows import LargeRows, ThreadedRows
 from dpsearch.passes.search import MOST_SWEEPS, BatchSearch
@@ -53,20 +54,6 @@ class _Followed:
         return getattr(self.all, name)
 
 
-@dataclass(frozen=True)
-class _Features:
-    """Rows as features."""
-
-    matrix: Any
-
-    @property
-    def n_rows(self) -> int:
-        return int(self.matrix.shape[0])
-
-    def load(self) -> Any:
-        return self.matrix
-
-
 class PilotedSearch(BatchSearch):
     """The search, with features of a sample on which proposals are worked out."""
 
@@ -81,15 +68,16 @@ class PilotedSearch(BatchSearch):
         rng: Rng,
         note: Callable[[str, float, int], None],
         check_time: Callable[[], None],
+        n_threads: int = 1,
     ) -> None:
         super().__init__(rows, form, tables, rng, note, check_time)
-        self.features = sample
+        self.features, self.n_threads = sample, n_threads
         self.follow(sample, None)
 
     def follow(self, features: Any, labels: Labels | None) -> None:
         """Take these rows as the sample."""
         form = replace(self.form, features=lambda X: X)
-        sample = ThreadedRows(form, [_Features(features)], 1)
+        sample = threaded_rows(form, features, self.n_threads)
         sample.place(labels)
         self.rows = _Followed(getattr(self.rows, "all", self.rows), sample)
         self.pilot = BatchSearch(

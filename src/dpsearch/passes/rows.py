@@ -224,9 +224,12 @@ class ThreadedRows:
 
         # A product in each thread, not threads in each product.
         with self._products.limit(limits=1):
-            threads = ThreadPoolExecutor(self.n_threads)
+            numbers = range(len(self.chunks))
+            alone = min(self.n_threads, len(numbers)) == 1
+            threads = ThreadPoolExecutor(self.n_threads)  # begins none before it has work
             try:
-                for done, result in enumerate(threads.map(one, range(len(self.chunks))), 1):
+                found = map(one, numbers) if alone else threads.map(one, numbers)
+                for done, result in enumerate(found, 1):
                     if self.progress is not None:
                         self.progress(done)
                     yield result

@@ -26,8 +26,7 @@ from dpsearch.partition import by_appearance
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.priors.base import Prior, Tables, log_prior
 from dpsearch.problem import Problem
-from dpsearch.refinement import refine
-from dpsearch.refinement.driver import split_problem
+from dpsearch.refinement import refine, split_problem
 from dpsearch.sources.shards import stacked
 
 KEPT_ROWS = 20_000

@@ -1,5 +1,5 @@
 """Refinement: an anytime local search on top of the prefix search."""
 
-from dpsearch.refinement.driver import halved, refine
+from dpsearch.refinement.refine import halved, refine, refine_first, refine_rows, split_problem
 
-__all__ = ["halved", "refine"]
+__all__ = ["halved", "refine", "refine_first", "refine_rows", "split_problem"]

@@ -19,7 +19,7 @@ from dpsearch.families.base import Family
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem
-from dpsearch.refinement.driver import refine
+from dpsearch.refinement.refine import refine
 
 
 @dataclass(frozen=True)

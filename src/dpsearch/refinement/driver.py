@@ -1,4 +1,4 @@
-"""`dpsearch.refine`: an anytime local search that never lowers the log joint.
+"""One run of `dpsearch.refine`: an anytime local search that never lowers the log joint.
 
 1. Sweeps: each item to its best cluster.
 2. Growth: clusters are split between seeds, with a sweep after each round, while splits succeed.
@@ -22,19 +22,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._types import ArrayLike, Ints, Labels, Vector
-from dpsearch._validate import as_rng, n_threads
-from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
-from dpsearch.events import Callback, Event
-from dpsearch.families.base import Family
+from dpsearch._types import Ints, Labels, Vector
+from dpsearch.events import Event
 from dpsearch.partition import by_appearance
 from dpsearch.passes.history import History, OutOfTime
-from dpsearch.passes.memory import suits_passes
-from dpsearch.priors.base import Prior
-from dpsearch.problem import Clustering, Problem, as_problem, labels_of
+from dpsearch.passes.memory import batch_search, suits_passes
+from dpsearch.passes.search import BatchSearch
+from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement.local import Beginning, Repartition, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
-from dpsearch.refinement.turns import refine_by_passes
+from dpsearch.refinement.turns import refine_by_passes, take_turns
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
@@ -44,7 +41,7 @@ _MANY_ITEMS = 20_000  # with more, batches are large, and threads share sweeps
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
 _ENDLESS_PATIENCE = 300  # used instead where the caller limits the time
 _SWEEP_COST = 300_000_000  # numbers read between two checks of the time
-_LOCAL_SWEEPS = 10
+LOCAL_SWEEPS = 10
 _TRIES = 3  # at splitting a cluster in two, where no other moves follow
 _LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
 _MANY_CLUSTERS = 512
@@ -66,116 +63,22 @@ class _Job(NamedTuple):
     order: Ints
 
 
-def refine(
-    data: Problem | ArrayLike,
-    start: Clustering | ArrayLike,
-    family: Family | None = None,
-    prior: Prior | None = None,
-    *,
-    seconds: float | None = None,
-    thorough: bool = True,
-    tries: int | None = None,
-    rng: Any = None,
-    callback: Callback | None = None,
-    n_jobs: int | None = None,
-    device: str | None = None,
-    keep_interrupted: bool = True,
-) -> Clustering:
-    """Improve a partition until no move improves it, or until the time is up.
-
-    Parameters
-    ----------
-    data, family, prior
-        As for `search`.  The prior must be of product form (not AntoniakCounts).
-    start
-        A clustering or labels.
-    seconds
-        Wall time to spend, besides that of compiling kernels.  None: until it has converged.
-    thorough
-        False leaves out the last phase, which takes most of the time and finds little; sweeps,
-        splits and merges remain.
-    tries
-        How often to try to split a cluster in two.  None: once, or three times if not `thorough`.
-    rng
-        Seed or Generator.  The same seed gives the same result unless `seconds` ends the run.
-    callback
-        Called with an `Event` as the search goes on.
-    n_jobs
-        Threads; −1 for all cores.  The result does not depend on it.
-    device
-        Where passes over the rows are made: "cuda" for a GPU, None for threads of this process.
-    keep_interrupted
-        Whether Ctrl-C returns the best partition so far; False raises KeyboardInterrupt.
-
-    Returns
-    -------
-    Clustering
-        Its log joint is at least that of `start`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dpsearch import families, priors, refine
-    >>> X = np.concatenate([np.zeros(20), np.full(20, 9.0)])[:, None]
-    >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
-    >>> refine(X, np.zeros(40), family, prior).n_clusters
-    2
-    """
-    problem = as_problem(data, family, prior)
-    labels = labels_of(start, problem)
-    if not problem.prior.product_form:
-        raise CapabilityError(f"refine needs a prior of product form; {problem.prior.name} is not")
-    if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
-        raise ParameterError(
-            f"{{parameter}} must be a number ≥ 0 or None, got {seconds!r}", parameter="seconds"
-        )
-    refinement = _Refinement(
-        problem, labels, seconds, as_rng(rng), callback, n_threads(n_jobs), device
-    )
-    try:
-        with plain_interrupts(), refinement.threads:
-            refinement.run(thorough, tries)
-    except KeyboardInterrupt:
-        if not keep_interrupted:
-            raise
-        refinement.interrupted = True
-    return refinement.result()
-
-
-def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1) -> Labels:
-    """Split clusters between seeds, with a sweep after each round, while that improves."""
-    refinement = _Refinement(problem, labels, None, as_rng(rng), None, 1)
-    refinement.grow(tries)
-    return by_appearance(refinement.state.labels)
-
-
-def halved(problem: Problem, *, rng: Any) -> Labels:
-    """Divide all items between two random ones, and sweep, whether that improves or not."""
-    random = as_rng(rng)
-    everything = np.arange(problem.n_items)
-    start = begin(GROWTH[-1], np.zeros(problem.n_items, np.int64), 1, random)
-    assert start is not None
-    order = random.permutation(problem.n_items)
-    return repartition(problem, everything, start, 0, order, _LOCAL_SWEEPS).labels
-
-
-class _Refinement:
+class Refinement:
     """One run: the state, the clock and the history."""
 
     def __init__(
         self,
         problem: Problem,
         labels: Labels,
-        seconds: float | None,
+        history: History,
         rng: np.random.Generator,
-        callback: Callback | None,
         n_threads: int,
         device: Any = None,
     ) -> None:
         self.problem = problem
         self.n_threads, self.device = n_threads, device
         self.start = labels
-        self.history = History(seconds, callback)
+        self.history = history
         self.rng = rng
         self.threads = ThreadPoolExecutor(n_threads)
         self.batch_size = _LARGE_BATCH if problem.n_items > _MANY_ITEMS else _BATCH
@@ -220,15 +123,35 @@ class _Refinement:
 
     # -- phases -----------------------------------------------------------------------------
 
-    def run(self, thorough: bool, tries: int | None) -> None:
+    def run(
+        self,
+        thorough: bool,
+        tries: int | None,
+        batch: BatchSearch | None = None,
+        *,
+        turns: bool = True,
+    ) -> None:
         try:
-            if suits_passes(self.problem, self.device):
-                refine_by_passes(self, self.n_threads, self.device, thorough)
+            if batch is None and suits_passes(self.problem, self.device):
+                batch = self.batch_search()
+            if batch is not None:
+                refine_by_passes(self, batch)
+                if turns:
+                    take_turns(self, batch, thorough)
             else:
                 self.run_one_by_one(thorough, tries)
         except OutOfTime:
             return
         self.converged = thorough
+
+    def batch_search(self) -> BatchSearch:
+        """Return a batch search of the same rows."""
+        base = self.problem.log_base
+        return batch_search(
+            self.problem, by_appearance(self.state.labels), rng=self.rng,
+            note=lambda step, value, n: self.tell(step, value + base, n),
+            check_time=self.check_time, n_threads=self.n_threads, device=self.device,
+        )  # fmt: skip
 
     def run_one_by_one(self, thorough: bool, tries: int | None) -> None:
         self.sweeps(2)
@@ -368,8 +291,8 @@ class _Refinement:
             outcomes = list(self.threads.map(self.evaluate, [job for _, job in jobs]))
             for (kind, job), new in zip(jobs, outcomes, strict=True):
                 cost = float(len(job.chosen) * (1 + job.start.n_clusters))
-                work += cost * _LOCAL_SWEEPS / 2
-                spent += cost * _LOCAL_SWEEPS / 2
+                work += cost * LOCAL_SWEEPS / 2
+                spent += cost * LOCAL_SWEEPS / 2
                 gain = self.gain(job, new)
                 self.schedule.learn(kind, gain, cost)
                 failed = self.failures[job.slots[0]] + 1
@@ -483,7 +406,7 @@ class _Refinement:
 
     def evaluate(self, job: _Job) -> Repartition:
         """Compute the outcome of a proposal.  Threads run this; it changes nothing."""
-        n_sweeps = max(2, min(_LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
+        n_sweeps = max(2, min(LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
         return repartition(self.problem, job.chosen, job.start, job.n_others, job.order, n_sweeps)
 
     def gain(self, job: _Job, new: Repartition) -> float:

@@ -7,27 +7,27 @@ on the data, so that the next turn goes to the one that has gained more.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from dpsearch._types import Labels, Rng
 from dpsearch.partition import by_appearance
 from dpsearch.passes.arrays import to_host
-from dpsearch.passes.memory import batch_search
 from dpsearch.passes.search import BatchSearch
-from dpsearch.problem import Problem
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
 _SWEEPS = 4  # of rows one by one, after the first passes
+_ENOUGH = 0.004  # nats a row: a turn that gains less for the cost of a sweep is the last by default
+_MOST = 10.0  # sweeps that cost as much as all turns by default …
+_PASSES = 2.0  # … and as one turn of passes
 _TURN, _LEAST_TURN = 10, 1e7  # sweeps that cost as much as a turn; scores at least
 
 
 class OneByOne(Protocol):
     """The other way: a partition, whose rows are moved one by one."""
 
-    problem: Problem
     state: State
     rng: Rng
     significant: float
@@ -51,25 +51,42 @@ class OneByOne(Protocol):
         """Search; return whether nothing improves any more, and the scores computed."""
 
 
-def refine_by_passes(one_by_one: OneByOne, n_threads: int, device: Any, thorough: bool) -> None:
-    """Let the number of clusters grow by passes; sweep; if it is to be thorough, take turns."""
-    problem = one_by_one.problem
-    batch = batch_search(
-        problem, by_appearance(one_by_one.state.labels), rng=one_by_one.rng,
-        note=lambda step, value, n: one_by_one.tell(step, value + problem.log_base, n),
-        check_time=one_by_one.check_time, n_threads=n_threads, device=device,
-    )  # fmt: skip
+def refine_by_passes(one_by_one: OneByOne, batch: BatchSearch) -> None:
+    """Let the number of clusters grow by passes, and sweep."""
     try:
         batch.first()
     finally:  # what was found counts, also if time is up
         one_by_one.adopt(_labels(batch))
     one_by_one.gather()
     one_by_one.sweeps(_SWEEPS)
+
+
+def take_turns(one_by_one: OneByOne, batch: BatchSearch, thorough: bool) -> None:
+    """Refine in turns, until nothing improves any more, or as long as they gain much."""
     if thorough:
-        _take_turns(batch, one_by_one)
+        _take_all_turns(batch, one_by_one)
+    else:
+        _take_some_turns(batch, one_by_one)
 
 
-def _take_turns(batch: BatchSearch, one_by_one: OneByOne) -> None:
+def _take_some_turns(batch: BatchSearch, one_by_one: OneByOne) -> None:
+    """Take turns, sweeps and passes, as long as they gain much for their cost."""
+    rates, spent, known = [np.inf, np.inf], 0.0, -np.inf
+    while spent < _MOST and max(rates) > _ENOUGH:
+        state = one_by_one.state
+        before, sweep = state.log_joint, float(len(state.labels) * state.n_live)
+        turn = int(np.argmax(rates))
+        if turn == 0:
+            one_by_one.sweeps(1)
+            cost = 1.0
+        else:
+            _, scores = _passes(batch, one_by_one, known, _PASSES * sweep)
+            known, cost = one_by_one.state.log_joint, max(scores / sweep, 1.0)
+        spent += cost
+        rates[turn] = (one_by_one.state.log_joint - before) / (cost * len(state.labels))
+
+
+def _take_all_turns(batch: BatchSearch, one_by_one: OneByOne) -> None:
     """Refine until neither way gains anything any more, or one of them raises."""
     schedule, settled, known = Schedule(2), [False, False], -np.inf
     while not all(settled):

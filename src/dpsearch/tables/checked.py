@@ -53,6 +53,11 @@ class CheckedTable:
         """Whether values are missing."""
         return not self.complete and has_gaps(self.matrix)
 
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What has been found out about the table, so that this is done once."""
+        return {}
+
     @property
     def empty_rows(self) -> Any:
         """Which rows have no value at all."""
