@@ -101,18 +101,25 @@ def scores_agree(kit: Compiled, rng: Rng) -> None:
     i = int(rng.integers(kit.n))
     wanted = np.array([kit.score(pool[s : s + width].copy(), i) for s in starts])
     agree("score_rows of many rows", kit.score_rows(pool, starts, i), wanted, 1e-12)
-    dots = kit.score_dots(pool, starts, i)
+    offsets, best = rng.normal(size=n_rows), np.full(n_rows, -np.inf)
+    dots, best_dots = kit.score_dots(pool, starts, i, offsets)
     if dots is not None:
         agree("score_dots", dots, wanted, 1e-10)
     row = pool[:width].copy()
     score = kit.score(row, i)
     kit.add(row, i)
     agree("score_member", score_member(kit.core, kit.items, i, row, kit.scratch), score, 1e-7)
-    offsets, best = rng.normal(size=n_rows), np.full(n_rows, -np.inf)
+    if best_dots is not None:
+        _keeps_the_best("best_dots", best_dots, wanted + offsets)
     if score_best(kit.core, kit.items, i, pool, starts, offsets, -1, best):
-        kept, total = np.isfinite(best), wanted + offsets
-        ensure(kept[total.argmax()], f"score_best leaves out the best cluster {total.argmax()}")
-        agree("score_best", best[kept], total[kept], 1e-9)
+        _keeps_the_best("score_best", best, wanted + offsets)
+
+
+def _keeps_the_best(name: str, found: Vector, wanted: Vector) -> None:
+    """Raise unless the largest number was found, and others either too or left out."""
+    kept = np.isfinite(found)
+    ensure(kept[wanted.argmax()], f"{name} leaves out the best cluster {wanted.argmax()}")
+    agree(name, found[kept], wanted[kept], 1e-9)
 
 
 def larger_than_its_tables(kit: Compiled, rng: Rng) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._jit import call_bound, call_features, call_score_dots, kernel
+from dpsearch._jit import call_best_dots, call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
@@ -27,6 +27,13 @@ from dpsearch.items import (
 def _score_dots(core, score_dots, pool, starts, dots, square):  # type: ignore[no-untyped-def]
     out = np.empty(starts.shape[0])
     call_score_dots(score_dots, (core.params, pool, starts, dots, square, out))
+    return out
+
+
+@kernel
+def _best_dots(core, best_dots, pool, starts, dots, square, offsets):  # type: ignore[no-untyped-def]
+    out = np.empty(starts.shape[0])
+    call_best_dots(best_dots, (core.params, pool, starts, dots, square, offsets, -1, out))
     return out
 
 
@@ -95,16 +102,25 @@ class Compiled:
         items = self.items if X is None else self.model.items(X)[0]
         return np.asarray(log_predictive(self.core, items, row)[:, 0])
 
-    def score_dots(self, pool: Vector, starts: Ints, i: int) -> Vector | None:
-        """Return the scores from inner products; None if the family has none."""
+    def score_dots(
+        self, pool: Vector, starts: Ints, i: int, offsets: Vector
+    ) -> tuple[Vector | None, Vector | None]:
+        """Return scores from inner products, and those with offsets that may be the best.
+
+        None for what the family does not have.
+        """
         dots = self.model.dots()
         if dots is None:
-            return None
+            return None, None
         x = item_values(self.items, i)
-        products = [x @ pool[start + dots.offset :][: dots.n_features] for start in starts]
-        return np.asarray(
-            _score_dots(self.core, dots.score_dots, pool, starts, np.array(products), float(x @ x))
+        products = np.array(
+            [x @ pool[start + dots.offset :][: dots.n_features] for start in starts]
         )
+        given = (pool, starts, products, float(x @ x))
+        best = None
+        if dots.best_dots != 0:
+            best = np.asarray(_best_dots(self.core, dots.best_dots, *given, offsets))
+        return np.asarray(_score_dots(self.core, dots.score_dots, *given)), best
 
     def features(self, i: int) -> Vector:
         return np.asarray(_features(self.core, self.model.bounds("this check"), self.items, i))

@@ -19,6 +19,7 @@ from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
 from dpsearch.families.product import Product
 from dpsearch.families.projected_gaussian import ProjectedGaussian
+from dpsearch.families.von_mises_fisher import VonMisesFisher
 from dpsearch.families.with_gaps import WithGaps
 from dpsearch.registry import Registry
 
@@ -41,6 +42,7 @@ __all__ = [
     "Product",
     "ProjectedGaussian",
     "Simpler",
+    "VonMisesFisher",
     "WithGaps",
     "by_name",
     "check_counts",
@@ -64,6 +66,7 @@ for _family in (
     Bernoulli,
     Poisson,
     Categorical,
+    VonMisesFisher,
 ):
     register(_family)
 register(Product, listed=False)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import call_score_dots, call_update, inner, kernel, view
+from dpsearch._jit import call_best_dots, call_score_dots, call_update, inner, kernel, view
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather
 from dpsearch.items import Core, add_item, score_best, score_item, score_member
@@ -96,15 +96,23 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                 size = 1 if dots is not None else items.sizes[i]
                 single = room.alone[t - at + b] if dots is not None else alone[i]
                 starts = view(clusters.starts, 0, n_live)
-                if dots is not None:
-                    call_score_dots(
-                        dots.score_dots,
-                        (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
-                         room.out),
-                    )  # fmt: skip
                 label = clusters.labels[i]
                 old = clusters.place[label] if label >= 0 else -1
                 weighted = False
+                if dots is not None:
+                    weighted = rng is None and dots.best_dots != 0
+                    if weighted:
+                        call_best_dots(
+                            dots.best_dots,
+                            (core.params, clusters.pool, starts, room.products[b],
+                             room.gram[b, b], clusters.steps, old, room.out),
+                        )  # fmt: skip
+                    else:
+                        call_score_dots(
+                            dots.score_dots,
+                            (core.params, clusters.pool, starts, room.products[b],
+                             room.gram[b, b], room.out),
+                        )  # fmt: skip
                 if dots is None:
                     if rng is None:
                         weighted = score_best(
