@@ -28,11 +28,12 @@ from fractions import Fraction
 import numpy as np
 
 from dpsearch._jit import inner, kernel
+from dpsearch._special import vector_log
 from dpsearch._types import Vector
 
 _LEAST_ORDER = 16.0
 _TERMS = 12
-_NEGLIGIBLE = 1e-16
+_NEGLIGIBLE = 1e-13
 _SMALL = 0.1  # of x²/4(ν + 1), up to which the power series is used
 
 
@@ -100,7 +101,7 @@ def _debye(order, coefficients, x):  # type: ignore[no-untyped-def]
     for i in range(coefficients.shape[0] - 1, 0, -1):
         slope = slope * t + terms
         terms = terms * t + coefficients[i]
-    value = order * (below - math.log1p(0.5 * below)) - 0.5 * math.log(s)
+    value = order * (below - vector_log(1.0 + 0.5 * below)) - 0.5 * vector_log(s)
     return value + terms, z / (1.0 + s) - z * t * t * (0.5 + t * slope) / order
 
 

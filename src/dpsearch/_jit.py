@@ -162,8 +162,8 @@ SIGNATURES = {
     "score_best": _void(_vector, _vector, _ints, _vector, types.int64, _ids, _vector, _vector),
     # (params, pool, starts, dots, square, out)
     "score_dots": _void(_vector, _vector, _ints, _vector, _f8, _vector),
-    # (params, pool, starts, dots, square, offsets, skipped, out)
-    "best_dots": _void(_vector, _vector, _ints, _vector, _f8, _vector, types.int64, _vector),
+    # (params, pool, starts, dots, square, offsets, skipped, floor, out)
+    "best_dots": _void(_vector, _vector, _ints, _vector, _f8, _vector, types.int64, _f8, _vector),
     "features": _void(_vector, _ids, _vector, _vector),  # (params, ids, values, out)
     # (params, row, helpers, low, high, ids, values)
     "bound": _f8(_vector, _vector, types.int64, _vector, _vector, _ids, _vector),

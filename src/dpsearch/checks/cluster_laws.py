@@ -101,24 +101,27 @@ def scores_agree(kit: Compiled, rng: Rng) -> None:
     i = int(rng.integers(kit.n))
     wanted = np.array([kit.score(pool[s : s + width].copy(), i) for s in starts])
     agree("score_rows of many rows", kit.score_rows(pool, starts, i), wanted, 1e-12)
-    offsets, best = rng.normal(size=n_rows), np.full(n_rows, -np.inf)
-    dots, best_dots = kit.score_dots(pool, starts, i, offsets)
+    dots = kit.score_dots(pool, starts, i)
     if dots is not None:
         agree("score_dots", dots, wanted, 1e-10)
     row = pool[:width].copy()
     score = kit.score(row, i)
     kit.add(row, i)
     agree("score_member", score_member(kit.core, kit.items, i, row, kit.scratch), score, 1e-7)
-    if best_dots is not None:
-        _keeps_the_best("best_dots", best_dots, wanted + offsets)
+    offsets, best = rng.normal(size=n_rows), np.full(n_rows, -np.inf)
+    total = wanted + offsets
     if score_best(kit.core, kit.items, i, pool, starts, offsets, -1, best):
-        _keeps_the_best("score_best", best, wanted + offsets)
+        _keeps_the_best("score_best", best, total)
+    for floor in (-np.inf, float(np.median(total)), float(total.max()) + 1.0):
+        found = kit.best_dots(pool, starts, i, offsets, floor)
+        if found is not None:
+            _keeps_the_best("best_dots", found, total, floor)
 
 
-def _keeps_the_best(name: str, found: Vector, wanted: Vector) -> None:
-    """Raise unless the largest number was found, and others either too or left out."""
-    kept = np.isfinite(found)
-    ensure(kept[wanted.argmax()], f"{name} leaves out the best cluster {wanted.argmax()}")
+def _keeps_the_best(name: str, found: Vector, wanted: Vector, floor: float = -np.inf) -> None:
+    """Raise unless the largest number above the floor was found, and others too or left out."""
+    kept, best = np.isfinite(found), int(wanted.argmax())
+    ensure(kept[best] or wanted[best] <= floor, f"{name} leaves out the best cluster {best}")
     agree(name, found[kept], wanted[kept], 1e-9)
 
 

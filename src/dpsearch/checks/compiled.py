@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from dpsearch._jit import call_best_dots, call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
-from dpsearch.families.base import Family
+from dpsearch.families.base import Dots, Family
 from dpsearch.families.capabilities import require
 from dpsearch.items import (
     add_item,
@@ -31,9 +31,9 @@ def _score_dots(core, score_dots, pool, starts, dots, square):  # type: ignore[n
 
 
 @kernel
-def _best_dots(core, best_dots, pool, starts, dots, square, offsets):  # type: ignore[no-untyped-def]
+def _best_dots(core, best_dots, pool, starts, dots, square, offsets, floor):  # type: ignore[no-untyped-def]
     out = np.empty(starts.shape[0])
-    call_best_dots(best_dots, (core.params, pool, starts, dots, square, offsets, -1, out))
+    call_best_dots(best_dots, (core.params, pool, starts, dots, square, offsets, -1, floor, out))
     return out
 
 
@@ -102,25 +102,28 @@ class Compiled:
         items = self.items if X is None else self.model.items(X)[0]
         return np.asarray(log_predictive(self.core, items, row)[:, 0])
 
-    def score_dots(
-        self, pool: Vector, starts: Ints, i: int, offsets: Vector
-    ) -> tuple[Vector | None, Vector | None]:
-        """Return scores from inner products, and those with offsets that may be the best.
-
-        None for what the family does not have.
-        """
+    def score_dots(self, pool: Vector, starts: Ints, i: int) -> Vector | None:
+        """Return the scores from inner products; None if the family has none."""
         dots = self.model.dots()
         if dots is None:
-            return None, None
+            return None
+        given = self._products(dots, pool, starts, i)
+        return np.asarray(_score_dots(self.core, dots.score_dots, pool, starts, *given))
+
+    def best_dots(
+        self, pool: Vector, starts: Ints, i: int, offsets: Vector, floor: float
+    ) -> Vector | None:
+        """Return scores with offsets that may be the best and above a floor, from products."""
+        dots = self.model.dots()
+        if dots is None or dots.best_dots == 0:
+            return None
+        given = *self._products(dots, pool, starts, i), offsets, floor
+        return np.asarray(_best_dots(self.core, dots.best_dots, pool, starts, *given))
+
+    def _products(self, dots: Dots, pool: Vector, starts: Ints, i: int) -> tuple[Vector, float]:
         x = item_values(self.items, i)
-        products = np.array(
-            [x @ pool[start + dots.offset :][: dots.n_features] for start in starts]
-        )
-        given = (pool, starts, products, float(x @ x))
-        best = None
-        if dots.best_dots != 0:
-            best = np.asarray(_best_dots(self.core, dots.best_dots, *given, offsets))
-        return np.asarray(_score_dots(self.core, dots.score_dots, *given)), best
+        products = [x @ pool[start + dots.offset :][: dots.n_features] for start in starts]
+        return np.array(products), float(x @ x)
 
     def features(self, i: int) -> Vector:
         return np.asarray(_features(self.core, self.model.bounds("this check"), self.items, i))

@@ -26,8 +26,8 @@ from dpsearch.families import layout
 from dpsearch.families.base import Functions
 from dpsearch.families.layout import entry, table, view, view_at
 
-_NEGLIGIBLE = 38.0  # nats below the largest term
-_NEAR = 0.6  # of the mean product of the members: what is below is seldom the best place
+_NEGLIGIBLE = 25.0  # nats below the largest term: 1e-11 of it
+_NEAR = 0.6  # of what to expect of a point of the cluster: less is seldom the best place
 _MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
 
 
@@ -35,6 +35,7 @@ class _Params(NamedTuple):
     n_features: layout.Number
     order: layout.Number  # ν
     strength: layout.Number  # c₀
+    typical: layout.Number  # product of two points of a cluster
     expansion: layout.Numbers  # of L, see `_bessel`
     nodes: layout.Numbers  # κ_g
     at_nodes: layout.Numbers  # L(κ_g)
@@ -117,7 +118,8 @@ def _refresh(params, row):  # type: ignore[no-untyped-def]
     row[ROW.log_h], largest = log_sum(params, n, squared, row[ROW.largest])
     # Of one point the terms may differ by rounding alone.
     row[ROW.largest] = largest if n > 1.0 else middle
-    row[ROW.near] = _NEAR * squared / n
+    typical = (squared - n) / (n - 1.0) if n > 1.0 else params[PARAMS.typical]
+    row[ROW.near] = _NEAR * max(typical, 0.0)
     row[ROW.score] = _score(params, row, 0, row[ROW.near])
 
 
@@ -197,28 +199,34 @@ def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
 
 
 @_jit.inner
-def _keep_best(params, pool, starts, products, offsets, skipped, out):  # type: ignore[no-untyped-def]
+def _cannot_exceed(pool, s, product, step, best):  # type: ignore[no-untyped-def]
+    return product <= pool[s + ROW.near] and pool[s + ROW.score] + step < best - _MARGIN
+
+
+@_jit.inner
+def _keep_best(params, pool, starts, products, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
     """Write scores with offsets where these may be the best, else −∞; a likely one is the first."""
+    best = floor
     likely = -1
     ratio = -np.inf
     for k in range(starts.shape[0]):
-        relative = products[k] / max(pool[starts[k] + ROW.near], 1e-300)
+        relative = products[k] / max(pool[starts[k] + ROW.near], 1e-9)
         if k != skipped and relative > ratio:
             ratio = relative
             likely = k
-    if likely < 0:
-        return
-    of_likely = _score(params, pool, starts[likely], products[likely]) + offsets[likely]
-    best = of_likely
+    of_likely = -np.inf
+    if likely >= 0:
+        s = starts[likely]
+        if not _cannot_exceed(pool, s, products[likely], offsets[likely], best):
+            of_likely = _score(params, pool, s, products[likely]) + offsets[likely]
+            best = max(best, of_likely)
     for k in range(starts.shape[0]):
-        s = starts[k]
         if k == skipped:
             continue
+        s = starts[k]
         if k == likely:
             out[k] = of_likely
-        elif (
-            products[k] <= pool[s + ROW.near] and pool[s + ROW.score] + offsets[k] < best - _MARGIN
-        ):
+        elif _cannot_exceed(pool, s, products[k], offsets[k], best):
             out[k] = -np.inf
         else:
             out[k] = _score(params, pool, s, products[k]) + offsets[k]
@@ -230,12 +238,12 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
     n_features = int(params[PARAMS.n_features])
     for k in range(starts.shape[0]):
         out[k] = _dot(view_at(pool, starts[k], ROW.sums, n_features), ids, values)
-    _keep_best(params, pool, starts, out, offsets, skipped, out)
+    _keep_best(params, pool, starts, out, offsets, skipped, -np.inf, out)
 
 
 @_jit.pointer("best_dots")
-def _best_dots(params, pool, starts, dots, square, offsets, skipped, out):  # type: ignore[no-untyped-def]
-    _keep_best(params, pool, starts, dots, offsets, skipped, out)
+def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
+    _keep_best(params, pool, starts, dots, offsets, skipped, floor, out)
 
 
 @_jit.pointer("log_marginal")
