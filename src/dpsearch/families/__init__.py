@@ -15,6 +15,7 @@ from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.linear import LinearForm
+from dpsearch.families.linear_regression import LinearRegression
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
 from dpsearch.families.product import Product
@@ -36,6 +37,7 @@ __all__ = [
     "Gaps",
     "Gaussian",
     "LinearForm",
+    "LinearRegression",
     "Multinomial",
     "Poisson",
     "PredictiveDraws",
@@ -67,6 +69,7 @@ for _family in (
     Poisson,
     Categorical,
     VonMisesFisher,
+    LinearRegression,
 ):
     register(_family)
 register(Product, listed=False)
