@@ -157,10 +157,11 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
     prior = table(params, PARAMS.prior)
     row[ROW.n] += sign * other[ROW.n]
-    for d in range(n_features):
-        sums[d] += sign * more[d]
-    for d in range(prior.shape[0]):
-        sums[d] -= sign * prior[d]
+    if other[ROW.n] > 0.0:
+        for d in range(n_features):
+            sums[d] += sign * more[d]
+        for d in range(prior.shape[0]):
+            sums[d] -= sign * prior[d]
     _measure(params, row)
 
 
@@ -246,6 +247,16 @@ def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out)
     _keep_best(params, pool, starts, dots, offsets, skipped, floor, out)
 
 
+@_jit.pointer("bound")
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    """With helpers no more is known than the largest density of all, at the largest κ."""
+    if helpers > 0:
+        last = layout.length(params, PARAMS.nodes) - 1
+        return entry(params, PARAMS.nodes, last) - entry(params, PARAMS.at_nodes, last)
+    dot = _dot(view(row, ROW.sums, int(params[PARAMS.n_features])), ids, values)
+    return _score(params, row, 0, dot)
+
+
 @_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return row[ROW.log_h]
@@ -261,6 +272,7 @@ FUNCTIONS = Functions(
     score_dots=_score_dots,
     best_dots=_best_dots,
     dots_offset=layout.width(ROW, 0),
+    bound=_bound,
 )
 
 
@@ -285,7 +297,8 @@ def of_blocks(params, sizes, lengths):  # type: ignore[no-untyped-def]
     expansion = table(params, PARAMS.expansion)
     for k in range(sizes.shape[0]):
         length = max(lengths[k], 1e-100)
-        out[0, k], _ = log_sum(params, sizes[k], length * length, n_nodes // 2)
+        if sizes[k] > 0.0:
+            out[0, k], _ = log_sum(params, sizes[k], length * length, n_nodes // 2)
         for g in range(n_nodes):
             kappa, at_node = entry(params, PARAMS.nodes, g), entry(params, PARAMS.at_nodes, g)
             value, slope = log_mean_exp(params[PARAMS.order], expansion, kappa * length)

@@ -167,18 +167,32 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     _build(params, row)
 
 
+@_jit.inner
+def _score(params, pool, s, values):  # type: ignore[no-untyped-def]
+    """Return the score of a point under the row at s."""
+    n_terms = int(params[PARAMS.n_terms])
+    error = _error(view_at(pool, s, ROW.coefficients, n_terms), values)
+    inverse, zeros = view_at(pool, s, ROW.inverse, n_terms), view_at(pool, s, ROW.zeros, n_terms)
+    q = 1.0 + squared_distance(inverse, _jit.view(values, 0, n_terms), zeros)
+    exponent = params[PARAMS.shape] + 0.5 * (pool[s + ROW.n] + 1.0)
+    ratio = math.log1p(0.5 * error * error / (q * pool[s + ROW.rest]))
+    return pool[s + ROW.constant] - 0.5 * math.log(q) - exponent * ratio
+
+
 @_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_terms = int(params[PARAMS.n_terms])
-    u = _jit.view(values, 0, n_terms)
     for k in range(starts.shape[0]):
-        s = starts[k]
-        error = _error(view_at(pool, s, ROW.coefficients, n_terms), values)
-        zeros = view_at(pool, s, ROW.zeros, n_terms)
-        q = 1.0 + squared_distance(view_at(pool, s, ROW.inverse, n_terms), u, zeros)
-        exponent = params[PARAMS.shape] + 0.5 * (pool[s + ROW.n] + 1.0)
-        ratio = math.log1p(0.5 * error * error / (q * pool[s + ROW.rest]))
-        out[k] = pool[s + ROW.constant] - 0.5 * math.log(q) - exponent * ratio
+        out[k] = _score(params, pool, starts[k], values)
+
+
+@_jit.pointer("bound")
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    """With helpers the point may lie on the line, where q is 1 at least; β never falls."""
+    if helpers == 0:
+        return _score(params, row, 0, values)
+    n = row[ROW.n] + helpers
+    step = _log_gamma(params, n + 1.0) - _log_gamma(params, n)
+    return step - 0.5 * (LOG_2PI + math.log(row[ROW.rest]))
 
 
 @_jit.pointer("log_marginal")
@@ -188,4 +202,4 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out - (params[PARAMS.shape] + 0.5 * n) * math.log(row[ROW.rest])
 
 
-FUNCTIONS = Functions(_update, _merge, _score_rows, _log_marginal)
+FUNCTIONS = Functions(_update, _merge, _score_rows, _log_marginal, bound=_bound)

@@ -114,6 +114,9 @@ class LinearRegression(Family):
     def row_layout(self) -> Any:
         return ROW
 
+    def bound_width(self, n_features: int) -> int:
+        return n_features + 1
+
     def parameters(self, n_features: int, X: Any) -> Vector:
         self._scales(n_features)
         shape = positive(self.shape, "shape")

@@ -31,13 +31,12 @@ from dpsearch.families import layout
 from dpsearch.families._directions import FUNCTIONS, PARAMS, ROW, of_blocks, shares
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
-from dpsearch.families.learning import most_likely, sums_of
+from dpsearch.families.learning import STRENGTHS, most_likely, sums_of
 from dpsearch.families.linear import LinearForm, namespace
 
 _TOLERANCE = 1e-3  # of lengths: numbers may have been rounded to few digits
 _STEP, _LONGEST_STEP = 1.75, 0.1  # between nodes: this by √D, and at most
 _USUAL = (0.1, 50.0)  # concentrations by column
-_STRENGTHS = (1e-3, 10.0)
 _BEYOND = 2.0  # by what factor concentrations may lie beyond those of the clusters there are
 _TAIL = 0.02  # share of the rows whose clusters' concentrations do not count
 
@@ -198,7 +197,8 @@ class VonMisesFisher(Family):
             return by_length[:, None] * sums, by_size
 
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
-            return layout.make_rows(ROW, len(sizes), n_features, n=sizes, sums=totals + prior)
+            sums = np.where(sizes[:, None] > 0.0, totals + prior, 0.0)
+            return layout.make_rows(ROW, len(sizes), n_features, n=sizes, sums=sums)
 
         return LinearForm(
             n_features, features, lambda sizes, totals: blocks(sizes, totals)[0][0], weights, rows
@@ -278,8 +278,8 @@ class VonMisesFisher(Family):
             own = concentration_of(sizes[several], lengths[several], n_features)
             low, high = _quantiles(own, sizes[several], (_TAIL, 1.0 - _TAIL))
             found = type(self)((low / _BEYOND, high * _BEYOND))
-        towards = (totals / np.maximum(lengths, 1e-300)[:, None]).sum(axis=0)
-        if len(sizes) < 2 or not np.linalg.norm(towards) > 0.0:
+        towards = totals.sum(axis=0)  # of all rows, whatever the partition
+        if not np.linalg.norm(towards) > 0.0:
             return found
         direction = tuple((towards / np.linalg.norm(towards)).tolist())
 
@@ -288,7 +288,7 @@ class VonMisesFisher(Family):
             form = prior.linear(n_features)
             return float(form.log_marginals(sizes, totals).sum())
 
-        strength = most_likely(log_likelihood, _STRENGTHS)
+        strength = most_likely(log_likelihood, STRENGTHS)
         return found.with_parameters(mean_direction=direction, prior_strength=strength)
 
     @classmethod
