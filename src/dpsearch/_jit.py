@@ -162,6 +162,8 @@ SIGNATURES = {
     "score_best": _void(_vector, _vector, _ints, _vector, types.int64, _ids, _vector, _vector),
     # (params, pool, starts, dots, square, out)
     "score_dots": _void(_vector, _vector, _ints, _vector, _f8, _vector),
+    # (params, pool, starts, dots, square, offsets, skipped, floor, out)
+    "best_dots": _void(_vector, _vector, _ints, _vector, _f8, _vector, types.int64, _f8, _vector),
     "features": _void(_vector, _ids, _vector, _vector),  # (params, ids, values, out)
     # (params, row, helpers, low, high, ids, values)
     "bound": _f8(_vector, _vector, types.int64, _vector, _vector, _ids, _vector),
@@ -316,5 +318,6 @@ call_log_marginal = _caller(SIGNATURES["log_marginal"])
 call_score_member = _caller(SIGNATURES["score_member"])
 call_score_best = _caller(SIGNATURES["score_best"])
 call_score_dots = _caller(SIGNATURES["score_dots"])
+call_best_dots = _caller(SIGNATURES["best_dots"])
 call_features = _caller(SIGNATURES["features"])
 call_bound = _caller(SIGNATURES["bound"])

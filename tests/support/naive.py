@@ -7,10 +7,11 @@ hyperparameters alone.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import scipy.sparse as sp
-from scipy import stats
+from scipy import special, stats
 from scipy.special import betaln, gammaln
 
 from dpsearch import families
@@ -175,7 +176,55 @@ def _product(family, X):
     return sum(log_marginal(part, X[:, list(columns)]) for part, columns in family.parts)
 
 
+def _directions(family, X):
+    """Return log C of the nodes, their posterior log weights, A(κ), A(κR), R and the direction."""
+    d = X.shape[1]
+    nu, (low, high) = 0.5 * d - 1.0, family.concentration
+    step = min(1.75 / math.sqrt(d), 0.1)
+    nodes = np.geomspace(low, high, 1 + math.ceil(math.log(high / low) / step))
+
+    def log_c(kappa):  # not for 0
+        log_i = np.log(special.ive(nu, kappa)) + kappa
+        return nu * np.log(kappa) - 0.5 * d * math.log(2.0 * math.pi) - log_i
+
+    X = X / np.linalg.norm(X, axis=1)[:, None]
+    prior = np.zeros(d)
+    log_prior = math.lgamma(0.5 * d) - math.log(2.0) - 0.5 * d * math.log(math.pi)
+    if family.mean_direction is not None:
+        towards = np.asarray(family.mean_direction)
+        prior = family.prior_strength * towards / np.linalg.norm(towards)
+        log_prior = log_c(nodes * family.prior_strength)
+    total = prior + X.sum(axis=0)
+    length = np.linalg.norm(total)
+    terms = len(X) * log_c(nodes) + log_prior - log_c(nodes * length) - math.log(len(nodes))
+    return nodes, terms, total, length
+
+
+def _von_mises_fisher(family, X):
+    """C(κ)ⁿ C(c₀κ)/C(κ|c₀m₀ + Σx|), a mean over the nodes."""
+    return special.logsumexp(_directions(family, X)[1])
+
+
+def regression_terms(family, X):
+    """Return y less its centre, and the covariates by their prior deviations, intercept first."""
+    target = family.target % X.shape[1]
+    others = [j for j in range(X.shape[1]) if j != target]
+    centred = X - _columns(family.centre, X)
+    roots = np.sqrt(_columns(family.slope_variance, X))
+    ones = np.full((len(X), 1), math.sqrt(family.intercept_variance))
+    return centred[:, target], np.hstack([ones, (centred * roots)[:, others]])
+
+
+def _linear_regression(family, X):
+    """The targets are jointly Student t."""
+    y, u = regression_terms(family, X)
+    matrix = family.scale / family.shape * (np.eye(len(X)) + u @ u.T)
+    return stats.multivariate_t(np.zeros(len(X)), matrix, df=2.0 * family.shape).logpdf(y)
+
+
 _MARGINALS = {
+    "von_mises_fisher": _von_mises_fisher,
+    "linear_regression": _linear_regression,
     "gaussian": _gaussian,
     "diagonal_gaussian": _diagonal_gaussian,
     "full_gaussian": _full_gaussian,
@@ -317,7 +366,38 @@ def _product_moments(family, X):
     return means, variances
 
 
+def _von_mises_fisher_moments(family, X):
+    """E[xxᵀ | m, κ] = A/κ I + (1 − DA/κ) mmᵀ, and the same of m given κR."""
+    nodes, terms, total, length = _directions(family, X)
+    weights = np.exp(terms - special.logsumexp(terms))
+    d, direction = len(total), total / length
+    nu = 0.5 * d - 1.0
+    of_x, of_m = (special.ive(nu + 1, k) / special.ive(nu, k) for k in (nodes, nodes * length))
+    mean = (weights @ (of_x * of_m)) * direction
+    along = of_m / (nodes * length)
+    squares = along[:, None] + (1.0 - d * along)[:, None] * direction**2
+    own = of_x / nodes
+    return mean, weights @ (own[:, None] + (1.0 - d * own)[:, None] * squares) - mean**2
+
+
+def _linear_regression_moments(family, X):
+    """For the mean covariates."""
+    target = family.target % X.shape[1]
+    y, u = regression_terms(family, X)
+    at = u.mean(axis=0)
+    inverse = np.linalg.inv(np.eye(u.shape[1]) + u.T @ u)
+    fitted = inverse @ (u.T @ y)
+    shape = family.shape + 0.5 * len(X)
+    scale = family.scale + 0.5 * (y @ y - fitted @ (u.T @ y))
+    mean, variance = X.mean(axis=0), np.zeros(X.shape[1])
+    mean[target] = _columns(family.centre, X)[target] + at @ fitted
+    variance[target] = scale / (shape - 1.0) * (1.0 + at @ inverse @ at)
+    return mean, variance
+
+
 _MOMENTS = {
+    "von_mises_fisher": _von_mises_fisher_moments,
+    "linear_regression": _linear_regression_moments,
     "gaussian": _gaussian_moments,
     "diagonal_gaussian": _diagonal_gaussian_moments,
     "full_gaussian": _full_gaussian_moments,

@@ -7,6 +7,7 @@
 | only 0 and 1 | Bernoulli |
 | integers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
 | numbers, some missing | completed first, unless they are to be independent |
+| rows of length 1, dense or sparse | von Mises–Fisher |
 | numbers, up to 32 columns, rows enough | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
 | numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
@@ -40,10 +41,12 @@ from dpsearch.families import (
     Poisson,
     Product,
     ProjectedGaussian,
+    VonMisesFisher,
     by_name,
 )
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
+from dpsearch.families.von_mises_fisher import are_directions
 from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
@@ -392,10 +395,13 @@ def guess(table: CheckedTable) -> tuple[type[Family], str]:
 def _guess(table: CheckedTable) -> tuple[type[Family], str]:
     X, gaps = table.matrix, table.gaps
     if table.sparse:
+        if not _is_counts(X.data) and are_directions(X):
+            return VonMisesFisher, "a sparse table of rows of length 1"
         if not _is_counts(X.data):
             raise DataError(
-                "X is sparse with values that are not counts, which no family takes: use"
-                " X.toarray(), or reduce its columns first, for example by TruncatedSVD"
+                "X is sparse with values that are not counts, which no family takes unless all"
+                " rows have the length 1: use sklearn.preprocessing.normalize(X), X.toarray(), or"
+                " reduce its columns first, for example by TruncatedSVD"
             )
         if X.nnz and X.data.max() <= 1.0:
             return Bernoulli, "a sparse table of 0 and 1"
@@ -413,6 +419,8 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
 
 def _guess_gaussian(X: Any) -> tuple[type[Family], str]:
     """Return the class of a family for numbers without gaps, and the reason in words."""
+    if len(X) > 1 and are_directions(X):
+        return VonMisesFisher, f"rows of length 1 in {X.shape[1]} columns"
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
     if _rows_suffice(n_rows, width):
         return FullGaussian, f"numbers in {X.shape[1]} columns"

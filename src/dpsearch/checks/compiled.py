@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._jit import call_bound, call_features, call_score_dots, kernel
+from dpsearch._jit import call_best_dots, call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
-from dpsearch.families.base import Family
+from dpsearch.families.base import Dots, Family
 from dpsearch.families.capabilities import require
 from dpsearch.items import (
     add_item,
@@ -27,6 +27,13 @@ from dpsearch.items import (
 def _score_dots(core, score_dots, pool, starts, dots, square):  # type: ignore[no-untyped-def]
     out = np.empty(starts.shape[0])
     call_score_dots(score_dots, (core.params, pool, starts, dots, square, out))
+    return out
+
+
+@kernel
+def _best_dots(core, best_dots, pool, starts, dots, square, offsets, floor):  # type: ignore[no-untyped-def]
+    out = np.empty(starts.shape[0])
+    call_best_dots(best_dots, (core.params, pool, starts, dots, square, offsets, -1, floor, out))
     return out
 
 
@@ -100,11 +107,23 @@ class Compiled:
         dots = self.model.dots()
         if dots is None:
             return None
+        given = self._products(dots, pool, starts, i)
+        return np.asarray(_score_dots(self.core, dots.score_dots, pool, starts, *given))
+
+    def best_dots(
+        self, pool: Vector, starts: Ints, i: int, offsets: Vector, floor: float
+    ) -> Vector | None:
+        """Return scores with offsets that may be the best and above a floor, from products."""
+        dots = self.model.dots()
+        if dots is None or dots.best_dots == 0:
+            return None
+        given = *self._products(dots, pool, starts, i), offsets, floor
+        return np.asarray(_best_dots(self.core, dots.best_dots, pool, starts, *given))
+
+    def _products(self, dots: Dots, pool: Vector, starts: Ints, i: int) -> tuple[Vector, float]:
         x = item_values(self.items, i)
         products = [x @ pool[start + dots.offset :][: dots.n_features] for start in starts]
-        return np.asarray(
-            _score_dots(self.core, dots.score_dots, pool, starts, np.array(products), float(x @ x))
-        )
+        return np.array(products), float(x @ x)
 
     def features(self, i: int) -> Vector:
         return np.asarray(_features(self.core, self.model.bounds("this check"), self.items, i))

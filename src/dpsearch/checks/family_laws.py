@@ -16,6 +16,7 @@ from dpsearch._types import Rng
 from dpsearch._validate import has_gaps
 from dpsearch.checks.compiled import Compiled
 from dpsearch.checks.law import agree, applies_if, ensure
+from dpsearch.errors import CapabilityError, DataError
 from dpsearch.families import FAMILIES
 from dpsearch.families.with_gaps import filled
 
@@ -118,7 +119,11 @@ def predictive_is_normalised(kit: Compiled, rng: Rng) -> None:
     points = np.empty((len(kinds) * each, kit.n_features))
     points[:, discrete] = np.repeat(kinds, each, axis=0)
     points[:, ~discrete] = rng.uniform(low, high, size=(len(points), len(low)))
-    densities = np.exp(kit.model.log_densities(row, points)[:, 0]) * np.prod(high - low)
+    try:
+        log_densities = kit.model.log_densities(row, points)[:, 0]
+    except DataError as error:  # rows may lie on a surface, as directions do
+        raise CapabilityError(str(error)) from error
+    densities = np.exp(log_densities) * np.prod(high - low)
     by_kind = densities.reshape(len(kinds), each)
     likely = (share * len(second) + 1.0) / (len(second) + 2.0)  # never quite 0 or 1
     variance = likely * (1.0 - likely) / len(second) + (by_kind.var(axis=1) / each).sum()

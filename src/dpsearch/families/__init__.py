@@ -15,10 +15,12 @@ from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.linear import LinearForm
+from dpsearch.families.linear_regression import LinearRegression
 from dpsearch.families.multinomial import Multinomial
 from dpsearch.families.poisson import Poisson
 from dpsearch.families.product import Product
 from dpsearch.families.projected_gaussian import ProjectedGaussian
+from dpsearch.families.von_mises_fisher import VonMisesFisher
 from dpsearch.families.with_gaps import WithGaps
 from dpsearch.registry import Registry
 
@@ -35,12 +37,14 @@ __all__ = [
     "Gaps",
     "Gaussian",
     "LinearForm",
+    "LinearRegression",
     "Multinomial",
     "Poisson",
     "PredictiveDraws",
     "Product",
     "ProjectedGaussian",
     "Simpler",
+    "VonMisesFisher",
     "WithGaps",
     "by_name",
     "check_counts",
@@ -64,6 +68,8 @@ for _family in (
     Bernoulli,
     Poisson,
     Categorical,
+    VonMisesFisher,
+    LinearRegression,
 ):
     register(_family)
 register(Product, listed=False)

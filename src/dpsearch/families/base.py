@@ -62,9 +62,10 @@ class Functions:
         log H(x | cluster k) + offsets[k] for clusters that may have the largest such sum, leaving
         out the one at `skipped`; −∞ for those that have not.  For families that can see half-way
         that a cluster is too far: solvers that look for the best place alone then use it.
-    score_dots, dots_offset
+    score_dots, dots_offset, best_dots
         Scoring needs only the inner product of the point with a linear statistic that starts at
-        ``row[dots_offset]``: solvers then take points in blocks.
+        ``row[dots_offset]``: solvers then take points in blocks.  `best_dots` does by such products
+        what `score_best` does, and leaves out sums that are not above `floor` too.
     bound, features
         The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
         numbers of a data row whose sums over helpers it takes: by default the row itself.
@@ -78,6 +79,7 @@ class Functions:
     score_best: Pointer | None = None
     score_dots: Pointer | None = None
     dots_offset: int = 0
+    best_dots: Pointer | None = None
     bound: Pointer | None = None
     features: Pointer = data_features
 
@@ -88,6 +90,7 @@ class Dots(NamedTuple):
     score_dots: int
     offset: int
     n_features: int
+    best_dots: int  # 0 if there is none
 
 
 class Bounds(NamedTuple):
@@ -439,11 +442,11 @@ class Model:
 
     def dots(self) -> Dots | None:
         """The block capability, if the family has it and the data are dense."""
-        if self._functions.score_dots is None or self._sparse:
+        functions = self._functions
+        if functions.score_dots is None or self._sparse:
             return None
-        return Dots(
-            self._functions.score_dots.address, self._functions.dots_offset, self.n_features
-        )
+        score, best = functions.score_dots.address, _address(functions.best_dots)
+        return Dots(score, functions.dots_offset, self.n_features, best)
 
     def bounds(self, solver: str) -> Bounds:
         """The bound capability; `solver` is named in the error when there is none."""

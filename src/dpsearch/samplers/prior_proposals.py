@@ -27,7 +27,7 @@ import numpy as np
 from dpsearch._jit import inner, view
 from dpsearch.items import score_item, score_member
 from dpsearch.priors.base import size_weight
-from dpsearch.state.sweep import drawn_place, move_item
+from dpsearch.state.sweep import add_steps, drawn_place, known_gains, move_item
 
 
 @inner
@@ -126,9 +126,10 @@ def _redraw(core, items, i, size, alone, tables, clusters, n_live, room, rng):  
         return n_live
     starts = view(clusters.starts, 0, n_live)
     score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
-    place = drawn_place(
-        core, items, i, size, alone, tables, clusters, n_live, old, room, rng, False
-    )
+    stay, _ = known_gains(core, items, i, size, alone, tables, clusters, n_live, old, room)
+    add_steps(size, tables, clusters, n_live, old, room)
+    room.out[old] = stay
+    place = drawn_place(n_live, old, -np.inf, room, rng)
     if place == old:
         return n_live
     return move_item(

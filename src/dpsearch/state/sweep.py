@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import call_score_dots, call_update, inner, kernel, view
+from dpsearch._jit import call_best_dots, call_score_dots, call_update, inner, kernel, view
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.dots import BLOCK, block_products, gather
 from dpsearch.items import Core, add_item, score_best, score_item, score_member
@@ -96,30 +96,41 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                 size = 1 if dots is not None else items.sizes[i]
                 single = room.alone[t - at + b] if dots is not None else alone[i]
                 starts = view(clusters.starts, 0, n_live)
-                if dots is not None:
-                    call_score_dots(
-                        dots.score_dots,
-                        (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
-                         room.out),
-                    )  # fmt: skip
                 label = clusters.labels[i]
                 old = clusters.place[label] if label >= 0 else -1
                 weighted = False
-                if dots is None:
+                stay, fresh = known_gains(
+                    core, items, i, size, single, tables, clusters, n_live, old, room
+                )
+                if dots is not None:
+                    weighted = rng is None and dots.best_dots != 0
+                    if weighted:
+                        call_best_dots(
+                            dots.best_dots,
+                            (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
+                             clusters.steps, old, max(stay, fresh), room.out),
+                        )  # fmt: skip
+                    else:
+                        call_score_dots(
+                            dots.score_dots,
+                            (core.params, clusters.pool, starts, room.products[b],
+                             room.gram[b, b], room.out),
+                        )  # fmt: skip
+                else:
                     if rng is None:
                         weighted = score_best(
                             core, items, i, clusters.pool, starts, clusters.steps, old, room.out
                         )
                     if not weighted:
                         score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
+                if not weighted:
+                    add_steps(size, tables, clusters, n_live, old, room)
+                if old >= 0:
+                    room.out[old] = stay
                 if rng is None:
-                    best = _best_place(
-                        core, items, i, size, single, tables, clusters, n_live, old, room, weighted
-                    )
+                    best = _best_place(n_live, old, fresh, room)
                 else:
-                    best = drawn_place(
-                        core, items, i, size, single, tables, clusters, n_live, old, room, rng, True
-                    )
+                    best = drawn_place(n_live, old, fresh, room, rng)
                 if marks is not None:
                     marks[t + b] = best != old
                     continue
@@ -134,38 +145,40 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
 
 
 @inner
-def _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
-    """Turn the scores in room.out into log weights of each place; return that of a new cluster.
+def known_gains(core, items, i, size, alone, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
+    """Return the log weights of staying and of a new cluster; −∞ for what cannot be.
 
-    All are relative to the partition without item i.  `old` is its position in live, −1 if it has
-    no cluster.  `weighted`: the scores include the prior's part already.
+    They are relative to the partition without item i.  `old` is its position in live, −1 if it has
+    no cluster.
     """
-    if size == 1:
-        if not weighted:
-            for k in range(n_live):
-                room.out[k] += clusters.steps[k]
-    else:
-        for k in range(n_live):
-            other = clusters.sizes[clusters.live[k]]
-            if k != old:
-                room.out[k] += size_weight(tables, other + size) - size_weight(tables, other)
     fresh = alone + size_weight(tables, size)
     if old >= 0:
         slot = clusters.live[old]
         n = clusters.sizes[slot]
         if n == size:  # alone already: to stay is to be the new cluster
-            room.out[old] = fresh + tables.log_v[n_live] - tables.log_v[n_live - 1]
-            return -np.inf
-        row = view(clusters.pool, slot * core.width, core.width)
-        stay = score_member(core, items, i, row, room.scratch)
-        room.out[old] = stay + size_weight(tables, n) - size_weight(tables, n - size)
-    return fresh + tables.log_v[n_live + 1] - tables.log_v[n_live]
+            return fresh + tables.log_v[n_live] - tables.log_v[n_live - 1], -np.inf
+    fresh += tables.log_v[n_live + 1] - tables.log_v[n_live]
+    if old < 0:
+        return -np.inf, fresh
+    row = view(clusters.pool, slot * core.width, core.width)
+    stay = score_member(core, items, i, row, room.scratch)
+    return stay + size_weight(tables, n) - size_weight(tables, n - size), fresh
 
 
 @inner
-def _best_place(core, items, i, size, alone, tables, clusters, n_live, old, room, weighted):  # type: ignore[no-untyped-def]
-    """Return the position in live where item i is best off; n_live for a new cluster."""
-    fresh = _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, weighted)
+def add_steps(size, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
+    """Add the prior's part to the scores in room.out, but for the old place."""
+    for k in range(n_live):
+        if size == 1:
+            room.out[k] += clusters.steps[k]
+        elif k != old:
+            other = clusters.sizes[clusters.live[k]]
+            room.out[k] += size_weight(tables, other + size) - size_weight(tables, other)
+
+
+@inner
+def _best_place(n_live, old, fresh, room):  # type: ignore[no-untyped-def]
+    """Return the position in live where the item is best off; n_live for a new cluster."""
     best = old
     best_gain = room.out[old] + EPSILON if old >= 0 else -np.inf
     for k in range(n_live):
@@ -178,10 +191,8 @@ def _best_place(core, items, i, size, alone, tables, clusters, n_live, old, room
 
 
 @inner
-def drawn_place(core, items, i, size, alone, tables, clusters, n_live, old, room, rng, opens):  # type: ignore[no-untyped-def]
-    """Draw the position in live where item i goes; n_live for a new cluster, which it `opens`."""
-    fresh = _place_gains(core, items, i, size, alone, tables, clusters, n_live, old, room, False)
-    fresh = fresh if opens else -np.inf
+def drawn_place(n_live, old, fresh, room, rng):  # type: ignore[no-untyped-def]
+    """Draw the position in live where the item goes; n_live for a new cluster."""
     top = fresh
     for k in range(n_live):
         top = max(top, room.out[k])

@@ -1,0 +1,309 @@
+"""The functions of directions under von Mises–Fisher distributions: see `von_mises_fisher.py`.
+
+A cluster's log H is that of its size and of the length R = |c₀m₀ + Σx|: a sum over nodes κ_g of
+
+    exp(t_g),   t_g = log π_g − n L(κ_g) + L(κ_g R) − L(κ_g c₀).
+
+As a function of g the terms rise to one largest and fall again, because R r(κR)/r(κ) falls with κ,
+r = L′.  So the sum begins near the largest term, which the row remembers, and ends on both sides
+where terms are negligible: with many points that is after two or three of them.
+
+The score of a point x depends on ⟨S, x⟩ alone and grows with it.  A row has the score at a product
+`near`: a cluster whose product is less, and for which even that would not do, is not scored further
+where the best place alone is wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dpsearch import _jit
+from dpsearch._bessel import log_mean_exp
+from dpsearch.families import layout
+from dpsearch.families.base import Functions
+from dpsearch.families.layout import entry, table, view, view_at
+
+_NEGLIGIBLE = 25.0  # nats below the largest term: 1e-11 of it
+_NEAR = 0.6  # of what to expect of a point of the cluster: less is seldom the best place
+_MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
+
+
+class _Params(NamedTuple):
+    n_features: layout.Number
+    order: layout.Number  # ν
+    strength: layout.Number  # c₀
+    typical: layout.Number  # product of two points of a cluster
+    expansion: layout.Numbers  # of L, see `_bessel`
+    nodes: layout.Numbers  # κ_g
+    at_nodes: layout.Numbers  # L(κ_g)
+    starts: layout.Numbers  # log π_g − L(κ_g c₀)
+    prior: layout.Numbers  # c₀m₀, empty if it is 0
+
+
+class _Row(NamedTuple):
+    n: layout.Count
+    log_h: layout.Number
+    squared: layout.Number  # R²
+    largest: layout.Number  # the number of the largest term
+    near: layout.Number  # a product with the sum …
+    score: layout.Number  # … and the score of a point that has it
+    padding: layout.Number  # to begin vectors at a multiple of 64 bytes
+    more_padding: layout.Number
+    sums: layout.Numbers  # c₀m₀ + Σx
+
+
+PARAMS = layout.params(_Params)
+ROW = layout.row(_Row)
+
+
+@_jit.inner
+def _term(params, n, length, g):  # type: ignore[no-untyped-def]
+    kappa = entry(params, PARAMS.nodes, g)
+    own = entry(params, PARAMS.starts, g) - n * entry(params, PARAMS.at_nodes, g)
+    expansion = table(params, PARAMS.expansion)
+    return own + log_mean_exp(params[PARAMS.order], expansion, kappa * length)[0]
+
+
+@_jit.inner
+def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
+    """Return log H of n points with this R², and which of its terms is the largest."""
+    length, n_nodes = math.sqrt(max(squared, 0.0)), layout.length(params, PARAMS.nodes)
+    largest = int(begin)
+    first = _term(params, n, length, largest)
+    top = first
+    total = 1.0
+    for step in (1, -1):
+        before = first
+        g = int(begin) + step
+        while 0 <= g < n_nodes:
+            value = _term(params, n, length, g)
+            if value > top:
+                total = total * math.exp(top - value) + 1.0
+                top = value
+                largest = g
+            elif value > top - _NEGLIGIBLE:
+                total += math.exp(value - top)
+            elif value <= before:
+                break
+            before = value
+            g += step
+    return top + math.log(total), largest
+
+
+@_jit.inner
+def _score(params, pool, s, dot):  # type: ignore[no-untyped-def]
+    """Return the score of a point under the row at s, by their inner product."""
+    squared = pool[s + ROW.squared] + 2.0 * dot + 1.0
+    after, _ = log_sum(params, pool[s + ROW.n] + 1.0, squared, pool[s + ROW.largest])
+    return after - pool[s + ROW.log_h]
+
+
+@_jit.inner
+def _refresh(params, row):  # type: ignore[no-untyped-def]
+    """Compute what follows from n, R² and the sums; an empty cluster has the prior's."""
+    n, squared = row[ROW.n], row[ROW.squared]
+    middle = layout.length(params, PARAMS.nodes) // 2
+    if n <= 0.0:
+        row[:] = 0.0
+        sums = view(row, ROW.sums, int(params[PARAMS.n_features]))
+        prior = table(params, PARAMS.prior)
+        for d in range(prior.shape[0]):
+            sums[d] = prior[d]
+        row[ROW.squared] = params[PARAMS.strength] * params[PARAMS.strength]
+        row[ROW.largest] = middle
+        return
+    row[ROW.log_h], largest = log_sum(params, n, squared, row[ROW.largest])
+    # Of one point the terms may differ by rounding alone.
+    row[ROW.largest] = largest if n > 1.0 else middle
+    typical = (squared - n) / (n - 1.0) if n > 1.0 else params[PARAMS.typical]
+    row[ROW.near] = _NEAR * max(typical, 0.0)
+    row[ROW.score] = _score(params, row, 0, row[ROW.near])
+
+
+@_jit.inner
+def _measure(params, row):  # type: ignore[no-untyped-def]
+    """Compute R² from the sums, and what follows."""
+    sums = view(row, ROW.sums, int(params[PARAMS.n_features]))
+    squared = 0.0
+    for d in range(sums.shape[0]):
+        squared += sums[d] * sums[d]
+    row[ROW.squared] = squared
+    _refresh(params, row)
+
+
+@_jit.pointer("update")
+def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
+    sums = view(row, ROW.sums, int(params[PARAMS.n_features]))
+    row[ROW.n] += weight
+    if ids.shape[0] == 0:
+        for d in range(values.shape[0]):
+            sums[d] += weight * values[d]
+        _measure(params, row)
+        return
+    dot = 0.0
+    for i in range(values.shape[0]):
+        dot += sums[ids[i]] * values[i]
+        sums[ids[i]] += weight * values[i]
+    row[ROW.squared] += weight * (2.0 * dot + weight)
+    _refresh(params, row)
+
+
+@_jit.pointer("merge")
+def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
+    n_features = int(params[PARAMS.n_features])
+    sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
+    prior = table(params, PARAMS.prior)
+    row[ROW.n] += sign * other[ROW.n]
+    if other[ROW.n] > 0.0:
+        for d in range(n_features):
+            sums[d] += sign * more[d]
+        for d in range(prior.shape[0]):
+            sums[d] -= sign * prior[d]
+    _measure(params, row)
+
+
+@_jit.inner
+def _dot(sums, ids, values):  # type: ignore[no-untyped-def]
+    out = 0.0
+    if ids.shape[0] > 0:
+        for i in range(values.shape[0]):
+            out += sums[ids[i]] * values[i]
+    else:
+        for d in range(values.shape[0]):
+            out += sums[d] * values[d]
+    return out
+
+
+@_jit.pointer("score_rows")
+def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
+    n_features = int(params[PARAMS.n_features])
+    for k in range(starts.shape[0]):
+        dot = _dot(view_at(pool, starts[k], ROW.sums, n_features), ids, values)
+        out[k] = _score(params, pool, starts[k], dot)
+
+
+@_jit.pointer("score_dots")
+def _score_dots(params, pool, starts, dots, square, out):  # type: ignore[no-untyped-def]
+    for k in range(starts.shape[0]):
+        out[k] = _score(params, pool, starts[k], dots[k])
+
+
+@_jit.pointer("score_member")
+def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
+    dot = _dot(view(row, ROW.sums, int(params[PARAMS.n_features])), ids, values)
+    squared = row[ROW.squared] - 2.0 * dot + 1.0
+    before, _ = log_sum(params, row[ROW.n] - 1.0, squared, row[ROW.largest])
+    return row[ROW.log_h] - before
+
+
+@_jit.inner
+def _cannot_exceed(pool, s, product, step, best):  # type: ignore[no-untyped-def]
+    return product <= pool[s + ROW.near] and pool[s + ROW.score] + step < best - _MARGIN
+
+
+@_jit.inner
+def _keep_best(params, pool, starts, products, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
+    """Write scores with offsets where these may be the best, else −∞; a likely one is the first."""
+    best = floor
+    likely = -1
+    ratio = -np.inf
+    for k in range(starts.shape[0]):
+        relative = products[k] / max(pool[starts[k] + ROW.near], 1e-9)
+        if k != skipped and relative > ratio:
+            ratio = relative
+            likely = k
+    of_likely = -np.inf
+    if likely >= 0:
+        s = starts[likely]
+        if not _cannot_exceed(pool, s, products[likely], offsets[likely], best):
+            of_likely = _score(params, pool, s, products[likely]) + offsets[likely]
+            best = max(best, of_likely)
+    for k in range(starts.shape[0]):
+        if k == skipped:
+            continue
+        s = starts[k]
+        if k == likely:
+            out[k] = of_likely
+        elif _cannot_exceed(pool, s, products[k], offsets[k], best):
+            out[k] = -np.inf
+        else:
+            out[k] = _score(params, pool, s, products[k]) + offsets[k]
+            best = max(best, out[k])
+
+
+@_jit.pointer("score_best")
+def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
+    n_features = int(params[PARAMS.n_features])
+    for k in range(starts.shape[0]):
+        out[k] = _dot(view_at(pool, starts[k], ROW.sums, n_features), ids, values)
+    _keep_best(params, pool, starts, out, offsets, skipped, -np.inf, out)
+
+
+@_jit.pointer("best_dots")
+def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
+    _keep_best(params, pool, starts, dots, offsets, skipped, floor, out)
+
+
+@_jit.pointer("bound")
+def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-untyped-def]
+    """With helpers no more is known than the largest density of all, at the largest κ."""
+    if helpers > 0:
+        last = layout.length(params, PARAMS.nodes) - 1
+        return entry(params, PARAMS.nodes, last) - entry(params, PARAMS.at_nodes, last)
+    dot = _dot(view(row, ROW.sums, int(params[PARAMS.n_features])), ids, values)
+    return _score(params, row, 0, dot)
+
+
+@_jit.pointer("log_marginal")
+def _log_marginal(params, row):  # type: ignore[no-untyped-def]
+    return row[ROW.log_h]
+
+
+FUNCTIONS = Functions(
+    _update,
+    _merge,
+    _score_rows,
+    _log_marginal,
+    score_member=_score_member,
+    score_best=_score_best,
+    score_dots=_score_dots,
+    best_dots=_best_dots,
+    dots_offset=layout.width(ROW, 0),
+    bound=_bound,
+)
+
+
+@_jit.kernel
+def shares(params, n, length):  # type: ignore[no-untyped-def]
+    """Return the posterior weights of the nodes."""
+    out = np.empty(layout.length(params, PARAMS.nodes))
+    for g in range(out.shape[0]):
+        out[g] = _term(params, n, length, g)
+    out = np.exp(out - out.max())
+    return out / out.sum()
+
+
+@_jit.kernel
+def of_blocks(params, sizes, lengths):  # type: ignore[no-untyped-def]
+    """Return log H of blocks by n and R, its derivative by R over R, and that by n: [3, K].
+
+    Sizes need not be integers.
+    """
+    out = np.zeros((3, sizes.shape[0]))
+    n_nodes = layout.length(params, PARAMS.nodes)
+    expansion = table(params, PARAMS.expansion)
+    for k in range(sizes.shape[0]):
+        length = max(lengths[k], 1e-100)
+        if sizes[k] > 0.0:
+            out[0, k], _ = log_sum(params, sizes[k], length * length, n_nodes // 2)
+        for g in range(n_nodes):
+            kappa, at_node = entry(params, PARAMS.nodes, g), entry(params, PARAMS.at_nodes, g)
+            value, slope = log_mean_exp(params[PARAMS.order], expansion, kappa * length)
+            term = entry(params, PARAMS.starts, g) - sizes[k] * at_node + value
+            share = math.exp(term - out[0, k])
+            out[1, k] += share * kappa * slope / length
+            out[2, k] -= share * at_node
+    return out

@@ -1,0 +1,138 @@
+"""Directions: densities on the circle and the sphere, input, recognition, planted clusters."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.integrate import dblquad, quad
+from sklearn.metrics import adjusted_rand_score
+
+from dpsearch import DPMixture, families, priors
+from dpsearch.automatic.choice import guess
+from dpsearch.checks.compiled import Compiled
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import _directions
+from dpsearch.families.von_mises_fisher import draw_directions
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.problem import Problem
+from dpsearch.tables import CheckedTable
+
+
+def planted(n, d, k, seed=0):
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(k, size=n, p=rng.dirichlet(np.full(k, 3.0)))
+    means = draw_directions(np.tile(np.eye(d)[0], (k, 1)), np.zeros(k), rng)
+    kappas = d * np.exp(rng.uniform(-0.5, 1.0, k))
+    return draw_directions(means[labels], kappas[labels], rng), labels
+
+
+@pytest.mark.parametrize("members", [[], [0], [0, 1, 1, 2]])
+def test_densities_integrate_to_one_on_the_circle_and_the_sphere(members):
+    circle = Compiled(families.VonMisesFisher((0.5, 30.0)), np.eye(3, 2) + np.eye(3, 2, k=-2))
+    row = circle.row(members)
+
+    def on_circle(angle):
+        x = np.array([[math.cos(angle), math.sin(angle)]])
+        return math.exp(circle.scores(row, x)[0] + circle.base[0])
+
+    assert quad(on_circle, 0.0, 2.0 * math.pi)[0] == pytest.approx(1.0, abs=1e-6)
+    sphere = Compiled(families.VonMisesFisher((1.0, 5.0), (1.0, 1.0, 0.0), 0.8), np.eye(3))
+    own = sphere.row(members)
+
+    def on_sphere(angle, z):
+        across = math.sqrt(1.0 - z * z)
+        x = np.array([[across * math.cos(angle), across * math.sin(angle), z]])
+        return math.exp(sphere.scores(own, x)[0] + sphere.base[0])
+
+    mass = dblquad(on_sphere, -1.0, 1.0, 0.0, 2.0 * math.pi, epsabs=1e-4)[0]
+    assert mass == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_sum_over_nodes_is_that_of_all_of_them():
+    """Whichever term it begins with, and also for points far from a tight cluster."""
+    family = families.VonMisesFisher((20.0, 20_000.0))
+    params = family.parameters(384, None)
+    for n, share in [(1.0, 1.0), (2.0, 0.9), (3.0, 0.4), (40.0, 0.7), (5000.0, 0.95)]:
+        length = n * share
+        terms = [_directions._term(params, n, length, g) for g in range(len(family._nodes(384)))]
+        wanted = np.logaddexp.reduce(terms)
+        for begin in (0, 30, len(terms) - 1):
+            found, largest = _directions.log_sum(params, n, length**2, begin)
+            assert found == pytest.approx(wanted, rel=1e-10, abs=1e-9)
+            assert terms[largest] == pytest.approx(max(terms), abs=1e-9)
+
+
+def test_what_is_left_out_changes_no_place():
+    """A greedy pass with all clusters scored places every row alike."""
+    X, _ = planted(400, 24, 6)
+    problem = Problem(X, families.VonMisesFisher((5.0, 500.0)), priors.DirichletProcess(1.0))
+    found = greedy(problem, np.arange(400))
+    dots = problem.model._functions
+    object.__setattr__(problem.model, "_functions", dots.__class__(
+        **{**{f: getattr(dots, f) for f in dots.__dataclass_fields__}, "best_dots": None}
+    ))  # fmt: skip
+    np.testing.assert_array_equal(greedy(problem, np.arange(400)), found)
+
+
+def test_rows_that_are_no_directions():
+    X, _ = planted(20, 5, 2)
+    X[7] *= 1.01
+    with pytest.raises(DataError, match=r"row 7 of X has the length 1.01.*normalize"):
+        DPMixture("von_mises_fisher").fit(X)
+    with pytest.raises(DataError, match="row 7"):
+        families.VonMisesFisher().compile(sp.csr_matrix(X))
+    with pytest.raises(DataError, match="two columns"):
+        families.VonMisesFisher().compile(np.ones((3, 1)))
+    X[7] = np.nan
+    with pytest.raises(DataError, match="row 7, column 0"):
+        families.VonMisesFisher().compile(X)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"concentration": (3.0, 2.0)}, "concentration"),
+        ({"concentration": 0.0}, "concentration"),
+        ({"prior_strength": -1.0}, "prior_strength"),
+        ({"mean_direction": (0.0, 0.0, 0.0)}, "mean_direction"),
+    ],
+)
+def test_bad_parameters(changes, message):
+    with pytest.raises(ParameterError, match=message):
+        families.VonMisesFisher(**changes).compile(np.eye(3))
+
+
+def test_rounded_rows_are_normalised():
+    X, _ = planted(30, 6, 2)
+    family = families.VonMisesFisher((1.0, 100.0))
+    exact, rounded = Compiled(family, X), Compiled(family, np.round(X, 4))
+    np.testing.assert_allclose(rounded.items.values.reshape(X.shape), X, atol=1e-4)
+    lengths = np.linalg.norm(rounded.items.values.reshape(X.shape), axis=1)
+    np.testing.assert_allclose(lengths, 1.0, rtol=1e-14)
+    np.testing.assert_allclose(
+        rounded.scores(rounded.row([0, 1])), exact.scores(exact.row([0, 1])), atol=0.05
+    )
+
+
+def test_rows_of_length_one_are_recognised():
+    X, labels = planted(300, 40, 4)
+    for table in (X.astype(np.float32), sp.csr_matrix(X)):
+        assert guess(CheckedTable.of(table))[0] is families.VonMisesFisher
+        model = DPMixture().fit(table)
+        assert "rows of length 1" in model.reason_
+        assert adjusted_rand_score(labels, model.labels_) > 0.98
+    assert guess(CheckedTable.of(2.0 * X))[0] is not families.VonMisesFisher
+    assert guess(CheckedTable.of(np.eye(5)[[0, 1, 2, 3, 4, 0, 1]]))[0] is families.Bernoulli
+    with pytest.raises(DataError, match="normalize"):
+        guess(CheckedTable.of(sp.csr_matrix(2.0 * X)))
+
+
+def test_a_cloud_of_directions_is_one_cluster_and_its_concentration_is_found():
+    rng = np.random.default_rng(3)
+    X = draw_directions(np.tile(np.eye(30)[2], (600, 1)), np.full(600, 45.0), rng)
+    model = DPMixture().fit(X)
+    assert model.n_clusters_ == 1
+    posterior = model.family_.posterior(Compiled(model.family_, X).row(range(600)), 30)
+    assert posterior["concentration"] == pytest.approx(45.0, rel=0.05)
+    assert posterior["mean_direction"][2] > 0.99
