@@ -34,6 +34,7 @@ LEAST = -600.0  # of log e
 _NEGLIGIBLE = 1e-30
 _ENOUGH = 1e-14  # of an inner product of what is not negligible
 _FULL = 1e-200  # of all
+_REFRESHED = 16.0  # points after which weights are derived from totals again
 
 
 class _Params(NamedTuple):
@@ -67,26 +68,61 @@ def _refresh(params, row, d):  # type: ignore[no-untyped-def]
     share = 1.0 / total
     for g in range(size):
         weights[g] *= share
-    first, last = 0, size
-    while weights[first] <= _NEGLIGIBLE:
-        first += 1
-    while weights[last - 1] <= _NEGLIGIBLE:
-        last -= 1
     row[begin + 2 * size] = largest + math.log(total)
+    _set_ends(row, begin, size)
+
+
+@_jit.inner
+def _set_ends(row, begin, size):  # type: ignore[no-untyped-def]
+    """Set where the first and the last weight that matter are, to a multiple of eight."""
+    weights = _jit.view(row, begin + size, size)
+    first, last = size, 0
+    for block in range(0, size, 8):
+        largest = 0.0
+        for g in range(block, block + 8):
+            largest = max(largest, weights[g])
+        if largest > _NEGLIGIBLE:
+            first, last = min(first, block), block + 8
     row[begin + 2 * size + 1] = first
     row[begin + 2 * size + 2] = last
+
+
+@_jit.inner
+def _multiply(row, begin, size, values, d):  # type: ignore[no-untyped-def]
+    """Add a point by Bayes' rule, w ∝ we, and return whether that is exact enough.
+
+    What has underflowed comes back only with `_refresh`, which is due after a few points.
+    """
+    weights, densities = _jit.view(row, begin + size, size), _jit.view(values, 2 * d * size, size)
+    total = 0.0
+    for g in range(size):
+        total += weights[g] * densities[g]
+    if total <= _ENOUGH:
+        return False
+    share = 1.0 / total
+    for g in range(size):
+        weights[g] *= share * densities[g]
+    row[begin + 2 * size] += math.log(total)
+    _set_ends(row, begin, size)
+    return True
 
 
 @_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     size = int(params[PARAMS.n_nodes])
     row[0] += weight
+    one = weight == 1.0 and row[0] % _REFRESHED != 0.0
     for d in range(int(params[PARAMS.n_features])):
-        totals = _jit.view(row, 1 + d * (2 * size + 3), size)
-        logs = _jit.view(values, (2 * d + 1) * size, size)
-        for g in range(size):
-            totals[g] = totals[g] + weight * logs[g] if row[0] > 0.0 else 0.0
-        _refresh(params, row, d)
+        begin = 1 + d * (2 * size + 3)
+        totals, logs = _jit.view(row, begin, size), _jit.view(values, (2 * d + 1) * size, size)
+        if row[0] > 0.0:
+            for g in range(size):
+                totals[g] += weight * logs[g]
+        else:
+            for g in range(size):
+                totals[g] = 0.0
+        if not (one and _multiply(row, begin, size, values, d)):
+            _refresh(params, row, d)
 
 
 @_jit.pointer("merge")

@@ -36,7 +36,7 @@ _MISSED = -1e4  # log density at the best node: below it the nodes miss the data
 _STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths
 SPACING = 1.0  # of locations, in what clusters can know of them; or more, if nodes are too many
 _FINE = 1000  # places at which it is looked how many values are near
-MOST = 320  # nodes of a column
+MOST = 240  # nodes of a column
 _SHAPE = 5.0  # of the prior on squared widths, as `DiagonalGaussian.suggest` has it
 
 
@@ -333,12 +333,12 @@ def locations(
 
 
 def _n_nodes(columns: list[tuple[Matrix, Vector]]) -> int:
-    """The most nodes of a column, rounded up: vectors of a row begin at multiples of 32 bytes."""
-    return -(-max(len(theta) for theta, _ in columns) // 4) * 4
+    """The most nodes of a column, rounded up to a multiple of eight."""
+    return -(-max(len(theta) for theta, _ in columns) // 8) * 8
 
 
 def _padded(vectors: list[Vector], value: float) -> Matrix:
-    longest = -(-max(map(len, vectors)) // 4) * 4
+    longest = -(-max(map(len, vectors)) // 8) * 8
     return np.array(
         [np.pad(own, (0, longest - len(own)), constant_values=value) for own in vectors]
     )

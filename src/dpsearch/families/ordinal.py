@@ -83,7 +83,7 @@ class Ordinal(Located):
 
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
         mean, deviation, low, high = theta.T
-        return np.asarray(np.clip(np.rint(rng.normal(mean, deviation)), low, high))
+        return np.asarray(np.clip(np.rint(rng.normal(mean, deviation)), low, high) + 0.0)
 
     def expected(self, theta: Matrix) -> Vector:
         return np.clip(theta[:, 0], theta[:, 2], theta[:, 3])

@@ -116,10 +116,6 @@ class Quadrature(ByNodes):
     def _plain(self) -> dict[str, Any]:
         return super().to_dict()
 
-    @classmethod
-    def suggest(cls, X: Any) -> Self:
-        raise ParameterError.of("family", "'quadrature' needs a log density and nodes")
-
     def resolve(self, X: Any) -> Self:
         family = super().resolve(X)
         if self.support is not None:

@@ -49,7 +49,7 @@ class RoundedGaussian(Located):
         return log_interval(x[:, None] - 0.5, x[:, None] + 0.5, theta)
 
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
-        return np.rint(rng.normal(theta[:, 0], theta[:, 1]))
+        return np.rint(rng.normal(theta[:, 0], theta[:, 1])) + 0.0  # which −0 becomes, too
 
     def expected(self, theta: Matrix) -> Vector:
         return theta[:, 0]
