@@ -190,14 +190,15 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
     if table.sparse or table.gaps or width > _WIDE or choice.labels is None:
         return choice
     families = choice.family.by_column(width)
-    columns = [j for j, own in enumerate(families) if own.kind in ("real", "count")]
     if any(own.kind in ("projection", "words") for own in families):
         return choice
-    said = () if schema is None else [schema.columns[j].name in schema.said for j in columns]
-    columns = [
-        j for j, fixed in zip(columns, said or [False] * len(columns), strict=True) if not fixed
-    ]
-    found = better_columns(table, choice.family, choice.labels, prior, columns)
+    said: dict[int, str | None] = {
+        j: None for j, own in enumerate(families) if own.kind in ("real", "count")
+    }
+    if schema is not None:
+        known = {j: schema.columns[j] for j in said}
+        said = {j: one.kind if one.name in schema.said else None for j, one in known.items()}
+    found = better_columns(table, choice.family, choice.labels, prior, said)
     if found is None:
         return choice
     return Choice(

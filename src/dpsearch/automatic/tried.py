@@ -20,6 +20,7 @@ density and a probability compare once every whole number is spread over what ro
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,7 @@ from dpsearch.families import (
     StudentT,
     VonMises,
 )
+from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.items import log_marginals
 from dpsearch.priors.base import Prior
@@ -61,25 +63,72 @@ class Tried(NamedTuple):
     settled: bool
 
 
+class _Column(NamedTuple):
+    """A column of the learning rows that families compete for."""
+
+    x: Matrix  # [rows, 1]
+    spread: Matrix  # the same, whole numbers spread over what rounds to them
+    whole: bool
+    name: str
+    said: str | None  # the kind that the user says it is of
+
+    def candidates(self) -> list[tuple[Family, Matrix]]:
+        """Return families to start from, each with the values that it is compared on."""
+        least, kinds = self.x.min(), list[Any]()
+        if self.whole and self.said is None:
+            kinds.append(RoundedGaussian)
+            if self.x.max() - least < _MOST_LEVELS:
+                kinds.append(Ordinal)
+        if self.whole and least >= 0.0:
+            kinds += [Poisson, NegativeBinomial]
+        if not self.whole:
+            kinds += [DiagonalGaussian, StudentT]
+            if least > 0.0:
+                kinds += [LogNormal, Gamma]
+        out: list[tuple[Family, Matrix]] = [(kind.suggest(self.x), self.x) for kind in kinds]
+        period = _period(self.x, self.name)
+        if period is not None:
+            out.append((VonMises(period=period).resolve(self.x), self.spread))
+        return out
+
+    def winner(self, partition: Labels) -> tuple[Family, float]:
+        """Return the best family within a partition, and what it gains over a Gaussian."""
+        gaussian = DiagonalGaussian.suggest(self.spread)
+        if not varies(self.x).all():
+            return gaussian, 0.0
+        found = [(_log_evidence(own, x, partition), own) for own, x in self.candidates()]
+        value, best = max(found, key=lambda pair: pair[0])
+        return best, value - _log_evidence(gaussian, self.spread, partition)
+
+
 def better_columns(
-    table: CheckedTable, family: Family, labels: Labels, prior: Prior, columns: list[int]
+    table: CheckedTable,
+    family: Family,
+    labels: Labels,
+    prior: Prior,
+    said: Mapping[int, str | None],
 ) -> Tried | None:
-    """Return a product of other families for some columns of a complete table, if it is better."""
-    if table.shape[0] < _FEWEST_ROWS or not columns:
+    """Return a product of other families for some columns of a complete table, if it is better.
+
+    `said` has the columns to try, each with its kind if the user says one.
+    """
+    if table.shape[0] < _FEWEST_ROWS or not said:
         return None
     rows = learning_rows(table.shape[0])
     sample, own = table.rows(rows), np.unique(labels[rows], return_inverse=True)[1]
-    spread = _spread(sample.matrix, columns)
+    columns = _columns(sample, said)
+    spread = np.array(sample.matrix)
+    spread[:, list(columns)] = np.hstack([column.spread for column in columns.values()])
     before = Problem(CheckedTable(spread), family, prior).log_joint(own)
     best: Tried | None = None
     started: set[Any] = set()
     for partition in (own, np.zeros(len(own), np.int64)):
-        winners, gain = _winners(sample, spread, partition, columns)
-        key = tuple(type(winner) for winner in winners)
-        if gain < _WORTH or key in started:
+        found = {j: column.winner(partition) for j, column in columns.items()}
+        key = tuple(type(winner) for winner, _ in found.values())
+        if sum(gain for _, gain in found.values()) < _WORTH or key in started:
             continue
         started.add(key)
-        start = _product(table, family, dict(zip(columns, winners, strict=True)))
+        start = _product(table, family, {j: winner for j, (winner, _) in found.items()})
         learned = learn(table, start.suited(table), prior)
         at = np.unique(learned.labels[rows], return_inverse=True)[1]
         after = Problem(sample, learned.family, prior).log_joint(at)
@@ -90,41 +139,16 @@ def better_columns(
     return best
 
 
-def _winners(
-    sample: CheckedTable, spread: Matrix, partition: Labels, columns: list[int]
-) -> tuple[list[Family], float]:
-    """Return the best family of each column within a partition, and what they gain in all."""
-    out, gain = [], 0.0
-    for j in columns:
-        x = sample.matrix[:, [j]]
-        gaussian = _log_evidence(
-            DiagonalGaussian.suggest(spread[:, [j]]), spread[:, [j]], partition
-        )
+def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, _Column]:
+    rng = np.random.default_rng(0)
+    out = {}
+    for j, kind in said.items():
+        x = np.asarray(sample.matrix[:, [j]])
+        # More than two kinds of them: those of yes or no are binary.
+        whole = kind != "real" and bool((x == np.floor(x)).all()) and len(np.unique(x)) > 2
+        spread = x + rng.uniform(-0.5, 0.5, x.shape) if whole else x
         name = "" if sample.names is None else str(sample.names[j])
-        found = [(_log_evidence(start, values, partition), start)
-                 for start, values in _candidates(x, spread[:, [j]], name)]  # fmt: skip
-        if not is_whole(x):
-            found.append((gaussian, DiagonalGaussian.suggest(x)))
-        value, start = max(found, key=lambda pair: pair[0])
-        out.append(start)
-        gain += value - gaussian
-    return out, gain
-
-
-def _candidates(x: Matrix, spread: Matrix, name: str) -> list[tuple[Family, Matrix]]:
-    """Return families for a column, each with the values that it is compared on."""
-    whole, least = is_whole(x), x.min()
-    kinds: list[Any] = [RoundedGaussian] if whole else [StudentT]
-    if whole and least >= 0.0:
-        kinds += [Poisson, NegativeBinomial]
-    if whole and x.max() - least < _MOST_LEVELS:
-        kinds.append(Ordinal)
-    if not whole and least > 0.0:
-        kinds += [LogNormal, Gamma]
-    out: list[tuple[Family, Matrix]] = [(kind.suggest(x), x) for kind in kinds]
-    period = _period(x, name)
-    if period is not None:
-        out.append((VonMises(period=period).resolve(x), spread))
+        out[j] = _Column(x, spread, whole, name, kind)
     return out
 
 
@@ -147,25 +171,12 @@ def _product(table: CheckedTable, family: Family, winners: dict[int, Family]) ->
         given = {} if period is None else {"period": period}
         start = kind(**given) if given else kind.suggest(table.matrix[:, columns])
         parts.append((start, columns))
-    for own, columns in getattr(family, "parts", ()):
-        if not set(columns) & set(winners):
-            parts.append((own, list(columns)))
+    others: dict[int, tuple[Family, list[int]]] = {}
+    for j, own in enumerate(family.by_column(table.shape[1])):
+        if j not in winners:
+            others.setdefault(id(own), (own, []))[1].append(j)
+    parts += others.values()
     return parts[0][0] if len(parts) == 1 else Product(parts)
-
-
-def is_whole(x: Matrix) -> bool:
-    """Whether a column holds whole numbers, of more than two kinds."""
-    return bool((x == np.floor(x)).all() and len(np.unique(x)) > 2)
-
-
-def _spread(matrix: Matrix, columns: list[int]) -> Matrix:
-    """Return the table with its whole numbers spread over what rounds to them."""
-    out = np.array(matrix)
-    rng = np.random.default_rng(0)
-    for j in columns:
-        if is_whole(matrix[:, j]):
-            out[:, j] += rng.uniform(-0.5, 0.5, len(out))
-    return out
 
 
 def _period(x: Vector, name: str) -> float | None:
