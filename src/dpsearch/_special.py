@@ -20,6 +20,11 @@ _R1, _R2, _R3 = 6.666666666666735130e-01, 3.999999999940941908e-01, 2.8571428743
 _R4, _R5, _R6 = 2.222219843214978396e-01, 1.818357216161805012e-01, 1.531383769920937332e-01
 _R7 = 1.479819860511658591e-01
 _LOG_2_HIGH, _LOG_2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+_PER_LOG_2 = 1.0 / math.log(2.0)
+# 1/k!, for `vector_exp`.
+_E2, _E3, _E4, _E5, _E6, _E7, _E8, _E9, _E10, _E11, _E12, _E13 = (
+    1.0 / math.factorial(k) for k in range(2, 14)
+)
 
 
 def log_gamma_table(offset: float, size: int) -> Vector:
@@ -68,6 +73,25 @@ def vector_log(x: float) -> float:
     half = 0.5 * f * f
     low = s * (half + odd + even) + k * _LOG_2_LOW
     return low - half + f + k * _LOG_2_HIGH
+
+
+@inner
+def vector_exp(x: float) -> float:
+    """Return exp x of a number that is at most 0, by arithmetic that loops can vectorise.
+
+    x = k log 2 + r with |r| ≤ ½ log 2, and Taylor's polynomial of exp r, in Horner's form; 0 below
+    exp −690.
+
+    >>> round(vector_exp(-1.0), 12)
+    0.367879441171
+    """
+    near = max(x, -690.0)
+    k = np.int32(near * _PER_LOG_2 - 0.5)
+    r = near - k * _LOG_2_HIGH - k * _LOG_2_LOW
+    high = _E8 + r * (_E9 + r * (_E10 + r * (_E11 + r * (_E12 + r * _E13))))
+    low = _E2 + r * (_E3 + r * (_E4 + r * (_E5 + r * (_E6 + r * (_E7 + r * high)))))
+    scale: float = _double((np.int64(k) + 1023) << 52)  # type: ignore[call-arg]
+    return scale * (1.0 + r * (1.0 + r * low)) if x >= -690.0 else 0.0
 
 
 @inner

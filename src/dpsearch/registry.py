@@ -213,6 +213,8 @@ def plain_value(value: Any, name: str) -> Any:
 def _as_json(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if isinstance(value, (list, tuple)):
+        return [_as_json(part) for part in value]
     plain = value is None or isinstance(value, (str, bool))
     return value if plain else np.asarray(value).tolist()
 

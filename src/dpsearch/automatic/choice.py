@@ -30,6 +30,7 @@ from dpsearch.automatic.suspicious import (
     find_codes,
     given_codes,
 )
+from dpsearch.automatic.tried import better_columns
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Event
 from dpsearch.families import (
@@ -51,7 +52,6 @@ from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, without_codes
-from dpsearch.tables.kinds import MOST_COUNTED
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _AT_ONCE = 1 << 20  # numbers
@@ -178,31 +178,40 @@ def _chosen(
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=True)
     if completed is None:
-        return _or_counts(rows, choice, prior) if schema is None else choice
+        return _or_tried(rows, choice, prior, schema)
     if choice.family.independent_columns:  # which needs no completion
         start = type(choice.family).suggest(table.matrix)
         return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
 
 
-def _or_counts(table: CheckedTable, choice: Choice, prior: Prior) -> Choice:
-    """Return the choice for a table of numbers, or Poisson variables if they describe it better.
+def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None) -> Choice:
+    """Return the choice for a table, or other families of its columns of numbers and counts.
 
-    They are tried where all columns may hold counts.  A density and a probability compare once
-    every integer is spread over the interval that rounds to it: components that sit on single
-    values, which make a density as large as one likes, are worth little then.
+    Projections have no density of the table, which could be compared.
     """
-    matrix = table.matrix
-    if table.sparse or table.gaps or matrix.shape[1] > _WIDE or choice.labels is None:
+    width = table.shape[1]
+    if table.sparse or table.gaps or width > _WIDE or choice.labels is None:
         return choice
-    if choice.family.kind != "real" or not _may_be_counts(matrix):
+    families = choice.family.by_column(width)
+    if any(own.kind in ("projection", "words") for own in families):
         return choice
-    counts = _learned(table, Poisson.suggest(matrix), f"counts in {matrix.shape[1]} columns", prior)
-    assert counts.labels is not None
-    spread = matrix + np.random.default_rng(0).uniform(-0.5, 0.5, size=matrix.shape)
-    of_numbers = Problem(CheckedTable(spread), choice.family, prior).log_joint(choice.labels)
-    of_counts = Problem(table, counts.family, prior).log_joint(counts.labels)
-    return counts if of_counts > of_numbers else choice
+    said: dict[int, str | None] = {
+        j: None for j, own in enumerate(families) if own.kind in ("real", "count")
+    }
+    if schema is not None:
+        known = {j: schema.columns[j] for j in said}
+        said = {j: one.kind if one.name in schema.said else None for j, one in known.items()}
+    found = better_columns(table, choice.family, choice.labels, prior, said)
+    if found is None:
+        return choice
+    return Choice(
+        found.family,
+        f"{choice.reason}; by column {found.words}",
+        found.labels,
+        found.problem,
+        settled=found.settled,
+    )
 
 
 def _learned(
@@ -441,17 +450,6 @@ def _is_counts(values: Any) -> bool:
     flat = values.reshape(-1)
     parts = (flat[at : at + _AT_ONCE] for at in range(0, len(flat), _AT_ONCE))
     return all(bool((part >= 0).all() and (part == np.floor(part)).all()) for part in parts)
-
-
-def _may_be_counts(matrix: Matrix) -> bool:
-    """Whether the columns may hold counts: integers, small in some, that vary enough.
-
-    Counts vary by their mean; half of it will do here.
-    """
-    if not _is_counts(matrix) or matrix.max() <= 1.0:
-        return False
-    small = np.median(matrix, axis=0) <= MOST_COUNTED
-    return bool(small.any() and (matrix.var(axis=0) >= 0.5 * matrix.mean(axis=0)).all())
 
 
 def _is_mostly_zero(X: Any) -> bool:

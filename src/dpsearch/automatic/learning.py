@@ -80,7 +80,7 @@ def learn(
     """
     table = CheckedTable.of(X)
     n_rows = table.shape[0]
-    rows = _sample(n_rows)
+    rows = learning_rows(n_rows)
     sample = table if len(rows) == n_rows else table.rows(rows)
     best = _Learner(sample, start, prior).learn(or_simpler)
     (family, problem), labels = best.under, best.labels
@@ -206,7 +206,7 @@ class _Learner:
         return max(apart, key=value, default=None)
 
 
-def _sample(n_rows: int) -> Ints:
+def learning_rows(n_rows: int) -> Ints:
     """Return the rows that take part: all, or a random sample, the same every time."""
     if n_rows <= _SAMPLE:
         return np.arange(n_rows)

@@ -9,17 +9,26 @@ from dpsearch._jit import pointer
 from dpsearch._validate import check_counts
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.bernoulli import Bernoulli
+from dpsearch.families.beta import Beta
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.gamma import Gamma
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.linear_regression import LinearRegression
+from dpsearch.families.log_normal import LogNormal
 from dpsearch.families.multinomial import Multinomial
+from dpsearch.families.negative_binomial import NegativeBinomial
+from dpsearch.families.ordinal import Ordinal
 from dpsearch.families.poisson import Poisson
 from dpsearch.families.product import Product
 from dpsearch.families.projected_gaussian import ProjectedGaussian
+from dpsearch.families.quadrature import Quadrature, register_density
+from dpsearch.families.rounded_gaussian import RoundedGaussian
+from dpsearch.families.student_t import StudentT
+from dpsearch.families.von_mises import VonMises
 from dpsearch.families.von_mises_fisher import VonMisesFisher
 from dpsearch.families.with_gaps import WithGaps
 from dpsearch.registry import Registry
@@ -27,6 +36,7 @@ from dpsearch.registry import Registry
 __all__ = [
     "FAMILIES",
     "Bernoulli",
+    "Beta",
     "Categorical",
     "Columns",
     "DiagonalGaussian",
@@ -34,16 +44,24 @@ __all__ = [
     "Family",
     "FullGaussian",
     "Functions",
+    "Gamma",
     "Gaps",
     "Gaussian",
     "LinearForm",
     "LinearRegression",
+    "LogNormal",
     "Multinomial",
+    "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "PredictiveDraws",
     "Product",
     "ProjectedGaussian",
+    "Quadrature",
+    "RoundedGaussian",
     "Simpler",
+    "StudentT",
+    "VonMises",
     "VonMisesFisher",
     "WithGaps",
     "by_name",
@@ -52,6 +70,7 @@ __all__ = [
     "names",
     "pointer",
     "register",
+    "register_density",
 ]
 
 # The families by name; `from_dict` is the inverse of `Family.to_dict`.
@@ -70,7 +89,16 @@ for _family in (
     Categorical,
     VonMisesFisher,
     LinearRegression,
+    StudentT,
+    LogNormal,
+    Gamma,
+    Beta,
+    VonMises,
+    NegativeBinomial,
+    RoundedGaussian,
+    Ordinal,
 ):
     register(_family)
+register(Quadrature, listed=False)
 register(Product, listed=False)
 register(WithGaps, listed=False)

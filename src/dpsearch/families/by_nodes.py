@@ -1,0 +1,368 @@
+"""Families whose columns are independent and have a prior on nodes: what they share.
+
+A subclass gives the log density of values at the nodes of a column (`log_densities`), draws
+(`drawn`) and means (`expected`) for them.  Everything else follows; `_nodes.py` has the formulas.
+
+The linear form: the features of a value are its log densities at the nodes, their totals T are the
+statistic itself, log H = Σ_d log Σ_g π_g exp(T_g) is convex in them, and its gradient are the
+posterior probabilities of the nodes.
+
+`lattice` places nodes for a location θ₁ and a width θ₂, where the data are.  Widths are a step
+apart in their logarithm, with the prior InverseGamma(5, 4s²) on their squares, which has the mean
+s², as in the diagonal Gaussian; locations are uniform, with the more nodes the more values are
+near, because a cluster of m points knows its location to width/√m.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from dpsearch._types import Ints, Matrix, Rng, Vector
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import layout
+from dpsearch.families._columns import as_tuple
+from dpsearch.families._nodes import FUNCTIONS, LEAST, PARAMS, columns_width
+from dpsearch.families.base import Family, Functions
+from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.linear import LinearForm, like, to_host
+
+_MISSED = -1e4  # log density at the best node: below it the nodes miss the data
+_STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths
+SPACING = 1.0  # of locations, in what clusters can know of them; or more, if nodes are too many
+_FINE = 1000  # places at which it is looked how many values are near
+MOST = 240  # nodes of a column
+_SHAPE = 5.0  # of the prior on squared widths, as `DiagonalGaussian.suggest` has it
+
+
+@dataclass(frozen=True)
+class ByNodes(Family):
+    """Base of families with a prior on nodes.
+
+    Parameters
+    ----------
+    nodes
+        [nodes, dimensions] for all columns, or for each column such an array.  By default they are
+        placed where the data are.
+    log_weights
+        Logarithms of the nodes' prior probabilities, but for a constant: for all columns, or a
+        vector for each.  By default all are the same.
+    """
+
+    nodes: Any = None
+    log_weights: Any = None
+
+    independent_columns: ClassVar[bool] = True
+    functions: ClassVar[Functions] = FUNCTIONS
+    # What the dimensions of a node are called.
+    parameter_names: ClassVar[tuple[str, ...]] = ("location", "width")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "nodes", _nested(self.nodes, "nodes"))
+        object.__setattr__(self, "log_weights", _nested(self.log_weights, "log_weights"))
+
+    # -- what a subclass says ------------------------------------------------------------------
+
+    @abstractmethod
+    def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
+        """Log p(x | θ) of values at the nodes [nodes, dimensions] of a column: [values, nodes]."""
+
+    @abstractmethod
+    def drawn(self, theta: Matrix, rng: Rng) -> Vector:
+        """Return a value for each row of parameters."""
+
+    @abstractmethod
+    def expected(self, theta: Matrix) -> Vector:
+        """Return what to expect at each node."""
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def of_columns(self, n_features: int) -> list[tuple[Matrix, Vector]]:
+        """The nodes of each column, and their log probabilities."""
+        if self.nodes is None:
+            raise ParameterError.of("nodes", "must be given where there are no data to place them")
+        nodes = self.nodes if np.ndim(self.nodes[0][0]) else (self.nodes,)
+        weights = self.log_weights
+        if weights is None:
+            weights = tuple((0.0,) * len(own) for own in nodes)
+        weights = weights if np.ndim(weights[0]) else (weights,)
+        for name, given in (("nodes", nodes), ("log_weights", weights)):
+            if len(given) not in (1, n_features):
+                wanted = f"are for {len(given)} columns, but the data have {n_features}"
+                raise ParameterError.of(name, wanted)
+        out = []
+        for d in range(n_features):
+            theta = np.array(nodes[d % len(nodes)])
+            log_weights = np.array(weights[d % len(weights)])
+            if len(theta) != len(log_weights):
+                wanted = f"has {len(log_weights)} numbers for {len(theta)} nodes"
+                raise ParameterError.of("log_weights", wanted, column=d)
+            out.append((theta, log_weights - logsumexp(log_weights)))
+        return out
+
+    def resolve(self, X: Any) -> Self:
+        return self if self.nodes is not None else self._placed(X, None)
+
+    def _placed(self, X: Any, labels: Ints | None) -> Self:
+        """Return the family with nodes for a table, of which a partition may be known."""
+        raise ParameterError.of("nodes", f"must be given for the {self.name} family")
+
+    def _with_nodes(self, found: list[tuple[Matrix, Vector]]) -> Self:
+        return self.with_parameters(
+            nodes=tuple(as_tuple(theta) for theta, _ in found),
+            log_weights=tuple(as_tuple(weights) for _, weights in found),
+        )
+
+    @classmethod
+    def suggest(cls, X: Any) -> Self:
+        return cls().resolve(X)
+
+    def learned(self, X: Any, labels: Ints) -> Self:
+        return self._placed(X, labels)
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {}  # none that could be multiplied by a factor
+
+    def column(self, d: int, n_features: int) -> Self:
+        return self._with_nodes([self.of_columns(n_features)[d]])
+
+    # -- rows and data -------------------------------------------------------------------------
+
+    def width(self, n_features: int) -> int:
+        return 1 + n_features * columns_width(_n_nodes(self.of_columns(n_features)))
+
+    def counts_in_row(self, n_features: int) -> Ints:
+        return np.zeros(1, np.int64)
+
+    def parameters(self, n_features: int, X: Any) -> Vector:
+        weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
+        return layout.make_params(
+            PARAMS, n_nodes=weights.shape[1], n_features=n_features, log_weights=weights.reshape(-1)
+        )
+
+    def relative(self, X: Any) -> tuple[Any, Matrix]:
+        """Return log e [rows, columns, nodes] and the largest log density [rows, columns].
+
+        Both are 0 where a value is missing.
+        """
+        columns = self.of_columns(X.shape[1])
+        out = np.zeros((*X.shape, _n_nodes(columns)))
+        base = np.zeros(X.shape)
+        for d, (theta, _) in enumerate(columns):
+            there = ~np.isnan(X[:, d])
+            logs = np.asarray(self.log_densities(X[there, d], theta))
+            largest = logs.max(axis=1)
+            if not (largest > _MISSED).all():
+                at = np.flatnonzero(~(largest > _MISSED))[0]
+                row = int(np.flatnonzero(there)[at])
+                raise DataError(
+                    f"X at {{place}} is {X[row, d]:g}, where no node of the {self.name} family has"
+                    " a density above e^-10000: the nodes miss the data",
+                    row=row,
+                    column=d,
+                )
+            out[there, d, : len(theta)] = np.maximum(logs - largest[:, None], LEAST)
+            base[there, d] = largest
+        return out, base
+
+    def evidence(self, X: Any, labels: Ints) -> Vector:
+        """Return Σ_k log H of each column's values in the clusters that labels name."""
+        logs, base = self.relative(X)
+        totals = np.zeros((labels.max() + 1, *logs.shape[1:]))
+        np.add.at(totals, labels, logs)
+        log_weights = _padded([own for _, own in self.of_columns(X.shape[1])], -np.inf)
+        blocks = logsumexp(totals + log_weights, axis=2)
+        return np.asarray(blocks.sum(axis=0) + base.sum(axis=0))
+
+    def encode(self, X: Any) -> Any:
+        logs, _ = self.relative(X)
+        return np.stack([np.exp(logs), logs], axis=2).reshape(len(X), -1)
+
+    def log_base(self, X: Any) -> Vector:
+        return np.asarray(self.relative(X)[1].sum(axis=1))
+
+    def log_ceiling(self, X: Any) -> Vector:
+        return np.zeros(X.shape[0])  # e ≤ 1
+
+    def check_support(self, X: Any, bad: Any, wanted: str) -> None:
+        """Raise where values are outside the support; gaps are not."""
+        bad = bad & ~np.isnan(X)
+        if bad.any():
+            row, column = np.argwhere(bad)[0]
+            raise DataError(
+                f"the {self.name} family takes {wanted}, but X at {{place}} is {X[row, column]:g}",
+                row=row,
+                column=column,
+            )
+
+    def with_gaps(self) -> Self:
+        return self  # a missing value has the density 1 at all nodes
+
+    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
+        return row
+
+    # -- what a cluster says -------------------------------------------------------------------
+
+    def _posteriors(self, row: Vector, n_features: int) -> list[tuple[Matrix, Vector]]:
+        """The nodes of each column, and their posterior probabilities."""
+        columns = self.of_columns(n_features)
+        parts = row[1:].reshape(n_features, -1)
+        return [
+            (theta, softmax(own[: len(theta)] + weights))
+            for (theta, weights), own in zip(columns, parts, strict=True)
+        ]
+
+    def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
+        means = np.array([weights @ theta for theta, weights in self._posteriors(row, n_features)])
+        return dict(zip(self.parameter_names, means.T, strict=False))
+
+    def columns(self, row: Vector, n_features: int) -> Columns:
+        parts = row[1:].reshape(n_features, -1)
+        found = self._posteriors(row, n_features)
+        return Columns(parts[:, -3], np.array([self._centre(*own) for own in found]))
+
+    def _centre(self, theta: Matrix, weights: Vector) -> float:
+        return float(weights @ self.expected(theta))
+
+    def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
+        found = self._posteriors(row, n_features)
+
+        def sample(size: int, rng: Rng) -> Matrix:
+            columns = [
+                self.drawn(theta[rng.choice(len(theta), size, p=weights)], rng)
+                for theta, weights in found
+            ]
+            return np.stack(columns, axis=1)
+
+        return PredictiveDraws(sample)
+
+    def linear(self, n_features: int) -> LinearForm:
+        log_weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
+        n_totals, shape = log_weights.size, (-1, *log_weights.shape)
+
+        def features(X: Any) -> Any:
+            return like(X, self.relative(to_host(X))[0].reshape(-1, n_totals))
+
+        def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
+            return np.asarray(logsumexp(totals.reshape(shape) + log_weights, axis=2).sum(axis=1))
+
+        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+            out = softmax(totals.reshape(shape) + log_weights, axis=2)
+            return out.reshape(totals.shape), np.zeros(len(sizes))
+
+        def rows(sizes: Vector, totals: Matrix) -> Matrix:
+            n_nodes = log_weights.shape[1]
+            out = np.zeros((len(sizes), n_features, columns_width(n_nodes)))
+            out[:, :, :n_nodes] = totals.reshape(shape)
+            return np.column_stack([sizes, out.reshape(len(sizes), -1)])
+
+        return LinearForm(n_totals, features, log_marginals, weights, rows)
+
+
+def lattice(
+    x: Vector,
+    scale: float,
+    *,
+    back: Callable[[Vector], Vector] = np.asarray,
+    limits: tuple[float, float] = (0.0, np.inf),
+    ends: tuple[float, float] | None = None,
+    further: tuple[float, ...] = (),
+) -> tuple[Matrix, Vector]:
+    """Return nodes of a location and a width for values x of a coordinate, with log weights.
+
+    Parameters
+    ----------
+    x
+        Values, where clusters may be.
+    scale
+        The width s that is most to be expected.
+    back
+        Turns the coordinate into what a node's location is.
+    limits
+        The least and the largest width.
+    ends
+        The first and the last location, if not the extremes of x.
+    further
+        Dimensions of the nodes after these two, the same for all.
+    """
+    values, spacing = np.sort(x), SPACING
+    low, high = (values[0], values[-1]) if ends is None else ends
+    widths = np.unique(np.clip(scale * np.exp(_STEPS), *limits))
+    log_priors = -2.0 * _SHAPE * np.log(widths / scale) - (_SHAPE - 1.0) * (scale / widths) ** 2
+    while True:
+        found = [locations(values, low, high, width, spacing) for width in widths]
+        if sum(len(points) for points, _ in found) <= MOST:
+            break
+        spacing *= 1.1
+    theta = np.concatenate(
+        [
+            np.column_stack([back(points), np.full(len(points), width)])
+            for (points, _), width in zip(found, widths, strict=True)
+        ]
+    )
+    shares = [own + log_prior for (_, own), log_prior in zip(found, log_priors, strict=True)]
+    order = np.argsort(theta[:, 0], kind="stable")
+    theta = np.column_stack([theta, np.tile(further, (len(theta), 1))])
+    return theta[order], np.concatenate(shares)[order]
+
+
+def locations(
+    values: Vector, low: float, high: float, width: float, spacing: float
+) -> tuple[Vector, Vector]:
+    """Return locations for clusters of this width among sorted values, and their log shares.
+
+    A cluster of m points knows its location to width/√m.  Where m values are within three widths,
+    locations are spacing · width/√m apart.
+    """
+    fine = np.linspace(low, high, _FINE)
+    inside = np.searchsorted(values, fine + 3.0 * width) - np.searchsorted(
+        values, fine - 3.0 * width
+    )
+    dense = np.sqrt(inside + 0.1)
+    steps = 0.5 * (dense[1:] + dense[:-1]) * (high - low) / (_FINE - 1)
+    passed = np.concatenate([[0.0], np.cumsum(steps)])
+    count = max(1, int(np.ceil(passed[-1] / (spacing * width))))
+    points = np.interp((np.arange(count) + 0.5) / count * passed[-1], passed, fine)
+    shares = 1.0 / np.interp(points, fine, dense)
+    return points, np.log(shares / shares.sum())
+
+
+def _n_nodes(columns: list[tuple[Matrix, Vector]]) -> int:
+    """The most nodes of a column, rounded up to a multiple of eight."""
+    return -(-max(len(theta) for theta, _ in columns) // 8) * 8
+
+
+def _padded(vectors: list[Vector], value: float) -> Matrix:
+    longest = -(-max(map(len, vectors)) // 8) * 8
+    return np.array(
+        [np.pad(own, (0, longest - len(own)), constant_values=value) for own in vectors]
+    )
+
+
+def _nested(values: Any, name: str) -> Any:
+    """Return nested lists or arrays of finite numbers as tuples; None stays."""
+    if values is None:
+        return None
+    try:
+        out = tuple(_nested_part(part) for part in values)
+    except (TypeError, ValueError) as error:
+        raise ParameterError.of(name, "must be numbers, or such for each column") from error
+    if name == "nodes" and out and np.ndim(out[0]) == 0:
+        out = tuple((value,) for value in out)  # nodes of one dimension
+    if not out:
+        raise ParameterError.of(name, "must not be empty")
+    return out
+
+
+def _nested_part(part: Any) -> Any:
+    if isinstance(part, (list, tuple, np.ndarray)) and np.ndim(part) != 0:
+        return tuple(map(_nested_part, part))
+    number = float(part)
+    if not np.isfinite(number):
+        raise ValueError(part)
+    return number

@@ -1,0 +1,85 @@
+"""Families of a location and a width by nodes: where the nodes are put.
+
+Each of them has a coordinate in which values of a cluster spread by about the node's width wherever
+its location is: x itself, log x, an angle.  Nodes are a `lattice` in it.  The width to be expected
+is the spread of the coordinate within clusters, by their medians where tails are heavy; of a table
+of which no partition is known, a share of its variance.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.families._columns import mean_and_variance
+from dpsearch.families.by_nodes import ByNodes, lattice
+from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
+
+
+class Located(ByNodes):
+    """Base of families whose nodes are a location and a width."""
+
+    # The least and the largest width that nodes may have.
+    limits: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    # Whether the spread is that of the middle half of the values.
+    robust: ClassVar[bool] = False
+
+    def coordinate(self, X: Any) -> Any:
+        """Return the coordinate of values."""
+        return X
+
+    def location(self, coordinate: Vector) -> Vector:
+        """Return the locations that have a coordinate: the inverse."""
+        return coordinate
+
+    def ends(self, d: int, coordinate: Vector) -> tuple[float, float] | None:
+        """Return the first and last coordinate of the locations of column d, or None."""
+        return None
+
+    def further(self, d: int, x: Vector) -> tuple[float, ...]:
+        """Return what nodes of column d have after their location and width."""
+        return ()
+
+    def _placed(self, X: Any, labels: Ints | None) -> Self:
+        Y = np.asarray(self.coordinate(X))
+        scales = np.clip(self._spread(Y, labels), *self.limits)
+        found = []
+        for d in range(X.shape[1]):
+            there = ~np.isnan(X[:, d])
+            y = Y[there, d] if there.any() else np.zeros(1)
+            found.append(
+                lattice(
+                    y,
+                    float(scales[d]),
+                    back=self.location,
+                    limits=self.limits,
+                    ends=self.ends(d, y),
+                    further=self.further(d, X[there, d]),
+                )
+            )
+        return self._with_nodes(found)
+
+    def _spread(self, Y: Matrix, labels: Ints | None) -> Vector:
+        """Return the width to be expected in each column."""
+        total = mean_and_variance(Y)[1]
+        if labels is None:
+            within = WITHIN * (_middle(Y) if self.robust else total)
+        elif self.robust:
+            off = Y.copy()
+            for k in range(labels.max() + 1):
+                off[labels == k] -= np.nanmedian(Y[labels == k], axis=0)
+            freedom = len(Y) / max(len(Y) - labels.max() - 1.0, 1.0)
+            within = freedom * _middle(off)
+        else:
+            within = pooled_variance(Y, labels)
+        least = FLOOR * np.minimum(total, _middle(Y)) if self.robust else FLOOR * total
+        return np.sqrt((1.0 - FLOOR) * within + np.where(least > 0.0, least, FLOOR * total))
+
+
+def _middle(Y: Matrix) -> Vector:
+    """Return the variance of the normal distribution that has the median absolute deviation."""
+    with np.errstate(all="ignore"):
+        off = np.abs(Y - np.nanmedian(Y, axis=0))
+        return np.asarray((1.4826 * np.nan_to_num(np.nanmedian(off, axis=0))) ** 2)

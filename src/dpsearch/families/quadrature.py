@@ -1,0 +1,202 @@
+"""A user's own likelihood, its parameter on nodes.
+
+    log_density(x, theta)      log p(x | θ) as plain Python, which Numba compiles
+
+θ is a number, or if nodes have two dimensions a vector of two.  All that solvers need follows from
+the densities at the nodes: see `_nodes.py`.  Draws and means are taken from a fine grid over the
+support, which by default is the range of the data and half as much on either side.
+
+A function that `register_density` knows by name can be stored in a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numba
+import numpy as np
+
+from dpsearch._types import Matrix, Rng, Vector
+from dpsearch.errors import ParameterError
+from dpsearch.families._columns import with_holes
+from dpsearch.families.base import Example
+from dpsearch.families.by_nodes import ByNodes
+
+LogDensity = Callable[[float, Any], float]
+_GRID = 2048  # values of the support that draws are taken from
+_DENSITIES: dict[str, LogDensity] = {}
+
+
+def register_density(log_density: LogDensity) -> LogDensity:
+    """Make a log density known by its name, so that models with it can be saved and loaded.
+
+    Works as a decorator.
+    """
+    _DENSITIES[log_density.__name__] = log_density
+    return log_density
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quadrature(ByNodes):
+    """A likelihood of your own, with its parameter on nodes; columns are independent.
+
+    Parameters
+    ----------
+    log_density
+        `log_density(x, theta)` returns log p(x | θ) of a value; or the name of a function that
+        `register_density` knows.
+    nodes, log_weights
+        As of every family by nodes.
+    support
+        The smallest and the largest value for draws and means; by default from the data.
+    whole
+        Whether values are whole numbers.
+
+    Examples
+    --------
+    >>> import math
+    >>> from dpsearch import families
+    >>> def laplace(x, theta):
+    ...     return -abs(x - theta) - math.log(2.0)
+    >>> len(families.Quadrature(laplace, nodes=[0.0, 1.0, 2.0]).nodes)
+    3
+    """
+
+    log_density: Any
+    support: Any = None
+    whole: bool = False
+
+    name: ClassVar[str] = "quadrature"
+    parameter_names: ClassVar[tuple[str, ...]] = ("theta", "second")
+
+    def __init__(
+        self,
+        log_density: LogDensity | str,
+        nodes: Any = None,
+        log_weights: Any = None,
+        *,
+        support: Any = None,
+        whole: bool = False,
+    ) -> None:
+        fields = {
+            "log_density": log_density,
+            "nodes": nodes,
+            "log_weights": log_weights,
+            "support": None if support is None else tuple(map(float, support)),
+            "whole": whole,
+        }
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+        if not callable(log_density) and log_density not in _DENSITIES:
+            known = ", ".join(_DENSITIES) or "none"
+            raise ParameterError.of(
+                "log_density", f"{log_density!r} is not registered; known are {known}"
+            )
+        super().__post_init__()
+
+    @property
+    def _function(self) -> LogDensity:
+        given = self.log_density
+        return given if callable(given) else _DENSITIES[given]
+
+    def to_dict(self) -> dict[str, Any]:
+        function, name = self._function, self._function.__name__
+        if _DENSITIES.get(name) is not function:
+            raise ParameterError.of(
+                "log_density",
+                f"{name!r} is not known by its name: call families.register_density, where the"
+                " model is saved and where it is loaded",
+            )
+        return self.with_parameters(log_density=name)._plain()
+
+    def _plain(self) -> dict[str, Any]:
+        return super().to_dict()
+
+    def resolve(self, X: Any) -> Self:
+        family = super().resolve(X)
+        if self.support is not None:
+            return family
+        low, high = np.nanmin(X), np.nanmax(X)
+        more = 0.0 if self.whole and low >= 0.0 else 0.5 * (high - low) + 1.0
+        return family.with_parameters(
+            support=(float(low - more), float(1.5 * high - 0.5 * low + 1))
+        )
+
+    def learned(self, X: Any, labels: Any) -> Self:
+        return self
+
+    def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
+        out = np.empty((len(x), len(theta)))
+        given = theta[:, 0] if theta.shape[1] == 1 else np.ascontiguousarray(theta)
+        _evaluator(self._function)(np.ascontiguousarray(x), np.ascontiguousarray(given), out)
+        return np.where(np.isnan(out), -np.inf, out)
+
+    def _grid(self, theta: Matrix) -> tuple[Vector, Matrix]:
+        """Return values of the support and their probabilities at each node [nodes, values]."""
+        low, high = self.support
+        if self.whole:
+            values = np.arange(np.ceil(low), np.floor(high) + 1.0)
+        else:
+            values = low + (high - low) * (np.arange(_GRID) + 0.5) / _GRID
+        logs = self.log_densities(values, theta).T
+        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+        return values, shares / shares.sum(axis=1, keepdims=True)
+
+    def drawn(self, theta: Matrix, rng: Rng) -> Vector:
+        kinds, at = np.unique(theta, axis=0, return_inverse=True)
+        values, shares = self._grid(kinds)
+        steps = np.cumsum(shares, axis=1)
+        places = [
+            np.searchsorted(steps[g], u) for g, u in zip(at, rng.random(len(at)), strict=True)
+        ]
+        out = values[np.minimum(places, len(values) - 1)]
+        if not self.whole:
+            out = out + (rng.random(len(out)) - 0.5) * (values[1] - values[0])
+        return np.asarray(out)
+
+    def expected(self, theta: Matrix) -> Vector:
+        values, shares = self._grid(theta)
+        return np.asarray(shares @ values)
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        rng = np.random.default_rng(0)
+        X, counts = rng.laplace(size=(12, 2)), rng.poisson(2.0, size=(12, 1)) * 1.0
+        nodes = [[m, s] for m in np.linspace(-3.0, 3.0, 9) for s in (0.5, 1.0, 2.0)]
+        rates = np.linspace(0.5, 6.0, 8)
+        wide = (-40.0, 40.0)
+        return [
+            Example(cls(laplace, nodes, support=wide), X),
+            Example(cls(laplace, nodes, np.linspace(-2.0, 0.0, 27), support=wide), with_holes(X)),
+            Example(cls("poisson_rate", rates, support=(0.0, 60.0), whole=True), counts),
+        ]
+
+
+@functools.cache
+def _evaluator(log_density: LogDensity) -> Callable[[Vector, Any, Matrix], None]:
+    """Return a compiled loop over values and nodes."""
+    compiled: Any = numba.njit(log_density)
+
+    @numba.njit
+    def evaluate(x, theta, out):  # type: ignore[no-untyped-def]
+        for i in range(x.shape[0]):
+            for g in range(theta.shape[0]):
+                out[i, g] = compiled(x[i], theta[g])
+
+    return evaluate  # type: ignore[no-any-return]
+
+
+@register_density
+def laplace(x: float, theta: Any) -> float:
+    """Laplace's distribution with a location and a scale."""
+    return -abs(x - theta[0]) / theta[1] - math.log(2.0 * theta[1])  # type: ignore[no-any-return]
+
+
+@register_density
+def poisson_rate(x: float, theta: float) -> float:
+    """Poisson's distribution with a rate."""
+    return x * math.log(theta) - theta - math.lgamma(x + 1.0)

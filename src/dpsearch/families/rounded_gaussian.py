@@ -1,0 +1,74 @@
+"""Whole numbers that are rounded: a normal distribution integrated over what rounds to each.
+
+    P(x | μ, σ) = Φ((x + ½ − μ)/σ) − Φ((x − ½ − μ)/σ)
+
+for whole numbers x.  A density at rounded values grows without limit as σ shrinks, so that every
+value that is repeated is worth a cluster; this probability does not.  Mean and standard deviation
+are on nodes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from dpsearch._types import Matrix, Rng, Vector
+from dpsearch.families._columns import with_holes
+from dpsearch.families.base import Example
+from dpsearch.families.located import Located
+
+
+@dataclass(frozen=True)
+class RoundedGaussian(Located):
+    """Whole numbers that are rounded normal values, mean and standard deviation on nodes.
+
+    Parameters
+    ----------
+    nodes, log_weights
+        Rows of mean and standard deviation, and their prior; by default placed where the data are.
+
+    Examples
+    --------
+    >>> from dpsearch import families
+    >>> families.RoundedGaussian([[2.0, 0.5], [4.0, 0.5]]).nodes
+    ((2.0, 0.5), (4.0, 0.5))
+    """
+
+    name: ClassVar[str] = "rounded_gaussian"
+    kind: ClassVar[str] = "count"
+    limits: ClassVar[tuple[float, float]] = (0.25, np.inf)
+    parameter_names: ClassVar[tuple[str, ...]] = ("mean", "deviation")
+
+    def check(self, X: Any) -> None:
+        self.check_support(X, np.floor(X) != X, "whole numbers")
+
+    def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
+        return log_interval(x[:, None] - 0.5, x[:, None] + 0.5, theta)
+
+    def drawn(self, theta: Matrix, rng: Rng) -> Vector:
+        return np.rint(rng.normal(theta[:, 0], theta[:, 1])) + 0.0  # which −0 becomes, too
+
+    def expected(self, theta: Matrix) -> Vector:
+        return theta[:, 0]
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        X = np.rint(np.random.default_rng(0).normal([0.0, 40.0], [1.0, 6.0], size=(12, 2)))
+        return [Example(cls(), X), Example(cls(), with_holes(X))]
+
+
+def log_interval(low: Matrix, high: Matrix, theta: Matrix) -> Matrix:
+    """Return the log probability that a normal value is between two numbers, at each node.
+
+    Above the mean by the complements, where these have more digits.
+    """
+    mean, deviation = theta[:, 0], theta[:, 1]
+    below, above = (low - mean) / deviation, (high - mean) / deviation
+    flip = below + above > 0.0
+    below, above = np.where(flip, -above, below), np.where(flip, -below, above)
+    larger = log_ndtr(above)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(larger + np.log1p(-np.exp(log_ndtr(below) - larger)))
