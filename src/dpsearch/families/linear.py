@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.families.terms import Term, counted_terms
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class LinearForm:
         by the size [K].
     rows
         `rows(sizes, totals)` returns rows of statistics [K, width], for `merge` to complete.
+    terms
+        Convex functions of few totals each that add up to log H, for proofs; empty if there are
+        none that are known.
     """
 
     n_totals: int
@@ -52,6 +56,7 @@ class LinearForm:
     log_marginals: Callable[[Vector, Matrix], Vector]
     weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
     rows: Callable[[Vector, Matrix], Matrix]
+    terms: tuple[Term, ...] = ()
 
 
 def counted(form: LinearForm) -> LinearForm:
@@ -70,6 +75,7 @@ def counted(form: LinearForm) -> LinearForm:
         lambda sizes, totals: form.log_marginals(totals[:, 0], totals[:, 1:]),
         weights,
         lambda sizes, totals: form.rows(totals[:, 0], totals[:, 1:]),
+        counted_terms(form.terms),
     )
 
 
