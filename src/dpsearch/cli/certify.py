@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -281,6 +282,8 @@ def _verdict(verified: bool | None) -> list[str]:
 
 def _lines(found: Certificate, value: float) -> list[str]:
     verdict = "optimal" if found.optimal else f"within {found.gap:.3g} nats of the optimum"
+    if not found.optimal and found.gap < 20.0:
+        verdict += f" (none is more than {math.exp(found.gap):.3g} times as probable)"
     lines = [
         f"{verdict}: log joint {found.lower_bound:.6f}, no partition above {found.upper_bound:.6f}"
         f" ({found.method}, {found.seconds:.2f} s)"
@@ -292,7 +295,7 @@ def _lines(found: Certificate, value: float) -> list[str]:
         )
     if found.method == "ceiling" and not found.optimal:
         lines.append(
-            "(the bound is only a ceiling on densities: a proof takes time, and a family that"
-            " declares a statistic: gaussian, bernoulli, poisson or multinomial)"
+            "(the bound is only a ceiling on densities: a proof takes more time, or a family whose"
+            " linear form has terms, in few columns)"
         )
     return lines

@@ -11,7 +11,7 @@ from dpsearch._jit import kernel
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.exact._centre_boxes import Nodes, Room, Space, explore
-from dpsearch.exact.pricing import Found, Priced, Pricer, Run
+from dpsearch.exact.pricing import Found, Priced, Run, StackPricer
 from dpsearch.exact.promises import EPSILON
 from dpsearch.exact.slopes import is_convex
 from dpsearch.families.statistics import NormalMeans
@@ -23,7 +23,7 @@ _LISTS = 64  # lists of open points that the arena holds at full length
 _DISTANCES = 20_000_000  # distances computed between two readings of the clock
 
 
-class CentrePricer(Pricer):
+class CentrePricer(StackPricer):
     """Branch and bound over boxes of the cluster's centre; see `_centre_boxes`."""
 
     def __init__(self, problem: Problem, statistic: NormalMeans, lam: float) -> None:

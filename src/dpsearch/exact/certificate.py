@@ -19,6 +19,7 @@ from dpsearch.exact.interval import interval_optimum
 from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
 from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
 from dpsearch.exact.slopes import is_linear, ranges, slope
+from dpsearch.exact.statements import NumberBound, bound_of_number, bound_of_pair
 from dpsearch.exact.verification import Claims, is_proved
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
@@ -43,7 +44,7 @@ class Certificate(Claims):
     lower_bound
         The log joint of `clustering`.
     gap
-        Their difference.
+        Their difference: no partition is more than e^gap times as probable as `clustering`.
     optimal
         Whether the gap is at most `tolerance`.
     clustering
@@ -69,6 +70,31 @@ class Certificate(Claims):
         answer is True or False, never an error.  See `dpsearch.exact.verification`.
         """
         return is_proved(self)
+
+    def with_clusters(self, n_clusters: int, *, time_limit: float = 10.0) -> NumberBound:
+        """Bound the partitions into so many clusters: by how much are they worse than the best?
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpsearch import certify, families, priors
+        >>> X = np.random.default_rng(0).normal(size=(30, 2)) + 6.0 * (np.arange(30) % 3)[:, None]
+        >>> family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+        >>> certificate = certify(X, np.arange(30) % 3, family, prior)
+        >>> certificate.with_clusters(2).worse_by > 80.0, certificate.apart(0, 1, within=5.0)
+        (True, True)
+        """
+        return bound_of_number(self, n_clusters, time_limit)
+
+    def apart(self, i: int, j: int, *, within: float = 0.0) -> bool:
+        """Whether rows i and j are proved apart in each partition within so many nats of this."""
+        bound = bound_of_pair(self, i, j, together=True, worse_by=within)
+        return bound < self.lower_bound - within
+
+    def together(self, i: int, j: int, *, within: float = 0.0) -> bool:
+        """Whether rows i and j are proved together in each partition within so many nats."""
+        bound = bound_of_pair(self, i, j, together=False, worse_by=within)
+        return bound < self.lower_bound - within
 
     def save(self, path: str | Path) -> None:
         """Write everything but the data to a file, from which `load` makes the certificate again.

@@ -126,22 +126,24 @@ class Pricer(ABC):
         """Return how far sums over a cluster can be off in double precision."""
 
     @abstractmethod
+    def explore(self, y: Vector, run: Run) -> Explored:
+        """Look for sets until all are examined, or the run's limit or deadline is reached.
+
+        What is left has a bound for each size of sets, unless `raise_prices` is another.
+        """
+
     def raise_prices(
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Priced:
         """Raise prices until no set exceeds `threshold`, stopping at `max_columns` sets."""
-
-    @abstractmethod
-    def _begin(self, y: Vector, run: Run, found: Found) -> None:
-        """Put nodes that cover all sets on the stack."""
-
-    @abstractmethod
-    def _work(self, y: Vector, run: Run, found: Found) -> None:
-        """Work on the stack for a limited time."""
-
-    @abstractmethod
-    def _left(self, found: Found) -> Vector:
-        """Return the bounds of the nodes on the stack and of those that were given up."""
+        rounding = self.rounding(y)
+        threshold = max(threshold, 4.0 * rounding)
+        raised, columns, explored = self._raise_in_one_run(y, threshold, max_columns, deadline)
+        # Out of time: n points together can pay for what sets of n points may still lack.
+        share = max(float((explored.left[1:] / np.arange(1, self.n + 1)).max()), 0.0)
+        if share == math.inf:
+            return Priced(raised, math.inf, columns, False)
+        return Priced(raised + share, explored.level + rounding, columns, explored.complete)
 
     def quick(self, *, deadline: float = math.inf) -> Vector | None:
         """Return prices that pay for every set, found without branch and bound, if it can."""
@@ -154,25 +156,6 @@ class Pricer(ABC):
         pool, sizes = self.problem.model.rows(self.problem.items, outside, 2)
         marginal = float(log_marginals(self.problem.model.core, pool, 1)[0])
         return self.lam + float(self.log_w[sizes[0]]) + marginal
-
-    def explore(self, y: Vector, run: Run) -> Explored:
-        """Look for sets until the stack is empty, or the run's limit or deadline is reached."""
-        sets: list[tuple[float, Ints]] = []
-        found = Found(
-            members=np.empty((_SETS, self.n), np.int8),
-            values=np.empty(_SETS),
-            count=np.zeros(3, np.int64),
-            level=np.array([run.level, -math.inf]),
-        )
-        self._begin(y, run, found)
-        enough = False
-        while found.count[0] > 0 and not enough:
-            self._work(y, run, found)
-            for k in range(found.count[1]):
-                sets.append((float(found.values[k]), np.flatnonzero(found.members[k])))
-            found.count[1] = 0
-            enough = len(sets) > run.limit or clock() > run.deadline
-        return Explored(sets, self._left(found), float(found.level[0]))
 
     def price(
         self,
@@ -231,3 +214,38 @@ class Pricer(ABC):
         explored = self.explore(raised, run)
         columns = [np.array([i]) for i in np.flatnonzero(self.alone > y)]
         return raised, columns + [members for _, members in explored.sets], explored
+
+
+class StackPricer(Pricer):
+    """A pricer whose kernel works on a stack of nodes."""
+
+    @abstractmethod
+    def _begin(self, y: Vector, run: Run, found: Found) -> None:
+        """Put nodes that cover all sets on the stack."""
+
+    @abstractmethod
+    def _work(self, y: Vector, run: Run, found: Found) -> None:
+        """Work on the stack for a limited time."""
+
+    @abstractmethod
+    def _left(self, found: Found) -> Vector:
+        """Return the bounds of the nodes on the stack and of those that were given up."""
+
+    def explore(self, y: Vector, run: Run) -> Explored:
+        """Look for sets until the stack is empty, or the run's limit or deadline is reached."""
+        sets: list[tuple[float, Ints]] = []
+        found = Found(
+            members=np.empty((_SETS, self.n), np.int8),
+            values=np.empty(_SETS),
+            count=np.zeros(3, np.int64),
+            level=np.array([run.level, -math.inf]),
+        )
+        self._begin(y, run, found)
+        enough = False
+        while found.count[0] > 0 and not enough:
+            self._work(y, run, found)
+            for k in range(found.count[1]):
+                sets.append((float(found.values[k]), np.flatnonzero(found.members[k])))
+            found.count[1] = 0
+            enough = len(sets) > run.limit or clock() > run.deadline
+        return Explored(sets, self._left(found), float(found.level[0]))

@@ -7,14 +7,15 @@ functions on single points, on all points together and on random sets of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._types import Labels, Vector
+from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError, ProofError
 from dpsearch.families.capabilities import require
+from dpsearch.families.linear import LinearForm
 from dpsearch.families.statistics import BetaCounts, NormalMeans, Statistic
 from dpsearch.items import log_marginals, rows_of_labels
 from dpsearch.problem import Problem
@@ -92,6 +93,49 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     return statistic
 
 
+class Totals(NamedTuple):
+    """A linear form with terms, and the features of all points."""
+
+    form: LinearForm
+    features: Matrix
+
+
+def totals_of(problem: Problem) -> Totals | None:
+    """Return the linear form of the problem's family, if it has terms for proofs.
+
+    Its terms must add up to log H on single points, all points and random sets of them, be convex
+    halfway between these, and have squares that are those of their values.
+    """
+    form = problem.model.family.linear(problem.model.n_features)
+    if form is None or not form.terms or sp.issparse(problem.model.matrix):
+        return None
+    features = np.asarray(form.features(problem.model.matrix), dtype=np.float64)
+    if features.shape != (problem.n_items, form.n_totals) or not np.isfinite(features).all():
+        raise _disagreement(problem, "its features are not one row of numbers a row of X", "linear")
+    for term in form.terms:
+        own = features[:, term.totals][:, term.counted :]
+        i, j = np.tril_indices(term.n_values)
+        products = own[:, i] * own[:, j]
+        if term.squares and not np.allclose(own[:, term.n_values :], products, rtol=1e-12, atol=0):
+            raise _disagreement(problem, "squares of a term are not those of its values", "linear")
+    for labels in (np.arange(problem.n_items), *_partitions(problem.n_items)):
+        sizes = np.bincount(labels).astype(np.float64)
+        totals = np.zeros((len(sizes), form.n_totals))
+        np.add.at(totals, labels, features)
+        declared = np.zeros(len(sizes))
+        for term in form.terms:
+            here = term.upper(sizes, totals[:, term.totals])
+            declared += here
+            between = 0.5 * (totals + totals[::-1])[:, term.totals]
+            middle = term.upper(0.5 * (sizes + sizes[::-1]), between)
+            over = middle - 0.5 * (here + here[::-1])
+            if not (over <= AGREEMENT * (1.0 + np.abs(middle))).all():
+                raise _disagreement(problem, "a term is not convex", "linear")
+        for one in (declared, form.log_marginals(sizes, totals)):
+            _compare_statistic(problem, _log_marginals(problem, labels), one, "linear")
+    return Totals(form, features)
+
+
 def magnitude_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
     """Return about how large the terms are, in sum, of a log joint or bound of these values.
 
@@ -167,19 +211,21 @@ def _check_form(problem: Problem, statistic: Statistic) -> None:
             raise _disagreement(problem, "its parameters are not one number above 0 per column")
 
 
-def _compare_statistic(problem: Problem, own: Vector, declared: Vector) -> None:
+def _compare_statistic(
+    problem: Problem, own: Vector, declared: Vector, name: str = "statistic"
+) -> None:
     off = np.abs(declared - own)
     wrong = ~(off <= AGREEMENT * (1.0 + np.abs(own)))
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         how = f"it makes log H of some points {declared[at]:.6g} instead of {own[at]:.6g}"
-        raise _disagreement(problem, how)
+        raise _disagreement(problem, how, name)
 
 
-def _disagreement(problem: Problem, how: str) -> CapabilityError:
+def _disagreement(problem: Problem, how: str, name: str = "statistic") -> CapabilityError:
     return CapabilityError(
-        f"statistic of the {problem.model.family.name} family disagrees with its log_marginal:"
-        f" {how}. A subclass with other functions needs its own `statistic`, or returns None"
+        f"{name} of the {problem.model.family.name} family disagrees with its log_marginal:"
+        f" {how}. A subclass with other functions needs its own `{name}`, or returns None"
     )
 
 

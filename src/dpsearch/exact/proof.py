@@ -23,9 +23,10 @@ from dpsearch.errors import CapabilityError
 from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.master import Relaxed, best_partition, error_of, labels_of, relax
 from dpsearch.exact.pricing import Priced, Pricer
-from dpsearch.exact.promises import EPSILON, log_ceiling
+from dpsearch.exact.promises import EPSILON, log_ceiling, totals_of
 from dpsearch.exact.repair import Repair
 from dpsearch.exact.slopes import intercept, slope
+from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.families.statistics import NormalMeans, Statistic
 from dpsearch.prefix_search.heuristics import admissible
@@ -64,11 +65,12 @@ class Bounded(NamedTuple):
 
 def pricer_for(problem: Problem, statistic: Statistic | None, lam: float) -> Pricer | None:
     """Return a pricer for the problem's clusters, or None if there is none."""
-    if statistic is None:
-        return None
-    if isinstance(statistic, NormalMeans):
-        return CentrePricer(problem, statistic, lam) if CentrePricer.takes(problem) else None
-    return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
+    if isinstance(statistic, NormalMeans) and CentrePricer.takes(problem):
+        return CentrePricer(problem, statistic, lam)
+    if statistic is not None and not isinstance(statistic, NormalMeans):
+        return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
+    totals = totals_of(problem)
+    return None if totals is None else StatisticPricer(problem, totals, lam)
 
 
 def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:

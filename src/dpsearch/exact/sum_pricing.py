@@ -12,7 +12,7 @@ from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
 from dpsearch.exact._sum_limits import BINARY, COUNTS, Room, Space
-from dpsearch.exact.pricing import Found, Priced, Pricer, Run
+from dpsearch.exact.pricing import Found, Run, StackPricer
 from dpsearch.exact.promises import EPSILON
 from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts
 from dpsearch.problem import Problem
@@ -24,7 +24,7 @@ _MOST_POINTS = 2000  # a node is open for every size of a set
 Counts = GammaCounts | BetaCounts | DirichletCounts
 
 
-class SumPricer(Pricer):
+class SumPricer(StackPricer):
     """Branch and bound over boxes of the sums of columns; see `_sum_boxes`."""
 
     def __init__(self, problem: Problem, statistic: Counts, lam: float) -> None:
@@ -80,18 +80,6 @@ class SumPricer(Pricer):
         magnitude = float(np.abs(self.space.constant).max() + np.abs(y).sum())
         magnitude += float(np.abs(self.alone).sum())
         return 16.0 * EPSILON * magnitude
-
-    def raise_prices(
-        self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
-    ) -> Priced:
-        rounding = self.rounding(y)
-        threshold = max(threshold, 4.0 * rounding)
-        raised, columns, explored = self._raise_in_one_run(y, threshold, max_columns, deadline)
-        # Out of time: n points together can pay for what sets of n points may still lack.
-        share = max(float((explored.left[1:] / np.arange(1, self.n + 1)).max()), 0.0)
-        if share == math.inf:
-            return Priced(raised, math.inf, columns, False)
-        return Priced(raised + share, explored.level + rounding, columns, explored.complete)
 
     def _begin(self, y: Vector, run: Run, found: Found) -> None:
         """Open a node for every size, the one of the largest bound on top."""

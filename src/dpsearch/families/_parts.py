@@ -319,7 +319,12 @@ def linear_of(parts: Sequence[Part], forms: Sequence[LinearForm]) -> LinearForm:
     def rows(sizes: Vector, totals: Matrix) -> Matrix:
         return np.hstack([sizes[:, None], *(form.rows(sizes, own) for form, own in apart(totals))])
 
-    return LinearForm(int(n_totals[-1]), features, log_marginals, weights, rows)
+    begins = [0, *n_totals[:-1]]
+    moved = [
+        [term.moved(at) for term in form.terms] for form, at in zip(forms, begins, strict=True)
+    ]
+    terms = tuple(term for of_form in moved for term in of_form) if all(moved) else ()
+    return LinearForm(int(n_totals[-1]), features, log_marginals, weights, rows, terms)
 
 
 @_jit.kernel

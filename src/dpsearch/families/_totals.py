@@ -18,6 +18,7 @@ from scipy.special import digamma, gammaln
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.families.linear import LinearForm, like, masked, namespace, special
+from dpsearch.families.terms import Term, column_terms, group_terms, rounded_up
 
 
 class NormalTotals(NamedTuple):
@@ -40,6 +41,32 @@ class NormalTotals(NamedTuple):
         by_size = -0.5 * xp.sum(1.0 / precision + means * means + LOG_2PI, axis=1)
         return xp.concat([means, 0.0 * totals[:, -1:] - 0.5], axis=1), by_size
 
+    def terms(self) -> tuple[Term, ...]:
+        """Return a term for the sum of each column, and one for the squares."""
+
+        def of_column(d: int) -> Term:
+            own = NormalTotals(self.precision[d : d + 1])
+
+            def upper(sizes: Vector, totals: Matrix) -> Vector:
+                without = own.log_marginals(sizes, np.column_stack([totals, np.zeros(len(sizes))]))
+                pull = totals[:, 0] ** 2 / (sizes + own.precision)
+                return rounded_up(without, pull, np.log1p(sizes / own.precision), 2.0 * sizes)
+
+            def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+                by_totals, by_size = own.weights(sizes, np.column_stack([totals, 0.0 * totals]))
+                return by_totals[:, :1], by_size
+
+            return Term(np.array([d]), 1, upper, weights)
+
+        n_columns = len(self.precision)
+        squares = Term(
+            np.array([n_columns]),
+            1,
+            lambda sizes, totals: rounded_up(-0.5 * totals[:, 0]),
+            lambda sizes, totals: (np.full((len(sizes), 1), -0.5), np.zeros(len(sizes))),
+        )
+        return (*map(of_column, range(n_columns)), squares)
+
 
 class NormalGammaTotals(NamedTuple):
     """Normal values whose mean is N(0, v/κ₀) and variance v InverseGamma(a₀, 1): totals S and Q.
@@ -57,6 +84,13 @@ class NormalGammaTotals(NamedTuple):
         # β ≥ 1, but the squares of data very far from the prior mean cancel badly.
         beta = np.maximum(1.0 + 0.5 * (squares - sums * means), 0.5)
         return _same_or_each(self.shape) + 0.5 * n, means, beta
+
+    def magnitude(self, n: Matrix, sums: Matrix, squares: Matrix) -> Matrix:
+        """Return about how large the terms of a column are; ∞ where no data have such totals."""
+        shape, means, beta = self._posterior(n, sums, squares)
+        inside = 1.0 + 0.5 * (squares - sums * means) > 0.5
+        of_beta = np.abs(np.log(beta)) + (1.0 + 0.5 * (np.abs(squares) + sums * means)) / beta
+        return np.where(inside, shape * (of_beta + np.log1p(shape)) + 2.0 * n, np.inf)
 
     def log_marginals(self, n: Matrix, sums: Matrix, squares: Matrix) -> Vector:
         shape, _, beta = self._posterior(n, sums, squares)
@@ -78,6 +112,11 @@ class GammaTotals(NamedTuple):
 
     shape: Vector
     rate: Vector
+
+    def magnitude(self, n: Matrix, sums: Matrix) -> Matrix:
+        """Return about how large the terms of a column are."""
+        after = self.shape + np.abs(sums) + 1.0
+        return after * (np.log(after) + np.abs(np.log(self.rate + n)) + 1.0)
 
     def log_marginals(self, n: Matrix, sums: Matrix) -> Vector:
         rate = _same_or_each(self.rate)
@@ -104,6 +143,11 @@ class BetaTotals(NamedTuple):
         k, d = np.nonzero(ones)
         out[k, d] = function(self.failures[d] + np.broadcast_to(n, ones.shape)[k, d] - ones[k, d])
         return out
+
+    def magnitude(self, n: Matrix, ones: Matrix) -> Matrix:
+        """Return about how large the terms of a column are."""
+        after = self.successes + self.failures + n + 1.0
+        return np.asarray(4.0 * after * (np.log(after) + 1.0))
 
     def log_marginals(self, n: Matrix, ones: Matrix) -> Vector:
         total = _same_or_each(self.successes + self.failures)
@@ -137,6 +181,11 @@ class DirichletTotals(NamedTuple):
             return whole, np.add.reduceat(totals, begins, axis=1)
         return whole, totals @ like(totals, self._members())
 
+    def magnitude(self, totals: Matrix) -> Vector:
+        """Return about how large the terms of all groups are."""
+        after = self.concentrations + np.abs(totals) + 1.0
+        return np.asarray(4.0 * (after * (np.log(after.sum(axis=1, keepdims=True)) + 1.0)).sum(1))
+
     def _members(self) -> Matrix:
         """Return of which group each level is [levels, groups]."""
         return np.repeat(np.eye(len(self.levels)), self.levels, axis=0)
@@ -153,8 +202,15 @@ class DirichletTotals(NamedTuple):
 
     def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
         """Return the linear form with these features."""
+        n_totals = len(self.concentrations)
         return LinearForm(
-            len(self.concentrations), features, self.log_marginals, self.weights, rows, True
+            n_totals,
+            features,
+            self.log_marginals,
+            self.weights,
+            rows,
+            group_terms(self),
+            anywhere=True,
         )
 
 
@@ -196,6 +252,7 @@ def by_columns(
         lambda sizes, totals: totals_of.log_marginals(*apart(sizes, totals)),
         weights,
         lambda sizes, totals: rows(sizes, *apart(sizes, totals)),
+        column_terms(totals_of, n_features, powers, gaps),
     )
 
 

@@ -20,6 +20,9 @@ from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
 from dpsearch.families.linear import LinearForm, columns_of, inverses, namespace, special
+from dpsearch.families.terms import Term, rounded_up
+
+_MOST_COLUMNS = 1  # for proofs: the corners of a region are too many with more
 
 
 class NormalWishart(NamedTuple):
@@ -39,7 +42,24 @@ class NormalWishart(NamedTuple):
             return namespace(z).concat([z, columns_of(z, i) * columns_of(z, j)], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
-        return LinearForm(n_totals, features, self._log_marginals, self._weights, self._rows, True)
+        term = Term(np.arange(n_totals), n_features, self._upper, self._weights, squares=True)
+        terms = (term,) if n_features <= _MOST_COLUMNS else ()
+        return LinearForm(
+            n_totals, features, self._log_marginals, self._weights, self._rows, terms, anywhere=True
+        )
+
+    def _upper(self, sizes: Vector, totals: Matrix) -> Vector:
+        """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix."""
+        kappa, sums, scale = self._scale(sizes, totals)
+        smallest = np.linalg.eigvalsh(scale)[:, 0]
+        half = 0.5 * (self.degrees + sizes)
+        parts = 1.0 + np.abs(totals[:, self.n_features :]).sum(axis=1)
+        parts += (sums**2).sum(axis=1) / kappa
+        inside = smallest > 0.5
+        with np.errstate(invalid="ignore", divide="ignore"):
+            spread = parts / np.where(inside, smallest, 1.0) + np.log(parts) + np.log1p(half) + 4.0
+            out = rounded_up(self._log_marginals(sizes, totals), self.n_features * half * spread)
+        return np.where(inside, out, np.inf)
 
     def _scale(self, sizes: Any, totals: Any) -> tuple[Any, Any, Any]:
         """Return κ, s and Ψ of each block."""

@@ -418,7 +418,13 @@ class Gaussian(Family):
             )  # fmt: skip
 
         return LinearForm(
-            n_features + 1, features, closed.log_marginals, closed.weights, rows, anywhere=True
+            n_features + 1,
+            features,
+            closed.log_marginals,
+            closed.weights,
+            rows,
+            closed.terms(),
+            anywhere=True,
         )
 
     def _count_and_sums(self, row: Vector, n_features: int) -> tuple[float, Vector]:

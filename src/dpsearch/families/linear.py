@@ -26,6 +26,7 @@ import numpy as np
 import scipy.special
 
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.families.terms import Term, counted_terms
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class LinearForm:
         by the size [K].
     rows
         `rows(sizes, totals)` returns rows of statistics [K, width], for `merge` to complete.
+    terms
+        Convex functions of few totals each that add up to log H, for proofs; empty if there are
+        none that are known.
     anywhere
         Whether `log_marginals` and `weights` take arrays of the array API, and so work on a GPU.
     """
@@ -56,6 +60,7 @@ class LinearForm:
     log_marginals: Callable[[Vector, Matrix], Vector]
     weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
     rows: Callable[[Vector, Matrix], Matrix]
+    terms: tuple[Term, ...] = ()
     anywhere: bool = False
 
 
@@ -75,6 +80,7 @@ def counted(form: LinearForm) -> LinearForm:
         lambda sizes, totals: form.log_marginals(totals[:, 0], totals[:, 1:]),
         weights,
         lambda sizes, totals: form.rows(totals[:, 0], totals[:, 1:]),
+        counted_terms(form.terms),
     )
 
 

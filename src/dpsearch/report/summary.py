@@ -97,7 +97,8 @@ def _proof(clustering: Clustering, certificate: Any) -> str:
         return "Proved best: no other partition has a higher log joint under this model."
     if math.isfinite(proof.upper_bound):
         gap = max(0.0, proof.upper_bound - clustering.log_joint)
-        return f"Proved: no partition is better by more than {brief(gap)} nats of log joint."
+        times = f", {brief(math.exp(gap))} times as probable" if gap < 20.0 else ""
+        return f"Proved: no partition is better by more than {brief(gap)} nats of log joint{times}."
     if clustering.converged:
         return (
             "Not proved best, but local search ended because none of its moves improves the"

@@ -1,0 +1,120 @@
+"""Terms of log H: what proofs take apart of a family's linear form.
+
+The log H of a linear form is a sum of terms, each of the size n of a block and of few of its totals
+T, and each **convex** in (n, T).  So over a convex region of statistics a term lies below every
+plane that lies above it at the region's corners.  A family that lists the `terms` of its form can
+have its partitions proved to be best; see `dpsearch.exact.statistic_pricing`.
+
+`upper` is a term rounded up.  An error of a few units in the last place in each operation changes
+it by at most a few units of 2⁻⁵² times its magnitude: the absolute values of what is added up, and
+for an argument that is itself a difference, such as Q − S²/κ, of its parts times the slope there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Ints, Matrix, Vector
+
+_ROUNDING = 16.0 * 2.0**-52
+MOST_CORNERS = 256  # of a region, for one term
+
+
+class Term(NamedTuple):
+    """A term of log H, convex in (n, T), and what its totals are.
+
+    totals
+        The numbers of its totals in the linear form: the number of rows that have values if it is
+        `counted`, the sums of D values, and if `squares` the sums of their products, by rows of
+        the lower triangle.
+    upper
+        `upper(sizes, totals)` returns the term [K], rounded up; ∞ where the totals are none of any
+        data and the function is not defined.
+    weights
+        `weights(sizes, totals)` returns its gradient, by the totals [K, P] and by the size [K].
+    """
+
+    totals: Ints
+    n_values: int
+    upper: Callable[[Vector, Matrix], Vector]
+    weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
+    squares: bool = False
+    counted: bool = False
+
+    def moved(self, begin: int) -> Term:
+        """Return the term in a form whose totals begin `begin` places later."""
+        return self._replace(totals=self.totals + begin)
+
+
+def rounded_up(value: Vector, *magnitudes: Any) -> Vector:
+    """Return values plus what rounding may have taken from them; ∞ where they are not numbers."""
+    with np.errstate(invalid="ignore"):
+        out = value + _ROUNDING * (1.0 + np.abs(value) + sum(magnitudes))
+    return np.where(np.isfinite(out), out, np.inf)
+
+
+def column_terms(totals_of: Any, n_columns: int, powers: int, gaps: bool) -> tuple[Term, ...]:
+    """Return the terms of independent columns; see `families._totals.by_columns`."""
+
+    def term(d: int) -> Term:
+        own = type(totals_of)(*(values[d : d + 1] for values in totals_of))
+
+        def apart(sizes: Vector, totals: Matrix) -> list[Matrix]:
+            columns = np.split(totals, powers + gaps, axis=1)
+            return columns if gaps else [sizes[:, None], *columns]
+
+        def upper(sizes: Vector, totals: Matrix) -> Vector:
+            found = apart(sizes, totals)
+            return rounded_up(own.log_marginals(*found), own.magnitude(*found)[:, 0])
+
+        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+            by_n, *by_totals = own.weights(*apart(sizes, totals))
+            if gaps:
+                return np.hstack([by_n, *by_totals]), np.zeros(len(sizes))
+            return np.hstack(by_totals), by_n[:, 0]
+
+        at = d + n_columns * np.arange(powers + gaps)
+        return Term(at, 1, upper, weights, squares=powers == 2, counted=gaps)
+
+    return tuple(map(term, range(n_columns)))
+
+
+def group_terms(totals_of: Any) -> tuple[Term, ...]:
+    """Return a term for each group of levels, or none where one has too many for its corners."""
+    levels, concentrations = totals_of
+    if len(levels) == 0 or 2 ** int(levels.max()) > MOST_CORNERS:
+        return ()
+    begins = np.cumsum(levels) - levels
+    return tuple(
+        _of_group(type(totals_of), np.arange(begin, begin + size), concentrations)
+        for begin, size in zip(begins, levels, strict=True)
+    )
+
+
+def _of_group(kind: Any, at: Ints, concentrations: Vector) -> Term:
+    own = kind(np.array([len(at)]), concentrations[at])
+
+    def upper(sizes: Vector, totals: Matrix) -> Vector:
+        return rounded_up(own.log_marginals(sizes, totals), own.magnitude(totals))
+
+    return Term(at, len(at), upper, own.weights)
+
+
+def counted_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
+    """Return terms of a column that rows may lack: the first total is their size."""
+
+    def counted(term: Term) -> Term:
+        def upper(sizes: Vector, totals: Matrix) -> Vector:
+            return term.upper(totals[:, 0], totals[:, 1:])
+
+        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+            by_totals, by_size = term.weights(totals[:, 0], totals[:, 1:])
+            return np.column_stack([by_size, by_totals]), np.zeros(len(by_size))
+
+        at = np.concatenate([[0], term.totals + 1])
+        return Term(at, term.n_values, upper, weights, term.squares, counted=True)
+
+    return tuple(map(counted, terms))

@@ -1,0 +1,140 @@
+"""Pricing over boxes of the statistic, for every family with terms, against all subsets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import enumeration
+from dpsearch import certify, families, priors
+from dpsearch.exact.promises import totals_of
+from dpsearch.exact.statistic_pricing import StatisticPricer
+from dpsearch.problem import Problem
+
+PRIORS = [priors.DirichletProcess(1.0), priors.DirichletProcess(), priors.PitmanYor(0.7, 0.4)]
+
+
+def _numbers(rng, n, width):
+    """Half of the sets have clusters, half have none."""
+    X = rng.normal(size=(n, width)) * rng.choice([0.3, 1.0, 3.0])
+    return X + 4.0 * rng.integers(3, size=(n, 1)) if rng.random() < 0.5 else X
+
+
+def _diagonal(rng):
+    return families.DiagonalGaussian(
+        rng.normal(), rng.uniform(0.01, 1.0), rng.uniform(0.6, 5.0), rng.uniform(0.05, 2.0)
+    )
+
+
+def _column(rng, n):
+    return _diagonal(rng), _numbers(rng, n, 1)
+
+
+def _columns(rng, n):
+    return _diagonal(rng), _numbers(rng, n, 2)
+
+
+def _gaps(rng, n):
+    X = _numbers(rng, n, 2)
+    X[rng.random((n, 2)) < 0.3] = np.nan
+    return _diagonal(rng), X
+
+
+def _known(rng, n):
+    return families.Gaussian(0.0, rng.uniform(1.0, 20.0), 1.0), _numbers(rng, n, 2)
+
+
+def _one_matrix(rng, n):
+    return families.FullGaussian(0.0, 0.1, 3.0, np.eye(1)), _numbers(rng, n, 1)
+
+
+def _categories(rng, n):
+    return families.Categorical(rng.uniform(0.1, 2.0), 3), rng.integers(3, size=(n, 2)) * 1.0
+
+
+def _bits(rng, n):
+    return families.Bernoulli(rng.uniform(0.1, 2.0), 0.5), rng.integers(2, size=(n, 3)) * 1.0
+
+
+def _counts(rng, n):
+    return families.Poisson(rng.uniform(0.2, 3.0), 0.3), rng.poisson(3.0, size=(n, 2)) * 1.0
+
+
+def _words(rng, n):
+    return families.Multinomial(rng.uniform(0.1, 2.0)), rng.integers(4, size=(n, 3)) * 1.0
+
+
+def _mixed(rng, n):
+    family = families.Product([(_diagonal(rng), [0]), (families.Categorical(0.5, 3), [1])])
+    return family, np.column_stack([_numbers(rng, n, 1), rng.integers(3, size=n)])
+
+
+KINDS = [
+    _column, _columns, _gaps, _known, _one_matrix, _categories, _bits, _counts, _words, _mixed
+]  # fmt: skip
+
+
+def problem_of(make, seed, largest):
+    rng = np.random.default_rng([seed, KINDS.index(make)])
+    family, X = make(rng, int(rng.integers(2, largest + 1)))
+    return rng, Problem(X, family, PRIORS[seed % len(PRIORS)])
+
+
+def excesses(pricer, y):
+    """log w(C) − y(C) of every set, by the family's own functions."""
+    sets = [np.flatnonzero(bits) for bits in np.ndindex(*(2,) * pricer.n) if any(bits)]
+    return np.array([pricer.log_weight(members) - y[members].sum() for members in sets])
+
+
+def check_pricing(make, seed, largest=7):
+    rng, problem = problem_of(make, seed, largest)
+    pricer = StatisticPricer(problem, totals_of(problem), rng.normal())
+    labels = rng.integers(2, size=problem.n_items)
+    y = rng.normal(size=problem.n_items) * rng.choice([0.1, 1.0, 3.0])
+    y += pricer.fit(np.unique(labels, return_inverse=True)[1]) * rng.integers(2)
+    true = float(excesses(pricer, y).max())
+    below = pricer.price(y, threshold=true - rng.choice([1e-3, 1.0, 10.0]), max_columns=3)
+    assert below.complete
+    assert true <= below.bound <= true + 1e-8
+    members = below.columns[0]
+    assert pricer.log_weight(members) - y[members].sum() == pytest.approx(true, abs=1e-8)
+    above = pricer.price(y, threshold=true + 1e-6, max_columns=3)
+    assert above.complete
+    assert not above.columns
+    assert true <= above.bound
+    raised = pricer.raise_prices(y, threshold=1e-6, max_columns=1000)
+    assert raised.complete
+    assert (raised.y >= y).all()
+    assert excesses(pricer, raised.y).max() <= raised.bound
+
+
+def check_certificate(make, seed, largest=7):
+    _, problem = problem_of(make, seed, largest)
+    best = enumeration.best(problem)
+    found = certify(problem, np.zeros(problem.n_items, np.int64))
+    assert found.upper_bound >= best - 1e-9
+    assert found.lower_bound <= best + 1e-9
+    if found.optimal:
+        assert found.lower_bound == pytest.approx(best, abs=2e-6)
+    assert found.verify()
+    return found
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_prices_agree_with_all_subsets(make):
+    for seed in range(8):
+        check_pricing(make, seed)
+
+
+@pytest.mark.parametrize("make", KINDS)
+def test_certificates_agree_with_the_enumeration_of_partitions(make):
+    closed = [check_certificate(make, seed, 6).optimal for seed in range(6)]
+    assert all(closed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", KINDS)
+def test_three_hundred_sets_of_each_family(make):
+    for seed in range(300):
+        check_pricing(make, seed, 8)
+        check_certificate(make, seed, 8)
