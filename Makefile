@@ -72,7 +72,7 @@ $(VENV)/.made:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.made pyproject.toml
-	$(BIN)/python -m pip install --quiet -e ".[plots]"
+	$(BIN)/python -m pip install --quiet -e ".[cli,plots]"
 	touch $@
 
 $(VENV)/.test: $(VENV)/.made pyproject.toml

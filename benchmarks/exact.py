@@ -20,7 +20,7 @@ from sklearn.datasets import load_iris
 
 from dpsearch import datasets, families, priors
 from dpsearch.exact import Certificate, certify
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 from dpsearch.samplers import gibbs, split_merge

@@ -20,9 +20,9 @@ from sklearn.cluster import KMeans
 
 from dpsearch import datasets, families, priors
 from dpsearch._types import Labels
-from dpsearch.prefix_search import search
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 from dpsearch.samplers.chain import Chain

@@ -23,9 +23,9 @@ from sklearn.cluster import MiniBatchKMeans
 
 from dpsearch import datasets, families, priors
 from dpsearch.plots import COLOURS, new_axes, save_figure
-from dpsearch.prefix_search import search
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
+from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 from dpsearch.samplers import GibbsSweep, Move, SplitMerge, gibbs, sample

@@ -5,20 +5,20 @@ dpsearch finds the maximum a posteriori partition of a Dirichlet process mixture
 
 from typing import TYPE_CHECKING, Any
 
-from dpsearch import datasets, families, priors
 from dpsearch._version import __version__
-from dpsearch.prefix_search import search
-from dpsearch.problem import Clustering, Problem, log_joint
-from dpsearch.refinement import refine
-from dpsearch.refinement.consensus import consensus
 
 if TYPE_CHECKING:
+    from dpsearch import datasets, families, priors
     from dpsearch.checks import check_family, check_prior
     from dpsearch.comparison import Comparison, compare
     from dpsearch.estimator import DPMixture, load
     from dpsearch.exact import Certificate, certify
     from dpsearch.explanation import Explanation
     from dpsearch.mean_field import VariationalMixture, variational
+    from dpsearch.prefix_search.search import search
+    from dpsearch.problem import Clustering, Problem, log_joint
+    from dpsearch.refinement import refine
+    from dpsearch.refinement.consensus import consensus
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
     from dpsearch.samplers.particles import Particles, particle_filter
@@ -56,37 +56,39 @@ __all__ = [
     "variational",
 ]
 
-# Imported when first asked for: scikit-learn takes a second, and only the first two need it.
-_LAZY = {
-    "DPMixture": "dpsearch.estimator",
-    "Explanation": "dpsearch.explanation",
-    "load": "dpsearch.estimator",
-    **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
-    **dict.fromkeys(("VariationalMixture", "variational"), "dpsearch.mean_field"),
-    **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),
-    **dict.fromkeys(("check_family", "check_prior"), "dpsearch.checks"),
-    **dict.fromkeys(
-        (
-            "Draws",
-            "Particles",
-            "alpha_profile",
-            "gibbs",
-            "metropolis",
-            "particle_filter",
-            "select_alpha",
-            "split_merge",
-        ),
-        "dpsearch.samplers",
+# Where each name is: it is imported when it is first asked for, since all of them together take
+# two seconds.  A module stands for itself.
+_PLACES = {
+    "checks": ("check_family", "check_prior"),
+    "comparison": ("Comparison", "compare"),
+    "datasets": (),
+    "estimator": ("DPMixture", "load"),
+    "exact": ("Certificate", "certify"),
+    "explanation": ("Explanation",),
+    "families": (),
+    "mean_field": ("VariationalMixture", "variational"),
+    "prefix_search.search": ("search",),
+    "priors": (),
+    "problem": ("Clustering", "Problem", "log_joint"),
+    "refinement": ("refine",),
+    "refinement.consensus": ("consensus",),
+    "samplers": (
+        "Draws", "Particles", "alpha_profile", "gibbs", "metropolis", "particle_filter",
+        "select_alpha", "split_merge",
     ),
-}
+}  # fmt: skip
+_PLACE = {name: place for place, names in _PLACES.items() for name in names or (place,)}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
+    if name not in _PLACE:
         raise AttributeError(f"module 'dpsearch' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    module = importlib.import_module(f"dpsearch.{_PLACE[name]}")
+    value = module if _PLACE[name] == name else getattr(module, name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -168,6 +168,10 @@ class ModelFileError(DPSearchError, ValueError):
     """A model file is damaged, or was not written by dpsearch."""
 
 
+class MissingLibraryError(DPSearchError, ImportError):
+    """Something needs a library that is not installed; the message says how to install it."""
+
+
 class CheckpointWarning(RuntimeWarning):
     """A checkpoint could not be written, and the run went on without it."""
 

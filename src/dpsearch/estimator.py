@@ -13,6 +13,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from dpsearch._extras import naming_extras
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
@@ -236,6 +237,7 @@ class DPMixture(
         )
         with (
             plain_interrupts(),
+            naming_extras("tables in files and batches"),
             open_table(X, options) as opened,
             on_compile(self._say_compiling),
         ):

@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from typer.testing import CliRunner
 
-from dpsearch import DPMixture, Problem, cli, families, load, priors, search
+from dpsearch import DPMixture, Problem, families, load, priors, search
+from dpsearch.cli.app import app
 from dpsearch.errors import DPSearchError
 from dpsearch.io import Reading, read_table
 from studies.attacks.record import Outcome
@@ -279,7 +280,7 @@ def fuzz_command_line(count: int, seed: int) -> Outcome:
         DPMixture(families.Gaussian(0.0, 60.0, 1.0), 1.0).fit(rows(n=30)).save("model.npz")
 
         def law(case: tuple[list[str], list[str]]) -> None:
-            result = CliRunner().invoke(cli.app, [*case[0], *case[1]])
+            result = CliRunner().invoke(app, [*case[0], *case[1]])
             if result.exit_code == 130:  # Ctrl-C is for the attack
                 raise KeyboardInterrupt
             assert result.exit_code in (0, 1, 2), (result.exit_code, result.output)

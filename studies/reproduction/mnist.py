@@ -11,7 +11,7 @@ import numpy as np
 from dpsearch import datasets, families
 from dpsearch._types import Labels, Matrix
 from dpsearch.partition import by_size
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from studies.reproduction.cache import Cache, Result
 from studies.reproduction.data import fingerprint
 from studies.reproduction.study import PRIORS, Part, Study, problems_of

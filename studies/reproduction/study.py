@@ -14,7 +14,7 @@ import numpy as np
 from dpsearch import priors
 from dpsearch._types import Labels
 from dpsearch.families.base import Family
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine

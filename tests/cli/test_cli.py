@@ -20,7 +20,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from command_line import as_text, complains, names_in, table
-from dpsearch import DPMixture, __version__, cli, demo, families, load
+from dpsearch import DPMixture, __version__, demo, families, load
+from dpsearch.cli.app import app
 from dpsearch.cli.fit import restart
 from dpsearch.cli.options import parse_duration
 from dpsearch.progress import stages
@@ -38,8 +39,9 @@ def test_the_version(run):
 
 def test_help_and_wrong_usage():
     runner = CliRunner()
-    shown = runner.invoke(cli.app, ["--help"])
+    shown = runner.invoke(app, ["--help"])
     assert shown.exit_code == 0
+    assert runner.invoke(app, ["fit", "-h"]).output == runner.invoke(app, ["fit", "--help"]).output
     for command in ("fit", "predict", "inspect", "certify", "sample", "demo"):
         assert command in shown.output
     said = re.search(r"Exit codes:.*", " ".join(shown.output.split()))[0]
@@ -57,7 +59,7 @@ def test_help_and_wrong_usage():
         ["fit", "x.csv", "--image-shape", "28"],
         ["predict", "model.npz"],
     ):
-        assert runner.invoke(cli.app, wrong).exit_code == 2, wrong
+        assert runner.invoke(app, wrong).exit_code == 2, wrong
 
 
 def test_durations():
@@ -504,7 +506,7 @@ def stray():
                 pass
 
 cli._GRACE, cli.app = 0.5, stray
-cli.main()
+cli.run()
 """
 
 

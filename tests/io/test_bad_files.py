@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from command_line import as_text, complains, names_in, table
-from dpsearch import cli
+from dpsearch.cli.app import app
 from dpsearch.io import Reading, blocks, delimited, read_table
 
 QUICK = ["--refine", "no", "--family", "gaussian", "--quiet"]
@@ -489,7 +489,7 @@ def test_fuzz(tmp_path_factory, text, options):
     data.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
     out = [] if "--out" in options else ["--out", str(folder / "out")]
     arguments = ["fit", str(data), "--refine", "no", *out, *options]
-    result = CliRunner().invoke(cli.app, arguments)
+    result = CliRunner().invoke(app, arguments)
     left = names_in(folder)
     try:
         if result.exit_code == 0:

@@ -20,7 +20,7 @@ from sklearn.datasets import dump_svmlight_file
 
 from command_line import as_text, names_in, table
 from dpsearch._files import atomic_folder
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, MissingLibraryError, ParameterError
 from dpsearch.io import ModelColumns, Reading, labels_table, read_table, write_table
 from dpsearch.io.delimited import read_delimited
 from dpsearch.io.sniff import guess_separator
@@ -124,7 +124,8 @@ def test_counts_stay_sparse(form, tmp_path):
 def test_anndata_missing_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "anndata", None)
     (tmp_path / "x.h5ad").write_bytes(b"whatever")
-    with pytest.raises(DataError, match=r"x.h5ad: .*pip install 'dpsearch\[anndata\]'"):
+    wanted = r'x.h5ad: .*anndata: pip install "dpsearch\[anndata\]"'
+    with pytest.raises(MissingLibraryError, match=wanted):
         read_table(tmp_path / "x.h5ad")
 
 

@@ -11,7 +11,7 @@ SCRIPT = """
 import numpy as np
 from models import DRAWS, ALL_PRIORS
 from dpsearch.problem import Problem
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from dpsearch.refinement import refine
 
 for name in ("gaussian", "multinomial"):

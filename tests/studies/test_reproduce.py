@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpsearch import datasets, families
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
 from small_experiments import (
     COUNTS,

@@ -8,7 +8,7 @@ import pytest
 import enumeration
 from dpsearch import priors
 from dpsearch.errors import CapabilityError
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import log_prior
 from small_experiments import (
     COUNTS,

@@ -1,6 +1,6 @@
 """Checks of the archives that `make dist` builds.
 
-    python tests/archives.py dist
+    python tests/support/archives.py dist
 
 looks into the sdist and the wheel, installs the wheel alone in a new environment outside the tree,
 and runs the tutorial there.
@@ -57,9 +57,10 @@ def try_alone(wheel):
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", wheel.resolve()], check=True)
+        packed = f"{wheel.resolve()}[cli]"
+        subprocess.run([python, "-m", "pip", "install", "--quiet", packed], check=True)
         script = Path(folder) / "documents.py"
-        script.write_text((ROOT / "tests/documents.py").read_text("utf-8"), "utf-8")
+        script.write_text((ROOT / "tests/support/documents.py").read_text("utf-8"), "utf-8")
         subprocess.run([python, script, ROOT / "docs/tutorial.md"], check=True, cwd=folder)
         subprocess.run([python, "-m", "pip", "check"], check=True)
     print(f"{wheel.name}: the tutorial runs with it alone")

@@ -16,7 +16,7 @@ from dpsearch.estimator import DPMixture, load
 from dpsearch.exact import certify
 from dpsearch.families import FAMILIES, Family
 from dpsearch.partition import all_partitions, by_appearance
-from dpsearch.prefix_search import search
+from dpsearch.prefix_search.search import search
 from dpsearch.priors import PRIORS, Prior
 from dpsearch.problem import Clustering, Problem, log_joint
 from dpsearch.refinement import refine

@@ -38,6 +38,7 @@ app = typer.Typer(
     " written; 2 wrong usage; 70 a bug of dpsearch; 130 interrupted; 141 the reader of the output"
     " has ended; 143 terminated. Results go to standard output, everything else to standard error.",
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -115,8 +116,8 @@ def _root(
     pass
 
 
-def main() -> None:
-    """Entry point."""
+def run() -> None:
+    """Run the command that the arguments name, as a program of its own."""
     for stream in (sys.stdout, sys.stderr):  # the locale may lack characters of the data
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._extras import naming_extras
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
@@ -75,10 +76,8 @@ def read_svmlight(path: Path, reading: Reading) -> tuple[Table, Choice]:
 
 def read_anndata(path: Path, reading: Reading) -> tuple[Table, Choice]:
     """Read cells by genes, with their names."""
-    try:
+    with naming_extras(".h5ad files"):
         import anndata
-    except ImportError as error:
-        raise DataError(".h5ad files need anndata: pip install 'dpsearch[anndata]'") from error
     import polars as pl
 
     # Any error, as those of h5py share no base; the warnings are about old names and formats.

@@ -23,7 +23,6 @@ from dpsearch.errors import WorkersError
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Own, Seeds, ShortLabels, Soft, Totals
 from dpsearch.passes.rows import Encoding, blocks
-from dpsearch.sources.dask_client import dask_or_error
 from dpsearch.sources.shards import Look, Shard, look
 
 _GROUP = 32  # shards, whose findings a worker puts together
@@ -74,7 +73,6 @@ class DaskRows:
         *,
         stay: bool = True,
     ) -> None:
-        dask_or_error()
         self.encoding, self.shards, self.client = encoding, shards, client
         self.stay = stay  # whether the cluster goes on after the fit, and keeps the labels
         self.progress: Callable[[int], None] | None = None  # with the number of shards done

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._extras import naming_extras
 from dpsearch._files import atomic_write
 from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import column_names
@@ -67,12 +68,8 @@ def column_titles(X: Any, names: Sequence[str] | None) -> tuple[str, ...]:
 
 def check_figure(path: str | Path) -> str:
     """Return the format that a figure's file name asks for, or raise; also without matplotlib."""
-    try:
+    with naming_extras("plots"):
         from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        raise ParameterError(
-            "plots need matplotlib: pip install dpsearch[plots]", source=path
-        ) from error
     form = Path(path).suffix.lstrip(".").lower()
     known = FigureCanvasBase.get_supported_filetypes()
     if form not in known:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._extras import naming_extras
 from dpsearch._numbers import brief
 
 # Plotly's bundle with WebGL scatter plots; assets/README.md says where it comes from.
@@ -23,7 +24,8 @@ SCRIPTS = ("data", "levels", "map", "clusters", "profiles", "table", "report")
 
 def render(template: str, **context: Any) -> str:
     """Fill a template, escaping everything that does not come from this package's own files."""
-    import jinja2
+    with naming_extras("reports"):
+        import jinja2
     from markupsafe import Markup, escape
 
     def breakable(name: str) -> Markup:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from dpsearch._archive import read_archive, write_archive
+from dpsearch._extras import naming_extras
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import whole
 from dpsearch.errors import DataError, ModelFileError, ParameterError
@@ -197,7 +198,8 @@ class Draws:
         1.01 shows that chains disagree.  One chain has no R-hat, and a value that never changes
         has neither (NaN).
         """
-        from arviz_stats.base import array_stats  # type: ignore[attr-defined]
+        with naming_extras("diagnostics of draws"):
+            from arviz_stats.base import array_stats  # type: ignore[attr-defined]
 
         out = {}
         for name, values in self._scalars().items():
@@ -221,7 +223,8 @@ class Draws:
 
         The group ``posterior`` has log_joint, n_clusters, alpha, hyperparameters and labels.
         """
-        import arviz
+        with naming_extras("draws for ArviZ"):
+            import arviz
 
         n_points = self.labels.shape[1]
         posterior = self._scalars()

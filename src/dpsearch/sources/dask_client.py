@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpsearch.errors import ParameterError
-
-
-def dask_or_error() -> None:
-    """Say how to get Dask if it is not there."""
-    try:
-        import distributed  # noqa: F401
-    except ImportError as error:
-        raise ParameterError('Dask is not installed: pip install "dpsearch[dask]"') from error
+from dpsearch._extras import naming_extras
 
 
 def present_client() -> Any:
@@ -35,8 +27,8 @@ def some_client() -> Iterator[tuple[Any, bool]]:
 
     Also says whether it stays afterwards, with what its workers have.
     """
-    dask_or_error()
-    from distributed import Client, LocalCluster
+    with naming_extras("Dask's collections"):
+        from distributed import Client, LocalCluster
 
     client = present_client()
     if client is not None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._extras import naming_extras
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, DataTypeError, located
-from dpsearch.sources.dask_client import dask_or_error
 from dpsearch.tables import Column, Schema, are_counts, is_mixed
 
 
@@ -46,8 +46,9 @@ def is_collection(X: Any) -> bool:
 
 def open_collection(X: Any, gaps: bool, kinds: Mapping[str, str] | None = None) -> Collection:
     """Return the blocks of a `dask.array` or `dask.dataframe` as shards."""
-    dask_or_error()
-    import dask.array as da
+    with naming_extras("Dask's collections"):
+        import dask.array as da
+        import distributed  # noqa: F401
 
     if isinstance(X, da.Array):
         if kinds is not None:
