@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dpsearch.samplers.draws import Draws
     from dpsearch.samplers.particles import Particles, particle_filter
     from dpsearch.samplers.run import gibbs, metropolis, split_merge
+    from dpsearch.tables import Triage, triage
 
 __all__ = [
     "Certificate",
@@ -33,6 +34,7 @@ __all__ = [
     "Explanation",
     "Particles",
     "Problem",
+    "Triage",
     "VariationalMixture",
     "__version__",
     "alpha_profile",
@@ -53,6 +55,7 @@ __all__ = [
     "search",
     "select_alpha",
     "split_merge",
+    "triage",
     "variational",
 ]
 
@@ -61,6 +64,7 @@ _LAZY = {
     "DPMixture": "dpsearch.estimator",
     "Explanation": "dpsearch.explanation",
     "load": "dpsearch.estimator",
+    **dict.fromkeys(("Triage", "triage"), "dpsearch.tables"),
     **dict.fromkeys(("Certificate", "certify"), "dpsearch.exact"),
     **dict.fromkeys(("VariationalMixture", "variational"), "dpsearch.mean_field"),
     **dict.fromkeys(("Comparison", "compare"), "dpsearch.comparison"),

@@ -48,7 +48,7 @@ from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, without_codes
-from dpsearch.tables.kinds import MOST_COUNTED
+from dpsearch.tables.rules import MOST_COUNTED
 from dpsearch.weights import copies_of, with_what_they_lack
 
 _WIDE = 32  # columns: more are projected
