@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from dpsearch.mean_field import VariationalMixture, variational
     from dpsearch.prefix_search.search import search
     from dpsearch.problem import Clustering, Problem, log_joint
-    from dpsearch.refinement import refine
     from dpsearch.refinement.consensus import consensus
+    from dpsearch.refinement.refine import refine
     from dpsearch.samplers.concentration import alpha_profile, select_alpha
     from dpsearch.samplers.draws import Draws
     from dpsearch.samplers.particles import Particles, particle_filter
     from dpsearch.samplers.run import gibbs, metropolis, split_merge
+    from dpsearch.tables import Triage, triage
 
 __all__ = [
     "Certificate",
@@ -33,6 +34,7 @@ __all__ = [
     "Explanation",
     "Particles",
     "Problem",
+    "Triage",
     "VariationalMixture",
     "__version__",
     "alpha_profile",
@@ -53,6 +55,7 @@ __all__ = [
     "search",
     "select_alpha",
     "split_merge",
+    "triage",
     "variational",
 ]
 
@@ -70,12 +73,13 @@ _PLACES = {
     "prefix_search.search": ("search",),
     "priors": (),
     "problem": ("Clustering", "Problem", "log_joint"),
-    "refinement": ("refine",),
+    "refinement.refine": ("refine",),
     "refinement.consensus": ("consensus",),
     "samplers": (
         "Draws", "Particles", "alpha_profile", "gibbs", "metropolis", "particle_filter",
         "select_alpha", "split_merge",
     ),
+    "tables": ("Triage", "triage"),
 }  # fmt: skip
 _PLACE = {name: place for place, names in _PLACES.items() for name in names or (place,)}
 

@@ -115,22 +115,6 @@ class DataError(DPSearchError, ValueError):
     """The data cannot be used: a value, shape or type is wrong."""
 
 
-class UnclearColumnError(DataError):
-    """A column looks like names or row numbers: leave it out, or declare its kind.
-
-    `kind` is the kind to declare; `advice` replaces what the message says about it.
-    """
-
-    def __init__(self, text: str = "", *, kind: str = "real", **place: Any) -> None:
-        super().__init__(text, **place)
-        self.kind = kind
-        self.advice: str | None = None
-
-    def __str__(self) -> str:
-        declared = f"leave it out, or say kinds={{{self.column!r}: {self.kind!r}}}"
-        return f"{super().__str__()}: {self.advice or declared}"
-
-
 class DataTypeError(DPSearchError, TypeError):
     """The data hold objects that are not numbers."""
 
@@ -174,6 +158,21 @@ class MissingLibraryError(DPSearchError, ImportError):
 
 class CheckpointWarning(RuntimeWarning):
     """A checkpoint could not be written, and the run went on without it."""
+
+
+class UnseenValuesWarning(UserWarning):
+    """New rows have values that a column of the model cannot hold, taken as missing."""
+
+    def __init__(self, column: str, count: int, example: object) -> None:
+        super().__init__(column, count, example)
+        self.column, self.count, self.example = column, count, example
+
+    def __str__(self) -> str:
+        values = "1 value" if self.count == 1 else f"{self.count:,} values"
+        return (
+            f"{values} of column {self.column!r} were not seen by the fit, as {self.example!r}:"
+            " taken as missing"
+        )
 
 
 class WorkersError(DPSearchError, RuntimeError):

@@ -17,8 +17,9 @@ from dpsearch._extras import naming_extras
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
-from dpsearch.errors import CapabilityError, located, plain_interrupts
+from dpsearch.errors import CapabilityError, ParameterError, located, plain_interrupts
 from dpsearch.events import Callback
+from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState
 from dpsearch.fitted_methods import FittedMethods, generator, grouped_labels
 from dpsearch.fitting import FitOptions, Refinement, certify_seconds, fit_in_memory
@@ -31,7 +32,7 @@ from dpsearch.passes.stream import Stream
 from dpsearch.problem import Clustering
 from dpsearch.sources.dask_tables import is_collection
 from dpsearch.sources.opened import TableOptions, open_table
-from dpsearch.tables import CheckedTable
+from dpsearch.tables import UNKNOWN, CheckedTable
 
 
 class DPMixture(
@@ -79,11 +80,15 @@ class DPMixture(
         optimal where that can be done: True spends up to a minute on it, a number that many
         seconds.  See `dpsearch.certify`.
     kinds : dict or None
-        What columns of a pandas or polars frame hold, by name, where their types do not say it:
-        "real", "count", "binary" or "category".
-    missing_codes : "auto", None or numbers
-        Numbers that stand for missing values.  "auto" recognises such as −9999 and 999, which are
+        What you say of columns of a frame, by name, in place of what `dpsearch.triage` would:
+        "real", "count", "binary", "category" or "date", "keep" to use a column that it would leave
+        out, "drop" to leave it out.
+    missing_codes : "auto", None or numbers and texts
+        Values that stand for missing ones.  "auto" recognises such as −9999 and 999, which are
         there several times and far from all others; `reason_` names them.  None: there are none.
+    handle_unknown : "missing" or "error"
+        What becomes of values in new rows that a column cannot hold, as a level that the fit did
+        not see: they are taken as missing, and a warning says so, or they are an error.
     n_shards : int or None
         Into how many blocks of rows the table is divided, which are read one after the other in
         passes over all rows; see `dpsearch.passes`.  None: one for each 250,000 rows.
@@ -138,7 +143,10 @@ class DPMixture(
         The concentration: as given, or its posterior mean given the partition; None for a prior
         that has none.
     schema_ : Schema or None
-        The kinds and levels of the columns, when X is a frame with other columns than numbers.
+        How columns of a frame become numbers: their kinds, levels and parts; None when all of them
+        are numbers and used as they are.
+    triage_ : Triage or None
+        What was made of each column of a frame or file, and why; None for an array.
     completed_ : array or None
         The table that was fitted, where gaps were filled before the fit.
     n_features_in_ : int
@@ -172,6 +180,7 @@ class DPMixture(
         certify: bool | float = False,
         kinds: Any = None,
         missing_codes: Any = "auto",
+        handle_unknown: str = "missing",
         n_shards: int | None = None,
         n_jobs: int | None = None,
         device: str | None = None,
@@ -189,6 +198,7 @@ class DPMixture(
         self.certify = certify
         self.kinds = kinds
         self.missing_codes = missing_codes
+        self.handle_unknown = handle_unknown
         self.n_shards = n_shards
         self.n_jobs = n_jobs
         self.device = device
@@ -232,9 +242,7 @@ class DPMixture(
         callback : function, optional
             Called with a `dpsearch.events.Event` as the fit goes on.
         """
-        options = TableOptions(
-            self.n_shards, takes_gaps(self.family), self.kinds, weighted=sample_weight is not None
-        )
+        options = self.reading(weighted=sample_weight is not None)
         with (
             plain_interrupts(),
             naming_extras("tables in files and batches"),
@@ -246,10 +254,12 @@ class DPMixture(
             with located(columns=opened.names):
                 how = self._options(callback)
                 if opened.in_memory:
-                    state = fit_in_memory(opened.load(), opened.schema, how, sample_weight)
+                    state = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
                 else:
                     state = fit_in_shards(opened, how)
-        self._set(state._replace(names=opened.feature_names))
+        self._set(
+            state._replace(names=opened.feature_names, schema=opened.schema, triage=opened.triage)
+        )
         if self.verbose:
             found = f"log joint {self.log_joint_:.6g}, {self.clustering_.seconds:.3g} s"
             print(f"dpsearch: {self.family_.name} family ({self.reason_}); {found}")
@@ -259,6 +269,24 @@ class DPMixture(
     def _say_compiling(self, report: Compiling) -> None:
         if self.verbose and report.number == 1:
             print("dpsearch: compiling kernels, which the first fit on a machine does")
+
+    def reading(self, **options: Any) -> TableOptions:
+        """How a table becomes numbers; a family that is given is for its columns as they are."""
+        if self.handle_unknown not in UNKNOWN:
+            raise ParameterError.must("handle_unknown", "be 'missing' or 'error'",
+                                      self.handle_unknown)  # fmt: skip
+        return TableOptions(
+            self.n_shards, takes_gaps(self.family), self.kinds, na=self._codes()[1],
+            keep=isinstance(self.family, Family), cycles=self.family == "auto", **options,
+        )  # fmt: skip
+
+    def _codes(self) -> tuple[Any, tuple[str, ...]]:
+        """Return the codes of missing values that are numbers, or None or "auto", and the texts."""
+        codes = self.missing_codes
+        if codes is None or isinstance(codes, str):
+            return codes, ()
+        texts = tuple(code for code in codes if isinstance(code, str))
+        return [code for code in codes if not isinstance(code, str)], texts
 
     def _options(self, callback: Callback | None) -> FitOptions:
         return FitOptions(
@@ -270,7 +298,7 @@ class DPMixture(
             refinement=Refinement.of(self.refine),
             level=LevelOptions.of(self.level, self.min_cluster_size),
             certify_seconds=certify_seconds(self.certify),
-            missing_codes=self.missing_codes,
+            missing_codes=self._codes()[0],
             n_jobs=self.n_jobs,
             device=self.device,
             checkpoint=self.checkpoint,

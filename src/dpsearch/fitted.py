@@ -12,7 +12,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.levels import LevelOptions, Levels
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
-from dpsearch.tables import CheckedTable, Codes, Schema
+from dpsearch.tables import CheckedTable, Codes, Schema, Triage
 
 if TYPE_CHECKING:
     from dpsearch.exact import Certificate
@@ -47,6 +47,7 @@ class FittedState(NamedTuple):
     levels: Levels | None = None  # the tree over the components; None in files of version 0.1
     level_reason: str = NO_TREE  # in words, what led from components to clusters
     codes: Codes = ()  # columns and values that were taken as missing
+    triage: Triage | None = None  # what was decided about the columns of a frame or file
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""
@@ -86,7 +87,8 @@ class FittedState(NamedTuple):
         if np.isnan(table.matrix).all(axis=0).any():
             return None
         seen = slice(None) if self.weights is None else self.weights > 0
-        inside = completed_table(table.rows(seen), self.schema, self.mixture.prior)
+        schema = None if self.schema is None else self.schema.for_choice
+        inside = completed_table(table.rows(seen), schema, self.mixture.prior)
         found = self.beside_unseen(inside, table)
         known = found is not None and self.labels_of(CheckedTable(found)) is not None
         return found if known else None

@@ -25,7 +25,14 @@ from dpsearch.fitted import FittedState, known
 from dpsearch.levels import Levels, Tree
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering, Problem
-from dpsearch.tables import CheckedTable, Schema, is_frame, replace_columns, without_codes
+from dpsearch.tables import (
+    CheckedTable,
+    Schema,
+    Triage,
+    is_frame,
+    replace_columns,
+    without_codes,
+)
 
 _BLOCK = 1 << 22  # cells of tables that are made and thrown away
 _APART = 4  # rows of a cluster that is shown as rows apart, at most …
@@ -72,6 +79,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     """
 
     family: Any
+    handle_unknown: str
     random_state: Any
     state_: FittedState
     labels_: Labels
@@ -86,6 +94,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     level_reason_: str = _field("level_reason")
     sample_weight_: Ints | None = _field("weights")
     schema_: Schema | None = _field("schema")
+    triage_: Triage | None = _field("triage")
     reason_: str = _field("reason")
     completed_: Matrix | None = _field("completed")
     certificate_: Any = _field("certificate", absent_if_none=True)
@@ -197,8 +206,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if isinstance(X, CheckedTable):
             return X
-        if self.schema_ is not None:
-            table = CheckedTable(self.schema_.encode(X), tuple(self.schema_.names))
+        if self.schema_ is not None and not (self.schema_.all_numbers and is_array(X)):
+            matrix = self.schema_.encode(X, self.handle_unknown)
+            table = CheckedTable(matrix, tuple(self.schema_.names))
             return without_codes(table, self.state_.codes)
         X = readable(X)
         table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
@@ -293,9 +303,10 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         filled = self.mixture_.impute(matrix)
         if not is_frame(X):
             return filled
-        at = range(matrix.shape[1]) if self.schema_ is None else self.schema_.places(X)
+        width, schema = matrix.shape[1], self.schema_
+        at = dict(zip(range(width), range(width))) if schema is None else schema.places(X)
         gaps = np.isnan(matrix).any(axis=0)
-        new = {place: filled[:, j] for j, place in enumerate(at) if gaps[j]}
+        new = {place: filled[:, j] for j, place in at.items() if gaps[j]}
         return replace_columns(X, () if self.schema_ is None else self.schema_.columns, new)
 
     def sample(self, n_samples: int = 1) -> tuple[Any, Labels]:

@@ -25,7 +25,7 @@ from dpsearch.levels import stored
 from dpsearch.mixture import Mixture
 from dpsearch.priors import PRIORS
 from dpsearch.problem import Clustering
-from dpsearch.tables import Codes, Schema
+from dpsearch.tables import Codes, Schema, Triage
 from dpsearch.weights import check_weights
 
 FORMAT = "dpsearch-model"
@@ -48,6 +48,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "feature_names": None if state.names is None else list(state.names),
         "index": state.index_name,
         "schema": None if state.schema is None else state.schema.to_dict(),
+        "triage": None if state.triage is None else state.triage.to_list(),
         "reason": state.reason,
         # A file cannot hold objects; the family and prior made of them are stored above.
         "parameters": {
@@ -120,6 +121,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         levels=levels,
         level_reason=str(about.get("level_reason", NO_TREE)),
         codes=_codes(about.get("codes", []), n_features),
+        triage=None if about.get("triage") is None else Triage.from_list(about["triage"]),
     )
 
 

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,10 +42,18 @@ class Fitting:
     kinds: Annotated[
         str | None,
         opt.option(
-            "What columns hold, where their values do not show it: real, count, binary or"
-            " category.",
+            "What columns hold, where it is not seen: real, count, binary, category, date; or keep"
+            " or drop.",
             metavar="NAME=KIND,…",
         ),
+    ] = None
+    keep: Annotated[
+        str | None,
+        opt.option("Columns to use that would be left out.", metavar="NAME,…"),
+    ] = None
+    na: Annotated[
+        str | None,
+        opt.option("Values that stand for missing ones, as in -9,refused.", metavar="VALUE,…"),
     ] = None
     level: opt.LevelName = "auto"
     min_size: opt.MinSize = 1
@@ -82,6 +90,19 @@ class Fitting:
         opt.option("Where passes over the rows are made: cuda for a GPU; else by threads."),
     ] = None
 
+    def said(self) -> dict[str, str] | None:
+        """Return what the user says of columns."""
+        kinds = {} if self.kinds is None else opt.parse_kinds(self.kinds)
+        for name in () if self.keep is None else self.keep.split(","):
+            kinds.setdefault(name.strip(), "keep")
+        return kinds or None
+
+    def codes(self) -> Any:
+        """Return the codes of missing values."""
+        if self.na is not None:
+            return opt.parse_values(self.na)
+        return None if self.keep_codes else "auto"
+
     def estimator(self) -> Any:
         from dpsearch.estimator import DPMixture
 
@@ -93,8 +114,8 @@ class Fitting:
             level=opt.parse_level(self.level),
             min_cluster_size=self.min_size,
             certify=False if self.certify is None else self.certify,
-            kinds=None if self.kinds is None else opt.parse_kinds(self.kinds),
-            missing_codes=None if self.keep_codes else "auto",
+            kinds=self.said(),
+            missing_codes=self.codes(),
             n_shards=self.shards,
             n_jobs=self.jobs,
             device=self.device,
@@ -191,6 +212,8 @@ def fit(
         job.read(stage, files)
         for note in job.source.table.notes:
             messages.print(f"note: {note}")
+        if job.source.triage is not None:
+            messages.print(job.source.triage.table())
         job.cluster(stage, interrupts)
         if _independent(job.estimator.family_, job.source.table.n_columns):
             messages.print(
@@ -225,23 +248,19 @@ class _Job:
 
     def read(self, stage: Stages, files: contextlib.ExitStack) -> None:
         from dpsearch._validate import n_threads
-        from dpsearch.automatic import takes_gaps
-        from dpsearch.cli.source import Source, TableOptions
+        from dpsearch.cli.source import Source
 
         stage.begin(f"reading {self.data}")
         fitting = self.fitting
-        options = TableOptions(
-            fitting.shards, takes_gaps(fitting.family), self.estimator.kinds, self.reading,
-            fitting.memory, n_threads(fitting.jobs), progress=stage.count_rows,
+        options = replace(
+            self.estimator.reading(), keep=self.shape is not None, reading=self.reading,
+            memory=fitting.memory, n_threads=n_threads(fitting.jobs), progress=stage.count_rows,
         )  # fmt: skip
         self.source = Source(files, self.data, options)
         if self.source.opened is not None and fitting.restarts:
             why = "is for tables that are read into memory"
             raise ParameterError.of("--restarts", why, source=self.data)
-        table = self.source.table
-        if fitting.kinds is not None:
-            table.X = table.frame()
-        self.output.check_pixels(table.n_columns)
+        self.output.check_pixels(self.source.table.n_columns)
         self.seconds["reading"] = time.perf_counter() - self.begun
 
     def cluster(self, stage: Stages, interrupts: list[int]) -> None:
@@ -250,7 +269,7 @@ class _Job:
         stage.begin("fitting")
         model, source, n_restarts = self.estimator, self.source, self.fitting.restarts
         with source.errors_named():
-            model.fit(source.opened or source.table.X, callback=stage.callback)
+            model.fit(source.rows, callback=stage.callback)
             if n_restarts:
                 rows = rows_of(model, source.table)
                 self.restarts = restart(

@@ -38,9 +38,9 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
         import polars as pl
 
         if isinstance(table.X, np.ndarray):
-            table.X = pl.DataFrame(table.X, schema=schema.names, orient="row")
+            table.X = pl.DataFrame(table.X, schema=schema.origins, orient="row")
         else:
-            table.X.columns = schema.names
+            table.X.columns = schema.origins
     return table
 
 
@@ -49,15 +49,16 @@ def known_columns(model: Any) -> ModelColumns:
     from dpsearch.io import ModelColumns
 
     schema = getattr(model, "schema_", None)
-    names = getattr(model, "feature_names_in_", None) if schema is None else schema.names
+    names = getattr(model, "feature_names_in_", None) if schema is None else schema.origins
     wanted = None if names is None else tuple(str(name) for name in names)
     if wanted is not None and len(set(wanted)) < len(wanted):
         wanted = None  # names that repeat do not identify columns
     columns = () if schema is None else schema.columns
+    levels = {column.came_from for column in columns if column.kind == "category"}
     return ModelColumns(
         wanted,
-        model.n_features_in_,
-        tuple(j for j, column in enumerate(columns) if column.kind == "category"),
+        model.n_features_in_ if schema is None else len(schema.origins),
+        tuple(j for j, name in enumerate(wanted or ()) if name in levels),
         getattr(model, "index_name_", None),
     )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpsearch.errors import DataError, DataTypeError, ParameterError, UnclearColumnError
+from dpsearch.errors import DataError, DataTypeError, ParameterError
 
 if TYPE_CHECKING:
     from dpsearch.io import Reading as Reading
@@ -102,17 +102,27 @@ def parse_level(text: str) -> int | str:
 
 def parse_kinds(text: str) -> dict[str, str]:
     """Return the kinds of columns from NAME=KIND, separated by commas."""
-    from dpsearch.tables import KINDS
+    from dpsearch.tables import SAID
 
     kinds = {}
     for part in text.split(","):
         name, equals, kind = part.rpartition("=")
-        if not equals or not name or kind.strip() not in KINDS:
+        if not equals or not name or kind.strip() not in SAID:
             raise ParameterError.of(
-                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(KINDS)}"
+                "--kinds", f": {part!r} is not NAME=KIND with a kind of {', '.join(SAID)}"
             )
         kinds[name.strip()] = kind.strip()
     return kinds
+
+
+def parse_values(text: str) -> list[str | float]:
+    """Return values that are separated by commas: numbers, where they are some, and texts.
+
+    >>> parse_values("-9, n.a.")
+    [-9.0, 'n.a.']
+    """
+    parts = [part.strip() for part in text.split(",")]
+    return [float(part) if re.fullmatch(r"[+-]?\d+\.?\d*", part) else part for part in parts]
 
 
 def option(help: str, *names: str, **about: Any) -> Any:
@@ -218,24 +228,11 @@ def reads_data(command: Command) -> Command:
 
 @contextlib.contextmanager
 def errors_name(table: Table) -> Iterator[None]:
-    """Let errors about the data name the file, its lines and columns, and suggest options."""
-    try:
-        with advising_options():
-            yield
-    except (DataError, DataTypeError) as error:
-        table.locate(error)
-        raise
-
-
-@contextlib.contextmanager
-def advising_options() -> Iterator[None]:
-    """Let errors about a column suggest an option of the command line instead of a parameter."""
+    """Let errors about the data name the file, its lines and columns."""
     try:
         yield
-    except UnclearColumnError as error:
-        declare = f", or say --category {error.column!r}"
-        drop = f" with --drop {error.column!r}"
-        error.advice = f"leave it out{declare if error.kind == 'category' else drop}"
+    except (DataError, DataTypeError) as error:
+        table.locate(error)
         raise
 
 

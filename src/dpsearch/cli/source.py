@@ -15,12 +15,12 @@ import polars as pl
 
 from dpsearch import io
 from dpsearch.cli.model import known_columns, read_for
-from dpsearch.cli.options import advising_options, errors_name
+from dpsearch.cli.options import errors_name
 from dpsearch.errors import ParameterError, located
 from dpsearch.io.read import digest, digest_all
 from dpsearch.sources.files import comes_in_pieces, estimated_bytes, set_of_files
 from dpsearch.sources.opened import OpenedTable, TableOptions, open_table
-from dpsearch.sources.shards import drawn_rows, sampled_rows, stacked
+from dpsearch.sources.shards import drawn_rows, sampled_rows, shards_of_array, stacked
 from dpsearch.tables import CheckedTable
 
 __all__ = ["Source", "TableOptions"]
@@ -43,15 +43,55 @@ class Source:
         if model is not None:
             reading = replace(reading, model=known_columns(model))
             gaps = model.family_.predicts_gaps
-            options = replace(options, gaps=gaps, reading=reading, schema=model.schema_)
+            options = replace(
+                options, gaps=gaps, reading=reading, schema=model.schema_,
+                unknown=model.handle_unknown,
+            )  # fmt: skip
         self.path = path
         self.opened = _opened(files, path, options)
         if self.opened is None:
             progress = options.progress
             if model is None:
                 self.table = io.read_table(path, reading, progress=progress)
+                if self.table.named is not None:
+                    with errors_name(self.table):
+                        self._decide(options)
+                elif options.kinds is not None:
+                    self.table.X = self.table.frame()
             else:
                 self.table = read_for(model, path, reading, progress=progress)
+
+    def _decide(self, options: TableOptions) -> None:
+        """Decide about the columns of a table that is in memory."""
+        table, kinds = self.table, dict(options.kinds or {})
+        if options.keep:
+            table.named = True
+        table.decide(kinds or None, options.na, cycles=options.cycles)
+
+    @property
+    def rows(self) -> Any:
+        """What a model is fitted to."""
+        if self.opened is not None:
+            return self.opened
+        table = self.table
+        if table.triage is None:
+            return table.X
+        matrix = table.X if table.schema is None or table.schema.all_numbers else None
+        if matrix is None:
+            assert table.schema is not None
+            matrix = table.schema.encode(table.X)
+        names = None if table.names is None else tuple(table.names)
+        checked = CheckedTable(matrix, names)
+        shards = shards_of_array(checked.matrix, 1, True)
+        return OpenedTable(
+            list(shards), table.n_columns, table.all_names, table.schema,
+            triage=table.triage, feature_names=names, table=checked,
+        )  # fmt: skip
+
+    @property
+    def triage(self) -> Any:
+        """What was decided about the columns; None where there are none to decide about."""
+        return self.table.triage if self.opened is None else self.opened.triage
 
     @property
     def n_rows(self) -> int:
@@ -77,7 +117,7 @@ class Source:
         return io.Table(
             matrix if opened.schema is None else opened.schema.decode(matrix), opened.names,
             opened.numbers, pl.concat(index), named, source=opened.source, notes=notes,
-            left_out=list(opened.left_out), sha256=_digest(self.path),
+            sha256=_digest(self.path),
         )  # fmt: skip
 
     def blocks(self, model: Any = None) -> Iterator[tuple[Any, CheckedTable]]:
@@ -95,12 +135,12 @@ class Source:
 
     @contextlib.contextmanager
     def errors_named(self) -> Iterator[None]:
-        """Let errors about the data name the file, and suggest options."""
+        """Let errors about the data name the file."""
         if self.opened is None:
             with errors_name(self.table):
                 yield
         else:  # the errors of its shards name their files
-            with located(self.opened.source), advising_options():
+            with located(self.opened.source):
                 yield
 
 
@@ -119,8 +159,7 @@ def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> O
         options = replace(options, memory=_too_large(path, options.reading))
         if options.memory is None and options.n_shards is None and set_of_files(path) is None:
             return None
-    with advising_options():
-        return files.enter_context(open_table(path, options))
+    return files.enter_context(open_table(path, options))
 
 
 def _too_large(path: Path, reading: io.Reading) -> int | None:

@@ -158,7 +158,7 @@ class LinearRegression(Family):
             z = self._arranged((X - like(X, centre)) * like(X, factors))
             return columns_of(z, i) * columns_of(z, j)
 
-        def posterior(sizes: Vector, totals: Matrix) -> tuple[Any, Vector, Vector, Vector]:
+        def posterior(sizes: Vector, totals: Matrix) -> tuple[Any, Any, Any, Any]:
             """Return Λ, m, a and β."""
             precision = np.tile(np.eye(n_features), (len(totals), 1, 1))
             precision[:, *upper] += totals[:, inner]

@@ -26,12 +26,6 @@ class Choice:
 
 def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
     """Turn what the user said into column numbers; complain about names that are not there."""
-    again = None if names is None else repeated(names)
-    if names is not None and again is not None:
-        raise DataError(
-            f"columns {names.index(names[again])} and {again} are both called"
-            f" {names[again]!r}; rename one"
-        )
     if reading.columns is not None and reading.drop is not None:
         raise ParameterError.of("--columns", "and --drop say the same thing twice: give one")
     file = _File(names, width)

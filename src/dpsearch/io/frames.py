@@ -74,34 +74,10 @@ def choose_names(names: list[str], reading: Reading) -> tuple[Choice, list[str]]
 
 
 def table_of_frame(frame: pl.DataFrame, texts: set[str]) -> Table:
-    """Return a matrix if every column is of numbers, otherwise the frame with plain types."""
-    for name, kind in frame.schema.items():
-        plain = kind.is_numeric() or kind in (pl.Boolean, pl.String, pl.Categorical, pl.Null)
-        if not plain and not isinstance(kind, pl.Enum):
-            raise DataError(
-                f"{kind} is not something to cluster by: leave it out with --drop {name!r}, or turn"
-                " it into a number",
-                column=name,
-            )
-    frame = frame.with_columns(
-        [
-            pl.col(name).cast(pl.String).cast(pl.Categorical)
-            for name in texts
-            if name in frame.columns
-        ]
-    )
-    columns = frame.get_columns()
-    for column in columns:
-        if not column.dtype.is_float():
-            continue
-        infinite = column.is_infinite().arg_true()
-        if len(infinite):
-            row = infinite[0]
-            raise DataError(f"{column[row]} is not finite", row=row, column=column.name)
-    if all(kind.is_numeric() or kind == pl.Null for kind in frame.schema.values()):
-        height = frame.height
-        first = columns[0] if columns[0].dtype.is_integer() else None
-        del frame
-        return Table(as_floats(columns, height), written=first)
-    floats = [name for name, kind in frame.schema.items() if kind.is_float()]
-    return Table(frame.with_columns(pl.col(floats).fill_nan(None)))
+    """Return a matrix if every column is of numbers, otherwise the frame."""
+    if all(kind.is_numeric() or kind == pl.Null for kind in frame.schema.values()) and not texts:
+        large = ((pl.col(pl.Int64, pl.UInt64).abs().max()) >= 2**53).fill_null(False)
+        if not any(frame.select(large).row(0)):
+            return Table(as_floats(frame.get_columns(), frame.height))
+    declared = [frame[name].cast(pl.String).cast(pl.Categorical) for name in texts]
+    return Table(frame.with_columns(declared))

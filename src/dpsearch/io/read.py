@@ -165,7 +165,6 @@ def _read(
     progress: Callable[[int], None] | None,
 ) -> Table:
     from dpsearch.io import arrays, delimited, frames, text
-    from dpsearch.io.tidy import tidy
 
     if path.is_dir():
         if form != "folder":
@@ -186,5 +185,7 @@ def _read(
     if choice.text is not None:
         return text.count_text_column(table, reading)
     if form in ("csv", "parquet", "arrow"):
-        return tidy(table, named=choice.named)
+        if table.n_rows == 0:
+            raise DataError("there are no rows")
+        table.named = choice.named
     return table

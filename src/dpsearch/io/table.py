@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 
 from dpsearch.errors import DataError, DPSearchError
+from dpsearch.tables import Schema, Triage, triaged, triaged_columns
+from dpsearch.tables.cells import MISSING as ABSENT
+from dpsearch.tables.frames import column_of_matrix
+from dpsearch.tables.rules import check_kinds
 
-# Texts that stand for a value that is not there.
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "#N/A")
+# Texts that stand for a value that is not there, in the cases of letters that they come in.
+MISSING = tuple(
+    sorted({form(text) for text in ABSENT for form in (str, str.upper, str.title)} | {"NaN"})
+)
 PANDAS_INDEX = "__index_level_0__"
 # What columns without a name are called, here and by pandas.
 NAMELESS = ("column 0", "Unnamed: 0", PANDAS_INDEX)
@@ -67,12 +73,11 @@ class Table:
     numbers: list[int] | None = None  # of the columns in the file; None if it has no others
     index: Any = None  # a polars Series that names the rows
     index_column: str | None = None  # the column that this was
-    # The first column as the file has it, text or integers, where X has it in double precision and
-    # it may number the rows.
-    written: Any = None
+    named: bool | None = None  # whether the user named the columns; None: they are no columns
+    triage: Triage | None = None  # what was decided about the columns of the file
+    schema: Schema | None = None  # that X is of, if it is not of numbers as they are in the file
     source: str = ""
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
-    left_out: list[str] = field(default_factory=list)  # the columns that it left out
     # The line of the file on which each row ends, as ranges or arrays, where that is known.
     lines: list[Any] = field(default_factory=list)
     sha256: str | None = None  # of the file
@@ -123,6 +128,36 @@ class Table:
         """Name the rows by a column of the file."""
         self.index_column = index.name
         self.index = index.alias("row") if index.name in NAMELESS else index
+
+    def decide(self, kinds: Any = None, na: tuple[str, ...] = (), **options: Any) -> None:
+        """Decide about the columns of a file; X becomes what is clustered by."""
+        names = self.all_names
+        how: dict[str, Any] = {"keep": bool(self.named)} | options
+        if isinstance(self.X, np.ndarray):
+            check_kinds({} if kinds is None else kinds, names)
+            raws = [column_of_matrix(column) for column in self.X.T]
+            how["named"] = self.names is not None
+            found = triaged_columns("polars", names, raws, kinds, na, **how)
+        else:
+            found = triaged(self.X, kinds, na, **how)
+        self.triage, schema = found.triage, found.schema
+        if found.row_names is not None and self.index is None:
+            self._take_index_from(names.index(found.row_names))
+        if schema.is_plain:
+            self.X = found.matrix
+            return
+        places = {name: j for j, name in enumerate(names)}
+        numbers = self.numbers or range(len(names))
+        self.numbers = [numbers[places[column.came_from]] for column in schema.columns]
+        self.names, self.schema = schema.names, schema
+        self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
+
+    def _take_index_from(self, j: int) -> None:
+        import polars as pl
+
+        column = self.X[:, j] if isinstance(self.X, np.ndarray) else self.X.to_series(j)
+        series = pl.Series(self.name(j), column)
+        self.take_index(series.cast(pl.Int64) if series.dtype == pl.Float64 else series)
 
     def select(self, columns: list[int]) -> None:
         """Keep these columns, in this order."""

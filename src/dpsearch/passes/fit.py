@@ -97,7 +97,7 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
         return _Fit(opened, options).run()
     except _OnePiece:
         table = CheckedTable(stacked([shard.load() for shard in opened.shards]))
-        return fit_in_memory(table, opened.schema, options)
+        return fit_in_memory(table, opened.kinds, options)
 
 
 class _OnePiece(Exception):
@@ -161,7 +161,7 @@ class _Fit:
 
     def begin(self, table: CheckedTable, numbers: Ints) -> tuple[Sample, Start]:
         """Choose the family by the sample and search it."""
-        options, schema = self.options, self.opened.schema
+        options, schema = self.options, self.opened.kinds
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
         sample = _with_values(table, numbers)

@@ -89,7 +89,7 @@ class Alike:
     def _with_levels(self, schema: Schema, change: Callable[..., tuple[Level, ...]]) -> Schema:
         columns = (
             replace(column, levels=change(self.levels[column.name], column.levels or ()))
-            if column.name in self.levels and column.levels is not None
+            if column.name in self.levels and column.levels is not None and not column.form
             else column
             for column in schema.columns
         )
@@ -112,15 +112,20 @@ def as_polars(frame: Any) -> tuple[Any, dict[str, tuple[Level, ...]]]:
         return frame, {}
     columns, levels = [], {}
     for j, name in enumerate(column_names(frame) or ()):
-        raw = read_column(frame, j, name)
-        if raw.source == "categorical":
-            texts = [None if value is None else str(value) for value in raw.values]
+        raw = read_column(frame, j)
+        cells = raw.cells()
+        if raw.uniques is None:
+            series = pl.Series(name, cells).fill_nan(None)
+            if raw.source == "date":
+                series = (series * 1000.0).cast(pl.Int64).cast(pl.Datetime("ms"))
+            elif raw.source == "int":
+                series = series.cast(pl.Int64)
+        elif raw.source == "categorical":
+            texts = [None if value is None else str(value) for value in cells]
             series = pl.Series(name, texts, dtype=pl.String).cast(pl.Categorical)
-            levels[name] = raw.levels or ()
+            levels[name] = raw.uniques
         else:
-            series = pl.Series(name, raw.values, strict=False)
-            if raw.source == "int":
-                series = series.fill_nan(None).cast(pl.Int64)
+            series = pl.Series(name, cells)
         columns.append(series)
     return pl.DataFrame(columns), levels
 

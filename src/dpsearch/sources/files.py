@@ -16,8 +16,8 @@ from dpsearch._validate import is_array
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.arrays import not_numbers
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.delimited import WRITTEN, filled_columns
-from dpsearch.io.frames import choose_names, table_of_frame
+from dpsearch.io.delimited import filled_columns
+from dpsearch.io.frames import choose_names
 from dpsearch.io.output import write_parquet
 from dpsearch.io.read import FORMATS, format_of
 from dpsearch.io.table import Reading, unreadable
@@ -37,7 +37,6 @@ class Files:
     choice: Choice
     source: str
     unnamed: bool = False  # whether the names were made up
-    written: bool = False  # whether pieces have the first column as it is written, too
     lasting: bool = False  # whether pieces are files of the user
     width: int = 0  # how many columns there are, if they have no names
 
@@ -124,8 +123,6 @@ def open_files(
             found = _frames([path], [str(form)], [source], reading, source)
         if found.n_rows == 0:
             raise DataError("there are no rows")
-        empty = pl.DataFrame(schema=found.types)
-        table_of_frame(empty, set())  # to see whether these can be clustered by
         return found
 
 
@@ -183,6 +180,9 @@ def _common(one: Any, other: Any, name: str, first: str) -> Any:
     texts = (pl.String, pl.Categorical, pl.Enum)
     if one.base_type() in texts and other.base_type() in texts:
         return pl.Categorical() if pl.Categorical in (one, other) else pl.String()
+    plain = all(kind.is_numeric() or kind in (*texts, pl.Boolean) for kind in (one, other))
+    if plain:
+        return pl.String()
     raise DataError(f"column {name!r} is {other}, and in {first} it is {one}")
 
 
@@ -203,8 +203,7 @@ def _converted(
     choice, names = columns.choice, columns.names
     numbered = [f"column {j}" for j in range(columns.width)] if names is None else names
     kept = {numbered[j]: types[numbered[j]]() for j in choice.kept}
-    written = WRITTEN in types
-    return Files(pieces, numbered, kept, choice, source, unnamed=names is None, written=written)
+    return Files(pieces, numbered, kept, choice, source, unnamed=names is None)
 
 
 def _array(path: Path, reading: Reading, source: str) -> Files:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +20,12 @@ from dpsearch.sources.dask_client import present_client, some_client
 from dpsearch.sources.dask_tables import is_collection, open_collection
 from dpsearch.sources.pieces import Layout, Piece, PieceShard, cut
 from dpsearch.sources.shards import SHARD_ROWS, Shard, n_shards_for, shards_of_array
-from dpsearch.tables import CheckedTable, Schema, is_mixed
+from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame, triaged
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
     from dpsearch.sources.batches import Alike
     from dpsearch.sources.files import Files
-    from dpsearch.sources.survey import Columns
 
 _BASE = 400 << 20  # bytes of a process that has only just begun, with its kernels and a sample
 _COPIES = 6  # of a shard: as read, as a matrix, as items, in a family's own form, …
@@ -44,10 +43,9 @@ class OpenedTable:
     schema: Schema | None = None
     source: str = "X"
     notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+    triage: Triage | None = None  # what was decided about the columns of a frame or file
     index: str | int | None = None  # the column that names the rows
     index_name: str = "row"
-    written: bool = False  # whether the index is there as it is written, too
     numbers: list[int] | None = None  # of the columns in the file, if they are not all of them
     lasting: bool = False  # whether shards are the user's own files, and not temporary ones
     feature_names: tuple[str, ...] | None = None  # for `feature_names_in_`
@@ -64,6 +62,11 @@ class OpenedTable:
         """Whether this is fitted in one piece."""
         return self.table is not None or (len(self.shards) == 1 and self.client is None)
 
+    @property
+    def kinds(self) -> Schema | None:
+        """What the columns hold, if there are others than numbers."""
+        return None if self.schema is None else self.schema.for_choice
+
     def load(self) -> CheckedTable:
         """All rows."""
         if self.table is not None:
@@ -78,11 +81,9 @@ class OpenedTable:
         """The names of a shard's rows; None if they have none."""
         import polars as pl
 
-        from dpsearch.io.delimited import WRITTEN
-
         if self.index is None:
             return None
-        series = shard.column(WRITTEN if self.written else self.index).alias(self.index_name)
+        series = shard.column(self.index).alias(self.index_name)
         return series.cast(pl.Int64) if series.dtype == pl.Float64 else series
 
 
@@ -103,6 +104,10 @@ class TableOptions:
     n_shards: int | None = None
     gaps: bool = True
     kinds: Any = None
+    na: tuple[str, ...] = ()  # texts that stand for missing values
+    keep: bool = False  # whether all columns are wanted
+    cycles: bool = True  # whether months, hours and weekdays may become categories
+    unknown: str = "missing"  # what becomes of values that a model's columns cannot hold
     reading: Reading | None = None
     memory: int | None = None
     n_threads: int = 1
@@ -110,18 +115,17 @@ class TableOptions:
     progress: Callable[[int], None] | None = None  # called with the number of rows read so far
     weighted: bool = False  # whether rows have weights: they are then fitted in one piece
 
-    def block(self, n_columns: int) -> int:
-        """Rows that are read at once."""
-        if self.memory is None:
-            return SHARD_ROWS
-        return rows_within(self.memory, n_columns, self.n_threads)
+    def triaged(self, frame: Any, **options: Any) -> Triaged:
+        """Decide about the columns of a frame."""
+        how: dict[str, Any] = {"keep": self.keep, "cycles": self.cycles} | options
+        return triaged(frame, self.kinds, self.na, **how)
 
     def divide(self, n_rows: int, n_columns: int) -> int:
         """How many shards there are."""
         if self.weighted:
             return 1
         if self.n_shards is None and self.memory is not None:
-            return -(-n_rows // self.block(n_columns))
+            return -(-n_rows // rows_within(self.memory, n_columns, self.n_threads))
         return n_shards_for(n_rows, n_columns, self.n_shards)
 
 
@@ -184,13 +188,17 @@ def _refuse_weights(options: TableOptions) -> None:
 def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     """An array, a sparse matrix or a frame; arrays that are divided are checked in shards."""
     X = readable(X)
-    schema, table, names = None, None, _feature_names(X)
+    found, schema, table, names = None, None, None, None
     if isinstance(X, CheckedTable):
         table, names = X, X.names
-    elif options.kinds is not None or is_mixed(X):
-        schema, matrix = Schema.with_matrix(X, options.kinds)
-        table = CheckedTable(matrix, names)
-    elif not is_array(X):
+    elif options.kinds is not None or (is_frame(X) and all(X.shape)):
+        found = options.triaged(X)
+    if found is not None and not found.schema.is_plain:
+        schema, names = found.schema, tuple(found.schema.names)
+        table = CheckedTable(found.matrix, names)
+    elif table is None:
+        names = _feature_names(X)
+    if table is None and not is_array(X):
         table = CheckedTable.of(X, gaps=options.gaps)
     rows: Any = X if table is None else table.matrix
     n_rows, n_columns = rows.shape
@@ -200,10 +208,10 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     else:
         table = CheckedTable.of(X, gaps=options.gaps) if table is None else table
         shards = shards_of_array(table.matrix, 1, options.gaps)
-    known = names if isinstance(X, CheckedTable) else column_names(X)
+    known = column_names(X) if names is None else names
     return OpenedTable(
         list(shards), n_columns, None if known is None else list(known), schema,
-        feature_names=names, table=table,
+        triage=None if found is None else found.triage, feature_names=names, table=table,
     )  # fmt: skip
 
 
@@ -218,10 +226,17 @@ def _feature_names(X: Any) -> tuple[str, ...] | None:
 
 
 def _of_collection(X: Any, options: TableOptions, client: Any, stays: bool) -> OpenedTable:
-    shards, schema, like = open_collection(X, options.gaps, options.kinds)
+    shards, found, like = open_collection(X, options)
+    names, schema, triage = column_names(like), None, None
+    if found is not None:
+        triage, schema = found.triage, None if found.schema.is_plain else found.schema
+    feature_names = _feature_names(like)
+    if schema is not None:
+        names, feature_names = schema.names, tuple(schema.names)
+    n_columns = like.shape[1] if schema is None else len(schema.columns)
     return OpenedTable(
-        list(shards), like.shape[1], column_names(like), schema,
-        feature_names=_feature_names(like), client=client, client_stays=stays,
+        list(shards), n_columns, names, schema, triage=triage, feature_names=feature_names,
+        client=client, client_stays=stays,
     )  # fmt: skip
 
 
@@ -250,7 +265,7 @@ def _of_path(path: Path, folder: Path, options: TableOptions) -> Iterator[Opened
 
 
 def _of_files(files: Files, options: TableOptions) -> OpenedTable:
-    from dpsearch.io.table import PANDAS_INDEX
+    from dpsearch.io.table import NAMELESS
 
     pieces, choice = files.pieces, files.choice
     if options.reading is not None and options.reading.model is not None:
@@ -263,46 +278,39 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
             shards, width, source=files.source, index=choice.index,
             index_name=f"column {choice.index}", numbers=files.numbers(choice.kept),
         )  # fmt: skip
-    found = _columns(files, options)
-    index, index_name = found.index, found.index_name
+    names = [files.names[j] for j in choice.kept]
+    if options.reading is not None and options.reading.model is not None:
+        schema, triage = options.schema, None
+        schema = None if schema is None else schema.renamed(names)
+        index = None
+    else:
+        found = _triaged(files, names, options)
+        schema, triage, index = found.schema, found.triage, found.row_names
+        names = schema.origins
+        schema = None if schema.is_plain else schema
     if choice.index is not None:
         index = files.names[choice.index]
-        index_name = "row" if index == PANDAS_INDEX else index
-    names = found.names
-    layout = Layout(tuple(names), schema=found.schema, gaps=options.gaps)
-    shards = cut(pieces, options.divide(files.n_rows, len(names)), layout)
-    shown = None if files.unnamed and found.schema is None else names
+    layout = Layout(tuple(names), schema=schema, gaps=options.gaps, unknown=options.unknown)
+    own = names if schema is None else schema.names
+    shards = cut(pieces, options.divide(files.n_rows, len(own)), layout)
     places = {name: j for j, name in enumerate(files.names)}
     return _named(OpenedTable(
-        shards, len(names), shown, found.schema, files.source, found.notes, found.left_out, index,
-        index_name, files.written and choice.index is None,
-        files.numbers([places[name] for name in names]), files.lasting,
+        shards, len(own), None if files.unnamed and schema is None else own, schema, files.source,
+        triage=triage, index=index, index_name="row" if index in NAMELESS else index or "row",
+        numbers=files.numbers([places[name] for name in names]), lasting=files.lasting,
     ))  # fmt: skip
 
 
-def _columns(files: Files, options: TableOptions) -> Columns:
-    """The columns that a model knows, or those that a look at all rows finds fit to cluster by."""
-    from dpsearch.sources.survey import Columns, Survey
+def _triaged(files: Files, names: list[str], options: TableOptions) -> Triaged:
+    from dpsearch.sources.survey import sample_of_pieces
 
-    choice, reading = files.choice, options.reading
-    if reading is not None and reading.model is not None:
-        assert files.names is not None
-        names = [files.names[j] for j in choice.kept]
-        return Columns(names, None if options.schema is None else options.schema.renamed(names))
-    survey = Survey(files.types, files.n_rows, categories=files.categories, kinds=options.kinds,
-                    named=choice.named, unnamed=files.unnamed)  # fmt: skip
-    _surveyed(survey, files.pieces, options.block(len(files.types)))
-    return survey.columns(files.source)
-
-
-def _surveyed(survey: Any, pieces: Iterable[Piece], block: int) -> None:
-    for piece in pieces:
-        for begin in range(0, piece.n_rows, block):
-            names = survey.needed()
-            if not names:
-                return
-            frame = piece.read(begin, min(begin + block, piece.n_rows), names)
-            survey.add(frame, piece.source, piece.first + begin)
+    kinds = dict(options.kinds or {}) | dict.fromkeys(files.categories, "category")
+    with located(files.source):
+        return replace(options, kinds=kinds or None).triaged(
+            sample_of_pieces(files.pieces, names, files.types),
+            n_rows=files.n_rows, keep=files.choice.named or options.keep,
+            named=not files.unnamed,
+        )  # fmt: skip
 
 
 def _in_memory(path: Path, reading: Reading, options: TableOptions) -> OpenedTable:
@@ -314,7 +322,7 @@ def _in_memory(path: Path, reading: Reading, options: TableOptions) -> OpenedTab
     table = read_table(path, reading, progress=options.progress)
     opened = _of_memory(table.X, options)
     opened.names, opened.source = table.names, table.source
-    opened.notes, opened.left_out = table.notes, table.left_out
+    opened.notes = table.notes
     return _named(opened)
 
 
@@ -355,68 +363,52 @@ def _of_lazy(frame: Any, folder: Path, options: TableOptions) -> OpenedTable:
 
 
 def _of_pieces(pieces: list[Piece], alike: Alike, options: TableOptions) -> OpenedTable:
+    from dpsearch.sources.survey import sample_of_pieces
+
     n_rows = sum(piece.n_rows for piece in pieces)
     found = None
     if alike.form == "frame":
-        types = pieces[0].read(0, 0).schema
-        found = _batch_schema(
-            alike, types, n_rows, options,
-            lambda survey: _surveyed(survey, pieces, options.block(alike.width)),
-        )  # fmt: skip
+        found = options.triaged(sample_of_pieces(pieces), n_rows=n_rows)
     layout = _layout(alike, found, options)
     shards: list[Shard] = list(cut(pieces, options.divide(n_rows, alike.width), layout))
-    return _of_alike(shards, alike, found)
+    return _of_alike(shards, alike, found, layout.schema)
 
 
-def _of_alike(shards: list[Any], alike: Alike, schema: Schema | None) -> OpenedTable:
-    schema = None if schema is None else alike.meant(schema)
-    return _named(OpenedTable(shards, alike.width, alike.names, schema))
+def _of_alike(
+    shards: list[Any], alike: Alike, found: Triaged | None, schema: Schema | None
+) -> OpenedTable:
+    names, triage = alike.names, None if found is None else found.triage
+    if schema is not None:
+        schema, names = alike.meant(schema), schema.names
+    width = alike.width if schema is None else len(schema.columns)
+    return _named(OpenedTable(shards, width, names, schema, triage=triage))
 
 
 def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
     from dpsearch.sources.batches import Alike, Called
+    from dpsearch.sources.survey import sample_of_batches
 
     alike = Alike(options.gaps)
-    types: Any = None
-    sizes = []
-    for batch in make():
-        rows = alike(batch)
-        types = getattr(rows, "schema", None) if types is None else types
-        sizes.append(rows.shape[0])
+    sizes = [alike(batch).shape[0] for batch in make()]
     if not sizes:
         raise DataError("there are no batches")
     source = Called(make, sizes, options.gaps)
-
-    def look(survey: Any) -> None:
-        for number, rows in enumerate(source.batches()):
-            survey.add(rows, f"batch {number}", 0)
-
     found = None
     if alike.form == "frame":
-        found = _batch_schema(alike, types, sum(sizes), options, look)
+        sample = sample_of_batches(source.batches(), sum(sizes))
+        found = options.triaged(sample, n_rows=sum(sizes))
     layout = _layout(alike, found, options)
     n_shards = options.divide(sum(sizes), alike.width)
-    return _of_alike(source.shards(n_shards, layout), alike, found)
+    return _of_alike(source.shards(n_shards, layout), alike, found, layout.schema)
 
 
-def _batch_schema(
-    alike: Alike, types: Any, n_rows: int, options: TableOptions, look: Callable[[Any], None]
-) -> Schema | None:
-    """What frames hold that came in batches; None if it is numbers."""
-    from dpsearch.sources.survey import Survey
-
-    survey = Survey(types, n_rows, kinds=options.kinds, named=True)
-    if not survey.mixed:
-        return None
-    look(survey)
-    found = survey.columns("X").schema
+def _layout(alike: Alike, found: Triaged | None, options: TableOptions) -> Layout:
+    """How batches become numbers; without a schema if frames are of numbers."""
     if found is None:
-        return None
-    return replace(alike.written(found), library=alike.library or "polars")
-
-
-def _layout(alike: Alike, schema: Schema | None, options: TableOptions) -> Layout:
-    names = None if alike.names is None else tuple(alike.names)
-    if options.kinds is not None and names is None:
-        raise DataError("kinds of columns are taken from pandas and polars frames only")
-    return Layout(names, schema=schema, gaps=options.gaps)
+        if options.kinds is not None and alike.names is None:
+            raise DataError("kinds of columns are taken from pandas and polars frames only")
+        return Layout(None, gaps=options.gaps)
+    if found.schema.is_plain:
+        return Layout(tuple(alike.names or ()), gaps=options.gaps)
+    schema = replace(alike.written(found.schema), library=alike.library or "polars")
+    return Layout(tuple(schema.origins), schema=schema, gaps=options.gaps)

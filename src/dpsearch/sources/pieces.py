@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, located
 from dpsearch.sources.shards import edges_of, stacked
-from dpsearch.tables import Column, Schema
+from dpsearch.tables import Schema
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,7 @@ class Layout:
     kept: tuple[int, ...] | None = None  # of an array's columns; None: all
     schema: Schema | None = None
     gaps: bool = False
+    unknown: str | None = None  # what becomes of values that a model cannot hold; None: no model
 
     def matrix(self, rows: Any, source: str, first: int) -> Any:
         """Rows as a checked matrix; errors name the source, and rows from `first` on."""
@@ -75,14 +76,18 @@ class Layout:
             elif self.kept is not None:
                 rows = rows[:, list(self.kept)]
                 if self.schema is not None:
-                    rows = self.schema.encode(self._frame(rows))
+                    rows = self._encoded(self._frame(rows))
             return as_matrix(rows, gaps=self.gaps)
 
     def _frame(self, rows: Any) -> Any:
         import polars as pl
 
         assert self.schema is not None
-        return pl.DataFrame(rows, schema=self.schema.names, orient="row")
+        return pl.DataFrame(rows, schema=self.schema.origins, orient="row")
+
+    def _encoded(self, frame: Any) -> Any:
+        assert self.schema is not None
+        return self.schema.encode(frame, self.unknown or "missing", quiet=self.unknown is None)
 
     def _numbers(self, frame: Any) -> Any:
         from dpsearch.io.table import as_floats
@@ -90,26 +95,8 @@ class Layout:
         assert self.names is not None
         frame = frame.select(self.names)
         if self.schema is not None:
-            return encoded(frame, self.schema)
+            return self._encoded(frame)
         return as_floats(frame.get_columns(), frame.height)
-
-
-def encoded(frame: Any, schema: Schema) -> Any:
-    """`Schema.encode` of a polars frame, with texts turned into codes all at once."""
-    import polars as pl
-
-    columns = list(schema.columns)
-    for j, column in enumerate(columns):
-        levels = [level for level in column.levels or () if isinstance(level, str)]
-        if not levels or len(levels) < len(column.levels or ()):
-            continue
-        texts = frame[column.name].cast(pl.String)
-        codes = texts.cast(pl.Enum(levels), strict=False).to_physical()
-        if codes.null_count() > texts.null_count():
-            return schema.encode(frame)  # which says what is wrong, and where
-        frame = frame.with_columns(codes.alias(column.name))
-        columns[j] = Column(column.name, "real", "int")
-    return replace(schema, columns=tuple(columns)).encode(frame)
 
 
 @dataclass(frozen=True)

@@ -1,215 +1,69 @@
-"""What the columns of a table hold, found in one pass over blocks of its rows.
+"""A sample of a table that is not in memory, by which its columns are judged.
 
-Which columns are measurements, and of which kind, is a question about the whole table.  The rules
-are those of tables in memory: `io.tidy` and `tables.Schema`.  The first are about facts that blocks
-add up to; the second is asked about a sample, which has the smallest value of every column of
-integers, and gets the levels of the whole.
+The rules are those of tables in memory, `tables.rules`; up to 50,000 rows all of them are looked
+at.  A level that is not in the sample is "other" where the column has that level, and missing where
+it has not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from dpsearch.errors import DataError, UnclearColumnError, located
-from dpsearch.io.table import NAMELESS
-from dpsearch.io.tidy import FEW, Decision, Facts, Numbering, decide, place_of
+from dpsearch.sources.pieces import Piece
 from dpsearch.sources.shards import SAMPLE_ROWS
-from dpsearch.tables import Column, Schema
 
-_MOST_LEVELS = 100_000  # of a column: more are no categories
-
-
-@dataclass
-class Columns:
-    """The columns to cluster by."""
-
-    names: list[str]
-    schema: Schema | None
-    index: str | None = None
-    index_name: str = "row"
-    notes: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
+_SLICES = 16  # of a file
 
 
-class Survey:
-    """Blocks of rows go in by `add`; `columns` tells at the end."""
+def sample_of_pieces(
+    pieces: Sequence[Piece], names: list[str] | None = None, types: Mapping[str, Any] | None = None
+) -> pl.DataFrame:
+    """Read some rows of files, a few slices of each."""
+    n_rows = sum(piece.n_rows for piece in pieces)
+    return _together(_slices(pieces, names, n_rows), types)
 
-    def __init__(
-        self,
-        types: Mapping[str, Any],
-        n_rows: int,
-        *,
-        categories: Collection[str] = (),
-        kinds: Mapping[str, str] | None = None,
-        named: bool = False,
-        unnamed: bool = False,  # whether the names were made up
-    ) -> None:
-        self.types = {name: pl.Categorical() if name in categories else kind
-                      for name, kind in types.items()}  # fmt: skip
-        self.n_rows, self.kinds, self.named = n_rows, kinds, named
-        self.mixed = kinds is not None or not all(map(_is_number, self.types.values()))
-        self._unnamed = unnamed and not self.mixed
-        said = kinds if isinstance(kinds, Mapping) else {}
-        self._levels = {
-            name: _Levels()
-            for name, kind in self.types.items()
-            if _is_text(kind) or said.get(name) in ("category", "binary")
-        }
-        self._without_value = set(self.types)
-        first = next(iter(self.types))
-        numbered = self.mixed or (not named and len(self.types) > 1)
-        self._numberings = {
-            name: Numbering(None if self._unnamed else name)
-            for name, kind in self.types.items()
-            if numbered and kind.is_numeric() and (name == first or kind.is_integer())
-        }
-        self._rng = np.random.default_rng(0)
-        self._sample: list[pl.DataFrame] = []
-        self._places: list[tuple[str, int]] = []
 
-    def needed(self) -> list[str]:
-        """The columns about which something is still to be found out."""
-        if self.mixed:
-            return list(self.types)
-        asked = {name for name, about in self._numberings.items() if about.maybe}
-        asked |= self._without_value
-        return [name for name in self.types if name in asked]
+def _slices(pieces: Sequence[Piece], names: list[str] | None, n_rows: int) -> Iterator[Any]:
+    for piece in pieces:
+        wanted = share_of(piece.n_rows, n_rows)
+        n_slices = 1 if wanted == piece.n_rows else min(_SLICES, wanted)
+        height = -(-wanted // n_slices)
+        for begin in np.linspace(0, piece.n_rows - height, n_slices).astype(np.int64).tolist():
+            yield piece.read(begin, begin + height, names)
 
-    def add(self, frame: pl.DataFrame, source: str, first: int) -> None:
-        """Look at rows, the first of which has this number in its source."""
-        frame = frame.with_columns(
-            pl.col(name).fill_nan(None) for name, kind in frame.schema.items() if kind.is_float()
-        )
-        kept = np.sort(self._rng.choice(frame.height, self._share(frame.height), replace=False))
-        least: set[int] = set()
-        for series in frame.get_columns():
-            name = series.name
-            if series.null_count() < len(series):
-                self._without_value.discard(name)
-            if name in self._levels:
-                as_text = _is_text(self.types[name])
-                self._levels[name].add(series.cast(pl.String) if as_text else series)
-            if name in self._numberings:
-                self._numberings[name].add(series)
-                if len(series) and series.null_count() < len(series):
-                    least.add(int(series.arg_min() or 0))
-        if self.mixed:
-            rows = sorted(least.union(kept.tolist()))
-            self._sample.append(frame.select(list(self.types))[rows])
-            self._places += [(source, first + row) for row in rows]
 
-    def _share(self, height: int) -> int:
-        return min(height, -(-height * SAMPLE_ROWS // max(self.n_rows, 1)))
+def sample_of_batches(batches: Iterable[pl.DataFrame], n_rows: int) -> pl.DataFrame:
+    """Take some rows of every batch."""
+    rng = np.random.default_rng(0)
+    parts = [
+        rows[np.sort(rng.choice(rows.height, share_of(rows.height, n_rows), replace=False))]
+        for rows in batches
+    ]
+    return _together(parts, None)
 
-    # -- the end ----------------------------------------------------------------------------
 
-    def columns(self, source: str) -> Columns:
-        """Decide, when all rows have been seen."""
-        with located(source):
-            decision = self._decision()
-            names = list(self.types)
-            found = Columns([names[j] for j in decision.kept], None, notes=decision.notes,
-                            left_out=decision.left_out)  # fmt: skip
-            if decision.index is not None:
-                found.index = names[decision.index]
-                found.index_name = "row" if found.index in NAMELESS else found.index
-            kept = (self.types[name] for name in found.names)
-            if self.kinds is not None or not all(map(_is_number, kept)):
-                found.schema = self._schema(found.names)
-        return found
+def share_of(height: int, n_rows: int) -> int:
+    """Return how many of some rows are in the sample of all."""
+    return min(height, -(-height * SAMPLE_ROWS // max(n_rows, 1)))
 
-    def _decision(self) -> Decision:
-        if self.named:
-            return Decision(list(range(len(self.types))))
+
+def _together(parts: Iterable[pl.DataFrame], types: Mapping[str, Any] | None) -> pl.DataFrame:
+    """Put rows below each other whose columns may be of different types in different files."""
+    frames = []
+    for frame in parts:
         columns = []
-        for j, (name, kind) in enumerate(self.types.items()):
-            facts = Facts(name, place_of(name, j, unnamed=self._unnamed))
-            facts.empty = name in self._without_value
-            levels, numbering = self._levels.get(name), self._numberings.get(name)
-            if kind == pl.String and levels is not None and not facts.empty:
-                facts.all_different = self.n_rows >= FEW and levels.all_different(self.n_rows)
-                if levels.too_many:
-                    facts.compared = f"each of the first {levels.n_values:,} values"
-            facts.numbers_rows = numbering is not None and numbering.numbers_rows(self.n_rows)
-            columns.append(facts)
-        return decide(columns)
-
-    def _schema(self, names: list[str]) -> Schema:
-        for name in names:
-            self._check(name)
-        sample = pl.concat(self._sample, how="vertical_relaxed").select(
-            pl.col(name).cast(pl.String).cast(self.types[name])
-            if _is_text(self.types[name])
-            else pl.col(name)
-            for name in names
-        )
-        try:
-            schema = Schema.of(sample, self.kinds)
-        except DataError as error:
-            if error.row is not None:
-                error.source, error.row = self._places[error.row]
-            raise
-        return replace(schema, columns=tuple(map(self._with_all_levels, schema.columns)))
-
-    def _check(self, name: str) -> None:
-        """Raise if a column holds names, free texts or the numbers of the rows."""
-        levels = self._levels.get(name)
-        if levels is not None and levels.too_many:
-            raise DataError(
-                f"{{place}} has more than {_MOST_LEVELS:,} different values, a name or a free text"
-                " rather than a category: leave it out",
-                column=name,
-            )
-        said = isinstance(self.kinds, Mapping) and name in self.kinds
-        numbering = self._numberings.get(name) if self.types[name].is_integer() else None
-        if numbering is not None and not said and numbering.one_by_one(self.n_rows):
-            raise UnclearColumnError("{place} counts the rows, in their order", column=name)
-
-    def _with_all_levels(self, column: Column) -> Column:
-        levels = self._levels.get(column.name)
-        if column.levels is None or levels is None or isinstance(self.types[column.name], pl.Enum):
-            return column
-        found = levels.ordered()
-        if column.kind == "binary" and len(found) > 2:
-            raise DataError(
-                f"{{place}} is not binary: it has {len(found)} levels", column=column.name
-            )
-        return replace(column, levels=found)
-
-
-class _Levels:
-    """The different values of a column."""
-
-    def __init__(self) -> None:
-        self.seen: set[Any] = set()
-        self.n_values = 0
-        self.too_many = False
-
-    def add(self, series: pl.Series) -> None:
-        if self.too_many:
-            return
-        self.n_values += series.count()
-        self.seen.update(series.drop_nulls().unique().to_list())
-        self.too_many = len(self.seen) > _MOST_LEVELS
-
-    def all_different(self, n_rows: int) -> bool:
-        """Whether no value comes twice, the missing one included; if too many: not so far."""
-        if len(self.seen) < self.n_values:
-            return False
-        return self.too_many or n_rows - self.n_values <= 1
-
-    def ordered(self) -> tuple[Any, ...]:
-        return tuple(sorted(self.seen))
-
-
-def _is_text(kind: Any) -> bool:
-    return kind in (pl.String, pl.Categorical) or isinstance(kind, pl.Enum)
-
-
-def _is_number(kind: Any) -> bool:
-    return bool(kind.is_numeric() or kind == pl.Null)
+        for series in frame.get_columns():
+            wanted = series.dtype if types is None else types.get(series.name, series.dtype)
+            if wanted == pl.Categorical or series.dtype == pl.Categorical:
+                series = series.cast(pl.String)  # whose codes are its own
+            elif series.dtype != wanted:
+                series = series.cast(wanted, strict=False)
+            columns.append(series)
+        frames.append(pl.DataFrame(columns))
+    whole = pl.concat(frames, how="vertical_relaxed")
+    declared = [name for name, kind in (types or {}).items() if kind == pl.Categorical]
+    return whole.with_columns(whole[name].cast(pl.Categorical) for name in declared)

@@ -3,24 +3,30 @@
 from dpsearch.tables.checked import CheckedTable, content_order
 from dpsearch.tables.codes import Codes, without_codes
 from dpsearch.tables.columns import KINDS, Column, Kind
+from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import is_frame, is_mixed, library_of, read_column, replace_columns
-from dpsearch.tables.kinds import DISTINCT, are_counts
-from dpsearch.tables.schema import Schema
+from dpsearch.tables.rules import SAID
+from dpsearch.tables.schema import UNKNOWN, Schema, Triaged, triage, triaged, triaged_columns
 
 __all__ = [
-    "DISTINCT",
     "KINDS",
+    "SAID",
+    "UNKNOWN",
     "CheckedTable",
     "Codes",
     "Column",
     "Kind",
     "Schema",
-    "are_counts",
+    "Triage",
+    "Triaged",
     "content_order",
     "is_frame",
     "is_mixed",
     "library_of",
     "read_column",
     "replace_columns",
+    "triage",
+    "triaged",
+    "triaged_columns",
     "without_codes",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,52 +13,135 @@ import numpy as np
 from dpsearch._types import Vector
 from dpsearch._validate import LARGEST
 from dpsearch.errors import DataError, ParameterError
+from dpsearch.tables.cells import (
+    COMMA,
+    PARTS,
+    POINT,
+    date_reader,
+    number_reader,
+    part_of_date,
+    truth_reader,
+)
 
 Kind = Literal["real", "count", "binary", "category"]
 KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
 # What a column came as, so that it goes back as the same.
-SOURCES = ("text", "categorical", "bool", "int", "float")
+SOURCES = ("text", "categorical", "bool", "int", "float", "date")
+OTHER = "other"  # the level of all that is none of the other levels
+TRUTH = "yes/no"  # the form of texts that are read as truth values
 
 Level = str | bool | int | float
 
 
 class RawColumn(NamedTuple):
-    """A column as read from a frame."""
+    """A column as read from a frame; NaN is missing."""
 
-    source: str
-    values: Any  # float64 with NaN, or for levels an array of objects with None
-    levels: tuple[Level, ...] | None  # in the order that the type gives, if it gives one
+    source: str  # one of `SOURCES`, or "nested"
+    values: Vector  # numbers, the seconds of dates since 1970, or codes of `uniques`
+    uniques: tuple[Any, ...] | None = None  # the different texts, truth values or declared levels
+    ordered: bool = False  # whether the type says that they have an order
+    n_infinite: int = 0  # values that are not finite, or too large, taken as missing
+
+    def cells(self) -> Any:
+        """Return the values as they came: numbers, or a list in which None is missing."""
+        if self.uniques is None:
+            return self.values
+        return [None if math.isnan(v) else self.uniques[int(v)] for v in self.values]
+
+    def map(self, read: Any) -> Vector:
+        """Return what a function makes of each value, calling it once for each that differs."""
+        uniques, codes = self.uniques, self.values
+        if uniques is None:
+            known = ~np.isnan(self.values)
+            seen, inverse = np.unique(self.values[known], return_inverse=True)
+            uniques = tuple(int(v) if v.is_integer() else v for v in seen.tolist())
+            codes = np.full(len(self.values), math.nan)
+            codes[known] = inverse
+        table = np.array([*map(read, uniques), math.nan], dtype=np.float64)
+        return np.asarray(table[np.where(np.isnan(codes), len(uniques), codes).astype(np.int64)])
+
+
+class Unseen(NamedTuple):
+    """Values that a column cannot hold."""
+
+    rows: Any  # their numbers
+    example: Any
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a table: its name, what it holds, and the levels of codes 0, 1, 2 …"""
+    """One column of numbers for clustering: what it holds, and how it comes from a table.
+
+    `levels` are those of codes 0, 1, 2 …  `form` says how texts are read: as numbers ("1,234.5"),
+    dates (a format), truth values, or with "other" for rare levels.  `part` is of a date.
+    """
 
     name: str
     kind: Kind
     source: str
     levels: tuple[Level, ...] | None = None
+    origin: str = ""  # the column of the table, if that has another name
+    form: str = ""
+    part: str = ""
+    role: str = "number"
 
-    def encode(self, raw: RawColumn) -> Vector:
-        """Return the column as numbers."""
-        if self.levels is None:
-            return numbers_of(raw, self.name, self.kind)
-        codes = {level: float(code) for code, level in enumerate(self.levels)}
-        out = np.full(len(raw.values), math.nan)
-        for i, value in enumerate(as_levels(raw)):
-            if value is None:
-                continue
-            if value not in codes:
-                known = ", ".join(repr(level) for level in self.levels[:8])
-                more = " …" if len(self.levels) > 8 else ""
-                raise DataError(
-                    f"X at {{place}} is {value!r}, which is none of the levels of this column:"
-                    f" {known}{more}",
-                    row=i,
-                    column=self.name,
-                )
-            out[i] = codes[value]
-        return out
+    @property
+    def came_from(self) -> str:
+        """The name of the column of the table."""
+        return self.origin or self.name
+
+    @property
+    def as_it_is(self) -> bool:
+        """Whether values of the table's column are values of this one."""
+        return not self.part and self.form in ("", OTHER)
+
+    def encode(self, raw: RawColumn) -> tuple[Vector, Unseen | None]:
+        """Return the column as numbers, and which values it cannot hold, NaN among the numbers."""
+        if self.part:
+            seconds = raw.map(date_reader(self.form)) if raw.source != "date" else raw.values
+            out = part_of_date(seconds, self.part)
+        elif self.levels is not None:
+            out = raw.map(truth_reader if self.form == TRUTH else self._code)
+        elif raw.uniques is not None:
+            out = raw.map(number_reader(self.form or POINT))
+        else:
+            out = np.array(raw.values, dtype=np.float64)
+        if self.kind == "count":
+            out[(out < 0.0) | (np.floor(out) < out)] = math.nan
+        lost = np.flatnonzero(np.isnan(out) & ~np.isnan(raw.values))
+        if not len(lost):
+            return out, None
+        value = raw.values[lost[0]].item()
+        return out, Unseen(lost, value if raw.uniques is None else raw.uniques[int(value)])
+
+    def _code(self, value: Any) -> float:
+        codes = self._codes()
+        code = codes.get(value, codes.get(str(value)))
+        if code is None and self.form == OTHER:
+            code = codes[OTHER]
+        return math.nan if code is None else code
+
+    def _codes(self) -> dict[Any, float]:
+        """The codes of the levels; a file may have numbers and truth values as texts."""
+        known = self.__dict__.get("_known_codes")
+        if known is None:
+            pairs = [(level, float(code)) for code, level in enumerate(self.levels or ())]
+            known = {str(level): code for level, code in pairs} | dict(pairs)
+            object.__setattr__(self, "_known_codes", known)
+        return known
+
+    def refused(self, unseen: Unseen) -> DataError:
+        """Return the error about a value that the column cannot hold."""
+        what = f"not a {'count' if self.kind == 'count' else 'number'}"
+        if self.levels is not None:
+            some = ", ".join(repr(level) for level in self.levels[:8])
+            more = " …" if len(self.levels) > 8 else ""
+            what = f"which is none of the levels of this column: {some}{more}"
+        return DataError(
+            f"X at {{place}} is {unseen.example!r}, {what}",
+            row=unseen.rows[0],
+            column=self.came_from,
+        )
 
     def decode(self, values: Vector) -> list[Any]:
         """Return numbers as what the column holds, None where they are NaN."""
@@ -68,17 +151,45 @@ class Column:
         number = int if whole else float
         return [None if math.isnan(v) else number(v) for v in values.tolist()]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold."""
+        levels = None if self.levels is None else list(self.levels)
+        return asdict(self) | {"levels": levels}
+
     @classmethod
     def from_dict(cls, spec: Any) -> Column:
         """Return the column that a file describes, if it can be one."""
-        if not isinstance(spec, Mapping) or set(spec) != {"name", "kind", "source", "levels"}:
+        known = {field.name for field in fields(cls)}
+        needed = {"name", "kind", "source", "levels"}
+        if not isinstance(spec, Mapping) or not needed <= set(spec) <= known:
             raise ParameterError("a column is described by name, kind, source and levels")
         name, kind, source, levels = (spec[key] for key in ("name", "kind", "source", "levels"))
         if not isinstance(name, str) or kind not in KINDS or source not in SOURCES:
             raise ParameterError(f"column {name!r}: unknown kind {kind!r} or source {source!r}")
         if (levels is None) != (kind in ("real", "count")):
             raise ParameterError(f"column {name!r}: levels do not go with the kind {kind}")
-        return cls(name, kind, source, None if levels is None else _levels(name, kind, levels))
+        rest = {key: spec[key] for key in spec if key not in needed}
+        if not all(isinstance(value, str) for value in rest.values()):
+            raise ParameterError(f"column {name!r}: origin, form, part and role are texts")
+        own = None if levels is None else _levels(name, kind, levels)
+        column = cls(name, kind, source, own, **rest)
+        column._check()
+        return column
+
+    def _check(self) -> None:
+        """Raise if a file describes what cannot be read."""
+        numeric = self.form in ("", POINT, COMMA) and not self.part
+        with_levels = self.form in ("", OTHER, TRUTH) and not self.part
+        fits = with_levels if self.levels is not None else numeric
+        if self.part:
+            fits = self.part in PARTS and (self.levels is None) == (PARTS[self.part] is None)
+            fits = fits and len(self.levels or ()) == len(PARTS[self.part] or ())
+        if self.form == OTHER:
+            fits = fits and OTHER in (self.levels or ())
+        if self.form == TRUTH:
+            fits = fits and len(self.levels or ()) == 2
+        if not fits:
+            raise ParameterError(f"column {self.name!r}: unknown form {self.form!r}")
 
 
 def _levels(name: str, kind: Kind, levels: Any) -> tuple[Level, ...]:
@@ -90,32 +201,9 @@ def _levels(name: str, kind: Kind, levels: Any) -> tuple[Level, ...]:
     return tuple(levels)
 
 
-def as_levels(raw: RawColumn) -> list[Any]:
-    """Return the column's values as levels, None where missing."""
-    if raw.source not in ("int", "float"):
-        return list(raw.values)
-    number = int if raw.source == "int" else float
-    return [None if math.isnan(v) else number(v) for v in raw.values.tolist()]
-
-
-def numbers_of(raw: RawColumn, name: str, kind: Kind) -> Vector:
-    """Return the column's values as numbers of a kind."""
-    if raw.source == "bool":
-        values = np.array([math.nan if v is None else float(v) for v in raw.values])
-    elif raw.source in ("int", "float"):
-        values = np.array(raw.values, dtype=np.float64)
-    else:
-        at = next((i for i, value in enumerate(raw.values) if value is not None), None)
-        if at is not None:
-            raise DataError(
-                f"X at {{place}} is {raw.values[at]!r}, not a number", row=at, column=name
-            )
-        values = np.full(len(raw.values), math.nan)
-    bad = np.abs(values) > LARGEST
-    what = f"above {LARGEST:.0e} in magnitude: rescale the column, or mark it as missing"
-    if kind == "count" and not bad.any():
-        bad, what = (values < 0.0) | (np.floor(values) < values), "not a count"
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise DataError(f"X at {{place}} is {values[row]:g}, {what}", row=row, column=name)
-    return values
+def finite(values: Any) -> tuple[Vector, int]:
+    """Return numbers without those that are infinite or too large, and how many these are."""
+    out = np.array(values, dtype=np.float64)
+    bad = np.abs(out) > LARGEST
+    out[bad] = math.nan
+    return out, int(bad.sum())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import decimal
 import importlib
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +15,8 @@ import numpy as np
 
 from dpsearch._types import Vector
 from dpsearch.errors import DataError
-from dpsearch.tables.columns import SOURCES, Column, RawColumn
+from dpsearch.tables.cells import is_missing
+from dpsearch.tables.columns import Column, RawColumn, finite
 
 
 def library_of(frame: Any) -> str | None:
@@ -36,14 +40,25 @@ def is_mixed(X: Any) -> bool:
 
 
 def names_of(frame: Any) -> list[str]:
-    """Return the names of the columns, which must differ."""
-    names = [str(name) for name in frame.columns]
-    seen: set[str] = set()
+    """Return the names of the columns; those that repeat are numbered."""
+    return distinct_names([str(name) for name in frame.columns])
+
+
+def distinct_names(names: Sequence[str]) -> list[str]:
+    """Return names that differ: the second "a" is called "a (2)".
+
+    >>> distinct_names(["a", "b", "a"])
+    ['a', 'b', 'a (2)']
+    """
+    out: list[str] = []
+    taken = set(names)
     for name in names:
-        if name in seen:
-            raise DataError(f"X has two columns of the name {name!r}")
-        seen.add(name)
-    return names
+        number, new = 1, name
+        while new in out or (number > 1 and new in taken):
+            number += 1
+            new = f"{name} ({number})"
+        out.append(new)
+    return out
 
 
 def module(library: str) -> Any:
@@ -68,6 +83,8 @@ def pandas_type(series: Any) -> str:
         ("bool", types.is_bool_dtype),
         ("int", types.is_integer_dtype),
         ("float", types.is_float_dtype),
+        ("date", types.is_datetime64_any_dtype),
+        ("float", types.is_timedelta64_dtype),
     ):
         if test(series.dtype):
             return source
@@ -81,8 +98,12 @@ def pandas_type(series: Any) -> str:
         "decimal": "float",
         "empty": "float",
         "categorical": "categorical",
+        "date": "date",
+        "datetime": "date",
+        "datetime64": "date",
+        "period": "date",
     }
-    return known.get(inferred, f"{series.dtype} ({inferred})")
+    return known.get(inferred, "mixed")
 
 
 def polars_type(series: Any) -> str:
@@ -92,8 +113,9 @@ def polars_type(series: Any) -> str:
     if dtype.is_numeric():
         return "float"
     known = {"String": "text", "Categorical": "categorical", "Enum": "categorical"}
-    known |= {"Boolean": "bool", "Null": "float"}
-    return known.get(str(dtype).split("(")[0], str(dtype))
+    known |= {"Boolean": "bool", "Null": "float", "Duration": "float"}
+    known |= {"Date": "date", "Datetime": "date", "Time": "date"}
+    return known.get(str(dtype).split("(")[0], "nested")
 
 
 def _is_number(frame: Any, j: int, library: str) -> bool:
@@ -102,33 +124,133 @@ def _is_number(frame: Any, j: int, library: str) -> bool:
     return pandas_type(frame.iloc[:, j]) in ("int", "float")
 
 
-def read_column(frame: Any, j: int, name: str) -> RawColumn:
-    """Read column j of a frame."""
-    if library_of(frame) == "polars":
-        series = frame[:, j]
-        source = polars_type(series)
-        if source in ("int", "float"):
-            import polars as pl
+def read_column(frame: Any, j: int, na: Sequence[Any] = ()) -> RawColumn:
+    """Read column j of a frame; `na` are further values that stand for missing ones."""
+    read = _from_polars if library_of(frame) == "polars" else _from_pandas
+    raw = read(frame[:, j] if library_of(frame) == "polars" else frame.iloc[:, j])
+    if raw.source == "text":
+        raw = _without_missing(raw)
+    return raw if not na else without_values(raw, na)
 
-            numbers_ = series.cast(pl.Float64).fill_null(math.nan).to_numpy()
-            return RawColumn(source, numbers_, None)
-        objects = series.to_list()
-        is_enum = str(series.dtype).startswith("Enum")
-        order = tuple(series.dtype.categories.to_list()) if is_enum else None
+
+def _from_polars(series: Any) -> RawColumn:
+    import polars as pl
+
+    source = polars_type(series)
+    if source in ("int", "float"):
+        if series.dtype == pl.Duration:
+            series = series.dt.total_milliseconds() / 1000.0
+        return _numbers(source, series.cast(pl.Float64).fill_null(math.nan).to_numpy())
+    if source == "date":
+        if series.dtype == pl.Time:
+            return RawColumn(source, _floats(series.cast(pl.Int64) // 1_000_000_000))
+        if series.dtype != pl.Date:
+            series = series.dt.replace_time_zone(None)
+        return RawColumn(source, _floats(series.cast(pl.Datetime("ms")).dt.epoch("ms")) / 1000.0)
+    if source == "bool":
+        return RawColumn(source, _floats(series.cast(pl.Int8)), (False, True))
+    if source == "nested":
+        return RawColumn(source, _floats(series.is_not_null().replace(False, None).cast(pl.Int8)))
+    texts = series.cast(pl.String)
+    if isinstance(series.dtype, pl.Enum):
+        uniques = series.dtype.categories
     else:
-        series = frame.iloc[:, j]
-        source = pandas_type(series)
-        if source in ("int", "float"):
-            return RawColumn(source, series.to_numpy(dtype=np.float64, na_value=math.nan), None)
-        objects = series.astype(object).where(series.notna(), None).tolist()
-        order = tuple(series.cat.categories.tolist()) if source == "categorical" else None
-    if source not in SOURCES:
-        raise DataError(
-            f"{{place}} of X holds {source}, which cannot be clustered: turn it into numbers or"
-            " categories first, or leave it out",
-            column=name,
-        )
-    return RawColumn(source, objects, (False, True) if source == "bool" else order)
+        uniques = texts.drop_nulls().unique(maintain_order=True)
+    codes = texts.replace_strict(uniques, range(len(uniques)), default=None, return_dtype=pl.Int64)
+    return RawColumn(source, _floats(codes), tuple(uniques.to_list()))
+
+
+def _floats(series: Any) -> Vector:
+    import polars as pl
+
+    return np.asarray(series.cast(pl.Float64).fill_null(math.nan).to_numpy())
+
+
+def _from_pandas(series: Any) -> RawColumn:
+    pd = module("pandas")
+    source = pandas_type(series)
+    if source in ("int", "float"):
+        if pd.api.types.is_timedelta64_dtype(series.dtype):
+            series = series.dt.total_seconds()
+        return _numbers(source, series.to_numpy(dtype=np.float64, na_value=math.nan))
+    if source == "date":
+        if isinstance(series.dtype, pd.PeriodDtype):
+            series = series.dt.to_timestamp()
+        return RawColumn(source, _seconds(pd.to_datetime(series, errors="coerce")))
+    if source == "categorical":
+        codes = series.cat.codes.to_numpy().astype(np.float64)
+        codes[codes < 0] = math.nan
+        levels = tuple(map(_level, series.cat.categories.tolist()))
+        return RawColumn(source, codes, levels, bool(series.cat.ordered))
+    objects = series.astype(object).where(series.notna(), None)
+    if source == "mixed":
+        seen = objects.dropna()
+        if not seen.map(lambda value: isinstance(value, _SCALARS)).all():
+            return RawColumn("nested", np.where(series.notna(), 1.0, math.nan))
+        source, objects = "text", objects.map(str, na_action="ignore")
+    codes, uniques = pd.factorize(objects)
+    values = np.where(codes < 0, math.nan, codes)
+    if source == "bool":
+        truths = np.array([*map(bool, uniques), math.nan], dtype=np.float64)
+        return RawColumn(source, truths[codes], (False, True))
+    return RawColumn(source, values, tuple(map(str, uniques)))
+
+
+_SCALARS = (str, bool, int, float, np.generic, datetime.date, datetime.time, decimal.Decimal)
+
+
+def _seconds(series: Any) -> Vector:
+    """Return dates of pandas as seconds since 1970, whatever their time zone says."""
+    if getattr(series.dtype, "tz", None) is not None:
+        series = series.dt.tz_localize(None)
+    dates = series.to_numpy(dtype="datetime64[ms]")
+    out = dates.astype(np.float64) / 1000.0
+    out[np.isnat(dates)] = math.nan
+    return np.asarray(out)
+
+
+def _level(level: Any) -> Any:
+    return level if isinstance(level, (str, bool, int, float)) else str(level)
+
+
+def _numbers(source: str, values: Any) -> RawColumn:
+    numbers, n_infinite = finite(values)
+    return RawColumn(source, numbers, n_infinite=n_infinite)
+
+
+def column_of_matrix(values: Vector) -> RawColumn:
+    """Return a column of a matrix; whole numbers are integers."""
+    known = values[~np.isnan(values)]
+    return _numbers("int" if (np.floor(known) == known).all() else "float", values)
+
+
+def _without_missing(raw: RawColumn) -> RawColumn:
+    """Strip blanks from texts, and turn those that stand for missing values into gaps."""
+    place: dict[str, int] = {}
+    codes = [
+        math.nan if is_missing(text) else float(place.setdefault(text, len(place)))
+        for text in (str(text).strip() for text in raw.uniques or ())
+    ]
+    if list(place) == list(raw.uniques or ()):
+        return raw
+    steps = iter(codes)
+    return raw._replace(values=raw.map(lambda _: next(steps)), uniques=tuple(place))
+
+
+def without_values(raw: RawColumn, na: Sequence[Any]) -> RawColumn:
+    """Return the column with some values turned into gaps, whether they are written or numbers."""
+    gaps = {str(value) for value in na}
+    own = {*gaps, *(float(v) for v in gaps if re.fullmatch(r"[+-]?\d+\.?\d*", v))}
+    values = raw.values.copy()
+    if raw.uniques is None:
+        values[np.isin(values, [value for value in own if isinstance(value, float)])] = math.nan
+        return raw._replace(values=values)
+    if raw.source == "bool":
+        return raw
+    kept = {
+        u: k for k, u in enumerate(u for u in raw.uniques if u not in own and str(u) not in own)
+    }
+    return raw._replace(values=raw.map(lambda u: kept.get(u, math.nan)), uniques=tuple(kept))
 
 
 # -- back to frames --------------------------------------------------------------------------

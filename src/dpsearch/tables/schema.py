@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,15 +11,18 @@ import numpy as np
 
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
-from dpsearch.errors import DataError, ParameterError
+from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
+from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
-from dpsearch.tables.kinds import column_of
+from dpsearch.tables.rules import Decided, check_kinds, decide
+
+UNKNOWN = ("missing", "error")  # what becomes of values that a column cannot hold
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What the columns of a table hold; see `kinds` for how it is inferred.
+    """What the columns hold that a table is clustered by; see `rules` for how that is decided.
 
     It turns frames into matrices of numbers, in which categories are codes 0, 1, 2 … and missing
     values are NaN.
@@ -41,47 +45,59 @@ class Schema:
     columns: tuple[Column, ...]
     # Columns whose kind the user said; files do not keep it.
     said: frozenset[str] = field(default=frozenset(), compare=False)
+    dropped: tuple[str, ...] = ()  # columns of the table that are not clustered by
+    na: tuple[str, ...] = ()  # further texts and numbers that stand for missing values
 
     @classmethod
     def of(cls, frame: Any, kinds: Mapping[str, str] | None = None) -> Schema:
-        """Infer the schema of a frame; `kinds` gives some columns another kind by name."""
-        return cls._inferred(frame, kinds)[0]
+        """Decide about the columns of a frame; `kinds` overrides that for some by name."""
+        return triaged(frame, kinds).schema
 
     @classmethod
-    def with_matrix(
-        cls, frame: Any, kinds: Mapping[str, str] | None = None
-    ) -> tuple[Schema, Matrix]:
-        """Infer the schema of a frame and encode it, reading each column once."""
-        schema, raws = cls._inferred(frame, kinds)
-        return schema, schema._encoded(raws)
-
-    @classmethod
-    def _inferred(
-        cls, frame: Any, kinds: Mapping[str, str] | None
-    ) -> tuple[Schema, list[RawColumn]]:
-        frame = readable(frame)
-        library = library_of(frame)
-        if library is None:
-            raise DataError("kinds of columns are taken from pandas and polars frames only")
-        names = names_of(frame)
-        kinds = {} if kinds is None else kinds
-        check_kinds(kinds, names)
-        if len(frame) == 0 or not names:
-            raise DataError(f"X is empty: a frame of shape {frame.shape}")
-        raws, columns = [], []
-        for j, name in enumerate(names):
-            raws.append(read_column(frame, j, name))
-            columns.append(column_of(raws[-1], name, kinds.get(name), library))
-        return cls(library, tuple(columns), frozenset(kinds)), raws
+    def decided(
+        cls, library: str, found: Decided, kinds: Mapping[str, str] | None, na: Sequence[Any] = ()
+    ) -> Schema:
+        """Return the schema that a triage leads to."""
+        said = {name for name, kind in (kinds or {}).items() if kind in KINDS}
+        texts = tuple(map(str, na))
+        return cls(library, tuple(found.columns), frozenset(said), found.triage.dropped, texts)
 
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    @property
+    def origins(self) -> list[str]:
+        """The columns of the table that these come from."""
+        return list(dict.fromkeys(column.came_from for column in self.columns))
+
+    @property
+    def all_numbers(self) -> bool:
+        """Whether the columns hold numbers alone, of which the user did not say the kind."""
+        return not self.said and all(column.levels is None for column in self.columns)
+
+    @property
+    def for_choice(self) -> Schema | None:
+        """What the choice of a family is told: nothing of a table of numbers."""
+        return None if self.all_numbers else self
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a frame is clustered by as it is, and holds numbers alone."""
+        plain = all(c.as_it_is and c.source in ("int", "float") for c in self.columns)
+        return self.all_numbers and plain and not self.dropped and not self.na
+
     def renamed(self, names: Sequence[str]) -> Schema:
-        """Return the same columns under other names."""
-        pairs = zip(self.columns, names, strict=True)
-        return replace(self, columns=tuple(replace(column, name=name) for column, name in pairs))
+        """Return the same columns as parts of a table that calls its own by other names."""
+        new = dict(zip(self.origins, names, strict=True))
+        return replace(
+            self,
+            columns=tuple(
+                replace(c, name=new[c.came_from]) if not c.origin
+                else replace(c, origin=new[c.origin])
+                for c in self.columns
+            ),
+        )  # fmt: skip
 
     def groups(self, is_binary: Callable[[int], bool] = lambda j: False) -> dict[Kind, list[int]]:
         """Return the numbers of the columns of each kind that there is.
@@ -98,35 +114,54 @@ class Schema:
         """Return the number of levels of these columns of categories."""
         return tuple(len(self.columns[j].levels or ()) for j in columns)
 
-    def encode(self, frame: Any) -> Matrix:
-        """Return a frame with these columns, in any order, as a matrix; gaps are NaN."""
+    def encode(self, frame: Any, unknown: str = "missing", *, quiet: bool = False) -> Matrix:
+        """Return a frame with these columns, in any order, as a matrix; gaps are NaN.
+
+        Values that a column cannot hold, as a level that it has not, are missing, which a warning
+        says, or with ``unknown="error"`` an error.
+        """
         frame = readable(frame)
         if library_of(frame) is None:
             raise DataError(
                 "X must be a pandas or polars frame with the columns that the model was fitted"
-                f" with: {', '.join(map(repr, self.names))}"
+                f" with: {', '.join(map(repr, self.origins))}"
             )
-        places = self.places(frame)
+        place = self._place(frame)
         if len(frame) == 0:
             raise DataError(f"X is empty: a frame of shape {frame.shape}")
-        raws = [read_column(frame, j, name) for j, name in zip(places, self.names, strict=True)]
-        return self._encoded(raws)
+        raws = {name: read_column(frame, j, self.na) for name, j in place.items()}
+        out = np.empty((len(frame), len(self.columns)))
+        for j, column in enumerate(self.columns):
+            if column.name in place:  # as `decode` returns it
+                own = column if not column.part else replace(column, form="", part="")
+                out[:, j] = _encoded(own, raws[column.name], unknown, quiet)
+            else:
+                out[:, j] = _encoded(column, raws[column.came_from], unknown, quiet)
+        return out
 
-    def _encoded(self, raws: Sequence[RawColumn]) -> Matrix:
-        columns = [column.encode(raw) for column, raw in zip(self.columns, raws, strict=True)]
-        return np.stack(columns, axis=1)
-
-    def places(self, frame: Any) -> list[int]:
-        """Return where a frame has each of the columns."""
+    def _place(self, frame: Any) -> dict[str, int]:
+        """Return where a frame has each of the columns, by its name or by the table's."""
         place = {name: j for j, name in enumerate(names_of(frame))}
-        names = dict.fromkeys(self.names)
-        for name in names:
+        wanted = {
+            column.name if column.name in place else column.came_from for column in self.columns
+        }
+        for name in wanted:
             if name not in place:
                 raise DataError(f"X has no column {name!r}")
+        known = {*wanted, *self.dropped, *self.origins}
         for name in place:
-            if name not in names:
+            if name not in known:
                 raise DataError(f"X has a column {name!r} that the model was not fitted with")
-        return [place[name] for name in names]
+        return {name: j for name, j in place.items() if name in wanted}
+
+    def places(self, frame: Any) -> dict[int, int]:
+        """Return which columns a frame has with the same values, and where."""
+        place = self._place(frame)
+        return {
+            j: place[column.name]
+            for j, column in enumerate(self.columns)
+            if column.name in place and column.as_it_is
+        }
 
     def decode(self, matrix: Matrix) -> Any:
         """Return a matrix as a frame of the library that the schema came from."""
@@ -138,21 +173,18 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
-        columns = [
-            {
-                "name": column.name,
-                "kind": column.kind,
-                "source": column.source,
-                "levels": None if column.levels is None else list(column.levels),
-            }
-            for column in self.columns
-        ]
-        return {"library": self.library, "columns": columns}
+        return {
+            "library": self.library,
+            "columns": [column.to_dict() for column in self.columns],
+            "dropped": list(self.dropped),
+            "na": list(self.na),
+        }
 
     @classmethod
     def from_dict(cls, spec: Any) -> Schema:
         """Return the schema that `to_dict` describes."""
-        if not isinstance(spec, Mapping) or set(spec) != {"library", "columns"}:
+        needed = {"library", "columns"}
+        if not isinstance(spec, Mapping) or not needed <= set(spec) <= needed | {"dropped", "na"}:
             raise ParameterError("a schema is described by its library and its columns")
         if spec["library"] not in ("pandas", "polars") or not isinstance(spec["columns"], list):
             raise ParameterError(
@@ -162,19 +194,91 @@ class Schema:
         names = [column.name for column in columns]
         if not names or len(set(names)) != len(names):
             raise ParameterError("a schema needs columns of different names")
-        return cls(spec["library"], columns)
+        texts = [spec.get(key, []) for key in ("dropped", "na")]
+        if not all(isinstance(own, list) and all(isinstance(t, str) for t in own) for own in texts):
+            raise ParameterError("a schema needs names of columns, and texts")
+        return cls(spec["library"], columns, dropped=tuple(texts[0]), na=tuple(texts[1]))
 
 
-def check_kinds(kinds: Any, names: list[str]) -> None:
-    if not isinstance(kinds, Mapping):
-        raise ParameterError.must("kinds", "map names of columns to kinds", kinds)
-    for name, kind in kinds.items():
-        if name not in names:
-            raise ParameterError(
-                f"kinds names the column {name!r}, which X does not have", parameter="kinds"
-            )
-        if kind not in KINDS:
-            raise ParameterError(
-                f"kinds[{name!r}] must be one of {', '.join(KINDS)}, got {kind!r}",
-                parameter="kinds",
-            )
+def _encoded(column: Column, raw: RawColumn, unknown: str, quiet: bool) -> Any:
+    values, unseen = column.encode(raw)
+    if unseen is None:
+        return values
+    if unknown == "error":
+        raise column.refused(unseen)
+    if not quiet and (column.levels is not None or column.kind == "count"):
+        warnings.warn(
+            UnseenValuesWarning(column.came_from, len(unseen.rows), unseen.example), stacklevel=2
+        )
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Triaged:
+    """A frame as numbers, and what was decided about its columns."""
+
+    triage: Triage
+    schema: Schema
+    matrix: Matrix
+    row_names: str | None  # the column that names the rows
+
+
+def triaged(
+    frame: Any, kinds: Mapping[str, str] | None = None, na: Sequence[Any] = (), **options: Any
+) -> Triaged:
+    """Decide about the columns of a frame, and encode it, reading each column once.
+
+    For the options see `decide`.
+    """
+    frame = readable(frame)
+    library = library_of(frame)
+    if library is None:
+        raise DataError("kinds of columns are taken from pandas and polars frames only")
+    names = names_of(frame)
+    check_kinds({} if kinds is None else kinds, names)
+    if len(frame) == 0 or not names:
+        raise DataError(f"X is empty: a frame of shape {frame.shape}")
+    raws = [read_column(frame, j, na) for j in range(len(names))]
+    return triaged_columns(library, names, raws, kinds, na, **options)
+
+
+def triaged_columns(
+    library: str,
+    names: Sequence[str],
+    raws: Sequence[RawColumn],
+    kinds: Mapping[str, str] | None = None,
+    na: Sequence[Any] = (),
+    **options: Any,
+) -> Triaged:
+    """Decide about columns that have been read."""
+    found = decide(names, raws, kinds, **options)
+    schema = Schema.decided(library, found, kinds, na)
+    return Triaged(found.triage, schema, np.stack(found.vectors, axis=1), found.row_names)
+
+
+def triage(
+    frame: Any, kinds: Mapping[str, str] | None = None, missing_codes: Sequence[Any] = ()
+) -> Triage:
+    """Tell what would be made of each column of a pandas or polars frame, and why.
+
+    Parameters
+    ----------
+    frame
+        The table.  What its columns hold never raises an error.
+    kinds
+        What you say of some columns, by name: "real", "count", "binary", "category", "date",
+        "keep" (use it) or "drop".
+    missing_codes
+        Further texts and numbers that stand for missing values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from dpsearch import triage
+    >>> frame = pd.DataFrame({"id": range(20), "price": ["$1,200", "$950"] * 10})
+    >>> print(triage(frame))
+    column  role        treatment  why
+    id      identifier  dropped    it numbers the rows
+    price   ordinal     read       950 to 1200; read as numbers, as in '$1,200'
+    """
+    return triaged(frame, kinds, missing_codes).triage
