@@ -26,11 +26,14 @@ chaos: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks kills refusals rivals interrupts memory \
 		clocks cluster --count $(CHAOS)
 
-# Hostile model files, tables, command lines and problems, FUZZ of each; as many as take an hour by hand.
-FUZZ ?= 10000
+# Hostile model files, tables, command lines and problems: FUZZ of each, or MINUTES of processor time
+# each in rounds of FUZZ, divided among PROCESSES.  By hand: make fuzz MINUTES=60 PROCESSES=16.
+FUZZ ?= 1000
+MINUTES ?=
+PROCESSES ?= 2
 fuzz: $(VENV)/.test
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks fuzz_model_file fuzz_csv fuzz_command_line \
-		fuzz_problem --count $(FUZZ)
+		fuzz_problem --count $(FUZZ) --processes $(PROCESSES) $(if $(MINUTES),--minutes $(MINUTES))
 
 # Data for the three below: a folder, DATA=FOLDER, or what is embedded in the package.
 DATA ?= $(DPSEARCH_DATA)

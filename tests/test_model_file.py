@@ -509,3 +509,19 @@ def test_a_loaded_model_ignores_parameters_that_it_does_not_know(saved, tmp_path
     loaded = load(tmp_path / "m.npz")
     assert not hasattr(loaded, "speed")
     assert loaded.alpha == 1.0
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize("entry", [b"\0", b"\x93NUMPY\x02\x00\xff\xff\xff\x0f"])
+def test_no_head_of_an_entry_is_unpacked_beyond_its_worth(tmp_path, method, entry):
+    """Six bytes of an entry by bzip2, or its head of 256 MB, took all the memory they said."""
+    path = tmp_path / "m.npz"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("about.npy", entry + b" " * (1 << 27))
+    tracemalloc.start()
+    refused(path, "more than a file of this size is worth")
+    assert tracemalloc.get_traced_memory()[1] < 10e6
+    tracemalloc.stop()
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("about.npy", entry)
+    refused(path, "none of ours" if method != zipfile.ZIP_DEFLATED else "damaged")

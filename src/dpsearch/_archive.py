@@ -68,10 +68,24 @@ def require(holds: object, otherwise: str) -> None:
 
 
 def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
-    """Refuse entries that ask for more memory than they hold bytes, or than the file is worth."""
+    """Refuse entries that ask for more memory than they hold bytes, or than the file is worth.
+
+    Nothing is unpacked before their sizes are known, not even the head of an entry, which may say
+    that it is as long as it likes; and only by methods that unpack no more than is asked for.
+    """
     most = max(_HARMLESS, _MOST_COMPRESSED * path.stat().st_size)
-    total = 0
-    for info in archive.infolist():
+    entries = archive.infolist()
+    if sum(info.file_size for info in entries) > most:
+        raise ModelFileError(
+            f"its entries would take more than {most / 1e6:,.0f} MB of memory, which is"
+            " more than a file of this size is worth",
+            source=path,
+        )
+    for info in entries:
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ModelFileError(
+                f"entry {info.filename} is compressed as none of ours", source=path
+            )
         with archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
             major = "1_0" if version == (1, 0) else "2_0"
@@ -81,13 +95,6 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
             wanted = int(np.prod([int(size) for size in shape], dtype=object)) * dtype.itemsize
             if not 0 <= wanted <= info.file_size:
                 raise ModelFileError(f"entry {info.filename} is truncated", source=path)
-            total += wanted
-            if total > most:
-                raise ModelFileError(
-                    f"its entries would take more than {most / 1e6:,.0f} MB of memory, which is"
-                    " more than a file of this size is worth",
-                    source=path,
-                )
 
 
 class CheckpointFile:

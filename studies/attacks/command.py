@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import pkgutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,21 +13,21 @@ import typer
 
 from studies import attacks as package
 from studies.attacks.record import Outcome
+from studies.attacks.rounds import Attack, in_processes
 from studies.say import say
 
 _BEGIN, _END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 
-Attack = Callable[[int, int], Outcome]
-
 
 def known_attacks() -> dict[str, Attack]:
-    """Every function of a file in this folder that returns an `Outcome`, by its name."""
+    """Every function of a file in this folder from a count to an `Outcome`, by its name."""
     found: dict[str, Attack] = {}
     for about in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{about.name}")
         for name, function in inspect.getmembers(module, inspect.isfunction):
             own = function.__module__ == module.__name__ and not name.startswith("_")
-            if own and function.__annotations__.get("return") in (Outcome, "Outcome"):
+            counts = next(iter(function.__annotations__), None) == "count"
+            if own and counts and function.__annotations__.get("return") in (Outcome, "Outcome"):
                 found[name] = function
     return found
 
@@ -37,8 +36,17 @@ def attacks(
     chosen: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME …]", help="Attacks. Default: all.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How often each is made.")] = 20,
+    count: Annotated[
+        int, typer.Option(min=1, help="How often each is made; with --minutes, in each round.")
+    ] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of what is random.")] = 0,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0, help="Processor time of each attack, all processes together."),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes for each attack, with different seeds.")
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Page to write the counts into; they are kept as JSON beside it."),
@@ -51,7 +59,10 @@ def attacks(
             raise typer.BadParameter(f"no attack {name!r}: known are {', '.join(known)}")
     failed = 0
     for name in chosen or known:
-        outcome = known[name](count, seed)
+        if minutes is None and processes is None:
+            outcome = known[name](count, seed)
+        else:
+            outcome = in_processes(known[name], count, seed, processes or 1, minutes)
         failed += outcome.failed
         say(f"{outcome.name}: {outcome.failed} of {outcome.tried} failed, {outcome.seconds:.0f} s")
         if out is not None:
@@ -75,7 +86,9 @@ def write_page(page: Path, outcome: Outcome) -> None:
 
 
 def _table(outcomes: dict[str, dict[str, str | int | float]]) -> str:
-    lines = ["| attack | what is done | times | promises broken |", "| --- | --- | --- | --- |"]
+    lines = ["| attack | what is done | times | promises broken | minutes |"]
+    lines.append("| --- | --- | --- | --- | --- |")
     for name, one in sorted(outcomes.items()):
-        lines.append(f"| {name} | {one['what']} | {one['tried']:,} | {one['failed']:,} |")
+        counts = f"{one['tried']:,} | {one['failed']:,} | {float(one['seconds']) / 60.0:.1f}"
+        lines.append(f"| {name} | {one['what']} | {counts} |")
     return "\n" + "\n".join(lines) + "\n\n"

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 import typer
 
 from dpsearch.errors import ModelFileError
-from studies.attacks import fuzz
+from studies.attacks import fuzz, rounds
 from studies.attacks.command import known_attacks, write_page
 from studies.attacks.record import Outcome
+from studies.attacks.rounds import in_processes, in_rounds
 
 ROOT = Path(__file__).parents[2]
 OWN = {
@@ -36,18 +38,18 @@ def test_counts_of_different_days_share_the_page(tmp_path):
     page.write_text("before\n<!-- attacks -->\nold\n<!-- end of attacks -->\nafter\n")
     write_page(page, Outcome("b", "second", 1000, 0, 1.23))
     write_page(page, Outcome("a", "first", 5, 1, 2.0))
-    write_page(page, Outcome("b", "second", 2000, 0, 4.0))
+    write_page(page, Outcome("b", "second", 2000, 0, 90.0))
     lines = page.read_text().split("\n")
     assert [line for line in lines if line.startswith(("| a", "| b"))] == [
-        "| attack | what is done | times | promises broken |",
-        "| a | first | 5 | 1 |",
-        "| b | second | 2,000 | 0 |",
+        "| attack | what is done | times | promises broken | minutes |",
+        "| a | first | 5 | 1 | 0.0 |",
+        "| b | second | 2,000 | 0 | 1.5 |",
     ]
     assert lines[0] == "before"
     assert lines[-2] == "after"
     kept = json.loads((tmp_path / "page.json").read_text())
     assert kept["b"] == {
-        "name": "b", "what": "second", "tried": 2000, "failed": 0, "seconds": 4.0
+        "name": "b", "what": "second", "tried": 2000, "failed": 0, "seconds": 90.0
     }  # fmt: skip
     page.write_text("no place for it")
     with pytest.raises(typer.BadParameter, match="end of attacks"):
@@ -58,9 +60,38 @@ def test_the_page_has_what_was_counted():
     kept = json.loads((ROOT / "docs" / "reliability.json").read_text())
     page = (ROOT / "docs" / "reliability.md").read_text()
     for name, one in kept.items():
-        row = f"| {name} | {one['what']} | {one['tried']:,} | {one['failed']:,} |"
-        assert row in page
+        row = f"| {name} | {one['what']} | {one['tried']:,} | {one['failed']:,} | "
+        assert f"{row}{one['seconds'] / 60.0:.1f} |" in page
         assert one["failed"] == 0
+
+
+def counted(count, seed):
+    return Outcome("counted", str(seed), count, 0, 0.5)
+
+
+def dies(count, seed):
+    os._exit(3)
+
+
+def test_processes_have_different_seeds_and_add_up():
+    seeds = set()
+
+    def noted(count, seed):
+        seeds.add(seed)
+        return Outcome("noted", "", count, 0, 0.0)
+
+    for number in range(3):
+        assert in_rounds(noted, 4, [0, number], None).tried == 4
+    assert len(seeds) == 3
+    whole = in_processes(counted, 5, 0, 2, None)
+    assert (whole.tried, whole.failed, whole.seconds) == (5, 0, 1.0)
+    assert in_processes(dies, 4, 0, 1, None).failed == 1
+
+
+def test_rounds_go_on_until_time_is_spent(monkeypatch):
+    spent = iter([30.0, 50.0, 70.0])
+    monkeypatch.setattr(rounds, "_processor_time", lambda: next(spent))
+    assert in_rounds(counted, 7, [0], 1.0).tried == 21
 
 
 def test_fuzz_notices_an_error_of_another_kind(monkeypatch):
