@@ -41,8 +41,9 @@ rows, shares, components, laps = sys.argv[1:]
 data = bnpy.data.XData(np.load(rows))
 begun = time.process_time()
 model, _ = bnpy.run(data, "DPMixtureModel", "Gauss", "VB", K=int(components), nLap=int(laps),
-                    nTask=1, ECovMat="diagcovdata", sF=1.0, nu=data.dim + 2, kappa=1.0, gamma0=1.0, seed=0,
-                    initname="randexamples", output_path=shares + ".out", printEvery=1000)
+                    nTask=1, ECovMat="diagcovdata", sF=1.0, nu=data.dim + 2, kappa=1.0,
+                    gamma0=1.0, seed=0, initname="randexamples", output_path=shares + ".out",
+                    printEvery=1000)
 seconds = time.process_time() - begun
 found = model.calc_local_params(data)["resp"]
 np.savez(shares, resp=found, seconds=seconds)
