@@ -99,7 +99,8 @@ def variational(
         If given, rows share responsibilities in at most so many cells of a tree, which are divided
         where the bound gains most; see `dpsearch.mean_field.cells`.  For rows in memory.
     max_iter, tol
-        An iteration ends after so many passes, or when the bound rises by less than tol nats a row.
+        An iteration ends after so many passes (of the same cells), or when the bound rises by less
+        than tol nats a row.
     rng
         Seed or Generator for the births.
     n_jobs
@@ -187,10 +188,12 @@ def _run(fit: _Fit, passes: int, moves: bool) -> VariationalMixture:
     converged = False
     try:
         with plain_interrupts():
-            fit.improve(passes, moves)
+            most = passes
+            fit.improve(most, moves)
             while fit.table.refine():
-                fit.improve(passes, moves)
-            converged = len(fit.history) < passes
+                most = len(fit.history) + passes  # for the cells that there are now
+                fit.improve(most, moves)
+            converged = len(fit.history) < most
     except KeyboardInterrupt:
         if not fit.history:
             raise
