@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._arrays import to_host
 from dpsearch._types import ArrayLike, Ints, Labels, Rng, Vector
 from dpsearch._validate import as_rng, n_threads, whole
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
@@ -31,7 +32,6 @@ from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field import sticks as weighing
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
-from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Soft, Totals
 from dpsearch.passes.memory import rows_in_memory
 from dpsearch.passes.rows import SoftRows
@@ -366,7 +366,7 @@ class _Fit:
         q: Stuck = self.sticks.fit(totals.sizes, tail)
         weights, rest = weighing.mean_weights(q)
         self.passed(self.point, self.variances)
-        labels = np.asarray(arrays.to_host(self.rows.labels()))
+        labels = np.asarray(to_host(self.rows.labels()))
         return VariationalMixture(
             lower_bound=self.point.bound,
             history=np.array(self.history),

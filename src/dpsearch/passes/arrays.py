@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._arrays import is_torch, on_gpu, to_host
 from dpsearch.errors import CapabilityError
 from dpsearch.families.linear import namespace
 from dpsearch.passes.chunk import Totals
@@ -33,23 +34,6 @@ def device_of(X: Any) -> Any:
     from array_api_compat import device
 
     return device(X)
-
-
-def on_gpu(X: Any) -> bool:
-    """Whether an array is in the memory of a GPU."""
-    return (is_torch(X) and X.is_cuda) or type(X).__module__.split(".")[0] == "cupy"
-
-
-def is_torch(X: Any) -> bool:
-    """Whether an array is a tensor of PyTorch."""
-    return type(X).__module__.split(".")[0] == "torch"
-
-
-def to_host(X: Any) -> Any:
-    """Return an array of NumPy with these numbers."""
-    if is_torch(X):
-        return X.detach().cpu().numpy()
-    return X.get() if on_gpu(X) else np.asarray(X)
 
 
 def here(totals: Totals) -> Totals:

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dpsearch._arrays import to_host
 from dpsearch._types import Labels, Rng
 from dpsearch.partition import by_appearance
-from dpsearch.passes.arrays import to_host
 from dpsearch.passes.memory import batch_search
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Problem
