@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._arrays import is_foreign, to_host
 from dpsearch._types import ArrayLike, Matrix, Vector
 from dpsearch.errors import DataError, DataTypeError, ParameterError
 
@@ -54,9 +55,12 @@ def is_lazy(X: Any) -> bool:
 
 
 def readable(X: Any, name: str = "X") -> Any:
-    """Return X, a lazy frame collected; raise if it holds a table that cannot be read as one."""
+    """Return X, a lazy frame collected and an array of another library as one of NumPy; raise if
+    it holds a table that cannot be read as one."""
     if is_lazy(X):
         return X.collect()
+    if is_foreign(X):
+        return to_host(X)
     if isinstance(X, Mapping) and not sp.issparse(X):
         raise DataError(
             f"{name} is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"

@@ -13,6 +13,7 @@ from sklearn.base import (
 )
 from sklearn.utils.validation import check_is_fitted
 
+from dpsearch._arrays import is_foreign, on_gpu
 from dpsearch._extras import naming_extras
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._types import ArrayLike, Labels
@@ -20,6 +21,7 @@ from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
 from dpsearch.errors import CapabilityError, ParameterError, located, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.families.base import Family
+from dpsearch.families.linear import indices
 from dpsearch.fitted import FittedState
 from dpsearch.fitted_methods import FittedMethods, generator, grouped_labels
 from dpsearch.fitting import FitOptions, Refinement, certify_seconds, fit_in_memory
@@ -27,6 +29,7 @@ from dpsearch.items import Rows
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.model_file import read_model, write_model
+from dpsearch.passes.device_fit import fit_on_device
 from dpsearch.passes.fit import fit_in_shards
 from dpsearch.passes.stream import Stream
 from dpsearch.problem import Clustering
@@ -95,8 +98,8 @@ class DPMixture(
     n_jobs : int or None
         Threads; −1 for all cores.  The result does not depend on it.
     device : str or None
-        Where passes over the rows of a table in memory are made: "cuda" for a GPU.  None: by
-        threads of this process.
+        Where passes over the rows are made: "cuda" for a GPU.  None: where an array is that is on
+        a GPU, else by threads of this process.
     checkpoint : path or None
         A file for the clusters of a table in shards, written whenever they are better.  If it is
         there already the fit begins with its clusters, and not with a search of a sample.
@@ -242,7 +245,9 @@ class DPMixture(
         callback : function, optional
             Called with a `dpsearch.events.Event` as the fit goes on.
         """
-        options = self.reading(weighted=sample_weight is not None)
+        weighted = sample_weight is not None
+        on_device = not weighted and (self.device is not None or on_gpu(X))
+        options = self.reading(weighted=weighted, stay=on_device)
         with (
             plain_interrupts(),
             naming_extras("tables in files and batches"),
@@ -253,13 +258,15 @@ class DPMixture(
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
                 how = self._options(callback)
-                if opened.in_memory:
-                    state = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
-                else:
-                    state = fit_in_shards(opened, how)
+                fitted = fit_on_device(opened, how) if on_device else None
+                if fitted is None and opened.in_memory:
+                    fitted = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
+                state = fitted or fit_in_shards(opened, how)
         self._set(
             state._replace(names=opened.feature_names, schema=opened.schema, triage=opened.triage)
         )
+        if is_foreign(X):
+            self.labels_ = indices(X, self.labels_)
         if self.verbose:
             found = f"log joint {self.log_joint_:.6g}, {self.clustering_.seconds:.3g} s"
             print(f"dpsearch: {self.family_.name} family ({self.reason_}); {found}")

@@ -12,9 +12,10 @@ import scipy.sparse as sp
 from scipy.special import digamma, gammaln
 
 from dpsearch import families, priors
+from dpsearch._arrays import to_host
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.linear import LinearForm
-from dpsearch.passes import arrays, chunk
+from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates
 from dpsearch.passes.device import DividedRows, open_rows
 from dpsearch.passes.rows import ThreadedRows
@@ -125,7 +126,7 @@ def test_passes_are_those_of_threads(kind: Any, candidates: Any) -> None:
     of_candidates = np.arange(some.n_candidates) - 1
     for rows in (here, there):
         rows.decide(of_candidates, np.arange(K)[::-1])
-    np.testing.assert_array_equal(arrays.to_host(there.labels()), here.labels())
+    np.testing.assert_array_equal(to_host(there.labels()), here.labels())
     assert type(there.labels()) is type(kind(X))
 
 
@@ -148,7 +149,7 @@ def test_the_same_rows_are_drawn(kind: Any, monkeypatch: Any) -> None:
 
 
 def same_partition(rows: Any, oracle: Any) -> bool:
-    ours, theirs = arrays.to_host(rows.labels()), oracle.labels()
+    ours, theirs = to_host(rows.labels()), oracle.labels()
     pairs = len(np.unique(np.stack([ours, theirs]), axis=1).T)
     return pairs == len(np.unique(ours)) == len(np.unique(theirs))
 
@@ -199,7 +200,7 @@ def test_rows_divided_over_two_devices() -> None:
     assert searched(rows, form, N).log_joint == pytest.approx(expected, rel=1e-9)
     assert same_partition(rows, oracle)
     rows.place(oracle.labels())
-    np.testing.assert_array_equal(arrays.to_host(rows.labels()), oracle.labels())
+    np.testing.assert_array_equal(to_host(rows.labels()), oracle.labels())
 
 
 def test_documents() -> None:
@@ -330,4 +331,4 @@ def test_rows_are_shared_as_threads_share_them(array, own):
     )
     for mine, theirs in zip(found[1:], wanted[1:], strict=True):
         assert np.allclose(mine, theirs, **close)
-    assert np.array_equal(arrays.to_host(rows.labels()), expected.labels())
+    assert np.array_equal(to_host(rows.labels()), expected.labels())

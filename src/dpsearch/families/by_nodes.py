@@ -23,6 +23,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from dpsearch._arrays import to_host
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
@@ -30,7 +31,7 @@ from dpsearch.families._columns import as_tuple
 from dpsearch.families._nodes import FUNCTIONS, LEAST, PARAMS, columns_width
 from dpsearch.families.base import Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
-from dpsearch.families.linear import LinearForm, like, to_host
+from dpsearch.families.linear import LinearForm, like
 
 _MISSED = -1e4  # log density at the best node: below it the nodes miss the data
 _STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths

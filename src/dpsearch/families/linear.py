@@ -156,20 +156,3 @@ def indices(X: Any, which: Ints) -> Any:
 def columns_of(X: Any, which: Ints) -> Any:
     """Return columns of an array, by number."""
     return namespace(X).take(X, indices(X, which), axis=1)
-
-
-def on_gpu(X: Any) -> bool:
-    """Whether an array is in the memory of a GPU."""
-    return (is_torch(X) and X.is_cuda) or type(X).__module__.split(".")[0] == "cupy"
-
-
-def is_torch(X: Any) -> bool:
-    """Whether an array is a tensor of PyTorch."""
-    return type(X).__module__.split(".")[0] == "torch"
-
-
-def to_host(X: Any) -> Any:
-    """Return an array of NumPy with these numbers."""
-    if is_torch(X):
-        return X.detach().cpu().numpy()
-    return X.get() if on_gpu(X) else np.asarray(X)

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._arrays import to_host
 from dpsearch._types import Labels, Rng
 from dpsearch.errors import CapabilityError, DataError, ParameterError, located
 from dpsearch.families.base import Family, Model
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
-from dpsearch.passes import arrays
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.fit import drawn, look_at, rows_where_they_are
 from dpsearch.passes.memory import rows_in_memory
@@ -79,7 +79,7 @@ class InMemory:
         return False
 
     def clustering(self, n_labels: int) -> Clustering:
-        return self.problem.clustering(np.asarray(arrays.to_host(self.rows.labels())))
+        return self.problem.clustering(np.asarray(to_host(self.rows.labels())))
 
 
 class InShards:

@@ -8,5 +8,6 @@
 ``piloted``    the same where every pass is dear: proposals are worked out on a sample
 ``memory``     the first partition of many rows in memory
 ``fit``        the fit of a table in shards; ``checkpoint`` where one that was cut off goes on
+``device_fit`` the fit of many rows on a device, from a sample
 ``stream``     one batch after another, endlessly: `partial_fit`
 """

@@ -6,11 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._arrays import is_torch, on_gpu, to_host
 from dpsearch.errors import CapabilityError
-from dpsearch.families.linear import is_torch as is_torch
 from dpsearch.families.linear import namespace
-from dpsearch.families.linear import on_gpu as on_gpu
-from dpsearch.families.linear import to_host as to_host
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.rows import CHUNK_NUMBERS
 

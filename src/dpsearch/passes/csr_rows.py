@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._arrays import is_torch
 from dpsearch._types import Ints, Matrix
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes import arrays
@@ -81,7 +82,7 @@ class CsrRows(DeviceRows):
                 kept = torch.where(group >= 0, chosen[rows], self._choice[rows])
                 self._choice[rows] = kept
         found = self._sums(chosen, n)
-        return found if arrays.is_torch(weights) else arrays.here(found)
+        return found if is_torch(weights) else arrays.here(found)
 
     def _scores(self, part: Part, rows: slice, columns: Any) -> Any:
         """Return the products of rows with columns of weights [rows, C]."""

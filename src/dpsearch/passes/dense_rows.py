@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._arrays import is_torch, to_host
 from dpsearch._types import Ints, Matrix
 from dpsearch.families.linear import LinearForm, namespace
 from dpsearch.passes import arrays
@@ -67,7 +68,7 @@ class DenseRows(DeviceRows):
         self.width = -(-(form.n_totals + 1) // _FULL) * _FULL
         super().__init__(X, X.shape[0], first)
         self._features = self._with_room(self._kept)
-        self.fused: Any = _kernels() if arrays.is_torch(X) and X.is_cuda else None
+        self.fused: Any = _kernels() if is_torch(X) and X.is_cuda else None
 
     def _kept(self) -> Any:
         xp, shape = self.xp, (self.n_rows, self.width)
@@ -99,7 +100,7 @@ class DenseRows(DeviceRows):
         return xp.concat([features, more], axis=1)
 
     def _features_of(self, rows: Ints) -> Matrix:
-        found = arrays.to_host(self._load(self._array(rows)))
+        found = to_host(self._load(self._array(rows)))
         return np.asarray(found[:, : self.form.n_totals], dtype=np.float64)
 
     def _scores_by_chunks(self, columns: Any, n_columns: int) -> Iterator[tuple[slice, Any]]:
@@ -110,7 +111,7 @@ class DenseRows(DeviceRows):
     def _shared(self, at: slice, shares: Any) -> Matrix:
         features = self._load(at)[:, : self.form.n_totals]
         found = self.xp.matrix_transpose(shares) @ features
-        return np.asarray(arrays.to_host(found), dtype=np.float64)
+        return np.asarray(to_host(found), dtype=np.float64)
 
     # -- passes -------------------------------------------------------------------------------
 
@@ -242,7 +243,7 @@ class DenseRows(DeviceRows):
         """Return totals from sums of F: where the candidates' weights are, or here."""
         n = self.form.n_totals
         if candidates is None or isinstance(candidates.weights, np.ndarray):
-            found = arrays.to_host(found)
+            found = to_host(found)
             return Totals(found[:, n].round(), np.ascontiguousarray(found[:, :n]))
         return Totals(self.xp.round(found[:, n]), found[:, :n])
 

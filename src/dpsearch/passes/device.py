@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._arrays import is_sparse, is_torch, on_gpu, to_host
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.families.linear import LinearForm, namespace
@@ -89,14 +90,14 @@ def open_rows(form: LinearForm, X: Any, device: str | None = None) -> Rows:
             f"{{parameter}} must be None, 'cpu', 'cuda' or 'cuda:' and a number, got {device!r}",
             parameter="device",
         )
-    if _is_sparse(X):
+    if is_sparse(X):
         return _open_sparse(form, X, device)
     X = _floating(_known(X))
     if X.ndim != 2:
         raise DataError(f"the data must have rows and columns, got {X.ndim} dimensions")
-    if device is None or (device == "cpu" and not arrays.on_gpu(X)):
+    if device is None or (device == "cpu" and not on_gpu(X)):
         return DenseRows(form, X)
-    if device == "cuda" and arrays.on_gpu(X):
+    if device == "cuda" and on_gpu(X):
         return DenseRows(form, X)
     places = _places(device)
     X = arrays.tensor(X)
@@ -110,27 +111,12 @@ def _open_sparse(form: LinearForm, X: Any, device: str | None) -> Rows:
     dtype = None
     if not sp.issparse(X):
         device = device or str(X.device)
-        dtype, X = X.dtype if X.dtype.is_floating_point else None, _csr(X)
+        dtype, X = X.dtype if X.dtype.is_floating_point else None, to_host(X)
     places = _places(device or "cpu")
     edges = np.linspace(0, X.shape[0], len(places) + 1).astype(int).tolist()
     spans = zip(places, itertools.pairwise(edges), strict=True)
     parts = [CsrRows(form, X[a:b], place, dtype, a) for place, (a, b) in spans]
     return parts[0] if len(parts) == 1 else DividedRows(parts)
-
-
-def _is_sparse(X: Any) -> bool:
-    return sp.issparse(X) or (arrays.is_torch(X) and X.layout != arrays.torch().strided)
-
-
-def _csr(X: Any) -> Any:
-    """Return a sparse tensor as CSR of SciPy."""
-    X = X.detach().cpu()
-    if X.layout == arrays.torch().sparse_csr:
-        parts = (X.values(), X.col_indices(), X.crow_indices())
-        return sp.csr_matrix(tuple(map(arrays.to_host, parts)), shape=tuple(X.shape))
-    X = X.to_sparse().coalesce()
-    entries = (arrays.to_host(X.values()), arrays.to_host(X.indices()))
-    return sp.coo_matrix(entries, shape=tuple(X.shape)).tocsr()
 
 
 def _known(X: Any) -> Any:
@@ -140,7 +126,7 @@ def _known(X: Any) -> Any:
     from array_api_compat import is_array_api_obj, is_jax_array
 
     if is_array_api_obj(X) and not is_jax_array(X):
-        return X.detach() if arrays.is_torch(X) else X
+        return X.detach() if is_torch(X) else X
     if hasattr(X, "__dlpack__"):
         return arrays.torch().from_dlpack(X)
     return np.asarray(X)

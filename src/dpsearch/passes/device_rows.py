@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from dpsearch._arrays import to_host
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError
 from dpsearch.families.linear import LinearForm, namespace
@@ -114,7 +115,7 @@ class DeviceRows(ABC):
             after = _from_here(xp, shares) - shares
 
             def total(x: Any) -> Any:
-                return arrays.to_host(xp.sum(x, axis=0, dtype=xp.float64))
+                return to_host(xp.sum(x, axis=0, dtype=xp.float64))
 
             found = Totals(total(shares), self._shared(at, shares))
             sums = sums._replace(totals=found + sums.totals) + Soft(
@@ -173,8 +174,8 @@ class DeviceRows(ABC):
             keys = _ordered_keys(numbers + self._array([begin], xp.int64))
             labels = self._labels[a:b]
             (inside,) = xp.nonzero(keys <= xp.take(limits, labels, axis=0))
-            rows.append(a + arrays.to_host(inside).astype(np.int64))
-            clusters.append(arrays.to_host(xp.take(labels, inside, axis=0)).astype(np.int64))
+            rows.append(a + to_host(inside).astype(np.int64))
+            clusters.append(to_host(xp.take(labels, inside, axis=0)).astype(np.int64))
         return np.concatenate(rows), np.concatenate(clusters)
 
     def _by_cluster(self, n_clusters: int) -> Blocks:
@@ -183,7 +184,7 @@ class DeviceRows(ABC):
             xp = self.xp
             order = xp.argsort(self._labels)
             steps = self._range(n_clusters + 1)
-            edges = arrays.to_host(xp.searchsorted(xp.take(self._labels, order, axis=0), steps))
+            edges = to_host(xp.searchsorted(xp.take(self._labels, order, axis=0), steps))
             sizes = np.diff(edges).astype(np.int64)
             usual = self.n_rows / (4.0 * max((sizes > 0).sum(), 1))
             size = _BLOCK_SIZES[int(usual > _BLOCK_SIZES[1])]

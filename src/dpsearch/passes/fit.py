@@ -58,7 +58,7 @@ _FEW = 2  # times as many rows as are sampled, up to which the sample is not ref
 _TURNS = 10  # times as many rows as are sampled, up to which rows are also moved one by one
 _ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
 _MOST_ROUNDS = 1000  # where refinement is to converge
-_MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
+MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 
 
 class Sample(NamedTuple):
@@ -94,7 +94,7 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
     if not options.prior.product_form:
         raise CapabilityError(f"shards need a prior of product form; {options.prior.name} is not")
     try:
-        return _Fit(opened, options).run()
+        return ShardsFit(opened, options).run()
     except _OnePiece:
         table = CheckedTable(stacked([shard.load() for shard in opened.shards]))
         return fit_in_memory(table, opened.kinds, options)
@@ -104,7 +104,7 @@ class _OnePiece(Exception):
     """The family has no linear form, and the rows are in memory, where none is needed."""
 
 
-class _Fit:
+class ShardsFit:
     """One fit: where the rows are, and what is known of them."""
 
     def __init__(self, opened: OpenedTable, options: FitOptions) -> None:
@@ -134,7 +134,7 @@ class _Fit:
             if resumed is None:
                 sample, start = self.begin(table, numbers)
             else:
-                sample = _with_values(resumed.encoding.without_codes(table), numbers)
+                sample = with_values(resumed.encoding.without_codes(table), numbers)
                 start = Start(resumed.encoding, resumed.clusters, resumed.reason)
         least = -np.inf if resumed is None else resumed.log_joint
         try:
@@ -164,7 +164,7 @@ class _Fit:
         options, schema = self.options, self.opened.kinds
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
-        sample = _with_values(table, numbers)
+        sample = with_values(table, numbers)
         choice = choose(sample.table, options.family, prior, schema, may_complete=False)
         family = choice.family
         if (self.gaps or codes) and family.takes_gaps:
@@ -192,7 +192,7 @@ class _Fit:
         rows: LargeRows = rows_where_they_are(self.opened, encoding, n_threads(options.n_jobs))
         rows.progress = self.progress(rows.n_shards)
         history.log_base = lambda: rows.log_base
-        tables = options.prior.tables(rows.n_rows, min(rows.n_rows, _MOST_CLUSTERS))
+        tables = options.prior.tables(rows.n_rows, min(rows.n_rows, MOST_CLUSTERS))
 
         def note(step: str, log_joint: float, n_clusters: int) -> None:
             history.note(step, log_joint, n_clusters)
@@ -212,7 +212,7 @@ class _Fit:
         batch.begin_from(start.clusters)
         n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
         if n_seen < rows.n_rows:
-            batch.tables = options.prior.tables(n_seen, min(n_seen, _MOST_CLUSTERS))
+            batch.tables = options.prior.tables(n_seen, min(n_seen, MOST_CLUSTERS))
         note("place", batch.log_joint, batch.n_clusters)
         model = encoding.family.compile(sample.matrix)
         converged = improve(batch, model, encoding) if options.refinement.wanted else False
@@ -359,7 +359,7 @@ def drawn(looks: Sequence[Look], begins: Sequence[int]) -> tuple[Any, Ints]:
     return sample[order], np.concatenate([*rows, np.concatenate(which)[chosen]])[order]
 
 
-def _with_values(table: CheckedTable, numbers: Ints) -> Sample:
+def with_values(table: CheckedTable, numbers: Ints) -> Sample:
     """The rows that have a value."""
     seen = ~table.empty_rows
     if not seen.any():

@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._arrays import to_host
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.linear import LinearForm, indices, like, namespace
-from dpsearch.passes.arrays import here, spread, taken, to_host
+from dpsearch.passes.arrays import here, spread, taken
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.moves import GROWTH, MOVES, Group, Move
 from dpsearch.passes.rows import Rows
@@ -166,9 +167,8 @@ class BatchSearch:
         before = self.log_joint
         old = self.totals, self.failures
         moved = np.abs(totals.sizes - self.totals.sizes) > 0.02 * self.totals.sizes
-        failures = np.where(
-            moved, np.minimum(self.failures, self.effort.patience // 2), self.failures
-        )
+        half = self.effort.patience // 2
+        failures = np.where(moved, np.minimum(self.failures, half), self.failures)
         self._set(totals.take(there), failures[there])
         gain = self.log_joint - before
         self.spent += float(n * self.rows.n_rows)
@@ -462,11 +462,15 @@ class BatchSearch:
 
     # -- the whole --------------------------------------------------------------------------
 
-    def first(self) -> None:
-        """Let the number of clusters grow, merge, and sweep: most of the gain, in little time."""
-        self.grow(_TRIES)
-        self.merge()
+    def sweeps_until_settled(self) -> None:
+        """Sweep while that gains something worth a sweep."""
         self.sweeps(10, _ENOUGH * self.rows.n_rows)
+
+    def first(self, tries: int = _TRIES) -> None:
+        """Let the number of clusters grow, merge, and sweep: most of the gain, in little time."""
+        self.grow(tries)
+        self.merge()
+        self.sweeps_until_settled()
 
     def rounds(self, budget: float = np.inf) -> bool:
         """Regroup, sweep and merge; return whether nothing gains any more.
@@ -474,13 +478,12 @@ class BatchSearch:
         It ends as well when as many scores as the budget were computed, or `check_time` raises.
         """
         end, enough = self.spent + budget, _ENOUGH * self.rows.n_rows
+        between = self.effort.between * self.rows.n_rows
         while self.spent < end:
             if not self.regroup(self.effort.patience):
                 if self.merge() + self.sweep() <= enough:
                     return True
-            elif (
-                self.spent - self._swept > self.effort.between * self.rows.n_rows * self.n_clusters
-            ):
+            elif self.spent - self._swept > between * self.n_clusters:
                 self.sweep()
                 self.merge()
         return False

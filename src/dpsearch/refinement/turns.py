@@ -11,9 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
+from dpsearch._arrays import to_host
 from dpsearch._types import Labels, Rng
 from dpsearch.partition import by_appearance
-from dpsearch.passes.arrays import to_host
 from dpsearch.passes.search import BatchSearch
 from dpsearch.schedule import Schedule
 from dpsearch.state import State

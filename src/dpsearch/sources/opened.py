@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from dpsearch._arrays import is_foreign, is_sparse
 from dpsearch._scratch import scratch
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.sources.dask_client import present_client, some_client
 from dpsearch.sources.dask_tables import is_collection, open_collection
 from dpsearch.sources.pieces import Layout, Piece, PieceShard, cut
-from dpsearch.sources.shards import SHARD_ROWS, Shard, n_shards_for, shards_of_array
+from dpsearch.sources.shards import SHARD_ROWS, ArrayShard, Shard, n_shards_for, shards_of_array
 from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame, triaged
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
@@ -114,6 +115,7 @@ class TableOptions:
     schema: Schema | None = None  # of a model, for new rows
     progress: Callable[[int], None] | None = None  # called with the number of rows read so far
     weighted: bool = False  # whether rows have weights: they are then fitted in one piece
+    stay: bool = False  # whether arrays of other libraries stay where they are
 
     def triaged(self, frame: Any, **options: Any) -> Triaged:
         """Decide about the columns of a frame."""
@@ -187,6 +189,8 @@ def _refuse_weights(options: TableOptions) -> None:
 
 def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     """An array, a sparse matrix or a frame; arrays that are divided are checked in shards."""
+    if options.stay and is_foreign(X) and not is_sparse(X) and X.ndim == 2:
+        return OpenedTable([ArrayShard(X, 0, X.shape[0], options.gaps)], X.shape[1])
     X = readable(X)
     found, schema, table, names = None, None, None, None
     if isinstance(X, CheckedTable):

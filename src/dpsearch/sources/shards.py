@@ -49,7 +49,7 @@ class ArrayShard:
 
     def load(self) -> Any:
         with located(rows=self.begin):
-            return as_matrix(self.array[self.begin : self.end], gaps=self.gaps)
+            return as_matrix(self.array[self.begin : self.end, :], gaps=self.gaps)
 
 
 def divided(shards: Sequence[Shard], most_rows: int) -> list[Shard]:
