@@ -17,12 +17,11 @@ import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.linear import LinearForm
-from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.chunk import Candidates, Seeds, Totals
 from dpsearch.passes.memory import threaded_rows
 from dpsearch.passes.rows import LargeRows, ThreadedRows
 from dpsearch.passes.search import GROWTH, MOST_SWEEPS, BatchSearch, Group
 from dpsearch.priors.base import Tables
-from dpsearch.sources.shards import stacked
 
 _ENOUGH = 1e-6  # nats a row: rounds end when they bring less
 _OUTLIERS = 64  # rows of each cluster that it describes worst, which join the sample …
@@ -70,14 +69,20 @@ class PilotedSearch(BatchSearch):
         n_threads: int = 1,
     ) -> None:
         super().__init__(rows, form, tables, rng, note, check_time)
-        self.features, self.n_threads = sample, n_threads
-        self.follow(sample, None)
+        self.features, self.threads = sample, n_threads
+        self.follow()
 
-    def follow(self, features: Any, labels: Labels | None) -> None:
-        """Take these rows as the sample."""
+    def follow(self, outliers: Seeds | None = None) -> None:
+        """Take the sample, and these rows beside it, as what proposals are worked out on."""
         form = replace(self.form, features=lambda X: X)
-        sample = threaded_rows(form, features, self.n_threads)
-        sample.place(labels)
+        if outliers is None:
+            sample = threaded_rows(form, self.threads, self.features)
+        else:
+            labels = np.concatenate([self.sample_labels(), outliers.clusters])
+            new = outliers.features
+            new = sp.csr_matrix(new) if sp.issparse(self.features) else new
+            sample = threaded_rows(form, self.threads, self.features, new)
+            sample.place(labels)
         self.rows = _Followed(getattr(self.rows, "all", self.rows), sample)
         self.pilot = BatchSearch(
             sample, form, self.tables, self.rng, lambda *_: None, self.check_time
@@ -92,10 +97,7 @@ class PilotedSearch(BatchSearch):
         """Add to the sample the rows that their clusters describe worst."""
         most = _NUMBERS // (self.n_clusters * self.form.n_totals)
         counts = np.full(self.n_clusters, min(_OUTLIERS, max(4, most)))
-        found = self.rows.all.outliers(*self.scores(self.totals), counts)
-        new = found.features
-        both = stacked([self.features, sp.csr_matrix(new) if sp.issparse(self.features) else new])
-        self.follow(both, np.concatenate([self.sample_labels(), found.clusters]))
+        self.follow(self.rows.all.outliers(*self.scores(self.totals), counts))
 
     def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
         """Give groups new partitions where that gains; each the best of a few for the sample."""
