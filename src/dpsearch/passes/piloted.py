@@ -23,7 +23,7 @@ from dpsearch.passes.rows import LargeRows, ThreadedRows
 from dpsearch.passes.search import GROWTH, MOST_SWEEPS, BatchSearch, Group
 from dpsearch.priors.base import Tables
 
-_ENOUGH = 1e-6  # nats a row: rounds end when they bring less
+_ENOUGH = 1e-4  # nats a row: rounds end when they bring less, and so does regrouping in a round
 _OUTLIERS = 64  # rows of each cluster that it describes worst, which join the sample …
 _NUMBERS = 1 << 20  # … as long as they have no more features than this in all; at least four do
 _TRIES = 3  # divisions of a cluster on the sample, of which the best is tried on all rows
@@ -136,18 +136,23 @@ class PilotedSearch(BatchSearch):
         if groups and self.propose(groups)[0].max() > 0.0:
             self.note("split", self.log_joint, self.n_clusters)
 
-    def regroup_all(self) -> None:
-        """Propose new partitions of disjoint groups of similar clusters, all in one pass."""
+    def regroup_all(self) -> float:
+        """Propose new partitions of disjoint groups of similar clusters, all in one pass.
+
+        Return what that gains.
+        """
+        before = self.log_joint
         self.pilot.adopt(self.pilot.rows.totals(self.n_clusters))
         both = zip(*self.groups(np.arange(self.n_clusters)), strict=True)
         proposals = [(group, kind) for group, kind in both if self.possible(group)]
         if not proposals:
-            return
+            return 0.0
         gains, costs = self.propose([group for group, _ in proposals])
         for (_, kind), gain, cost in zip(proposals, gains, costs, strict=True):
             self.schedule.learn(kind, float(gain), float(cost))
         if gains.max() > 0.0:
             self.note("regroup", self.log_joint, self.n_clusters)
+        return self.log_joint - before
 
     def round(self, n_regroups: int) -> float:
         """Divide clusters, regroup them so many times, sweep and merge; return the gain."""
@@ -157,7 +162,8 @@ class PilotedSearch(BatchSearch):
         self.divide()
         for _ in range(n_regroups):
             self.check_time()
-            self.regroup_all()
+            if self.regroup_all() < _ENOUGH * self.rows.n_rows:
+                break
         self.check_time()
         self.sweep()
         self.merge()
