@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,8 @@ from dpsearch._jit import (
     view,
 )
 from dpsearch._types import Ints, Labels, Matrix, Vector
+
+_PART = 1 << 16  # items whose statistics are added up one by one
 
 
 class Core(NamedTuple):
@@ -270,6 +273,29 @@ def rows_of_labels(
     pool, sizes = np.empty(n_clusters * core.width), np.zeros(n_clusters, np.int64)
     chosen = np.arange(len(labels)) if chosen is None else chosen
     _rows_of_labels(core, items, chosen, labels, pool, sizes)
+    return pool, sizes
+
+
+def rows_of_parts(
+    core: Core, items: Items, labels: Labels, n_clusters: int, threads: Executor | None = None
+) -> tuple[Vector, Ints]:
+    """Return the same rows, of parts of the items that are then merged in their order.
+
+    Parts do not depend on the number of threads that share them, so that neither do the bits.
+    """
+
+    def of_part(begin: int) -> tuple[Vector, Ints]:
+        end = min(begin + _PART, len(labels))
+        return rows_of_labels(core, items.rows(begin, end), labels[begin:end], n_clusters)
+
+    begins = range(0, max(1, len(labels)), _PART)
+    found = iter((map if threads is None else threads.map)(of_part, begins))
+    pool, sizes = next(found)
+    for others, more in found:
+        for k in np.flatnonzero(more):
+            row = slice(k * core.width, (k + 1) * core.width)
+            merge_rows(core, pool[row], others[row], 1.0)
+        sizes += more
     return pool, sizes
 
 

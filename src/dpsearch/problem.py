@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -227,11 +228,11 @@ class Problem:
         """Log W of every size that a cluster can have, 0 … N; `tables` may have fewer."""
         return self.prior.log_w(np.arange(self.n_points + 1))
 
-    def rows(self, labels: Labels) -> tuple[Vector, Ints]:
+    def rows(self, labels: Labels, threads: Executor | None = None) -> tuple[Vector, Ints]:
         """Return the flat pool of cluster statistics, and the sizes."""
         n_background = len(self.background.sizes)
         n_clusters = max(int(labels.max()) + 1, n_background)
-        pool, sizes = self.model.rows(self.items, labels, n_clusters)
+        pool, sizes = self.model.rows(self.items, labels, n_clusters, threads)
         width = self.model.core.width
         for k in range(n_background):
             row = slice(k * width, (k + 1) * width)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from dpsearch import Problem, families, priors
+from dpsearch import Problem, families, items, priors
 from dpsearch.passes import chunk
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import ThreadedRows
 from dpsearch.passes.search import GROWTH, BatchSearch, Group, Move
+from dpsearch.sources.shards import shards_of_array
 from models import DRAWS, PRODUCT_PRIORS
 
 DP = priors.DirichletProcess(1.0)
@@ -139,6 +142,43 @@ def test_rows_below_0_take_no_part(features):
     assert chunk.draw(features, labels, 0, np.full(3, 50), 0).clusters.tolist() == sorted(
         labels[seen]
     )
+
+
+def test_outliers_of_shards_do_not_depend_on_the_number_of_threads():
+    """Ties too, of which the first rows are taken: values repeat."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 6, size=(2000, 2)).astype(float)
+    form = families.Gaussian(0.0, 4.0, 1.0).linear(2)
+    labels = rng.integers(0, 5, size=2000)
+    weights, constants = rng.normal(size=(5, form.n_totals)), rng.normal(size=5)
+    counts = np.array([3, 7, 0, 500, 1])
+    scores = (form.features(X) * weights[labels]).sum(axis=1)
+    found = []
+    for n_threads in (1, 3):
+        rows = ThreadedRows(form, shards_of_array(X, 9, False), n_threads)
+        rows.place(labels)
+        found.append(rows.outliers(weights, constants, counts))
+    for k, count in enumerate(counts):
+        own = np.flatnonzero(labels == k)
+        want = own[np.argsort(scores[own], kind="stable")[:count]]
+        for one in found:
+            np.testing.assert_array_equal(one.features[one.clusters == k], form.features(X[want]))
+
+
+@pytest.mark.parametrize("family", [families.Gaussian(0.0, 4.0, 1.0), families.FullGaussian()])
+def test_statistics_of_parts_are_those_of_all_items(family, monkeypatch):
+    monkeypatch.setattr(items, "_PART", 64)
+    rng = np.random.default_rng(0)
+    X, labels = rng.normal(size=(500, 3)), rng.integers(0, 4, size=500)
+    problem = Problem(X, family, priors.DirichletProcess(1.0))
+    whole = items.rows_of_labels(problem.model.core, problem.items, labels, 4)
+    parts = problem.rows(labels)
+    with ThreadPoolExecutor(3) as threads:
+        shared = problem.rows(labels, threads)
+    np.testing.assert_array_equal(parts[0], shared[0])
+    np.testing.assert_array_equal(parts[1], whole[1])
+    marginals = [items.log_marginals(problem.model.core, pool, 4) for pool, _ in (parts, whole)]
+    np.testing.assert_allclose(*marginals, rtol=1e-10)
 
 
 def test_outliers_are_the_rows_of_the_least_scores(features):

@@ -14,6 +14,7 @@ import copy
 import dataclasses
 from abc import abstractmethod
 from collections.abc import Mapping
+from concurrent.futures import Executor
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -34,7 +35,7 @@ from dpsearch.families.capabilities import (
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import pack, writable
 from dpsearch.families.statistics import Statistic
-from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_labels
+from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_parts
 from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
 
@@ -430,10 +431,11 @@ class Model:
         clear_row(self.core, row)
         return row
 
-    def rows(self, items: Items, labels: Ints, n_clusters: int) -> tuple[Vector, Ints]:
+    def rows(
+        self, items: Items, labels: Ints, n_clusters: int, threads: Executor | None = None
+    ) -> tuple[Vector, Ints]:
         """Return (flat pool, sizes) of the clusters that labels name."""
-        pool, sizes = rows_of_labels(self.core, items, labels, n_clusters)
-        return pool, sizes
+        return rows_of_parts(self.core, items, labels, n_clusters, threads)
 
     def blocks(self, pool: Vector, sizes: Ints) -> Items:
         """Return rows of statistics as items: one item per row."""

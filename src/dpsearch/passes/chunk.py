@@ -165,10 +165,11 @@ def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
     return out
 
 
-def summed(found: Iterable[Totals]) -> Totals:
-    """Return the sum of totals, in their order."""
+def summed(found: Iterable[Totals], *, own: bool = False) -> Totals:
+    """Return the sum of totals, in their order; if they are its `own`, the first become the sum."""
     parts = iter(found)
-    out = Totals(*(part.copy() for part in next(parts)))
+    out = next(parts)
+    out = out if own else Totals(*(part.copy() for part in out))
     for one in parts:
         out.sizes[:] += one.sizes
         out.sums[:] += one.sums
@@ -201,25 +202,31 @@ def outliers(
     weights: Matrix,
     constants: Vector,
     counts: Ints,
+    limits: Vector | None = None,
 ) -> Seeds:
     """Return as many rows of each cluster as `counts` says: those of the least scores there.
 
     Rows come in parts, features with their places in `labels`; of few parts more rows are held
-    than are returned.
+    than are returned.  Rows that are not below the `limits` of their clusters are left out.
     """
     found: Seeds | None = None
-    limits = np.full(len(counts), np.inf)
+    limits = np.full(len(counts), np.inf) if limits is None else limits.copy()
     for features, at in parts:
         own = labels[at]
         scores = _own_scores(features, own, weights) + constants[own]
         inside = np.flatnonzero((own >= 0) & (scores < limits[own]))
         new = _of_least_keys(features, own, inside, scores[inside], counts)
         found = new if found is None else least([found, new], counts)
-        sizes = np.bincount(found.clusters, minlength=len(counts))
-        full = np.flatnonzero((sizes == counts) & (counts > 0))
-        limits[full] = found.keys[np.cumsum(sizes)[full] - 1]
+        lower_limits(limits, found, counts)
     assert found is not None
     return found
+
+
+def lower_limits(limits: Vector, found: Seeds, counts: Ints) -> None:
+    """Set the limits of clusters of which enough rows were found: the largest of their keys."""
+    sizes = np.bincount(found.clusters, minlength=len(counts))
+    full = np.flatnonzero((sizes == counts) & (counts > 0))
+    limits[full] = found.keys[np.cumsum(sizes)[full] - 1]
 
 
 def _own_scores(features: Any, labels: ShortLabels, weights: Matrix) -> Vector:

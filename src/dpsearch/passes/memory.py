@@ -14,7 +14,7 @@ from dpsearch.families.linear import LinearForm
 from dpsearch.passes.rows import Rows, ThreadedRows
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Problem
-from dpsearch.sources.shards import shards_of_array
+from dpsearch.sources.shards import ArrayShard, shards_of_array
 
 FEWEST = 20_000  # rows, from which passes over all of them are faster than one row after another
 _CHUNKS = 32  # whose totals are added up after every pass
@@ -42,14 +42,17 @@ def rows_in_memory(form: LinearForm, matrix: Any, n_threads: int, device: Any = 
         from dpsearch.passes.device import open_rows  # which may import PyTorch
 
         return open_rows(form, matrix, device)
-    return threaded_rows(form, matrix, n_threads)
+    return threaded_rows(form, n_threads, matrix)
 
 
-def threaded_rows(form: LinearForm, matrix: Any, n_threads: int) -> ThreadedRows:
-    """Return the rows of a matrix, in as many chunks as many threads can share."""
-    numbers = matrix.nnz if sp.issparse(matrix) else matrix.shape[0] * form.n_totals
-    n_chunks = min(_CHUNKS, max(1, numbers // _LEAST_CHUNK))
-    return ThreadedRows(form, shards_of_array(matrix, n_chunks, gaps=True), n_threads)
+def threaded_rows(form: LinearForm, n_threads: int, *matrices: Any) -> ThreadedRows:
+    """Return the rows of matrices, each in as many chunks as many threads can share."""
+    chunks: list[ArrayShard] = []
+    for matrix in matrices:
+        numbers = matrix.nnz if sp.issparse(matrix) else matrix.shape[0] * form.n_totals
+        n_chunks = min(_CHUNKS, max(1, numbers // _LEAST_CHUNK))
+        chunks += shards_of_array(matrix, n_chunks, gaps=True)
+    return ThreadedRows(form, chunks, n_threads)
 
 
 def batch_search(

@@ -17,15 +17,14 @@ import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels, Rng, Vector
 from dpsearch.families.linear import LinearForm
-from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.chunk import Candidates, Seeds, Totals
 from dpsearch.passes.memory import threaded_rows
 from dpsearch.passes.moves import GROWTH, Group
 from dpsearch.passes.rows import LargeRows, ThreadedRows
 from dpsearch.passes.search import MOST_SWEEPS, BatchSearch
 from dpsearch.priors.base import Tables
-from dpsearch.sources.shards import stacked
 
-_ENOUGH = 1e-6  # nats a row: rounds end when they bring less
+_ENOUGH = 1e-4  # nats a row: rounds end when they bring less, and so does regrouping in a round
 _OUTLIERS = 64  # rows of each cluster that it describes worst, which join the sample …
 _NUMBERS = 1 << 20  # … as long as they have no more features than this in all; at least four do
 _TRIES = 3  # divisions of a cluster on the sample, of which the best is tried on all rows
@@ -71,14 +70,20 @@ class PilotedSearch(BatchSearch):
         n_threads: int = 1,
     ) -> None:
         super().__init__(rows, form, tables, rng, note, check_time)
-        self.features, self.n_threads = sample, n_threads
-        self.follow(sample, None)
+        self.features, self.threads = sample, n_threads
+        self.follow()
 
-    def follow(self, features: Any, labels: Labels | None) -> None:
-        """Take these rows as the sample."""
+    def follow(self, outliers: Seeds | None = None) -> None:
+        """Take the sample, and these rows beside it, as what proposals are worked out on."""
         form = replace(self.form, features=lambda X: X)
-        sample = threaded_rows(form, features, self.n_threads)
-        sample.place(labels)
+        if outliers is None:
+            sample = threaded_rows(form, self.threads, self.features)
+        else:
+            labels = np.concatenate([self.sample_labels(), outliers.clusters])
+            new = outliers.features
+            new = sp.csr_matrix(new) if sp.issparse(self.features) else new
+            sample = threaded_rows(form, self.threads, self.features, new)
+            sample.place(labels)
         self.rows = _Followed(getattr(self.rows, "all", self.rows), sample)
         self.pilot = BatchSearch(
             sample, form, self.tables, self.rng, lambda *_: None, self.check_time
@@ -93,10 +98,7 @@ class PilotedSearch(BatchSearch):
         """Add to the sample the rows that their clusters describe worst."""
         most = _NUMBERS // (self.n_clusters * self.form.n_totals)
         counts = np.full(self.n_clusters, min(_OUTLIERS, max(4, most)))
-        found = self.rows.all.outliers(*self.scores(self.totals), counts)
-        new = found.features
-        both = stacked([self.features, sp.csr_matrix(new) if sp.issparse(self.features) else new])
-        self.follow(both, np.concatenate([self.sample_labels(), found.clusters]))
+        self.follow(self.rows.all.outliers(*self.scores(self.totals), counts))
 
     def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
         """Give groups new partitions where that gains; each the best of a few for the sample."""
@@ -135,18 +137,23 @@ class PilotedSearch(BatchSearch):
         if groups and self.propose(groups)[0].max() > 0.0:
             self.note("split", self.log_joint, self.n_clusters)
 
-    def regroup_all(self) -> None:
-        """Propose new partitions of disjoint groups of similar clusters, all in one pass."""
+    def regroup_all(self) -> float:
+        """Propose new partitions of disjoint groups of similar clusters, all in one pass.
+
+        Return what that gains.
+        """
+        before = self.log_joint
         self.pilot.adopt(self.pilot.rows.totals(self.n_clusters))
         both = zip(*self.groups(np.arange(self.n_clusters)), strict=True)
         proposals = [(group, kind) for group, kind in both if self.possible(group)]
         if not proposals:
-            return
+            return 0.0
         gains, costs = self.propose([group for group, _ in proposals])
         for (_, kind), gain, cost in zip(proposals, gains, costs, strict=True):
             self.schedule.learn(kind, float(gain), float(cost))
         if gains.max() > 0.0:
             self.note("regroup", self.log_joint, self.n_clusters)
+        return self.log_joint - before
 
     def round(self, n_regroups: int) -> float:
         """Divide clusters, regroup them so many times, sweep and merge; return the gain."""
@@ -156,7 +163,8 @@ class PilotedSearch(BatchSearch):
         self.divide()
         for _ in range(n_regroups):
             self.check_time()
-            self.regroup_all()
+            if self.regroup_all() < _ENOUGH * self.rows.n_rows:
+                break
         self.check_time()
         self.sweep()
         self.merge()

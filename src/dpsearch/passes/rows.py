@@ -6,7 +6,6 @@ rows; candidates' weights go to them, totals come back.
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -200,16 +199,27 @@ class ThreadedRows:
         return chunk.least(list(found), counts)
 
     def outliers(self, weights: Matrix, constants: Vector, counts: Ints) -> Seeds:
-        def work(parts: Iterable[tuple[Any, slice]]) -> Seeds:
-            return chunk.outliers(parts, self._labels, weights, constants, counts)
+        # What earlier shards have found spares later ones rows that would not be among the least.
+        limits = np.full(len(counts), np.inf)
 
-        return functools.reduce(lambda a, b: chunk.least([a, b], counts), self._each(work))
+        def work(parts: Iterable[tuple[Any, slice]]) -> Seeds:
+            return chunk.outliers(parts, self._labels, weights, constants, counts, limits)
+
+        def merged(one: Seeds, other: Seeds) -> Seeds:
+            out = chunk.least([one, other], counts) if len(other.keys) else one
+            chunk.lower_limits(limits, out, counts)
+            return out
+
+        return reduce(merged, self._each(work))
 
     def labels(self) -> Labels:
         return self._labels.astype(np.int64)
 
     def _sum(self, work: Callable[[Any, slice], Totals]) -> Totals:
-        return chunk.summed(self._each(lambda parts: chunk.summed(work(*part) for part in parts)))
+        def of_shard(parts: Iterable[tuple[Any, slice]]) -> Totals:
+            return chunk.summed((work(*part) for part in parts), own=True)
+
+        return chunk.summed(self._each(of_shard), own=True)
 
     def _each(self, work: Callable[[Iterable[tuple[Any, slice]]], T]) -> Iterator[T]:
         """Yield what is done with the features of every shard, in order."""

@@ -87,7 +87,8 @@ class Refinement:
         self.interrupted = False
         self.schedule = Schedule(len(NEIGHBOURHOODS))
         self.everything = np.arange(problem.n_items)
-        size = abs(self.state.log_joint)
+        self.least = self.state.log_joint
+        size = abs(self.least)
         self.least_gain = max(_MIN_GAIN, 0.01 * _ROUNDING * size)
         self.significant = max(_SIGNIFICANT, _ROUNDING * size)
         self.note("start")
@@ -99,7 +100,7 @@ class Refinement:
 
     def adopt(self, labels: Labels) -> None:
         """Go on from another partition, about which nothing has been tried."""
-        self.state = State(self.problem, labels)
+        self.state = State(self.problem, labels, self.threads)
         self.failures = np.zeros(len(self.state.values), np.int64)
 
     def note(self, move: str) -> None:
@@ -109,12 +110,16 @@ class Refinement:
         self.history.note(move, log_joint, n_clusters)
 
     def result(self) -> Clustering:
-        labels = self.state.labels.copy()
+        labels = by_appearance(self.state.labels)
+        with ThreadPoolExecutor(self.n_threads) as threads:
+            state = State(self.problem, labels, threads)
         # Rounding can make a partition look better than `start` when it is not.
-        if self.problem.log_joint(by_appearance(labels)) < self.problem.log_joint(self.start):
-            labels = self.start
+        if state.log_joint < self.least:
+            labels = by_appearance(self.start)
+            state = State(self.problem, labels)
         result = self.problem.clustering(
             labels,
+            state.rows,
             seconds=self.history.elapsed,
             converged=self.converged and not self.interrupted,
         )

@@ -20,7 +20,7 @@ from dpsearch.state import State
 
 _SWEEPS = 4  # of rows one by one, after the first passes
 _ENOUGH = 0.004  # nats a row: a turn that gains less for the cost of a sweep is the last by default
-_MOST = 10.0  # sweeps that cost as much as all turns by default …
+_MOST = 6.0  # sweeps that cost as much as all turns by default …
 _PASSES = 2.0  # … and as one turn of passes
 _TURN, _LEAST_TURN = 10, 1e7  # sweeps that cost as much as a turn; scores at least
 

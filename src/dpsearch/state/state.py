@@ -38,7 +38,7 @@ class State:
     Items with the label −1 have no cluster until a sweep places them.
     """
 
-    def __init__(self, problem: Problem, labels: Labels) -> None:
+    def __init__(self, problem: Problem, labels: Labels, threads: Executor | None = None) -> None:
         self.problem = problem
         self._core = problem.model.core
         self._dots = problem.dots()
@@ -52,11 +52,11 @@ class State:
         self.clusters: Clusters = empty_clusters.py_func(  # type: ignore[attr-defined]
             self._core.width, labels, capacity
         )
-        self.refresh()
+        self.refresh(threads)
 
-    def refresh(self) -> None:
+    def refresh(self, threads: Executor | None = None) -> None:
         """Recompute the statistics from the data, so that rounding does not add up."""
-        pool, sizes = self.problem.rows(self.clusters.labels)
+        pool, sizes = self.problem.rows(self.clusters.labels, threads)
         self.clusters.pool[: len(pool)] = pool
         self.clusters.sizes[: len(sizes)] = sizes
         steps = size_steps(self.problem.tables, self.clusters.sizes[self.live])
