@@ -20,6 +20,8 @@ _MEASURES = {
     "category": "probabilities",
     "count": "probabilities",
     "words": "probabilities given row totals",
+    "direction": "a density of directions",
+    "regression": "a density given other columns",
 }
 
 

@@ -258,7 +258,7 @@ def _number_columns(table: CheckedTable, schema: Schema | None) -> list[int]:
     groups = _groups(table, schema)
     if groups is not None:
         return groups.get("real", [])
-    no_numbers = guess(table)[0].kind in ("binary", "words")
+    no_numbers = guess(table)[0].kind in ("binary", "words", "direction")
     return [] if no_numbers else list(range(table.shape[1]))
 
 
@@ -289,7 +289,7 @@ def recognise_codes(
     columns = list(range(table.shape[1]))
     if schema is not None:
         columns = [j for j in columns if schema.columns[j].kind in ("real", "count")]
-    elif guess(table)[0].kind == "words":
+    elif guess(table)[0].kind in ("words", "direction"):
         return table, ()
     if automatic:
         codes = find_codes(table, columns) if takes_gaps(family) else ()

@@ -74,7 +74,7 @@ class LinearRegression(Family):
     scale: float = 1.0
 
     name: ClassVar[str] = "linear_regression"
-    kind: ClassVar[str] = "real"
+    kind: ClassVar[str] = "regression"
     functions: ClassVar[Functions] = FUNCTIONS
 
     def _columns(self, n_features: int) -> tuple[int, Ints]:
@@ -167,7 +167,7 @@ class LinearRegression(Family):
             cross, squares = totals[:, ~inner][:, :-1], totals[:, -1]
             m = np.linalg.solve(precision, cross[:, :, None])[:, :, 0]
             rest = 1.0 + 0.5 * np.maximum(squares - (m * cross).sum(axis=1), 0.0)
-            return precision, m, self.shape + 0.5 * sizes, rest
+            return precision, np.asarray(m, np.float64), self.shape + 0.5 * sizes, rest
 
         def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
             precision, _, shape, rest = posterior(sizes, totals)

@@ -92,6 +92,7 @@ class VonMisesFisher(Family):
     prior_strength: float = 0.0
 
     name: ClassVar[str] = "von_mises_fisher"
+    kind: ClassVar[str] = "direction"
     accepts_sparse: ClassVar[bool] = True
     functions: ClassVar[Functions] = FUNCTIONS
 
