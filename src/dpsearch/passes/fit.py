@@ -176,7 +176,9 @@ class _Fit:
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
         sample = _with_values(table, numbers)
-        choice = choose(sample.matrix, options.family, prior, schema, may_complete=False)
+        choice = choose(
+            sample.matrix, options.family, prior, schema, may_complete=False, may_try=False
+        )
         family = choice.family
         if (gaps or codes) and family.takes_gaps:
             family = family.with_gaps()  # also if the sample has none
