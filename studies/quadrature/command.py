@@ -51,15 +51,15 @@ def integral(
     """Return log H of a block by a grid that follows the posterior."""
     further = family.of_columns(1)[0][0][0, 2:]
     logs = np.log([widths[0], widths[-1]])
-    limits = [list(ends), logs.tolist()]
+    limits: list[Any] = [list(ends), logs.tolist()]
 
     def log_prior(width: Vector) -> Vector:
         return -2.0 * _SHAPE * np.log(width / scale) - (_SHAPE - 1.0) * (scale / width) ** 2
 
-    fine = np.exp(np.linspace(*logs, 2_001))
+    fine = np.exp(np.linspace(logs[0], logs[1], 2_001))
     norm = logsumexp(log_prior(fine)) + np.log((logs[1] - logs[0]) / 2_000)
     for _ in range(_ROUNDS):
-        y, u = (np.linspace(*limit, _GRID) for limit in limits)
+        y, u = (np.linspace(limit[0], limit[1], _GRID) for limit in limits)
         steps = np.log(y[1] - y[0]) + np.log(u[1] - u[0])
         places = np.array([(a, b) for a in y for b in u])
         theta = np.column_stack([family.location(places[:, 0]), np.exp(places[:, 1])])
@@ -78,7 +78,8 @@ def integral(
 
 def _total(family: Located, x: Vector, theta: Matrix) -> Vector:
     parts = np.array_split(x, max(1, len(x) // 500))
-    return np.sum([family.log_densities(part, theta).sum(axis=0) for part in parts], axis=0)
+    terms = [family.log_densities(part, theta).sum(axis=0) for part in parts]
+    return np.asarray(np.sum(terms, axis=0))
 
 
 def _trapezoid(n: int) -> Vector:

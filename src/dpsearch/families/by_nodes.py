@@ -162,8 +162,8 @@ class ByNodes(Family):
                 at = np.flatnonzero(~(largest > self.missed))[0]
                 row = int(np.flatnonzero(there)[at])
                 raise DataError(
-                    f"X at {{place}} is {X[row, d]:g}, where the {self.name} family has the log density"
-                    f" {largest[at]:g} at its best node: the nodes miss the data",
+                    f"X at {{place}} is {X[row, d]:g}, where the {self.name} family has the log"
+                    f" density {largest[at]:g} at its best node: the nodes miss the data",
                     row=row,
                     column=d,
                 )
