@@ -12,6 +12,7 @@ from studies.calibration.command import calibration
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
+from studies.quadrature.command import quadrature
 from studies.related.command import related
 from studies.reproduction.command import reproduce
 
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (reproduce, related, peers, unlisted, levels, attacks, calibration):
+for command in (reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature):
     app.command()(command)
 
 

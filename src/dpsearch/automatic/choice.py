@@ -119,6 +119,7 @@ def choose(
     schema: Schema | None = None,
     *,
     may_complete: bool = True,
+    may_try: bool = True,
 ) -> Choice:
     """Return the family to use for a table, with its hyperparameters."""
     if isinstance(family, Family):
@@ -130,9 +131,9 @@ def choose(
     apart = family == "auto" or by_name(family, also=("auto",)).kind in ("real", "projection")
     gaps_remain = may_complete or others.gaps == table.gaps
     if not (apart and gaps_remain and far.any()):
-        return _chosen(table, family, prior, schema, may_complete)
+        return _chosen(table, family, prior, schema, may_complete, may_try)
     with located(rows=np.flatnonzero(~far)):
-        choice = _chosen(others, family, prior, schema, may_complete)
+        choice = _chosen(others, family, prior, schema, may_complete, may_try)
     return _with_far_rows(choice, table, far)
 
 
@@ -161,7 +162,12 @@ def _completed_beside(inside: Matrix, matrix: Matrix, far: Any) -> Matrix:
 
 
 def _chosen(
-    table: CheckedTable, family: str, prior: Prior, schema: Schema | None, may_complete: bool
+    table: CheckedTable,
+    family: str,
+    prior: Prior,
+    schema: Schema | None,
+    may_complete: bool,
+    may_try: bool,
 ) -> Choice:
     if family != "auto":
         kind = by_name(family, also=("auto",))
@@ -178,7 +184,7 @@ def _chosen(
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=True)
     if completed is None:
-        return _or_tried(rows, choice, prior, schema)
+        return _or_tried(rows, choice, prior, schema) if may_try else choice
     if choice.family.independent_columns:  # which needs no completion
         start = type(choice.family).suggest(table.matrix)
         return _learned(table, start, f"{choice.reason}, gaps skipped", prior)

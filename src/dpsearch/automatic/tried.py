@@ -41,14 +41,16 @@ from dpsearch.families import (
 )
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
+from dpsearch.families.by_nodes import ByNodes
 from dpsearch.items import log_marginals
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.tables.checked import CheckedTable
 
 _FEWEST_ROWS = 20
-_WORTH = 5.0  # nats that must be gained within a partition for a product to be learned
+_WORTH = 5.0  # nats that a column's family, and all of them, must gain within a partition
 _MOST_LEVELS = 12
+_MOST_VALUES = 200_000  # of a table whose columns may have nodes
 _FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "bearing": 360.0,
               "heading": 360.0, "azimuth": 360.0, "phase": None}  # fmt: skip
 
@@ -72,8 +74,11 @@ class _Column(NamedTuple):
     name: str
     said: str | None  # the kind that the user says it is of
 
-    def candidates(self) -> list[tuple[Family, Matrix]]:
-        """Return families to start from, each with the values that it is compared on."""
+    def candidates(self, *, large: bool) -> list[tuple[Family, Matrix]]:
+        """Return families to start from, each with the values that it is compared on.
+
+        For a large table without those by nodes, which keep a number for each value and node.
+        """
         least, kinds = self.x.min(), list[Any]()
         if self.whole and self.said is None:
             kinds.append(RoundedGaussian)
@@ -85,20 +90,24 @@ class _Column(NamedTuple):
             kinds += [DiagonalGaussian, StudentT]
             if least > 0.0:
                 kinds += [LogNormal, Gamma]
+        if large:
+            kinds = [kind for kind in kinds if not issubclass(kind, ByNodes)]
         out: list[tuple[Family, Matrix]] = [(kind.suggest(self.x), self.x) for kind in kinds]
         period = _period(self.x, self.name)
-        if period is not None:
+        if period is not None and not large:
             out.append((VonMises(period=period).resolve(self.x), self.spread))
         return out
 
-    def winner(self, partition: Labels) -> tuple[Family, float]:
+    def winner(self, partition: Labels, *, large: bool) -> tuple[Family, float]:
         """Return the best family within a partition, and what it gains over a Gaussian."""
         gaussian = DiagonalGaussian.suggest(self.spread)
-        if not varies(self.x).all():
+        candidates = self.candidates(large=large)
+        if not varies(self.x).all() or not candidates:
             return gaussian, 0.0
-        found = [(_log_evidence(own, x, partition), own) for own, x in self.candidates()]
+        found = [(_log_evidence(own, x, partition), own) for own, x in candidates]
         value, best = max(found, key=lambda pair: pair[0])
-        return best, value - _log_evidence(gaussian, self.spread, partition)
+        gain = value - _log_evidence(gaussian, self.spread, partition)
+        return (best, gain) if self.whole or gain > _WORTH else (gaussian, 0.0)
 
 
 def better_columns(
@@ -114,7 +123,7 @@ def better_columns(
     """
     if table.shape[0] < _FEWEST_ROWS or not said:
         return None
-    rows = learning_rows(table.shape[0])
+    rows, large = learning_rows(table.shape[0]), table.shape[0] * len(said) > _MOST_VALUES
     sample, own = table.rows(rows), np.unique(labels[rows], return_inverse=True)[1]
     columns = _columns(sample, said)
     spread = np.array(sample.matrix)
@@ -123,7 +132,7 @@ def better_columns(
     best: Tried | None = None
     started: set[Any] = set()
     for partition in (own, np.zeros(len(own), np.int64)):
-        found = {j: column.winner(partition) for j, column in columns.items()}
+        found = {j: column.winner(partition, large=large) for j, column in columns.items()}
         key = tuple(type(winner) for winner, _ in found.values())
         if sum(gain for _, gain in found.values()) < _WORTH or key in started:
             continue

@@ -33,7 +33,6 @@ from dpsearch.families.base import Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.linear import LinearForm, like
 
-_MISSED = -1e4  # log density at the best node: below it the nodes miss the data
 _STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths
 SPACING = 1.0  # of locations, in what clusters can know of them; or more, if nodes are too many
 _FINE = 1000  # places at which it is looked how many values are near
@@ -62,6 +61,8 @@ class ByNodes(Family):
     functions: ClassVar[Functions] = FUNCTIONS
     # What the dimensions of a node are called.
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "width")
+    # The log density at the best node below which the nodes are said to miss a value.
+    missed: ClassVar[float] = -np.inf
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nodes", _nested(self.nodes, "nodes"))
@@ -158,12 +159,12 @@ class ByNodes(Family):
             there = ~np.isnan(X[:, d])
             logs = np.asarray(self.log_densities(X[there, d], theta))
             largest = logs.max(axis=1)
-            if not (largest > _MISSED).all():
-                at = np.flatnonzero(~(largest > _MISSED))[0]
+            if not (largest > self.missed).all():
+                at = np.flatnonzero(~(largest > self.missed))[0]
                 row = int(np.flatnonzero(there)[at])
                 raise DataError(
-                    f"X at {{place}} is {X[row, d]:g}, where no node of the {self.name} family has"
-                    " a density above e^-10000: the nodes miss the data",
+                    f"X at {{place}} is {X[row, d]:g}, where the {self.name} family has the log"
+                    f" density {largest[at]:g} at its best node: the nodes miss the data",
                     row=row,
                     column=d,
                 )

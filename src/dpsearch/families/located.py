@@ -47,7 +47,7 @@ class Located(ByNodes):
         scales = np.clip(self._spread(Y, labels), *self.limits)
         found = []
         for d in range(X.shape[1]):
-            there = ~np.isnan(X[:, d])
+            there = ~np.isnan(Y[:, d])
             y = Y[there, d] if there.any() else np.zeros(1)
             found.append(
                 lattice(

@@ -72,6 +72,7 @@ class Quadrature(ByNodes):
 
     name: ClassVar[str] = "quadrature"
     parameter_names: ClassVar[tuple[str, ...]] = ("theta", "second")
+    missed: ClassVar[float] = -1e4
 
     def __init__(
         self,

@@ -8,6 +8,7 @@ Nodes are a lattice of angles, all around, and of widths κ^(−½).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -18,8 +19,10 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example
-from dpsearch.families.learning import FLOOR, sums_of
+from dpsearch.families.learning import FLOOR, WITHIN, sums_of
 from dpsearch.families.located import Located
+
+_UNIFORM = math.pi / math.sqrt(3.0)  # the standard deviation of angles all around
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,9 @@ class VonMises(Located):
 
     def _spread(self, Y: Matrix, labels: Ints | None) -> Vector:
         """Width κ^(−½) by the mean resultant length within clusters (Mardia & Jupp, 5.3.9)."""
-        labels = np.zeros(len(Y), np.int64) if labels is None else labels
+        if labels is None:
+            whole = np.zeros(len(Y), np.int64)
+            return np.asarray(math.sqrt(WITHIN) * np.minimum(self._spread(Y, whole), _UNIFORM))
         counts, cosines = sums_of(np.cos(Y), labels)
         sines = sums_of(np.sin(Y), labels).sums
         squares = np.maximum(cosines**2 + sines**2 - counts, 0.0)  # n²R² less what chance adds

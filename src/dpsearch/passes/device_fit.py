@@ -108,7 +108,12 @@ class _DeviceFit(ShardsFit):
             )
             sample = with_values(table, numbers)
             choice = choose(
-                sample.matrix, options.family, options.prior, schema, may_complete=False
+                sample.matrix,
+                options.family,
+                options.prior,
+                schema,
+                may_complete=False,
+                may_try=False,
             )
             family = choice.family
             gaps = not is_sparse(X) and bool(namespace(X).any(namespace(X).isnan(X)))

@@ -165,7 +165,9 @@ class ShardsFit:
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
         sample = with_values(table, numbers)
-        choice = choose(sample.table, options.family, prior, schema, may_complete=False)
+        choice = choose(
+            sample.table, options.family, prior, schema, may_complete=False, may_try=False
+        )
         family = choice.family
         if (self.gaps or codes) and family.takes_gaps:
             family = family.with_gaps()  # also if the sample has none

@@ -1,0 +1,1 @@
+"""How far log H on nodes is from the integral that it stands for."""

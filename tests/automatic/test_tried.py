@@ -1,0 +1,62 @@
+"""The choice that tries families by column: planted clouds, mixtures, words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from dpsearch import DPMixture
+
+N = 300
+
+
+def log_normal(rng):
+    return rng.lognormal(0.0, 1.0, size=(N, 2)), np.zeros(N)
+
+
+def heavy_tailed(rng):
+    return rng.standard_t(3.0, size=(N, 2)), np.zeros(N)
+
+
+def rounded(rng):
+    return np.rint(rng.normal(50.0, 2.0, size=(N, 2))), np.zeros(N)
+
+
+def bursty(rng):
+    return rng.negative_binomial(2, 0.2, size=(N, 3)) * 1.0, np.zeros(N)
+
+
+def beside_a_rating(rng):
+    truth = rng.integers(2, size=N)
+    return np.column_stack(
+        [rng.normal(size=(N, 2)) + 6.0 * truth[:, None], rng.integers(1, 5, N)]
+    ), truth
+
+
+@pytest.mark.parametrize("plant", [log_normal, heavy_tailed, rounded, bursty, beside_a_rating])
+def test_a_cloud_that_is_not_gaussian_is_one_cluster(plant):
+    X, truth = plant(np.random.default_rng(1))
+    model = DPMixture(random_state=0).fit(X)
+    assert model.n_clusters_ == len(np.unique(truth))
+
+
+def test_what_won_is_told_and_by_how_much():
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=N)
+    X = np.column_stack(
+        [rng.lognormal(3.0 * truth, 0.7), rng.negative_binomial(2, 0.3 - 0.25 * truth)]
+    )
+    model = DPMixture(random_state=0).fit(X)
+    assert adjusted_rand_score(truth, model.labels_) > 0.9
+    assert "1 of log_normal, 1 of negative_binomial, better by" in model.reason_
+
+
+def test_hours_go_round():
+    rng = np.random.default_rng(2)
+    truth = rng.integers(2, size=N)
+    hours = np.remainder(rng.normal(12.0 * truth, 1.5), 24.0)  # about midnight, and about noon
+    frame = pd.DataFrame({"hour": hours, "x": rng.normal(size=N) + 0.5 * truth})
+    model = DPMixture(random_state=0).fit(frame)
+    assert model.n_clusters_ == 2
+    assert adjusted_rand_score(truth, model.labels_) > 0.95
+    assert "von_mises" in model.reason_

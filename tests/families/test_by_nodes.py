@@ -1,0 +1,162 @@
+"""Families by nodes: against quadrature and SciPy, bad nodes and bad values, a user's density."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import logsumexp
+
+from dpsearch import DPMixture, Problem, families, load, priors, search
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families.by_nodes import MOST
+
+BY_NODES = [
+    families.StudentT,
+    families.Gamma,
+    families.Beta,
+    families.VonMises,
+    families.NegativeBinomial,
+    families.RoundedGaussian,
+    families.Ordinal,
+]
+
+
+def density(cls, x, theta):
+    """SciPy's log density or probability at one node."""
+    if cls is families.StudentT:
+        return stats.t.logpdf(x, theta[2], theta[0], theta[1])
+    if cls is families.Gamma:
+        shape = theta[1] ** -2
+        return stats.gamma.logpdf(x, shape, scale=theta[0] / shape)
+    if cls is families.Beta:
+        precision = theta[1] ** -2 - 1.0
+        return stats.beta.logpdf(x, theta[0] * precision, (1.0 - theta[0]) * precision)
+    if cls is families.VonMises:
+        scale = theta[2] / (2.0 * np.pi)
+        return stats.vonmises.logpdf(x / scale, theta[1] ** -2, loc=theta[0]) - np.log(scale)
+    if cls is families.NegativeBinomial:
+        mean, dispersion = theta
+        return stats.nbinom.logpmf(x, 1.0 / dispersion, 1.0 / (1.0 + mean * dispersion))
+    normal = stats.norm(theta[0], theta[1])
+    low, high = x - 0.5, x + 0.5
+    if cls is families.Ordinal:
+        low, high = np.where(x <= theta[2], -np.inf, low), np.where(x >= theta[3], np.inf, high)
+    return np.log(np.maximum(normal.cdf(high) - normal.cdf(low), normal.sf(low) - normal.sf(high)))
+
+
+@pytest.mark.parametrize("cls", BY_NODES)
+def test_log_h_is_the_sum_over_nodes_of_scipys_densities(cls):
+    example = cls.examples()[-1]
+    problem = Problem(example.X, example.family, priors.DirichletProcess(1.0))
+    family = problem.model.family
+    together = problem.log_joint(np.zeros(len(example.X), np.int64))
+    apart = problem.log_joint(np.arange(len(example.X)))
+    wanted = []
+    for members in ([np.arange(len(example.X))], [[i] for i in range(len(example.X))]):
+        total = 0.0
+        for block in members:
+            for d, (theta, log_weights) in enumerate(family.of_columns(example.X.shape[1])):
+                x = example.X[block, d]
+                x = x[~np.isnan(x)]
+                terms = [density(cls, x, node).sum() for node in theta]
+                total += logsumexp(log_weights + terms)
+        wanted.append(total)
+    prior = -math.log(math.factorial(len(example.X)))
+    sizes = math.lgamma(len(example.X))
+    assert together == pytest.approx(wanted[0] + prior + sizes, rel=1e-9)
+    assert apart == pytest.approx(wanted[1] + prior, rel=1e-9)
+
+
+@pytest.mark.parametrize("cls", BY_NODES)
+def test_nodes_are_placed_by_the_data_whatever_their_units(cls):
+    X = cls.examples()[0].X
+    one = cls.suggest(X)
+    assert all(len(own) <= MOST for own in one.nodes)
+    if cls in (families.StudentT, families.Gamma):
+        other = cls.suggest(1000.0 * X)
+        labels = np.arange(len(X)) % 2
+        shift = len(X) * math.log(1000.0)
+        found = other.evidence(1000.0 * X, labels) + shift
+        np.testing.assert_allclose(found, one.evidence(X, labels), rtol=1e-9)
+
+
+def test_few_points_have_the_log_h_of_the_integral():
+    """Location uniform, the width of one level: nodes are close enough to integrate."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(4.0, size=(200, 1))
+    family = families.StudentT.suggest(X)
+    theta, log_weights = family.of_columns(1)[0]
+    width = np.unique(theta[:, 1])[4]
+    own = np.isclose(theta[:, 1], width)
+    level = families.StudentT([theta[own]], [log_weights[own]])
+    low, high = X.min(), X.max()
+    for n in (1, 3, 10):
+        x = X[rng.choice(200, n, replace=False), 0]
+        value, _ = integrate.quad(
+            lambda m, x=x: np.exp(stats.t.logpdf(x, 4.0, m, width).sum()), low, high, limit=200
+        )
+        found = level.evidence(x[:, None], np.zeros(n, np.int64))[0]
+        assert found == pytest.approx(math.log(value / (high - low)), abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("cls", "value", "message"),
+    [
+        (families.Gamma, -1.0, "numbers above 0, but X at row 1, column 0 is -1"),
+        (families.LogNormal, 0.0, "numbers above 0, but X at row 1, column 0 is 0"),
+        (families.Beta, 1.0, "between 0 and 1, but X at row 1, column 0 is 1"),
+        (families.RoundedGaussian, 0.5, "whole numbers, but X at row 1, column 0 is 0.5"),
+        (families.Ordinal, 0.5, "whole numbers, but X at row 1, column 0 is 0.5"),
+        (families.NegativeBinomial, -2.0, "X at row 1, column 0 is -2, which is negative"),
+    ],
+)
+def test_values_outside_the_support_are_named(cls, value, message):
+    X = cls.examples()[0].X.copy()
+    X[1, 0] = value
+    with pytest.raises(DataError, match=message):
+        DPMixture(cls.name).fit(X)
+
+
+def laplace(x, theta):
+    return -abs(x - theta) - math.log(2.0)
+
+
+def test_a_density_of_your_own(tmp_path):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=60)
+    X = 12.0 * truth[:, None] + rng.laplace(size=(60, 1))
+    family = families.Quadrature(laplace, np.linspace(-5.0, 20.0, 101))
+    model = DPMixture(family).fit(X)
+    assert model.n_clusters_ == 2
+    assert model.sample(5)[0].shape == (5, 1)
+    assert model.outliers([[15.0], [500.0]]).tolist() == [1]
+    with pytest.raises(ParameterError, match=r"laplace.*register_density"):
+        model.save(tmp_path / "model.npz")
+    families.register_density(laplace)
+    path = tmp_path / "named.npz"
+    model.save(path)
+    np.testing.assert_array_equal(load(path).predict(X), model.labels_)
+
+
+def test_nodes_that_miss_the_data():
+    family = families.Quadrature(laplace, [0.0, 1.0])
+    with pytest.raises(
+        DataError,
+        match="row 2, column 0 is 90000.*-89999.7 at its best node: the nodes miss the data",
+    ):
+        search([[0.0], [1.0], [9e4]], family, priors.DirichletProcess(1.0))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "log_weights", "message"),
+    [
+        ([], None, "nodes must not be empty"),
+        ([math.nan], None, "nodes must be numbers"),
+        ([0.0, 1.0], [0.0], "has 1 numbers for 2 nodes"),
+        ([[[0.0], [1.0]], [[0.0], [1.0]]], None, "nodes are for 2 columns"),
+    ],
+)
+def test_bad_nodes(nodes, log_weights, message):
+    with pytest.raises(ParameterError, match=message):
+        families.Quadrature(laplace, nodes, log_weights).compile(np.zeros((3, 1)))
