@@ -42,6 +42,21 @@ def test_a_model_is_certified_and_verified(certified):
     np.testing.assert_array_equal(labels, load("model.npz").labels_)
 
 
+def test_statements_about_numbers_and_pairs(certified):
+    asked = ("--numbers", "1,2", "--pairs", "0-1,0-59")
+    code, _, said = certified("model.npz", "x.npy", *asked)
+    assert code == 0
+    assert "every partition into 1 components is at least " in said
+    assert "every partition into 2 components is not proved worse" in said
+    assert "rows 0 and 59 are apart in every partition within 5 nats" in said
+    found = json.loads(certified("model.npz", "x.npy", *asked, "--json")[1])
+    assert [one["n_clusters"] for one in found["numbers"]] == [1, 2]
+    assert found["pairs"][1] == {"rows": [0, 59], "proved": "apart"}
+    code, _, said = certified("model.npz", "x.npy", "--pairs", "3")
+    assert code == 1
+    assert "--pairs must look like" in said
+
+
 def test_json_and_a_better_partition(certified):
     poor = DPMixture(GAUSSIAN, 1.0, refine=False)
     X = np.random.default_rng(3).normal(size=(80, 2)) * 3.0

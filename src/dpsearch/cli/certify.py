@@ -34,6 +34,10 @@ Proved = Annotated[
     ),
 ]
 
+_WITHIN = 5.0  # nats
+_OF_NUMBER = 20.0  # seconds for each number of components
+_LOOKS = {1: "2,3", 2: "3-17,4-20"}
+
 
 @opt.reads_data
 def certify(
@@ -59,6 +63,16 @@ def certify(
     labels: Annotated[
         Path | None, opt.option("Where to write the best partition known (CSV).")
     ] = None,
+    numbers: Annotated[
+        str, opt.option("Also bound partitions into these numbers of components, such as 2,3.")
+    ] = "",
+    pairs: Annotated[
+        str,
+        opt.option(
+            "Say whether these pairs of rows, counted from 0, such as 3-17,4-20, are proved"
+            " together or apart in every partition within 5 nats of the best known."
+        ),
+    ] = "",
     as_json: opt.Json = False,
     verbatim: opt.Verbatim = False,
     force: opt.Force = False,
@@ -93,6 +107,7 @@ def certify(
             )
         stage.begin("verifying")
         verified = found.verify() if verify else None
+        said = _said(found, numbers, pairs) if verified is not False else {}
     if check and not verified:
         if as_json:  # nothing else that the file says is worth repeating
             print_json({"verified": False})
@@ -106,10 +121,13 @@ def certify(
         best = labels_table(table.row_names, component=found.clustering.labels)
         write_table(labels, best, force=force, verbatim=verbatim)
     if as_json:
-        print_json(_about(found, value, verified) | (_subject(found, table) if check else {}))
+        subject = _subject(found, table) if check else {}
+        print_json(_about(found, value, verified) | subject | said)
     else:
         about = _subject_lines(found, table) if check else []
-        messages.print("\n".join([*_lines(found, value), *about, *_verdict(verified)]))
+        lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
+        messages.print("
+".join(lines))
 
 
 def _certified(
@@ -235,6 +253,46 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     if abs(value - estimator.log_joint_) > 1e-6 * max(1.0, abs(value)):
         raise DataError(f"not the data that {model} was fitted to", source=data)
     return problem, value
+
+
+def _said(found: Certificate, numbers: str, pairs: str) -> dict[str, Any]:
+    """Return what is proved of these numbers of components and of these pairs of rows."""
+    of_numbers = [
+        found.with_clusters(k, time_limit=_OF_NUMBER)._asdict()
+        for (k,) in _integers("--numbers", numbers, 1)
+    ]
+    of_pairs = []
+    for i, j in _integers("--pairs", pairs, 2):
+        apart = found.apart(i, j, within=_WITHIN)
+        verdict = "apart" if apart else None
+        if not apart and found.together(i, j, within=_WITHIN):
+            verdict = "together"
+        of_pairs.append({"rows": [i, j], "proved": verdict})
+    return {"numbers": of_numbers, "pairs": of_pairs} if of_numbers or of_pairs else {}
+
+
+def _integers(name: str, text: str, count: int) -> list[tuple[int, ...]]:
+    """Read 2,3 or 3-17,4-20."""
+    try:
+        out = [tuple(map(int, part.split("-"))) for part in text.split(",") if part.strip()]
+    except ValueError:
+        out = [()]
+    if any(len(one) != count for one in out):
+        raise ParameterError.of(name, f"must look like {_LOOKS[count]}, got {text!r}")
+    return out
+
+
+def _sentences(said: dict[str, Any]) -> list[str]:
+    lines = []
+    for one in said.get("numbers", []):
+        worse, k = one["worse_by"], one["n_clusters"]
+        what = f"at least {worse:.4g} nats worse" if worse > 0 else "not proved worse"
+        lines.append(f"every partition into {k} components is {what}")
+    for one in said.get("pairs", []):
+        i, j = one["rows"]
+        what = one["proved"] or "not proved together or apart"
+        lines.append(f"rows {i} and {j} are {what} in every partition within {_WITHIN:g} nats")
+    return lines
 
 
 def _about(found: Certificate, value: float, verified: bool | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dpsearch._jit import kernel
 from dpsearch._types import Ints, Matrix, Vector
 
 _EPSILON = 2.0**-52
-_STEPS = 12
+_STEPS = 8
 
 
 class Space(NamedTuple):

@@ -23,6 +23,8 @@ from dpsearch.problem import Problem
 
 _BATCH = 512  # boxes at a time
 _ASCENTS = 4  # sets of a batch that are improved before prices are raised for them
+_MOST_CUTS = 16  # sets of a batch that become cuts though others have raised their prices
+_SIZES_FIRST = 32.0  # how much rather boxes are cut by size than elsewhere
 _FEW = 14  # points, whose sets are listed one by one
 
 
@@ -197,16 +199,15 @@ class StatisticPricer(Pricer):
         out: list[tuple[float, Ints]] = []
         order = np.argsort(-worth)
         for rank, at in enumerate(order[worth[order] > run.floor]):
-            chosen = members[at]
+            chosen, value = members[at], float(worth[at])
             if run.mode == RAISE:
                 value = float(self._worth(chosen[None], y)[0])
-                if value <= run.floor:
+                if value > run.floor:
+                    if rank < _ASCENTS:
+                        chosen, value = self._ascend(chosen, value, y)
+                    y[chosen == 1] += value / chosen.sum()
+                elif rank >= _MOST_CUTS:
                     continue
-                if rank < _ASCENTS:
-                    chosen, value = self._ascend(chosen, value, y)
-                y[chosen == 1] += value / chosen.sum()
-            else:
-                value = float(worth[at])
             out.append((value, np.flatnonzero(chosen)))
         return out
 
@@ -238,7 +239,7 @@ class StatisticPricer(Pricer):
             score[unknown, own] = np.where(outside > 0.0, 1e100 * (1.0 + outside), -np.inf)
         best = score.argmax(axis=1)
         rows = np.arange(k)
-        by_size = (boxes.n_low < boxes.n_high) & ~(score[rows, best] > 2.0 * n_score)
+        by_size = (boxes.n_low < boxes.n_high) & ~(score[rows, best] > _SIZES_FIRST * n_score)
         out = []
         for side in range(2):
             n_low, n_high = boxes.n_low.copy(), boxes.n_high.copy()

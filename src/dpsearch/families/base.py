@@ -114,8 +114,8 @@ class Family(Described):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
     # What the columns hold: "real", "count", "binary" or "category" values, "words" of documents
-    # whose length is given, a "direction", a "regression" on others, or a "projection" of real ones.
-    # None if none of these.
+    # whose length is given, a "direction", a "regression" on others, or a "projection" of real
+    # ones.  None if none of these.
     kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.

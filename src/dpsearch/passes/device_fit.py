@@ -114,7 +114,7 @@ class _DeviceFit(ShardsFit):
                 schema,
                 may_complete=False,
                 may_try=False,
-            )
+            )  # fmt: skip
             family = choice.family
             gaps = not is_sparse(X) and bool(namespace(X).any(namespace(X).isnan(X)))
             if codes or (gaps and not family.takes_gaps):
