@@ -168,10 +168,10 @@ class UnseenValuesWarning(UserWarning):
         self.column, self.count, self.example = column, count, example
 
     def __str__(self) -> str:
-        values = "1 value" if self.count == 1 else f"{self.count:,} values"
+        values = "value" if self.count == 1 else "values"
         return (
-            f"{values} of column {self.column!r} were not seen by the fit, as {self.example!r}:"
-            " taken as missing"
+            f"column {self.column!r} has {self.count:,} {values} that the fit did not see, as"
+            f" {self.example!r}, taken as missing"
         )
 
 

@@ -154,26 +154,28 @@ def test_mixed_tables_are_frames(tmp_path):
         categories="code",
     )
     huge = read_text("colour,n\nred,9223372036854775807\nblue,1\n", tmp_path)
-    assert huge.X["n"].to_list() == [9223372036854775807.0, 1.0]
+    assert huge.X["n"].to_list() == [9223372036854775807, 1]
     assert found.X.equals(
         pl.DataFrame(
             {
                 "colour": ["red", "blue", "red"],
                 "count": [1, 2, None],
                 "size": [1.5, None, 2.5],
-                "sold": [True, False, None],
+                "sold": ["true", "FALSE", None],
                 "code": ["10", "10", "20"],
             }
         )
     )
+    found.decide()
+    assert found.X["sold"].to_list() == [True, False, None]
 
 
 def test_decimal_commas(tmp_path):
     text = "a;b\n1,5;2\n-3,25;4\n"
-    with pytest.raises(
-        DataError, match=r"line 2, column 'a': '1,5' is not a number.*decimal comma"
-    ):
-        read_text(text, tmp_path)
+    found = read_text(text, tmp_path)
+    assert found.X["a"].to_list() == ["1,5", "-3,25"]
+    found.decide()
+    np.testing.assert_array_equal(found.X, [[1.5, 2.0], [-3.25, 4.0]])
     np.testing.assert_array_equal(
         read_text(text, tmp_path, decimal_comma=True).X, [[1.5, 2.0], [-3.25, 4.0]]
     )
@@ -193,8 +195,8 @@ def test_headers(tmp_path):
     assert read_text("2019,2020\n1,2\n", tmp_path).n_rows == 2
     found = read_text("2019,2020\n1,2\n", tmp_path, header=True)
     assert (found.names, found.n_rows) == (["2019", "2020"], 1)
-    with pytest.raises(DataError, match="line 1, column 0"):
-        read_text("a,1\n1,2\n2,3\n3,4\n", tmp_path, header=False)
+    without = read_text("a,1\n1,2\n2,3\n3,4\n", tmp_path, header=False)
+    assert without.X["column 0"].to_list() == ["a", "1", "2", "3"]
 
 
 def test_numbers_that_name_columns(tmp_path):
@@ -207,10 +209,13 @@ def test_numbers_that_name_columns(tmp_path):
         frame.to_csv().replace(",0,1\n", ",7,9\n"),
     ):
         found = read_text(text, tmp_path)
+        found.decide()
         assert found.names == (["7", "9"] if ",7,9" in text else ["0", "1"])
         np.testing.assert_array_equal(found.X, X)
         assert "is taken for names of columns; --no-header" in found.notes[0]
-    assert read_text(frame.to_csv(), tmp_path).index.to_list() == list(range(60))
+    found = read_text(frame.to_csv(), tmp_path)
+    found.decide()
+    assert found.index.to_list() == list(range(60))
     counts = pd.DataFrame(np.arange(12).reshape(4, 3)).to_csv(index=False)
     assert read_text(counts, tmp_path).names == ["0", "1", "2"]
     for text in ("0,1\n1,0\n1,1\n", ",1.5\n,2.5\n0,3\n", "2019,2020\n1,2\n3,4\n"):
@@ -256,7 +261,7 @@ def naive(text, separator):
 
 CELLS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
-    st.integers(-999, 10**25).map(str),
+    st.integers(-999, 10**15).map(str),
     st.sampled_from(["", "NA", " 7 ", '"8"', "+1e3", "5.", '"9\n"']),
 )
 
@@ -294,8 +299,8 @@ def test_blocks_of_any_size_give_the_naive_table(tmp_path_factory, rows, separat
 def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
     lines = ["a,b", *(f"{i},{i}" for i in range(100)), "7,oops", "8,9", "x,1"]
     (tmp_path / "x.csv").write_text("\n".join(lines))
-    with pytest.raises(DataError, match=r"line 102, column 'b': 'oops' is not a number"):
-        read_delimited(tmp_path / "x.csv", Reading(), block=block)
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=block)
+    assert found.X["b"].to_list() == [*map(str, range(100)), "oops", "9", "1"]
     (tmp_path / "x.csv").write_text("\n".join(lines).replace("7,oops", '"7\n",3\n\n4'))
     with pytest.raises(DataError, match=r"line 105: 1 cells, expected 2"):
         read_delimited(tmp_path / "x.csv", Reading(), block=block)
@@ -303,7 +308,7 @@ def test_errors_name_the_same_line_whatever_the_blocks(block, tmp_path):
 
 @pytest.mark.parametrize("block", [8, 50, 1 << 20])
 def test_kinds_of_columns_do_not_depend_on_blocks(block, tmp_path):
-    """A column may begin with gaps and turn out to be text; one of numbers may not turn."""
+    """A column may begin with gaps or numbers and turn out to be text."""
     rows = [(i, None, i / 2, None) for i in range(20)]
     rows += [(i, "uv"[i % 2], -i / 2, i % 3) for i in range(20, 40)]
     frame = pl.DataFrame(rows, schema=["a", "b", "c", "d"], orient="row")
@@ -312,8 +317,8 @@ def test_kinds_of_columns_do_not_depend_on_blocks(block, tmp_path):
     assert found.X.equals(frame)
     lines = ["a", *map(str, range(20)), *["late"] * 50]
     (tmp_path / "x.csv").write_text("\n".join(lines))
-    with pytest.raises(DataError, match=r"line 22, column 'a': 'late' is not a number"):
-        read_delimited(tmp_path / "x.csv", Reading(), block=block)
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=block)
+    assert found.X["a"].to_list() == lines[1:]
 
 
 def test_a_file_passes_through_a_small_window(tmp_path):
@@ -372,9 +377,9 @@ def test_columns_by_name_and_number(form, tmp_path):
 
 def ids(text, tmp_path):
     found = read_text(text, tmp_path)
+    found.decide()
     index = None if found.index is None else found.index.to_list()
-    assert len(found.notes) == len(found.left_out)
-    return found.names, index, found.left_out
+    return found.names, index, list(found.triage.dropped)
 
 
 def test_columns_that_are_no_measurements(tmp_path):
@@ -394,6 +399,7 @@ def test_columns_that_are_no_measurements(tmp_path):
     assert with_first("", large)[1] == large
     pl.DataFrame({"index": large, "a": [0.5] * 5}).write_parquet(tmp_path / "x.parquet")
     found = read_table(tmp_path / "x.parquet")
+    found.decide()
     assert (found.index.to_list(), found.index.name) == (large, "index")
     assert with_first("Unnamed: 0", [4, 8, 15, 16, 23])[2] == ["Unnamed: 0"]
     assert with_first("who", "vwxyz") == (["a", "b"], list("vwxyz"), ["who"])
@@ -403,41 +409,43 @@ def test_columns_that_are_no_measurements(tmp_path):
     assert with_first("x", ["u", "u", "v", "w", "x"])[0] == ["x", "a", "b"]
     # So does what the user names.
     named = read_text("id,a\n1,5\n2,6\n3,5\n4,6\n5,5\n", tmp_path, columns="id,a")
-    assert (named.names, named.notes) == (["id", "a"], [])
+    named.decide()
+    assert (named.names, named.triage.dropped) == (["id", "a"], ())
     # Elsewhere than in the first column, texts that are all different, and nothing at all.
     found = ids("a,note,gone\n5,u,\n6,v,NA\n7,w,\n8,x,\n7,y,\n", tmp_path)
-    assert found == (["a"], None, ["note", "gone"])
+    assert found == (["a"], list("uvwxy"), ["note", "gone"])
 
 
-def test_notes_about_sentences_and_dates(tmp_path):
-    said = [f"the {word} film of the year, or so they say" for word in "abcde"]
-    days = ["2024-01-02", "2024-01-02", "", "2024-11-30T08:00", "2024-11-30T08:00"]
-    rows = [
-        f'{i % 2},"{text}",{day},u' for i, (text, day) in enumerate(zip(said, days, strict=True))
+def test_sentences_dates_and_names(tmp_path):
+    said = [f"the {word} film of the year, or so they say" for word in "abcdefghij"]
+    days = ["2024-01-02", "2024-01-02", "", "2024-11-30T08:00", "2024-11-30T08:00"] * 2
+    rows = [f'{i % 2},"{text}",{day}' for i, (text, day) in enumerate(zip(said, days, strict=True))]
+    found = read_text("\n".join(["stars,review,day", *rows]), tmp_path)
+    found.decide()
+    assert [entry[1:3] for entry in found.triage] == [
+        ("count", "used as it is"),
+        ("text", "dropped"),
+        ("date", "parts"),
     ]
-    notes = read_text("\n".join(["stars,review,day,kind", *rows]), tmp_path).notes
-    assert notes == [
-        "column 'review' is not clustered by: it is text, and every value is different; --text"
-        " review counts its words (--columns overrides)",
-        "column 'day' looks like dates, and each is taken for a category: turn them into numbers,"
-        " or leave them out (--drop)",
-    ]
+    assert found.names == ["stars", "day (month)", "day (weekday)", "day (hour)"]
     names = ["x,who", *(f"{i}.5,name {i % 15}" for i in range(24))]
-    (note,) = read_text("\n".join(names), tmp_path).notes
-    assert note.startswith("column 'who' has almost as many texts as rows")
+    found = read_text("\n".join(names), tmp_path)
+    found.decide()
+    assert found.triage["who"].reason == "names: 15 in 24 values"
 
 
 @pytest.mark.parametrize("block", [5, 1 << 20])
 def test_points_between_thousands_are_no_decimals(block, tmp_path):
     (tmp_path / "x.csv").write_text("a;b\n987;1,5\n1.234;2,5\n")
     reading = Reading(decimal_comma=True)
-    with pytest.raises(DataError, match=r"line 3, column 'a': '1.234' is not .* between thousands"):
-        read_delimited(tmp_path / "x.csv", reading, block=block)
+    found, _ = read_delimited(tmp_path / "x.csv", reading, block=block)
+    np.testing.assert_array_equal(found.X, [[987.0, 1.5], [1234.0, 2.5]])
 
 
 def test_numbers_of_rows_beyond_whole_numbers(tmp_path):
     rows = [f"{i}e20,{i % 2}.5" for i in range(1, 7)]
     found = read_text("\n".join(["index,a", *rows]), tmp_path)
+    found.decide()
     assert found.names == ["a"]
     assert found.index.to_list() == [i * 1e20 for i in range(1, 7)]
 
@@ -450,8 +458,8 @@ def test_a_first_line_may_say_the_separator(block, tmp_path):
     assert found.names == ["a", "b"]
     np.testing.assert_array_equal(found.X, [[1.5, 2.0], [3.0, 4.5]])
     (tmp_path / "x.csv").write_text("sep=;\na;b\n1;2\n3;oops\n")
-    with pytest.raises(DataError, match="line 4, column 'b': 'oops'"):
-        read_delimited(tmp_path / "x.csv", Reading(), block=block)
+    found, _ = read_delimited(tmp_path / "x.csv", Reading(), block=block)
+    assert found.X["b"].to_list() == ["2", "oops"]
 
 
 def test_an_index_of_pandas_in_parquet(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +11,8 @@ from typing import Annotated, Any
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, quiet_about_names
+from dpsearch.errors import ParameterError, UnseenValuesWarning
+from dpsearch.tables import UNKNOWN
 
 _ROWS = 10_000  # for which the probabilities of all clusters are in memory
 
@@ -25,6 +28,10 @@ def predict(
     proba: Annotated[
         bool, opt.option("Also write the probability of every cluster.", "--proba")
     ] = False,
+    handle_unknown: Annotated[
+        str | None,
+        opt.option("What to do with values that the fit did not see: missing or error."),
+    ] = None,
     memory: opt.Memory = None,
     verbatim: opt.Verbatim = False,
     force: opt.Force = False,
@@ -51,6 +58,10 @@ def predict(
     with stages(messages.console) as stage, contextlib.ExitStack() as files:
         stage.begin(f"reading {data}")
         estimator = load_model(model)
+        if handle_unknown is not None:
+            if handle_unknown not in UNKNOWN:
+                raise ParameterError.unknown("--handle-unknown", "way", handle_unknown, UNKNOWN)
+            estimator.handle_unknown = handle_unknown
         options = TableOptions(reading=reading, memory=memory, progress=stage.count_rows)
         source = Source(files, data, options, estimator)
         for note in source.table.notes if source.opened is None else ():
@@ -66,14 +77,33 @@ def predict(
                     stage.count_rows(n_rows)
                 yield piece
 
-        if as_json and not to_file:
-            print_json(pl.concat(counted()).to_dict(as_series=False))
-        else:
-            write_pieces(out, counted(), force=force, verbatim=verbatim)
+        with _noting_unseen(messages):
+            if as_json and not to_file:
+                print_json(pl.concat(counted()).to_dict(as_series=False))
+            else:
+                write_pieces(out, counted(), force=force, verbatim=verbatim)
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})
         messages.print(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
+
+
+@contextlib.contextmanager
+def _noting_unseen(messages: Messages) -> Iterator[None]:
+    """Print what values of each column were not seen by the fit, instead of warnings."""
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UnseenValuesWarning)
+        yield
+    unseen: dict[str, UnseenValuesWarning] = {}
+    for one in said:
+        if isinstance(one.message, UnseenValuesWarning):
+            found = unseen.setdefault(one.message.column, one.message)
+            if found is not one.message:
+                found.count += one.message.count
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    for found in unseen.values():
+        messages.print(f"note: {found}")
 
 
 def _predicted(model: Any, source: Any, proba: bool) -> Iterator[Any]:

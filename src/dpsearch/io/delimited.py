@@ -23,12 +23,11 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.blocks import BLOCK, Block, long_fields, records, text_blocks
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.sniff import begins_with_names, first_rows, guess_separator, head_of
-from dpsearch.io.table import MISSING, Reading, Table, name_of, unreadable
+from dpsearch.io.table import MISSING, WHOLE, Reading, Table, name_of, unreadable
 from dpsearch.tables.frames import distinct_names
 
-_WHOLE = 2.0**53  # in double precision every integer below is itself
 _POINTS = r"^[+-]?\d{1,3}(\.\d{3})+(,\d*)?$"  # between thousands
-_CODE = r"^[+-]?0\d+$|^\d{19,}$"  # digits that are no quantity
+_CODE = r"^[+-]?0\d+$|^\d{20,}$"  # digits that are no quantity
 _SAID = re.compile(r"sep=([,;|\t])\r?\n")  # a first line for spreadsheets
 
 
@@ -208,7 +207,7 @@ class Columns:
     def _large_integers(self, frame: pl.DataFrame, casts: pl.DataFrame) -> dict[str, pl.Series]:
         """Note which columns are of integers; return those that double precision does not hold."""
         for cells in casts:
-            if cells.count() and cells.abs().max() >= _WHOLE:  # type: ignore[operator]
+            if cells.count() and cells.abs().max() >= WHOLE:  # type: ignore[operator]
                 self.large.add(int(cells.name))
         whole = [name for name in casts.columns if int(name) in self.whole]
         integers = frame.select(pl.col(whole).cast(pl.Int64, strict=False))

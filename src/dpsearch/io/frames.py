@@ -10,7 +10,7 @@ import polars as pl
 
 from dpsearch.errors import DataError
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.table import PANDAS_INDEX, Reading, Table, as_floats, unreadable
+from dpsearch.io.table import PANDAS_INDEX, WHOLE, Reading, Table, as_floats, unreadable
 
 
 def read_parquet(path: Path, reading: Reading) -> tuple[Table, Choice]:
@@ -76,8 +76,8 @@ def choose_names(names: list[str], reading: Reading) -> tuple[Choice, list[str]]
 def table_of_frame(frame: pl.DataFrame, texts: set[str]) -> Table:
     """Return a matrix if every column is of numbers, otherwise the frame."""
     if all(kind.is_numeric() or kind == pl.Null for kind in frame.schema.values()) and not texts:
-        large = ((pl.col(pl.Int64, pl.UInt64).abs().max()) >= 2**53).fill_null(False)
-        if not any(frame.select(large).row(0)):
+        integers = [cells for cells in frame if cells.dtype in (pl.Int64, pl.UInt64)]
+        if not any((cells.abs().max() or 0) >= WHOLE for cells in integers):  # type: ignore[operator]
             return Table(as_floats(frame.get_columns(), frame.height))
     declared = [frame[name].cast(pl.String).cast(pl.Categorical) for name in texts]
     return Table(frame.with_columns(declared))

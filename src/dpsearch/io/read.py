@@ -188,4 +188,6 @@ def _read(
         if table.n_rows == 0:
             raise DataError("there are no rows")
         table.named = choice.named
+        places = choice.kept if table.numbers is None else table.numbers
+        table.said = {table.name(places.index(j)): "category" for j in choice.categories}
     return table

@@ -17,6 +17,7 @@ from dpsearch.tables.rules import check_kinds
 MISSING = tuple(
     sorted({form(text) for text in ABSENT for form in (str, str.upper, str.title)} | {"NaN"})
 )
+WHOLE = 2.0**53  # in double precision every integer below is itself
 PANDAS_INDEX = "__index_level_0__"
 # What columns without a name are called, here and by pandas.
 NAMELESS = ("column 0", "Unnamed: 0", PANDAS_INDEX)
@@ -74,6 +75,7 @@ class Table:
     index: Any = None  # a polars Series that names the rows
     index_column: str | None = None  # the column that this was
     named: bool | None = None  # whether the user named the columns; None: they are no columns
+    said: dict[str, str] = field(default_factory=dict)  # what the user says of some
     triage: Triage | None = None  # what was decided about the columns of the file
     schema: Schema | None = None  # that X is of, if it is not of numbers as they are in the file
     source: str = ""
@@ -133,6 +135,7 @@ class Table:
         """Decide about the columns of a file; X becomes what is clustered by."""
         names = self.all_names
         how: dict[str, Any] = {"keep": bool(self.named)} | options
+        kinds = self.said | dict(kinds or {}) or None
         if isinstance(self.X, np.ndarray):
             check_kinds({} if kinds is None else kinds, names)
             raws = [column_of_matrix(column) for column in self.X.T]
@@ -157,7 +160,9 @@ class Table:
 
         column = self.X[:, j] if isinstance(self.X, np.ndarray) else self.X.to_series(j)
         series = pl.Series(self.name(j), column)
-        self.take_index(series.cast(pl.Int64) if series.dtype == pl.Float64 else series)
+        if series.dtype == pl.Float64 and series.abs().max() < WHOLE:  # type: ignore[operator]
+            series = series.cast(pl.Int64)
+        self.take_index(series)
 
     def select(self, columns: list[int]) -> None:
         """Keep these columns, in this order."""

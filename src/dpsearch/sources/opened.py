@@ -311,7 +311,7 @@ def _triaged(files: Files, names: list[str], options: TableOptions) -> Triaged:
     kinds = dict(options.kinds or {}) | dict.fromkeys(files.categories, "category")
     with located(files.source):
         return replace(options, kinds=kinds or None).triaged(
-            sample_of_pieces(files.pieces, names, files.types),
+            sample_of_pieces(files.pieces, names, files.types_said),
             n_rows=files.n_rows, keep=files.choice.named or options.keep,
             named=not files.unnamed,
         )  # fmt: skip

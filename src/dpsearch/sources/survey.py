@@ -53,17 +53,17 @@ def share_of(height: int, n_rows: int) -> int:
 
 def _together(parts: Iterable[pl.DataFrame], types: Mapping[str, Any] | None) -> pl.DataFrame:
     """Put rows below each other whose columns may be of different types in different files."""
-    frames = []
+    frames, declared = [], {name for name, kind in (types or {}).items() if kind == pl.Categorical}
     for frame in parts:
         columns = []
         for series in frame.get_columns():
             wanted = series.dtype if types is None else types.get(series.name, series.dtype)
-            if wanted == pl.Categorical or series.dtype == pl.Categorical:
-                series = series.cast(pl.String)  # whose codes are its own
+            if pl.Categorical in (wanted, series.dtype):
+                declared |= {series.name} if types is None else set()
+                series = series.cast(pl.String)  # codes are those of a file
             elif series.dtype != wanted:
                 series = series.cast(wanted, strict=False)
             columns.append(series)
         frames.append(pl.DataFrame(columns))
     whole = pl.concat(frames, how="vertical_relaxed")
-    declared = [name for name, kind in (types or {}).items() if kind == pl.Categorical]
     return whole.with_columns(whole[name].cast(pl.Categorical) for name in declared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -83,7 +83,7 @@ class Column:
     origin: str = ""  # the column of the table, if that has another name
     form: str = ""
     part: str = ""
-    role: str = "number"
+    role: str = field(default="number", compare=False)
 
     @property
     def came_from(self) -> str:
@@ -101,7 +101,8 @@ class Column:
             seconds = raw.map(date_reader(self.form)) if raw.source != "date" else raw.values
             out = part_of_date(seconds, self.part)
         elif self.levels is not None:
-            out = raw.map(truth_reader if self.form == TRUTH else self._code)
+            truths = self.form == TRUTH or self.source == "bool"
+            out = raw.map(truth_reader if truths else self._code)
         elif raw.uniques is not None:
             out = raw.map(number_reader(self.form or POINT))
         else:
@@ -137,8 +138,9 @@ class Column:
             some = ", ".join(repr(level) for level in self.levels[:8])
             more = " …" if len(self.levels) > 8 else ""
             what = f"which is none of the levels of this column: {some}{more}"
+        value = f"{unseen.example:g}" if type(unseen.example) is float else repr(unseen.example)
         return DataError(
-            f"X at {{place}} is {unseen.example!r}, {what}",
+            f"X at {{place}} is {value}, {what}",
             row=unseen.rows[0],
             column=self.came_from,
         )
@@ -159,7 +161,7 @@ class Column:
     @classmethod
     def from_dict(cls, spec: Any) -> Column:
         """Return the column that a file describes, if it can be one."""
-        known = {field.name for field in fields(cls)}
+        known = {one.name for one in fields(cls)}
         needed = {"name", "kind", "source", "levels"}
         if not isinstance(spec, Mapping) or not needed <= set(spec) <= known:
             raise ParameterError("a column is described by name, kind, source and levels")

@@ -81,4 +81,6 @@ class Triage:
 
 
 def _short(text: str) -> str:
+    """Return a name on one line."""
+    text = " ".join(text.split())
     return text if len(text) <= 32 else text[:31] + "…"

@@ -50,15 +50,14 @@ def distinct_names(names: Sequence[str]) -> list[str]:
     >>> distinct_names(["a", "b", "a"])
     ['a', 'b', 'a (2)']
     """
-    out: list[str] = []
-    taken = set(names)
+    taken, out = set(names), dict[str, None]()
     for name in names:
         number, new = 1, name
         while new in out or (number > 1 and new in taken):
             number += 1
             new = f"{name} ({number})"
-        out.append(new)
-    return out
+        out[new] = None
+    return list(out)
 
 
 def module(library: str) -> Any:
@@ -136,6 +135,8 @@ def read_column(frame: Any, j: int, na: Sequence[Any] = ()) -> RawColumn:
 def _from_polars(series: Any) -> RawColumn:
     import polars as pl
 
+    if series.dtype.is_integer() and (series.abs().max() or 0) >= _WHOLE:
+        series = series.cast(pl.String)
     source = polars_type(series)
     if source in ("int", "float"):
         if series.dtype == pl.Duration:
@@ -155,7 +156,7 @@ def _from_polars(series: Any) -> RawColumn:
     if isinstance(series.dtype, pl.Enum):
         uniques = series.dtype.categories
     else:
-        uniques = texts.drop_nulls().unique(maintain_order=True)
+        uniques = texts.drop_nulls().unique().sort()
     codes = texts.replace_strict(uniques, range(len(uniques)), default=None, return_dtype=pl.Int64)
     return RawColumn(source, _floats(codes), tuple(uniques.to_list()))
 
@@ -169,6 +170,8 @@ def _floats(series: Any) -> Vector:
 def _from_pandas(series: Any) -> RawColumn:
     pd = module("pandas")
     source = pandas_type(series)
+    if source == "int" and series.abs().max() >= _WHOLE:
+        source, series = "text", series.astype(object).map(str, na_action="ignore")
     if source in ("int", "float"):
         if pd.api.types.is_timedelta64_dtype(series.dtype):
             series = series.dt.total_seconds()
@@ -196,6 +199,7 @@ def _from_pandas(series: Any) -> RawColumn:
     return RawColumn(source, values, tuple(map(str, uniques)))
 
 
+_WHOLE = 2**53  # larger integers are no quantities, and not all of them are doubles
 _SCALARS = (str, bool, int, float, np.generic, datetime.date, datetime.time, decimal.Decimal)
 
 

@@ -126,7 +126,8 @@ def decide(
             if kinds.get(name) != "drop":
                 found[j] = _Look(name, raw, "keep", False, table).found()
     if not any(one.columns for one in found):
-        raise DataError("no column has a value")
+        reasons = "; ".join(f"{one.entry.name!r}: {one.entry.reason}" for one in found[:5])
+        raise DataError(f"no column is left to cluster by ({reasons})")
     kept = {*names} if keep else {*kinds}
     vectors = [[column.encode(raw)[0] for column in one.columns]
                for one, raw in zip(found, raws, strict=True)]  # fmt: skip
@@ -167,9 +168,13 @@ def _drop_copies(found: list[_Found], vectors: list[list[Vector]], kept: set[str
 
 
 def _key(values: Vector) -> bytes:
-    """Return the same for columns that are equal, or equal but for the names of few levels."""
+    """Return the same for columns that are equal, or equal but for the names of levels.
+
+    The names do not matter where few of them repeat; any two columns are one to one in which no
+    value does.
+    """
     levels, first, codes = np.unique(values, return_index=True, return_inverse=True)
-    if len(levels) > MOST_LEVELS:
+    if len(levels) > MOST_LEVELS or 2 * len(levels) > len(values):
         return values.tobytes()
     rank = np.empty(len(levels), np.int64)
     rank[np.argsort(first)] = np.arange(len(levels))
@@ -224,7 +229,8 @@ class _Look:
     # -- what comes of it -----------------------------------------------------------------------
 
     def _dropped(self, role: str, why: str, names_rows: bool = False) -> _Found:
-        return _Found(Entry(self.name, role, DROPPED, why), (), names_rows)
+        reason = "; ".join([why, *self.notes])
+        return _Found(Entry(self.name, role, DROPPED, reason), (), names_rows)
 
     def _used(self, role: str, treatment: str, why: str, *columns: Column) -> _Found:
         reason = "; ".join(part for part in (why, *self.notes) if part)
