@@ -126,8 +126,7 @@ def certify(
     else:
         about = _subject_lines(found, table) if check else []
         lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
-        messages.print("
-".join(lines))
+        messages.print("\n".join(lines))
 
 
 def _certified(
