@@ -101,13 +101,17 @@ def located(
 def plain_interrupts() -> Iterator[None]:
     """Raise Ctrl-C and termination as themselves.
 
-    A signal that arrives while Numba prepares a call comes as a SystemError with that cause.
+    A signal that arrives while Numba prepares a call comes as a SystemError with that cause, or
+    with the cause of a cause if one call prepares another.
     """
     try:
         yield
     except SystemError as error:
-        if isinstance(error.__cause__, (KeyboardInterrupt, SystemExit)):
-            raise error.__cause__ from None
+        cause: BaseException | None = error
+        while isinstance(cause, SystemError):
+            cause = cause.__cause__ or cause.__context__
+        if isinstance(cause, (KeyboardInterrupt, SystemExit)):
+            raise cause from None
         raise
 
 

@@ -300,6 +300,15 @@ def test_an_interrupt_that_numba_wraps_is_one():
     with pytest.raises(KeyboardInterrupt):
         DPMixture(GAUSSIAN, 1.0, refine=False).fit(X, callback=stop)
 
+    def deep(point):
+        try:
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        except SystemError as error:
+            raise SystemError("returned a result with an exception set") from error
+
+    with pytest.raises(KeyboardInterrupt):
+        DPMixture(GAUSSIAN, 1.0, refine=False).fit(X, callback=deep)
+
     def fail(point):
         raise SystemError("something else")
 
