@@ -65,7 +65,8 @@ class Functions:
     score_dots, dots_offset, best_dots
         Scoring needs only the inner product of the point with a linear statistic that starts at
         ``row[dots_offset]``: solvers then take points in blocks.  `best_dots` does by such products
-        what `score_best` does, and leaves out sums that are not above `floor` too.
+        what `score_best` does, but sums that are not above `floor` do not count, and of one that is
+        above it and all others it may write less than it is.
     bound, features
         The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
         numbers of a data row whose sums over helpers it takes: by default the row itself.
@@ -113,8 +114,8 @@ class Family(Described):
     """Base of all families; a subclass is a frozen dataclass of hyperparameters."""
 
     # What the columns hold: "real", "count", "binary" or "category" values, "words" of documents
-    # whose length is given, a "direction", a "regression" on others, or a "projection" of real ones.
-    # None if none of these.
+    # whose length is given, a "direction", a "regression" on the others, or a "projection" of real
+    # values.  None if none of these.
     kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
