@@ -42,6 +42,7 @@ export DPSEARCH_DATA := $(DATA)
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.engine --out docs/benchmarks/engine.md
 	$(BIN)/python -m benchmarks.refinement --out docs/benchmarks/refinement.md
+	$(BIN)/python -m benchmarks.directions --out docs/benchmarks/directions.md
 	$(BIN)/python -m benchmarks.exact --out docs/benchmarks/exact.md
 	$(BIN)/python -m benchmarks.reading --out docs/benchmarks/reading.md
 	$(BIN)/python -m benchmarks.samplers --out docs/benchmarks

@@ -110,19 +110,17 @@ def scores_agree(kit: Compiled, rng: Rng) -> None:
     agree("score_member", score_member(kit.core, kit.items, i, row, kit.scratch), score, 1e-7)
     offsets, best = rng.normal(size=n_rows), np.full(n_rows, -np.inf)
     total = wanted + offsets
+    place = int(total.argmax())
     if score_best(kit.core, kit.items, i, pool, starts, offsets, -1, best):
-        _keeps_the_best("score_best", best, total)
-    for floor in (-np.inf, float(np.median(total)), float(total.max()) + 1.0):
+        kept = np.isfinite(best)
+        ensure(kept[place], f"score_best leaves out the best cluster {place}")
+        agree("score_best", best[kept], total[kept], 1e-9)
+    for floor in (-np.inf, float(np.median(total)), total[place] + 1.0):
         found = kit.best_dots(pool, starts, i, offsets, floor)
         if found is not None:
-            _keeps_the_best("best_dots", found, total, floor)
-
-
-def _keeps_the_best(name: str, found: Vector, wanted: Vector, floor: float = -np.inf) -> None:
-    """Raise unless the largest number above the floor was found, and others too or left out."""
-    kept, best = np.isfinite(found), int(wanted.argmax())
-    ensure(kept[best] or wanted[best] <= floor, f"{name} leaves out the best cluster {best}")
-    agree(name, found[kept], wanted[kept], 1e-9)
+            ensure(found <= total + 1e-9 * (1.0 + np.abs(total)), f"best_dots gives {found}")
+            first = np.argmax(found) == place and found[place] > floor
+            ensure(first or total[place] <= floor, f"best_dots leaves out the best cluster {place}")
 
 
 def larger_than_its_tables(kit: Compiled, rng: Rng) -> None:

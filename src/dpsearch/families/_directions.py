@@ -205,16 +205,22 @@ def _cannot_exceed(pool, s, product, step, best):  # type: ignore[no-untyped-def
 
 
 @_jit.inner
-def _keep_best(params, pool, starts, products, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
-    """Write scores with offsets where these may be the best, else −∞; a likely one is the first."""
-    best = floor
-    likely = -1
+def _likely(pool, starts, products, skipped):  # type: ignore[no-untyped-def]
+    """Return the place whose product is largest beside what it expects; −1 if there is none."""
+    out = -1
     ratio = -np.inf
     for k in range(starts.shape[0]):
         relative = products[k] / max(pool[starts[k] + ROW.near], 1e-9)
         if k != skipped and relative > ratio:
             ratio = relative
-            likely = k
+            out = k
+    return out
+
+
+@_jit.inner
+def _keep_best(params, pool, starts, products, offsets, skipped, floor, likely, out):  # type: ignore[no-untyped-def]
+    """Write scores with offsets where these may be the best, else −∞; the likely one first."""
+    best = floor
     of_likely = -np.inf
     if likely >= 0:
         s = starts[likely]
@@ -239,12 +245,25 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
     n_features = int(params[PARAMS.n_features])
     for k in range(starts.shape[0]):
         out[k] = _dot(view_at(pool, starts[k], ROW.sums, n_features), ids, values)
-    _keep_best(params, pool, starts, out, offsets, skipped, -np.inf, out)
+    likely = _likely(pool, starts, out, skipped)
+    _keep_best(params, pool, starts, out, offsets, skipped, -np.inf, likely, out)
 
 
 @_jit.pointer("best_dots")
 def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
-    _keep_best(params, pool, starts, dots, offsets, skipped, floor, out)
+    """As a rule one cluster is far better than all others, which its score at `near` shows."""
+    likely = _likely(pool, starts, dots, skipped)
+    if likely >= 0 and dots[likely] > pool[starts[likely] + ROW.near]:
+        least = pool[starts[likely] + ROW.score] + offsets[likely]
+        clear = least > floor
+        for k in range(starts.shape[0]):
+            out[k] = -np.inf
+            if k != likely and k != skipped:
+                clear &= _cannot_exceed(pool, starts[k], dots[k], offsets[k], least)
+        if clear:
+            out[likely] = least
+            return
+    _keep_best(params, pool, starts, dots, offsets, skipped, floor, likely, out)
 
 
 @_jit.pointer("bound")

@@ -66,7 +66,8 @@ class Functions:
     score_dots, dots_offset, best_dots
         Scoring needs only the inner product of the point with a linear statistic that starts at
         ``row[dots_offset]``: solvers then take points in blocks.  `best_dots` does by such products
-        what `score_best` does, and leaves out sums that are not above `floor` too.
+        what `score_best` does, but sums that are not above `floor` do not count, and of one that is
+        above it and all others it may write less than it is.
     bound, features
         The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
         numbers of a data row whose sums over helpers it takes: by default the row itself.

@@ -301,9 +301,9 @@ class VonMisesFisher(Family):
         wide *= rng.random(wide.shape) < 0.6
         wide /= np.linalg.norm(wide, axis=1)[:, None]
         return [
-            Example(cls((0.5, 40.0)), X),
-            Example(cls((2.0, 30.0), (1.0, 0.5, 0.0), 0.7), X.astype(np.float32)),
-            Example(cls(), sp.csr_matrix(wide)),
+            Example(cls((2.0, 8.0)), X),
+            Example(cls(6.0, (1.0, 0.5, 0.0), 0.7), X.astype(np.float32)),
+            Example(cls((20.0, 80.0)), sp.csr_matrix(wide)),
         ]
 
 

@@ -1,0 +1,167 @@
+"""Directions: planted clusters against k-means and HDBSCAN, and the speed of a greedy pass.
+
+    python -m benchmarks.directions [--umap PYTHON] [--out FILE.md] [--quick]
+
+Mean directions are uniform, sizes are those of a Dirichlet(2) draw with at least five rows, and
+concentrations lie between 0.4 and 2.5 times the number of columns.  Rows are in single precision.
+k-means is told the number of clusters; for the large table one start is timed, and ten are taken to
+last ten times as long.  HDBSCAN gets five coordinates by UMAP (cosine), computed by an interpreter
+that has umap-learn, and ends after some minutes.  Kernels are compiled beforehand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.metrics import adjusted_rand_score
+
+from dpsearch import DPMixture, families, priors
+from dpsearch._types import Labels, Matrix
+from dpsearch.families.learning import pooled_variance
+from dpsearch.families.von_mises_fisher import draw_directions
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.problem import Problem
+
+_UMAP = """
+import sys
+import numpy as np
+from umap import UMAP
+X = np.load(sys.argv[1])
+np.save(sys.argv[2], UMAP(n_components=5, metric="cosine", min_dist=0.0).fit_transform(X))
+"""
+
+
+class Case(NamedTuple):
+    n_rows: int
+    n_columns: int
+    n_clusters: int
+    starts: int  # of k-means that are run; ten count
+    most_seconds: float  # for UMAP
+
+
+CASES = [Case(5_000, 384, 50, 10, 120.0), Case(100_000, 768, 500, 1, 240.0)]
+
+
+def planted(case: Case, seed: int = 0) -> tuple[Matrix, Labels]:
+    rng = np.random.default_rng(seed)
+    n, d, k = case[:3]
+    sizes = 5 + rng.multinomial(n - 5 * k, rng.dirichlet(np.full(k, 2.0)))
+    means = draw_directions(np.tile(np.eye(1, d), (k, 1)), np.zeros(k), rng)
+    kappas = d * np.exp(rng.uniform(np.log(0.4), np.log(2.5), size=k))
+    labels = rng.permutation(np.repeat(np.arange(k), sizes))
+    X = np.empty((n, d), np.float32)
+    for begin in range(0, n, 10_000):  # not all in double precision at once
+        own = labels[begin : begin + 10_000]
+        X[begin : begin + 10_000] = draw_directions(means[own], kappas[own], rng)
+    return X, labels
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    begun = time.perf_counter()
+    found = function()
+    return found, time.perf_counter() - begun
+
+
+def hdbscan_on_umap(X: Matrix, python: str, most_seconds: float) -> Labels | None:
+    """Return HDBSCAN's labels; None if UMAP is not there or takes too long."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, found = Path(folder) / "X.npy", Path(folder) / "coordinates.npy"
+        np.save(given, X)
+        try:
+            subprocess.run(
+                [python, "-W", "ignore", "-c", _UMAP, str(given), str(found)],
+                check=True, timeout=most_seconds, capture_output=True,
+            )  # fmt: skip
+        except (subprocess.SubprocessError, OSError):
+            return None
+        return np.asarray(HDBSCAN(min_cluster_size=15, copy=True).fit_predict(np.load(found)))
+
+
+def run_case(case: Case, python: str) -> list[str]:
+    X, truth = planted(case)
+    DPMixture().fit(X[:300])  # compiles
+    rows = []
+
+    def add(method: str, labels: Labels, seconds: float, note: str = "") -> float:
+        agreement = adjusted_rand_score(truth, labels)
+        count = len(set(labels.tolist()) - {-1})
+        rows.append(f"| {method} | {count} | {agreement:.3f} | {seconds:.1f} | {note} |")
+        print(rows[-1], flush=True)
+        return float(agreement)
+
+    model, own = timed(lambda: DPMixture().fit(X))
+    best = add("`DPMixture()`", model.labels_, own)
+    rows[-1] = rows[-1][:-3] + f" ARI ≥ 0.95: {'met' if best >= 0.95 else 'missed'} |"
+    k_means = KMeans(case.n_clusters, n_init=case.starts, random_state=0)
+    found, seconds = timed(lambda: k_means.fit_predict(X))
+    ten = seconds * 10 / case.starts
+    note = f"ten starts in {ten:.0f} s; `DPMixture` in {own / ten:.2f} of it"
+    add(f"k-means told K, starts: {case.starts}", found, seconds, note)
+    found, seconds = timed(lambda: hdbscan_on_umap(X, python, case.most_seconds))
+    if found is None:
+        most = f"not there, or not done after {case.most_seconds:.0f} s"
+        rows.append(f"| HDBSCAN on UMAP | | | | {most} |")
+    else:
+        add("HDBSCAN on UMAP", found, seconds, f"{(found == -1).mean():.0%} noise")
+    return rows
+
+
+def pass_ratio() -> list[str]:
+    """One greedy pass against one of isotropic Gaussians with about as many clusters."""
+    X, labels = planted(CASES[0])
+    X, prior = X.astype(np.float64), priors.DirichletProcess(1.0)
+    order, n_columns = np.arange(len(X)), X.shape[1]
+    directions = Problem(X, families.VonMisesFisher((0.3 * n_columns, 3.0 * n_columns)), prior)
+    n_found = greedy(directions, order).max() + 1
+    within, total = float(pooled_variance(X, labels).mean()), float(X.var(axis=0).mean())
+    noises = within * np.array([1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2.0])
+    gaussians = [Problem(X, families.Gaussian(0.0, total - within, v), prior) for v in noises]
+    counts = [int(greedy(one, order).max()) + 1 for one in gaussians]
+    at = int(np.abs(np.array(counts) - n_found).argmin())
+    pairs = [
+        [timed(lambda p=problem: greedy(p, order))[1] for problem in (directions, gaussians[at])]
+        for _ in range(15)
+    ]
+    ours, theirs = np.array(pairs).min(axis=0)
+    ratio = ours / theirs
+    own = f"{1e3 * ours:.1f} ms with {n_found} clusters"
+    return [
+        f"One greedy pass over {len(X):,} × {n_columns}: {own},"
+        f" isotropic Gaussians {1e3 * theirs:.1f} ms with {counts[at]}: {ratio:.2f}×"
+        f" (≤ 1.3: {'met' if ratio <= 1.3 else 'missed'}).",
+        "",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--umap", default=sys.executable, help="an interpreter with umap-learn")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--quick", action="store_true", help="the small table only")
+    arguments = parser.parse_args()
+    assert __doc__ is not None
+    about = " ".join(__doc__.split("\n\n")[2].split())
+    lines = ["# Directions", "", "Written by `python -m benchmarks.directions`.", "", about, ""]
+    lines += pass_ratio()
+    print(lines[-2], flush=True)
+    for case in CASES[:1] if arguments.quick else CASES:
+        lines += [
+            f"## {case.n_rows:,} × {case.n_columns}, {case.n_clusters} clusters", "",
+            "| method | clusters | ARI | seconds | |", "| --- | --- | --- | --- | --- |",
+            *run_case(case, arguments.umap), "",
+        ]  # fmt: skip
+        if arguments.out:
+            arguments.out.write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
