@@ -76,14 +76,14 @@ def beam_against_greedy(X: Any) -> Row:
     return what, f"{hundred / one:.1f}× ({hundred:.2f} s against {1e3 * one:.1f} ms)", "≤ 30"
 
 
-def particles_against_greedy(X: Any) -> Row:
+def particles_against_greedy(X: Any, resampling: str) -> Row:
     problem = Problem(X, families.Gaussian(0.0, 0.1, 1.0), DP)
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     one = fastest(lambda: greedy(problem, order), 9)
     begun = time.perf_counter()
-    found = particle_filter(problem, particles=1000, order=order, rng=0)
+    found = particle_filter(problem, particles=1000, order=order, resampling=resampling, rng=0)
     seconds = time.perf_counter() - begun
-    what = f"1,000 particles on MNIST {len(X):,}×50, in greedy passes"
+    what = f"1,000 particles on MNIST {len(X):,}×50, {resampling}, in greedy passes"
     rows = found._filter.shared.counts.live
     return what, f"{seconds / one:.0f}× ({seconds:.1f} s, {rows:,} distinct clusters)", "≤ 40"
 
@@ -179,7 +179,7 @@ def main() -> None:
         mnist = mnist_or_embedded(arguments.data)
         digits = datasets.whitened(mnist.images)
         rows.append(beam_against_greedy(digits))
-        rows.append(particles_against_greedy(digits))
+        rows += [particles_against_greedy(digits, kind) for kind in ("stratified", "optimal")]
         counts = paper_documents(arguments.data)
         rows.extend(count_vectors(digits, None if counts is None else counts.counts))
         if counts is None:

@@ -84,14 +84,18 @@ def bound_of(fit: _Fit, shares: Any) -> tuple[_Point, Totals]:
 
 
 def seconds_to(problem: Problem, components: int, bound: float) -> tuple[float, Any]:
-    """Return after what time `variational` has this bound (NaN: never), and what it finds."""
-    reached = []
+    """Return after what time `variational` has this bound (NaN: never), and what it has then."""
     begun = time.process_time()
-    found = variational(
-        problem, truncation=components, rng=0,
-        callback=lambda event: reached.append((time.process_time() - begun, event.log_joint)),
-    )  # fmt: skip
-    return next((s for s, value in reached if value >= bound), float("nan")), found
+    seconds = float("nan")
+
+    def check(event: Any) -> None:
+        nonlocal seconds
+        if event.log_joint >= bound:
+            seconds = time.process_time() - begun
+            raise KeyboardInterrupt
+
+    found = variational(problem, truncation=components, rng=0, callback=check)
+    return seconds, found
 
 
 def main() -> None:

@@ -30,11 +30,12 @@ def _measure(job: tuple[str, float, float]) -> dict[str, Any]:
 
 
 def related(
-    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("results/related"),
+    out: Annotated[Path, typer.Option(help="Folder for the page.")] = Path("docs/related"),
     data: Annotated[
         Path | None, typer.Option(help="Folder with the data.", envvar="DPSEARCH_DATA")
     ] = None,
     quick: Annotated[bool, typer.Option(help="Small sets, 1 and 10 times the search.")] = False,
+    note: Annotated[str, typer.Option(help="A sentence about this run, for the page.")] = "",
 ) -> None:
     """Compare search with samplers, particles and variational inference on one objective.
 
@@ -81,4 +82,4 @@ def related(
                     kept.write_text(json.dumps(results, indent=1))
                     say(f"{one.name}, {method}, {t}×: {found['log_joint']:,.1f},"
                         f" {found['held_out']:.3f} a row in {found['seconds']:.2f} s")  # fmt: skip
-    write(results, out)
+    write(results, out, note)

@@ -14,7 +14,7 @@ Results = dict[str, Any]
 
 
 def _times(known: Results) -> list[int]:
-    return [t for t in TIMES if f"search {t}" in known]
+    return [t for t in TIMES if all(f"{method} {t}" in known for method in METHODS)]
 
 
 def _table(name: str, known: Results) -> list[str]:
@@ -42,10 +42,15 @@ def _table(name: str, known: Results) -> list[str]:
     return [*lines, ""]
 
 
-def _share(results: Results, better: Any) -> str:
+def _share(results: Results, better: Any) -> tuple[str, str]:
+    """Return in how many cases something is so, and what that says of a claim that it is."""
     votes = [better(known, t) for known in results.values() for t in _times(known)]
     votes = [vote for vote in votes if vote is not None]
-    return f"{sum(votes)} of {len(votes)}"
+    return f"{sum(votes)} of {len(votes)}", _verdict(sum(votes) / max(len(votes), 1))
+
+
+def _verdict(share: float) -> str:
+    return "holds" if share > 2 / 3 else "does not hold" if share < 1 / 3 else "mixed"
 
 
 def _mixes_faster(known: Results, t: int) -> bool | None:
@@ -75,47 +80,59 @@ def _verdicts(results: Results) -> list[str]:
 
     speedups = [_speedup(known) for known in results.values()]
     said = ", ".join("never" if s is None else f"{s:g}×" for s in speedups)
+    fast = sum(s is not None and s >= 100.0 for s in speedups) / max(len(speedups), 1)
+    mixes, mixing = _share(results, _mixes_faster)
+    particles, _ = _share(results, _above("particle filter", "search"))
+    better, betters = _share(results, _above("search", "Gibbs"))
+    others_win, _ = _share(results, beaten)
+    efficient = _share(results, lambda known, t: not beaten(known, t))[1]
     rows = [
         ("Xing et al.'s Metropolis–Hastings sampler mixes faster than Gibbs sampling",
-         f"more effective samples a second in {_share(results, _mixes_faster)} cases"),
+         f"more effective samples a second in {mixes} cases", mixing),
         ("Particle filters look somewhat like a stochastic beam search",
-         "the best particle is above the beam's best partition in"
-         f" {_share(results, _above('particle filter', 'search'))} cases of equal time"),
+         f"the best particle is above the beam's best partition in {particles} cases of equal time",
+         "a likeness"),
         ("Variational methods are 100 to 300 times faster than Gibbs sampling, with the same"
          " held-out likelihood",
-         f"set by set, how much earlier they are where Gibbs sampling ends: {said}"),
+         f"set by set, how much earlier they are where Gibbs sampling ends: {said}",
+         _verdict(fast)),
         ("Search often achieves better results than Gibbs sampling",
-         f"a higher log joint in {_share(results, _above('search', 'Gibbs'))} cases of equal time"),
+         f"a higher log joint in {better} cases of equal time", betters),
         ("It is difficult to imagine an algorithm that is more efficient than search",
-         "one of the others has a higher log joint in the same time in"
-         f" {_share(results, beaten)} cases"),
+         f"one of the others has a higher log joint in the same time in {others_win} cases",
+         efficient),
         ("One cannot easily re-estimate the concentration",
-         "samplers draw it, variational inference has its posterior, search integrates it out"),
+         "samplers draw it, variational inference has its posterior, search integrates it out",
+         "does not hold"),
     ]  # fmt: skip
-    lines = ["## What the paper says, and what was measured", "", "| sentence | measured |"]
-    return [*lines, "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows), ""]
+    head = "## What the paper says, and what was measured"
+    lines = [head, "", "| sentence | measured | verdict |", "| --- | --- | --- |"]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows), ""]
 
 
 def _figure(results: Results, path: Path) -> None:
-    axes = new_axes(2, len(results), (4.0 * len(results), 7.0))
-    for column, (name, known) in enumerate(results.items()):
-        times = _times(known)
+    """One row for each set: log joint, and held-out density, against time."""
+    axes = new_axes(len(results), 2, (11.0, 3.2 * len(results) + 0.6))
+    for row, (name, known) in enumerate(results.items()):
         for number, method in enumerate(METHODS):
-            for row, what in enumerate(("log_joint", "held_out")):
-                found = [known[f"{method} {t}"] for t in times]
+            found = [known[f"{method} {t}"] for t in _times(known)]
+            for column, what in enumerate(("log_joint", "held_out")):
                 axes[row, column].plot(
                     [one["seconds"] for one in found], [one[what] for one in found], marker="o",
                     color=COLOURS[number % len(COLOURS)],
                     linestyle="-" if number < len(COLOURS) else "--", label=method,
                 )  # fmt: skip
-        for row, words in enumerate(("log joint", "held-out log density a row")):
+        for column, words in enumerate(("log joint", "held-out log density a row")):
             axes[row, column].set(xscale="log", xlabel="seconds", ylabel=words, title=name)
-    axes[0, 0].legend(frameon=False, fontsize="x-small")
-    save_figure(axes[0, 0].figure, path, dpi=100)
+    figure = axes[0, 0].figure
+    handles, names = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False)
+    save_figure(figure, path, dpi=100)
 
 
-def write(results: Results, out: Path) -> None:
-    """Write related.md and related.png."""
+def write(results: Results, out: Path, note: str = "") -> None:
+    """Write related.md and related.png, of what is complete."""
+    results = {name: known for name, known in results.items() if _times(known)}
     lines = [
         "# The paper's other systems", "",
         "Written by `python -m studies related`. All methods have the same model, the same rows and"
@@ -124,7 +141,7 @@ def write(results: Results, out: Path) -> None:
         " that of the best partition met; held out is the log predictive density of fresh rows, a"
         " row. A method that cannot stop within the time is late. Effective samples of a chain are"
         " those of the log joint in its second half; of particles those of the last weights, which"
-        " do not show what early choices have cost.", "",
+        " do not show what early choices have cost.", "", *([note, ""] if note else []),
         *_verdicts(results),
         "![Log joint and held-out density against time](related.png)", "",
     ]  # fmt: skip

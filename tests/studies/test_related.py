@@ -37,7 +37,7 @@ def test_effective_size_of_independent_and_of_slow_chains():
 
 
 def test_speedups_are_read_off_the_times():
-    known = {"search 1": {}, "search 10": {}, "search 100": {}}
+    known = {f"{method} {t}": {} for method in METHODS for t in (1, 10, 100)}
     for t, gibbs, ours in ((1, -9.0, -5.005), (10, -7.0, -5.0), (100, -5.0, -5.0)):
         known[f"Gibbs {t}"], known[f"variational {t}"] = {"held_out": gibbs}, {"held_out": ours}
     assert _speedup(known) == 100.0

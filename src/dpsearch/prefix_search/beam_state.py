@@ -61,7 +61,7 @@ class Room(NamedTuple):
     best: Vector  # per hypothesis: score of its best successor,
     second: Vector  # of the next best,
     at: Ints  # and which the best is
-    values: Vector  # of all successors, hypothesis by hypothesis; for AntoniakCounts only
+    values: Vector  # of all successors, hypothesis by hypothesis; for AntoniakCounts and particles
     sizes: Ints
     completion: Completion  # for AntoniakCounts
 

@@ -22,7 +22,7 @@ import math
 
 import numpy as np
 
-from dpsearch._jit import inner
+from dpsearch._jit import inner, view
 from dpsearch.prefix_search.shared_rows import full, log_fresh, score_live, step
 
 # Candidates with less than this part of all the weight are left out: that is below rounding.
@@ -53,9 +53,10 @@ def advance(  # type: ignore[no-untyped-def]
         if not keep_all:
             limit = total / most
             if optimal:
-                limit = _solved(beam, rows, counts, room, most, total, cut * total, least)
+                values = view(room.values, 0, found)
+                limit = _solved(values, most, total, cut * total, least)
                 cut = limit / total
-        kept = _keep(beam, rows, counts, room, most, limit, optimal or keep_all, total, least, rng)
+        kept = _keep(beam, counts, room, most, limit, optimal or keep_all, total, least, rng)
         counts = step(core, items, i, alone[i], tables, beam, rows, nodes, counts, room, kept)
         log_scale += top + math.log(total)
     return end, log_scale, cut, counts
@@ -86,36 +87,30 @@ def _factors(tables, beam, rows, counts, size, alone, room):  # type: ignore[no-
 
 @inner
 def _totals(beam, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Set room.second to the particles' weights with the item, room.best to their best candidate's.
+    """Set room.values to the weights of all candidates, particle by particle, end to end.
 
-    Return the sum of all weights, and the number of candidates.
+    room.second has the sum of each particle's.  Return the sum of all, and how many there are.
     """
     total = 0.0
     found = 0
     for h in range(counts.hypotheses):
-        shared = beam.rows[h]
-        own = room.out[beam.counts[h]]
-        largest = own
-        for k in range(counts.widest):  # unused entries are row 0, whose factor is 0
-            factor = rows.gains[shared[k]]
-            own += factor
-            largest = factor if factor > largest else largest
-        room.second[h] = beam.scores[h] * own
-        room.best[h] = beam.scores[h] * largest
+        shared, weight = beam.rows[h], beam.scores[h]
+        n_clusters = beam.counts[h]
+        values = view(room.values, found, n_clusters + 1)
+        own = 0.0
+        for k in range(n_clusters):
+            value = weight * rows.gains[shared[k]]
+            values[k] = value
+            own += value
+        values[n_clusters] = weight * room.out[n_clusters]
+        room.second[h] = own + values[n_clusters]
         total += room.second[h]
-        found += beam.counts[h] + 1
+        found += n_clusters + 1
     return total, found
 
 
 @inner
-def _weight(beam, rows, room, h, k):  # type: ignore[no-untyped-def]
-    """Return the weight of a candidate."""
-    factor = rows.gains[beam.rows[h, k]] if k < beam.counts[h] else room.out[k]
-    return beam.scores[h] * factor
-
-
-@inner
-def _solved(beam, rows, counts, room, most, total, guess, least):  # type: ignore[no-untyped-def]
+def _solved(values, most, total, guess, least):  # type: ignore[no-untyped-def]
     """Return c with Σ min(v/c, 1) = most, or 0 if there are no more candidates than that.
 
     Σ min(v, c) − c · most is concave in c and piecewise linear: Newton's method, whose step goes to
@@ -124,18 +119,12 @@ def _solved(beam, rows, counts, room, most, total, guess, least):  # type: ignor
     """
     limit = guess
     for _ in range(_MOST_ITERATIONS):
-        above = 0
+        above = 0.0  # a number of the same width as the others, so that lanes fit
         below = 0.0
-        for h in range(counts.hypotheses):
-            if room.best[h] <= limit:
-                below += room.second[h]
-                continue
-            for k in range(beam.counts[h] + 1):
-                weight = _weight(beam, rows, room, h, k)
-                if weight > limit:
-                    above += weight > least
-                else:
-                    below += weight
+        floor = max(limit, least)
+        for j in range(values.shape[0]):
+            above += 1.0 if values[j] > floor else 0.0
+            below += values[j] if values[j] <= limit else 0.0
         after = total / most  # where fewer are above
         if above < most:
             after = below / (most - above)
@@ -150,21 +139,27 @@ def _solved(beam, rows, counts, room, most, total, guess, least):  # type: ignor
 
 
 @inner
-def _keep(beam, rows, counts, room, most, limit, optimal, total, least, rng):  # type: ignore[no-untyped-def]
+def _keep(beam, counts, room, most, limit, optimal, total, least, rng):  # type: ignore[no-untyped-def]
     """List the candidates that stay, with weights divided by the total; return their number."""
     kept = 0
     stratum = 0
     share = rng.random()
     point = share * limit  # the next one on a line along which the light candidates lie
     place = 0.0
+    heavy = limit if optimal else np.inf  # above which a candidate stays as it is
+    at = 0
     for h in range(counts.hypotheses):
-        if not (optimal and room.best[h] > limit) and place + room.second[h] <= point:
+        values = view(room.values, at, beam.counts[h] + 1)
+        at += beam.counts[h] + 1
+        if room.second[h] <= heavy and place + room.second[h] <= point:
             place += room.second[h]
             continue
-        for k in range(beam.counts[h] + 1):
-            weight = _weight(beam, rows, room, h, k)
-            if not (optimal and weight > limit):
+        for k in range(values.shape[0]):
+            weight = values[k]
+            if weight <= heavy:
                 place += weight
+                if place <= point:
+                    continue
                 drawn = 0
                 while point < place:
                     drawn += 1
