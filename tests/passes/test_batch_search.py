@@ -309,3 +309,15 @@ def test_totals_add_and_take():
     both = one + one
     assert both.take([1]).sizes.tolist() == [4.0]
     assert both.take([1]).sums.tolist() == [[6.0]]
+
+
+@pytest.mark.parametrize("prior", [priors.DirichletProcess(2.0), priors.PitmanYor(1.0, 0.3)])
+def test_steps_of_sizes_are_those_of_the_prior_in_its_table_and_beyond(prior):
+    """log W(n + 1)/W(n) = log(n − σ)."""
+    tables = prior.tables(10**9, 10)
+    search = BatchSearch(None, None, tables, None, None, None)
+    last = len(tables.log_w) - 1
+    sizes = np.array([2.0, 3.0, 1000.0, last - 1, last, last + 1, last + 2, 3e8])
+    sigma = tables.discount
+    expected = 0.5 * (np.log(sizes - sigma) + np.log(sizes - 1.0 - sigma))
+    np.testing.assert_allclose(search.mean_steps(sizes), expected, rtol=1e-9)
