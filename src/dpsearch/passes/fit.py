@@ -33,7 +33,7 @@ from dpsearch.passes.dask_rows import DaskRows, look_by_dask
 from dpsearch.passes.history import History, OutOfTime
 from dpsearch.passes.memory import FEWEST, rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
-from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows
+from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows, features_of
 from dpsearch.passes.search import BatchSearch
 from dpsearch.priors.base import log_prior
 from dpsearch.problem import Clustering, Problem
@@ -208,7 +208,7 @@ class ShardsFit:
         if self.suits_turns(encoding):
             batch, improve = BatchSearch(rows, form, tables, *how), self.by_turns
         else:
-            features, threads = form.features(sample.matrix), n_threads(options.n_jobs)
+            features, threads = features_of(form, sample.matrix), n_threads(options.n_jobs)
             batch = PilotedSearch(rows, features, form, tables, *how, threads)
             improve = self.by_pilot
         batch.begin_from(start.clusters)

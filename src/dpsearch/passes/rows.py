@@ -134,6 +134,16 @@ def blocks(form: LinearForm, matrix: Any) -> Iterator[tuple[Any, slice]]:
         yield features, at
 
 
+def features_of(form: LinearForm, matrix: Any) -> Any:
+    """Return the features of all rows, with little memory beside them."""
+    if sp.issparse(matrix):
+        return form.features(matrix)
+    out = np.empty((matrix.shape[0], form.n_totals))
+    for features, at in blocks(form, matrix):
+        out[at] = features.toarray() if sp.issparse(features) else features
+    return out
+
+
 class ThreadedRows:
     """Rows that threads of this process load shard by shard: arrays in memory, and files.
 

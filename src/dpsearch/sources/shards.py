@@ -163,4 +163,6 @@ def sampled_rows(shards: Sequence[Shard], n_sampled: int) -> Ints:
 
 def stacked(samples: Sequence[Any]) -> Any:
     """Matrices one below the other."""
+    if len(samples) == 1:
+        return samples[0]
     return sp.vstack(samples, format="csr") if sp.issparse(samples[0]) else np.vstack(samples)
