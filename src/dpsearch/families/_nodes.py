@@ -138,17 +138,22 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
 
 
 @_jit.inner
-def _log_predictive(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
-    """Return log Σ_g w_g e_g of the column d whose statistics begin here."""
+def _near(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
+    """Return Σ w e over the nodes that matter of the column d whose statistics begin here."""
     size = int(params[PARAMS.n_nodes])
     first, last = int(pool[begin + 2 * size + 1]), int(pool[begin + 2 * size + 2])
-    near = _jit.view(pool, begin + size + first, last - first)
+    weights = _jit.view(pool, begin + size + first, last - first)
     densities = _jit.view(values, 2 * d * size + first, last - first)
     total = 0.0
     for g in range(last - first):
-        total += near[g] * densities[g]
-    if total > _ENOUGH:
-        return math.log(total)
+        total += weights[g] * densities[g]
+    return total
+
+
+@_jit.inner
+def _log_all(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
+    """Return log Σ w e over all nodes."""
+    size = int(params[PARAMS.n_nodes])
     weights = _jit.view(pool, begin + size, size)
     densities = _jit.view(values, 2 * d * size, size)
     total = 0.0
@@ -168,11 +173,21 @@ def _log_predictive(params, pool, begin, values, d):  # type: ignore[no-untyped-
 
 @_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
+    """One logarithm of the product of several columns."""
     width = 2 * int(params[PARAMS.n_nodes]) + 3
     for k in range(starts.shape[0]):
-        out[k] = 0.0
+        score, product = 0.0, 1.0
         for d in range(int(params[PARAMS.n_features])):
-            out[k] += _log_predictive(params, pool, starts[k] + 1 + d * width, values, d)
+            begin = starts[k] + 1 + d * width
+            total = _near(params, pool, begin, values, d)
+            if total <= _ENOUGH:
+                score += _log_all(params, pool, begin, values, d)
+                continue
+            product *= total
+            if product < _FULL:
+                score += math.log(product)
+                product = 1.0
+        out[k] = score + math.log(product)
 
 
 @_jit.pointer("log_marginal")

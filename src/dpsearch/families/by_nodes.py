@@ -36,7 +36,7 @@ from dpsearch.families.linear import LinearForm, like
 _STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths
 SPACING = 1.0  # of locations, in what clusters can know of them; or more, if nodes are too many
 _FINE = 1000  # places at which it is looked how many values are near
-MOST = 240  # nodes of a column
+MOST = 192  # nodes of a column
 _SHAPE = 5.0  # of the prior on squared widths, as `DiagonalGaussian.suggest` has it
 
 
