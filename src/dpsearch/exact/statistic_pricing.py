@@ -22,6 +22,7 @@ from dpsearch.exact.regions import Limits, shape_of, shrink
 from dpsearch.problem import Problem
 
 _BATCH = 512  # boxes at a time
+_MANY = 20_000  # open boxes, from which on they are worked on depth first
 _ASCENTS = 4  # sets of a batch that are improved before prices are raised for them
 _MOST_CUTS = 16  # sets of a batch that become cuts though others have raised their prices
 _SIZES_FIRST = 32.0  # how much rather boxes are cut by size than elsewhere
@@ -42,6 +43,15 @@ class _Open(NamedTuple):
 
     def join(self, other: _Open) -> _Open:
         return _Open(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+
+def _next(stack: _Open) -> tuple[_Open, _Open]:
+    """Take boxes off the stack: those that lack most a point, or the last ones if it is large."""
+    n = len(stack.bound)
+    if _BATCH < n < _MANY:
+        lack = np.argpartition(stack.bound / stack.n_low, n - _BATCH)
+        return stack.take(lack[n - _BATCH :]), stack.take(lack[: n - _BATCH])
+    return stack.take(slice(-_BATCH, None)), stack.take(slice(None, -_BATCH))
 
 
 class StatisticPricer(Pricer):
@@ -92,7 +102,7 @@ class StatisticPricer(Pricer):
         while len(stack.bound):
             if clock() > run.deadline or len(sets) > run.limit:
                 break
-            batch, stack = stack.take(slice(-_BATCH, None)), stack.take(slice(None, -_BATCH))
+            batch, stack = _next(stack)
             batch = batch.take(batch.bound > level)
             if not len(batch.bound):
                 continue
@@ -132,14 +142,18 @@ class StatisticPricer(Pricer):
         return [np.flatnonzero(one) for one in found] if len(found) <= limit else None
 
     def _root(self) -> _Open:
-        """Return one box that holds the statistics of all sets of two and more points."""
+        """Return boxes that hold the statistics of all sets of two and more points.
+
+        No size in a box is twice another, so that what a box lacks can be shared by its points.
+        """
         width = self._begin_of[-1]
-        count = 1 if self.n > 1 else 0
+        n_low = 2 ** np.arange(1, max(int(self.n).bit_length(), 1))
+        count = len(n_low)
         low, high = np.full((count, width), -np.inf), np.full((count, width), np.inf)
         for shape, begin in zip(self.shapes, self._begin_of[:-1], strict=True):
             if shape.counted:
                 low[:, begin], high[:, begin] = 0.0, 1.0
-        root = _Open(np.full(count, 2), np.full(count, self.n), low, high, np.full(count, np.inf))
+        root = _Open(n_low, np.minimum(2 * n_low - 1, self.n), low, high, np.full(count, np.inf))
         return self._shrunk(root)
 
     def _shrunk(self, boxes: _Open) -> _Open:
