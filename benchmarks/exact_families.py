@@ -117,7 +117,7 @@ def prove(name: str, problem: Problem, labels: Any, goal: float, limit: float) -
     trace: list[tuple[float, float]] = []
     begun = time.perf_counter()
     certificate = certify(
-        problem, labels, time_limit=limit, tolerance=TOLERANCE,
+        problem, labels, time_limit=limit, tolerance=TOLERANCE, n_jobs=2,
         callback=lambda event: trace.append((event.seconds, event.upper_bound - event.log_joint)),
     )  # fmt: skip
     seconds = time.perf_counter() - begun

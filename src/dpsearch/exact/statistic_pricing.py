@@ -9,6 +9,8 @@ log H everywhere: a box that holds no set above its price is closed, whatever th
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from dpsearch.exact.regions import Limits, shape_of, shrink
 from dpsearch.problem import Problem
 
 _BATCH = 512  # boxes at a time
+_SHARE = 256  # boxes of a batch that one thread bounds
 _MANY = 20_000  # open boxes, from which on they are worked on depth first
 _ASCENTS = 4  # sets of a batch that are improved before prices are raised for them
 _MOST_CUTS = 16  # sets of a batch that become cuts though others have raised their prices
@@ -45,6 +48,11 @@ class _Open(NamedTuple):
         return _Open(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
+def _joined(parts: list[tuple[Bounds, Vector]]) -> tuple[Bounds, Vector]:
+    bounds = zip(*(part for part, _ in parts), strict=True)
+    return Bounds(*map(np.concatenate, bounds)), np.concatenate([score for _, score in parts])
+
+
 def _next(stack: _Open) -> tuple[_Open, _Open]:
     """Take boxes off the stack: those that lack most a point, or the last ones if it is large."""
     n = len(stack.bound)
@@ -57,7 +65,7 @@ def _next(stack: _Open) -> tuple[_Open, _Open]:
 class StatisticPricer(Pricer):
     """Branch and bound over boxes of sizes and averages of features."""
 
-    def __init__(self, problem: Problem, totals: Totals, lam: float) -> None:
+    def __init__(self, problem: Problem, totals: Totals, lam: float, n_threads: int = 1) -> None:
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
         self.form, self.features = form, features = totals
         self.shapes = [shape_of(term) for term in form.terms]
@@ -80,6 +88,7 @@ class StatisticPricer(Pricer):
             corners=np.concatenate([[0], np.cumsum([len(s.along) for s in self.shapes])]),
             base=self.lam + self.log_w,
         )
+        self.n_threads = n_threads
         self.n_boxes = 0
 
     def fit(self, labels: Labels) -> Vector:
@@ -96,6 +105,10 @@ class StatisticPricer(Pricer):
         return 16.0 * EPSILON * (magnitude + float(np.abs(self.alone).sum()))
 
     def explore(self, y: Vector, run: Run) -> Explored:
+        with ThreadPoolExecutor(self.n_threads) as threads:
+            return self._explore(y, run, threads)
+
+    def _explore(self, y: Vector, run: Run, threads: ThreadPoolExecutor) -> Explored:
         sets: list[tuple[float, Ints]] = []
         level = run.level
         stack = self._root()
@@ -107,7 +120,9 @@ class StatisticPricer(Pricer):
             if not len(batch.bound):
                 continue
             self.n_boxes += len(batch.bound)
-            bounds, n_score = self._bound(batch, y, level)
+            begins = range(0, len(batch.bound), _SHARE)
+            shares = [batch.take(slice(at, at + _SHARE)) for at in begins]
+            bounds, n_score = _joined(list(threads.map(partial(self._bound, y, level), shares)))
             alive = np.flatnonzero(bounds.bound > level)
             if not len(alive):
                 continue
@@ -165,7 +180,7 @@ class StatisticPricer(Pricer):
             alive &= shrink(shape, self._limits, boxes.n_low, low, high, own)
         return boxes if alive.all() else boxes.take(alive)
 
-    def _bound(self, batch: _Open, y: Vector, level: float) -> tuple[Bounds, Vector]:
+    def _bound(self, y: Vector, level: float, batch: _Open) -> tuple[Bounds, Vector]:
         """Return bounds of the boxes, and how far the sizes between stick out."""
         k, n_low, n_high = len(batch.bound), batch.n_low, batch.n_high
         middle: Vector = 0.5 * (n_low + n_high).astype(np.float64)
