@@ -291,6 +291,7 @@ def _certified(
         found,
         time_limit=options.certify_seconds,
         polish=not found.converged,
+        n_jobs=options.n_jobs,
         callback=options.callback,
     )
     best = certificate.clustering

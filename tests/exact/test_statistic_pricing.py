@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import enumeration
 from dpsearch import certify, families, priors
+from dpsearch.errors import CapabilityError
+from dpsearch.exact import regions
 from dpsearch.exact.promises import totals_of
 from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.problem import Problem
@@ -138,3 +142,43 @@ def test_three_hundred_sets_of_each_family(make):
     for seed in range(300):
         check_pricing(make, seed, 8)
         check_certificate(make, seed, 8)
+
+
+# -- planted errors -------------------------------------------------------------------------------
+
+
+def test_corners_that_do_not_enclose_the_region_are_noticed(monkeypatch):
+    correct = regions.Shape.points
+
+    def planted(self, low, high):
+        near, far, m = correct(self, low, high)
+        inside = 0.5 * (near + near[:, :1])
+        return inside, far + inside - near, m
+
+    monkeypatch.setattr(regions.Shape, "points", planted)
+    with pytest.raises(AssertionError):
+        any(check_pricing(_known, seed) for seed in range(30))
+
+
+@pytest.mark.parametrize("change", [lambda f: f - 0.01, lambda f: 0.9 * f, lambda f: np.abs(f)])
+def test_terms_that_disagree_with_the_family_are_refused(monkeypatch, change):
+    correct = families.DiagonalGaussian.linear
+
+    def planted(self, n_features):
+        form = correct(self, n_features)
+        first, *others = form.terms
+        wrong = first._replace(upper=lambda n, totals: change(first.upper(n, totals)))
+        return dataclasses.replace(form, terms=(wrong, *others))
+
+    monkeypatch.setattr(families.DiagonalGaussian, "linear", planted)
+    _, problem = problem_of(_columns, 0, 7)
+    with pytest.raises(CapabilityError, match="linear of the diagonal_gaussian family disagrees"):
+        certify(problem, np.zeros(problem.n_items, np.int64))
+
+
+def test_the_number_of_threads_does_not_matter():
+    X = _numbers(np.random.default_rng(0), 60, 2)
+    family = families.DiagonalGaussian(0.0, 0.1, 2.0, 1.0)
+    one, two = (certify(X, np.zeros(60), family, PRIORS[0], n_jobs=n) for n in (1, 2))
+    assert one.upper_bound == two.upper_bound
+    np.testing.assert_array_equal(one.prices[0].y, two.prices[0].y)

@@ -36,6 +36,10 @@ def ceiling():
     return certify(points(2), np.zeros(40), families.DiagonalGaussian(), DP, time_limit=0.0)
 
 
+def variances():
+    return certify(points(2, 25), np.zeros(25), families.DiagonalGaussian(0.0, 0.1, 2.0, 1.0), DP)
+
+
 def quick():
     return certify(points(6), np.zeros(40), GAUSSIAN, DP, time_limit=0.0)
 
@@ -48,7 +52,7 @@ def sets():
     return found
 
 
-EVERY = [line, plane, ceiling, quick, sets, lambda: line(priors.PitmanYor(0.7, 0.4))]
+EVERY = [line, plane, variances, ceiling, quick, sets, lambda: line(priors.PitmanYor(0.7, 0.4))]
 
 
 def stated(certificate, **figures):

@@ -12,6 +12,7 @@ import numpy as np
 
 from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch._validate import n_threads
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.exact.certificate_file import read_certificate, write_certificate
@@ -143,6 +144,7 @@ def certify(
     tolerance: float = 1e-6,
     polish: bool | None = None,
     line: bool = True,
+    n_jobs: int | None = None,
     callback: Callback | None = None,
 ) -> Certificate:
     """Bound the log joint of every partition from above, and close the gap to the best one known.
@@ -164,6 +166,8 @@ def certify(
     line
         Whether to use the dynamic programme on one-dimensional data.  Its potentials bound every
         partition, but are not prices of arbitrary sets.
+    n_jobs
+        Threads that price boxes of the statistic; -1: one for each core.  The result is the same.
     callback
         Called with an `Event` as the gap closes.
 
@@ -195,7 +199,8 @@ def certify(
     if polish is None:
         polish = not (isinstance(start, Clustering) and start.converged)
     labels = by_appearance(labels_of(start, problem))
-    closing = _Closing(problem, labels, begun, time_limit, tolerance, callback)
+    threads = n_threads(n_jobs)
+    closing = _Closing(problem, labels, begun, time_limit, tolerance, threads, callback)
     with contextlib.suppress(KeyboardInterrupt), plain_interrupts():
         closing.run(polish, line)
     return closing.certificate()
@@ -211,6 +216,7 @@ class _Closing:
         begun: float,
         time_limit: float | None,
         tolerance: float,
+        threads: int,
         callback: Callback | None,
     ) -> None:
         self.problem = problem
@@ -219,6 +225,7 @@ class _Closing:
         self.begun = begun
         self.deadline = math.inf if time_limit is None else clock() + time_limit
         self.tolerance = float(tolerance)
+        self.threads = threads
         self.callback = callback
         self.done: list[Bounded] = []
         self.later: list[Bounded] = []
@@ -324,7 +331,7 @@ class _Closing:
         low, high = start.low, start.high
         until = self._share(1.0 / len(self.work))
         others = [entry.upper for entry in self.done + self.later + self.work[:-1]]
-        pricer = pricer_for(self.problem, self.statistic, slope(log_v, low, high))
+        pricer = pricer_for(self.problem, self.statistic, slope(log_v, low, high), self.threads)
         assert pricer is not None  # as `run` has seen
         proof = Proof(
             pricer, sets, start, self.labels, self.lower, tolerance=self.tolerance, deadline=until,

@@ -63,14 +63,16 @@ class Bounded(NamedTuple):
     upper: float
 
 
-def pricer_for(problem: Problem, statistic: Statistic | None, lam: float) -> Pricer | None:
+def pricer_for(
+    problem: Problem, statistic: Statistic | None, lam: float, n_threads: int = 1
+) -> Pricer | None:
     """Return a pricer for the problem's clusters, or None if there is none."""
     if isinstance(statistic, NormalMeans) and CentrePricer.takes(problem):
         return CentrePricer(problem, statistic, lam)
     if statistic is not None and not isinstance(statistic, NormalMeans):
         return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
     totals = totals_of(problem)
-    return None if totals is None else StatisticPricer(problem, totals, lam)
+    return None if totals is None else StatisticPricer(problem, totals, lam, n_threads)
 
 
 def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:

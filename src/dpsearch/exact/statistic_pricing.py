@@ -9,6 +9,8 @@ log H everywhere: a box that holds no set above its price is closed, whatever th
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +24,8 @@ from dpsearch.exact.regions import Limits, shape_of, shrink
 from dpsearch.problem import Problem
 
 _BATCH = 512  # boxes at a time
+_SHARE = 256  # boxes of a batch that one thread bounds
+_MANY = 20_000  # open boxes, from which on they are worked on depth first
 _ASCENTS = 4  # sets of a batch that are improved before prices are raised for them
 _MOST_CUTS = 16  # sets of a batch that become cuts though others have raised their prices
 _SIZES_FIRST = 32.0  # how much rather boxes are cut by size than elsewhere
@@ -44,10 +48,24 @@ class _Open(NamedTuple):
         return _Open(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
+def _joined(parts: list[tuple[Bounds, Vector]]) -> tuple[Bounds, Vector]:
+    bounds = zip(*(part for part, _ in parts), strict=True)
+    return Bounds(*map(np.concatenate, bounds)), np.concatenate([score for _, score in parts])
+
+
+def _next(stack: _Open) -> tuple[_Open, _Open]:
+    """Take boxes off the stack: those that lack most a point, or the last ones if it is large."""
+    n = len(stack.bound)
+    if _BATCH < n < _MANY:
+        lack = np.argpartition(stack.bound / stack.n_low, n - _BATCH)
+        return stack.take(lack[n - _BATCH :]), stack.take(lack[: n - _BATCH])
+    return stack.take(slice(-_BATCH, None)), stack.take(slice(None, -_BATCH))
+
+
 class StatisticPricer(Pricer):
     """Branch and bound over boxes of sizes and averages of features."""
 
-    def __init__(self, problem: Problem, totals: Totals, lam: float) -> None:
+    def __init__(self, problem: Problem, totals: Totals, lam: float, n_threads: int = 1) -> None:
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
         self.form, self.features = form, features = totals
         self.shapes = [shape_of(term) for term in form.terms]
@@ -70,6 +88,7 @@ class StatisticPricer(Pricer):
             corners=np.concatenate([[0], np.cumsum([len(s.along) for s in self.shapes])]),
             base=self.lam + self.log_w,
         )
+        self.n_threads = n_threads
         self.n_boxes = 0
 
     def fit(self, labels: Labels) -> Vector:
@@ -86,18 +105,24 @@ class StatisticPricer(Pricer):
         return 16.0 * EPSILON * (magnitude + float(np.abs(self.alone).sum()))
 
     def explore(self, y: Vector, run: Run) -> Explored:
+        with ThreadPoolExecutor(self.n_threads) as threads:
+            return self._explore(y, run, threads)
+
+    def _explore(self, y: Vector, run: Run, threads: ThreadPoolExecutor) -> Explored:
         sets: list[tuple[float, Ints]] = []
         level = run.level
         stack = self._root()
         while len(stack.bound):
             if clock() > run.deadline or len(sets) > run.limit:
                 break
-            batch, stack = stack.take(slice(-_BATCH, None)), stack.take(slice(None, -_BATCH))
+            batch, stack = _next(stack)
             batch = batch.take(batch.bound > level)
             if not len(batch.bound):
                 continue
             self.n_boxes += len(batch.bound)
-            bounds, n_score = self._bound(batch, y, level)
+            begins = range(0, len(batch.bound), _SHARE)
+            shares = [batch.take(slice(at, at + _SHARE)) for at in begins]
+            bounds, n_score = _joined(list(threads.map(partial(self._bound, y, level), shares)))
             alive = np.flatnonzero(bounds.bound > level)
             if not len(alive):
                 continue
@@ -132,14 +157,18 @@ class StatisticPricer(Pricer):
         return [np.flatnonzero(one) for one in found] if len(found) <= limit else None
 
     def _root(self) -> _Open:
-        """Return one box that holds the statistics of all sets of two and more points."""
+        """Return boxes that hold the statistics of all sets of two and more points.
+
+        No size in a box is twice another, so that what a box lacks can be shared by its points.
+        """
         width = self._begin_of[-1]
-        count = 1 if self.n > 1 else 0
+        n_low = 2 ** np.arange(1, max(int(self.n).bit_length(), 1))
+        count = len(n_low)
         low, high = np.full((count, width), -np.inf), np.full((count, width), np.inf)
         for shape, begin in zip(self.shapes, self._begin_of[:-1], strict=True):
             if shape.counted:
                 low[:, begin], high[:, begin] = 0.0, 1.0
-        root = _Open(np.full(count, 2), np.full(count, self.n), low, high, np.full(count, np.inf))
+        root = _Open(n_low, np.minimum(2 * n_low - 1, self.n), low, high, np.full(count, np.inf))
         return self._shrunk(root)
 
     def _shrunk(self, boxes: _Open) -> _Open:
@@ -151,7 +180,7 @@ class StatisticPricer(Pricer):
             alive &= shrink(shape, self._limits, boxes.n_low, low, high, own)
         return boxes if alive.all() else boxes.take(alive)
 
-    def _bound(self, batch: _Open, y: Vector, level: float) -> tuple[Bounds, Vector]:
+    def _bound(self, y: Vector, level: float, batch: _Open) -> tuple[Bounds, Vector]:
         """Return bounds of the boxes, and how far the sizes between stick out."""
         k, n_low, n_high = len(batch.bound), batch.n_low, batch.n_high
         middle: Vector = 0.5 * (n_low + n_high).astype(np.float64)

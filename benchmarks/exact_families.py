@@ -1,0 +1,194 @@
+"""Proofs for unknown variances, counts, categories and mixed rows; part of `benchmarks.exact`.
+
+Hyperparameters are those that `DPMixture` learns, a gap up to 1e-4 nats counts as closed.  How far
+other methods are from a proved optimum is found with the same hyperparameters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_iris
+
+from dpsearch import DPMixture, families, priors
+from dpsearch.exact import Certificate, certify
+from dpsearch.mean_field import variational
+from dpsearch.problem import Problem
+
+TOLERANCE = 1e-4
+
+
+class Learned(NamedTuple):
+    """Rows, the family whose hyperparameters are learned, and seconds that are aimed at."""
+
+    name: str
+    X: Any
+    family: str
+    goal: float
+    limit: float
+    alpha: Any = 1.0
+    long: bool = False
+
+
+def _planted(n: int, width: int, n_clusters: int) -> Any:
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0.0, 6.0, size=(n_clusters, width))
+    spread = rng.uniform(0.3, 1.5, size=(n_clusters, width))
+    labels = rng.integers(n_clusters, size=n)
+    return centres[labels] + spread[labels] * rng.normal(size=(n, width))
+
+
+def learned_cases(folder: Path | None) -> list[Learned]:
+    diagonal, full = "diagonal_gaussian", "full_gaussian"
+    iris = load_iris().data
+    out = [
+        Learned("iris petals, 150 × 2", iris[:, 2:], diagonal, 1.0, 30.0),
+        Learned("the same, α integrated out", iris[:, 2:], diagonal, 1.0, 60.0, "auto"),
+        Learned("5,000 planted rows in one column", _planted(5000, 1, 5), diagonal, 10.0, 60.0),
+        Learned("1,000 planted rows × 2", _planted(1000, 2, 5), diagonal, 60.0, 60.0),
+        Learned("iris, 150 × 3", iris[:, 1:], diagonal, 60.0, 60.0),
+        Learned("iris, 150 × 4", iris, diagonal, 600.0, 600.0, long=True),
+        Learned("iris petals, full covariance", iris[:, 2:], full, 600.0, 5.0),
+    ]
+    path = None if folder is None else Path(folder) / "classic_dpm.npz"
+    if path is None or not path.exists():
+        return out
+    with np.load(path, allow_pickle=False) as entries:
+        galaxy, acidity, enzyme = (
+            entries[name].astype(float).reshape(-1, 1)
+            for name in ("galaxy_kms", "acidity_log_anc50", "enzyme")
+        )
+        faithful = entries["faithful"].astype(float)
+    first = [
+        Learned("galaxy velocities, 82 × 1", galaxy / 1000.0, diagonal, 0.1, 10.0),
+        Learned("acidity, 155 × 1", acidity, diagonal, 0.5, 10.0),
+        Learned("enzyme, 245 × 1", enzyme, diagonal, 1.0, 10.0),
+        Learned("galaxy, α integrated out", galaxy / 1000.0, diagonal, 0.1, 10.0, "auto"),
+        Learned("Old Faithful, 272 × 2", faithful, diagonal, 10.0, 30.0),
+        Learned("Old Faithful, α integrated out", faithful, diagonal, 10.0, 60.0, "auto"),
+        Learned("Old Faithful, full covariance", faithful, full, 600.0, 5.0),
+    ]
+    return first + out
+
+
+def _problem(case: Learned) -> tuple[Problem, Any]:
+    model = DPMixture(family=case.family, alpha=case.alpha, level="components").fit(case.X)
+    return model.problem(case.X), model.component_labels_
+
+
+def drawn_problems() -> dict[str, tuple[Problem, float]]:
+    """Counts, categories and mixed rows from three clusters, with the seconds for each."""
+    rng = np.random.default_rng(0)
+    dp = priors.DirichletProcess(1.0)
+    labels = rng.integers(3, size=200)
+    rates = np.array([[2.0, 8.0, 1.0], [8.0, 2.0, 4.0], [15.0, 6.0, 12.0]])
+    counts = rng.poisson(rates[labels]).astype(float)
+    chances = rng.dirichlet(np.full(3, 0.3), size=(3, 10))
+    codes = np.array([[rng.choice(3, p=p) for p in chances[k]] for k in labels[:100]], dtype=float)
+    number = np.array([-4.0, 0.0, 5.0])[labels] + rng.normal(size=200)
+    other = rng.permutation(3)[labels] * (rng.random(200) < 0.9)
+    mixed = families.Product(
+        [(families.DiagonalGaussian(0.0, 0.05, 3.0, 3.0), [0]), (families.Categorical(0.5, 3), [1])]
+    )
+    return {
+        "Poisson, 200 × 3": (Problem(counts, families.Poisson(1.0, 0.2), dp), 30.0),
+        "ten categorical columns of three levels, 100 rows": (
+            Problem(codes, families.Categorical(0.5, 3), dp), 30.0
+        ),
+        "a number and a category, 200 rows": (
+            Problem(np.column_stack([number, other]), mixed, dp), 30.0
+        ),
+    }  # fmt: skip
+
+
+class Proved(NamedTuple):
+    name: str
+    goal: float
+    certificate: Certificate
+    seconds: float
+    trace: list[tuple[float, float]]  # seconds and gaps
+
+
+def prove(name: str, problem: Problem, labels: Any, goal: float, limit: float) -> Proved:
+    trace: list[tuple[float, float]] = []
+    begun = time.perf_counter()
+    certificate = certify(
+        problem, labels, time_limit=limit, tolerance=TOLERANCE, n_jobs=2,
+        callback=lambda event: trace.append((event.seconds, event.upper_bound - event.log_joint)),
+    )  # fmt: skip
+    seconds = time.perf_counter() - begun
+    print(f"{name}: {certificate.gap:.3g} nats, {certificate.method}, {seconds:.3g} s", flush=True)
+    return Proved(name, goal, certificate, seconds, trace)
+
+
+def all_proved(folder: Path | None, *, quick: bool, long: bool) -> list[Proved]:
+    out = []
+    for case in learned_cases(folder):
+        if (case.long and not long) or (quick and case.limit > 30.0):
+            continue
+        problem, labels = _problem(case)
+        certify(problem, labels, time_limit=0.5, tolerance=TOLERANCE)  # compiles
+        out.append(prove(case.name, problem, labels, case.goal, case.limit))
+    for name, (problem, limit) in drawn_problems().items():
+        labels = np.zeros(problem.n_items, np.int64)
+        certify(problem, labels, time_limit=0.5)  # compiles
+        out.append(prove(name, problem, labels, limit, limit))
+    return out
+
+
+def table_of_proofs(proved: list[Proved]) -> list[str]:
+    lines = [
+        "| problem | clusters | gap, nats | seconds | goal, seconds | by |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in proved:
+        c = one.certificate
+        gap = f"{c.gap:.1e}: proved" if c.optimal else f"{c.gap:.3g}"
+        met = "met" if c.optimal and one.seconds <= one.goal else "missed"
+        lines.append(
+            f"| {one.name} | {c.clustering.n_clusters} | {gap} | {one.seconds:.2g} |"
+            f" {one.goal:g}: {met} | {c.method} |"
+        )
+    return lines
+
+
+def distances(proved: list[Proved], methods: dict[str, Callable[[Problem], float]]) -> list[str]:
+    """How many nats other methods end below each proved optimum."""
+    methods = {**methods, "variational": lambda p: variational(p, rng=0).clustering.log_joint}
+    lines = [
+        "| problem | " + " | ".join(methods) + " |",
+        "| --- |" + " --- |" * len(methods),
+    ]
+    for one in proved:
+        if not one.certificate.optimal:
+            continue
+        lower = one.certificate.lower_bound
+        short = [max(lower - solve(one.certificate.problem), 0.0) for solve in methods.values()]
+        lines.append(f"| {one.name} | " + " | ".join(_nats(value) for value in short) + " |")
+        print(lines[-1], flush=True)
+    return lines
+
+
+def _nats(value: float) -> str:
+    return "0" if value < TOLERANCE else f"{value:.3g}"
+
+
+def draw_gaps(proved: list[Proved], path: Path) -> None:
+    """Draw gap against time."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.0, 4.5), layout="constrained")
+    for one in proved:
+        seconds, gaps = np.array([*one.trace, (one.seconds, one.certificate.gap)]).T
+        axes.step(seconds, np.maximum(gaps, 1e-5), where="post", label=one.name, linewidth=1.2)
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap, nats")
+    axes.legend(fontsize=6, ncols=2)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)
