@@ -107,7 +107,8 @@ def test_fit_writes_a_folder(run, tmp_path):
         in err
     )
     assert f"family {want.family_.name}" in err
-    assert len(err.splitlines()) == 2  # what was found, and how components became clusters
+    # The columns, what was found, and how components became clusters.
+    assert len(err.splitlines()) == 5
     labels = pl.read_csv("x.clusters/labels.csv")
     assert labels.columns == ["row", "cluster", "component", "certainty", "apart_from"]
     assert labels["row"].to_list() == list(range(40))
@@ -126,7 +127,7 @@ def test_the_table_of_clusters(run, tmp_path):
     (tmp_path / "x.csv").write_text("\n".join(["who,height,weight", *lines]))
     code, _, err = run("fit", "x.csv", "--family", "gaussian")
     assert code == 0
-    assert "column 'who' is not clustered by: it names the rows" in err
+    assert "who     identifier  dropped        40 of 40 values differ" in err
     labels = pl.read_csv("x.clusters/labels.csv")
     assert labels["who"].to_list() == names
     clusters = pl.read_csv("x.clusters/clusters.csv")
@@ -293,7 +294,8 @@ def test_mixed_tables_without_names(run, tmp_path):
     assert run("certify", "x.clusters", "x.csv", "--no-header", "--time-limit", "1s")[0] == 0
     (tmp_path / "x.csv").write_text("\n".join(["size,kind,code", *lines]))
     complains(run("predict", "x.clusters", "x.csv"), "no column 'column 0', which the model needs")
-    assert run("predict", "x.clusters", "x.csv", "--no-header")[0] == 1
+    code, _, err = run("predict", "x.clusters", "x.csv", "--no-header")
+    assert (code, "column 'column 1' has 1 value that the fit did not see" in err) == (0, True)
 
 
 def test_a_model_whose_columns_share_a_name(run, tmp_path):
@@ -382,7 +384,7 @@ def test_mixed_tables(run, tmp_path):
     lines = ["kind,legs,weight,flies"]
     for i in range(60):
         if i % 2:
-            lines.append(f"bird,2,{rng.normal(1, 0.3):.3f},{'true' if i % 12 else ''}")
+            lines.append(f"bird,2,{rng.normal(1, 0.3):.3f},{'true' if i > 1 else 'false'}")
         else:
             lines.append(f"dog,{4 if i % 10 else ''},{rng.normal(20, 3):.3f},false")
     (tmp_path / "x.csv").write_text("\n".join(lines))
@@ -409,7 +411,15 @@ def test_mixed_tables(run, tmp_path):
     code, out, _ = run("predict", "x.clusters", "new.csv")
     assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == [found[1], found[0]]
     (tmp_path / "new.csv").write_text("kind,legs,weight,flies\nfish,0,1,false\n")
-    complains(run("predict", "x.clusters", "new.csv"), "line 2, column 'kind' is 'fish'")
+    code, _, err = run("predict", "x.clusters", "new.csv")
+    assert (code, "column 'kind' has 1 value that the fit did not see, as 'fish'" in err) == (
+        0,
+        True,
+    )
+    complains(
+        run("predict", "x.clusters", "new.csv", "--handle-unknown", "error"),
+        "line 2, column 'kind' is 'fish'",
+    )
     assert run("sample", "x.csv", "--model", "x.clusters", "--draws", 20)[0] == 0
     assert run("sample", "x.csv", "--draws", 20, "--force")[0] == 0
 
@@ -711,8 +721,8 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
     long = "a" * 120 + "[bold]"
     code, _, err = run("fit", "[red]x:bug:.csv", "--out", long)
     assert code == 0
-    assert err.splitlines()[0].endswith(f"written to {long}")
-    assert len(err.splitlines()) == 2
+    assert err.splitlines()[3].endswith(f"written to {long}")
+    assert len(err.splitlines()) == 5
     complains(run("fit", "[blue]y.csv"), "[blue]y.csv: no such file")
 
 
@@ -770,13 +780,34 @@ def test_options_that_would_not_be_looked_at(run, tmp_path):
             complains(run("fit", data, option, value), f"{data}: {option} does not apply to")
 
 
-def test_advice_is_about_options(run, tmp_path):
-    names = [f"n{i}" for i in range(19)] + ["n0"]
-    pl.DataFrame({"a": [0.5] * 20, "o'neil": names}).write_csv("x.csv")
-    complains(run("fit", "x.csv"), 'or say --category "o\'neil"\n')
-    gone = pl.DataFrame({"a": [0.5] * 20, "b": [None] * 20})
-    gone.with_columns(pl.col("b").cast(pl.Float64)).write_parquet("x.parquet")
-    complains(run("fit", "x.parquet", "--columns", "b,a"), "column 'b' of X has no value")
+def test_the_user_overrides_the_triage(run, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({
+        "id": range(40),
+        "x": rng.normal(size=40),
+        "code": [-1, 5] * 20,
+        "state": ["a", "refused", "b", "b"] * 10,
+        "gone": [None] * 40,
+    })  # fmt: skip
+    frame.write_csv("x.csv")
+
+    def said(*options):
+        code, _, err = run("fit", "x.csv", "--refine", "no", "--force", *options)
+        assert code == 0, err
+        record = json.loads((tmp_path / "x.clusters" / "run.json").read_text())
+        return {entry["name"]: entry for entry in record["triage"]}
+
+    def treatments(found):
+        return [found[name]["treatment"].split()[0] for name in found]
+
+    assert treatments(said()) == ["dropped", "used", "used", "used", "dropped"]
+    kept = said("--keep", "id", "--kinds", "code=category,x=drop")
+    assert treatments(kept) == ["used", "dropped", "used", "used", "dropped"]
+    assert kept["code"]["role"] == "category"
+    assert said("--na", "refused,-1")["state"]["reason"] == "2 levels; 10 missing"
+    assert "x" not in said("--drop", "x")
+    assert treatments(said("--columns", "id,x")) == ["used", "used"]
+    complains(run("fit", "x.csv", "--keep", "y", "--force"), "names the column 'y'")
 
 
 def test_a_report_without_a_folder(run, tmp_path):

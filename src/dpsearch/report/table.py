@@ -78,7 +78,7 @@ class Table:
         if not pixels and (sp.issparse(X) or family.kind == "words"):
             return cls(rows, counts=sp.csr_matrix(as_matrix(X)), words=known)
         if is_frame(X):
-            values = [read_column(X, j, known[j]).values for j in range(width)]
+            values = [read_column(X, j).cells() for j in range(width)]
         else:
             dense = X.toarray() if sp.issparse(X) else X
             values = list((dense if is_array(dense) else as_matrix(dense, gaps=True)).T)

@@ -14,7 +14,7 @@ import numpy as np
 from dpsearch._files import atomic_write
 from dpsearch._numbers import brief
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
-from dpsearch._validate import as_image_shape, whole
+from dpsearch._validate import as_image_shape, readable, whole
 from dpsearch._version import __version__
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.explanation import Explanation
@@ -26,6 +26,7 @@ from dpsearch.report.page import packed, render, single
 from dpsearch.report.profiles import Profile, profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Table, top_words
+from dpsearch.tables import is_frame
 
 _AT_LEAST = 30  # rows of each component in a sample, where it has them
 _TYPICAL, _ODD = 5, 12  # rows listed of each kind
@@ -100,7 +101,12 @@ def write_report(
     >>> model = DPMixture(random_state=0).fit(X)
     >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
     """
-    table = Table.of(X, model.family_, names, index, pixels=image_shape is not None)
+    X = readable(X)
+    rows, schema = X, model.schema_
+    if schema is not None and is_frame(X):  # shown by what is clustered by
+        rows, names = schema.decode(model.checked(X).matrix), schema.names
+        index = X.index if index is None and hasattr(X, "iloc") else index
+    table = Table.of(rows, model.family_, names, index, pixels=image_shape is not None)
     if certificate is None:
         certificate = getattr(model, "certificate_", None)
     page = _Page(
@@ -176,6 +182,7 @@ class _Page:
             posterior=None if self.draws is None else _posterior(self.draws),
             has_trace=len(self.model.clustering_.trace) > 1,
             about=self._about(),
+            triage=self.model.triage_,
             payload={**self._payload(rows), "images": images},
         )
 

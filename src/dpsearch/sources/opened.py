@@ -212,7 +212,9 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     else:
         table = CheckedTable.of(X, gaps=options.gaps) if table is None else table
         shards = shards_of_array(table.matrix, 1, options.gaps)
-    known = column_names(X) if names is None else names
+    known: Any = names
+    if names is None and not isinstance(X, CheckedTable):
+        known = column_names(X)
     return OpenedTable(
         list(shards), n_columns, None if known is None else list(known), schema,
         triage=None if found is None else found.triage, feature_names=names, table=table,
@@ -294,7 +296,8 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
         schema = None if schema.is_plain else schema
     if choice.index is not None:
         index = files.names[choice.index]
-    layout = Layout(tuple(names), schema=schema, gaps=options.gaps, unknown=options.unknown)
+    unknown = options.unknown if triage is None else None
+    layout = Layout(tuple(names), schema=schema, gaps=options.gaps, unknown=unknown)
     own = names if schema is None else schema.names
     shards = cut(pieces, options.divide(files.n_rows, len(own)), layout)
     places = {name: j for j, name in enumerate(files.names)}

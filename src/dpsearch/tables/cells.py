@@ -35,7 +35,7 @@ _GROUPS = {
 }
 _NUMBER = re.compile(
     r"(?P<open>\()?(?P<sign>[+\-−])?\s?(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|INR)(?=[\s\d+-]))?\s?"
-    r"(?P<minus>[+\-−])?(?P<digits>[\d.,][\d.,'’   ]*)(?P<power>[eE][+-]?\d{1,3})?"
+    r"(?P<minus>[+\-−])?(?P<digits>[\d.,](?:[\s'’]?[\d.,])*)(?P<power>[eE][+-]?\d{1,3})?"
     r"\s?(?P<unit>%|[$€£¥₹°]\w?|[^\W\d_][^\W\d_/²³.]{0,9}(?:/\w{1,6})?)?\)?"
 )
 _CODE = re.compile(r"[+-]?0\d+|\d{16,}")  # digits that are no quantity: 007, card numbers
@@ -74,7 +74,7 @@ def number_reader(form: str) -> Reader:
         match = _NUMBER.fullmatch(text)
         if match is None or is_code(text):
             return math.nan
-        digits = re.sub(r"[\s'’]", "", match["digits"])
+        digits = _digits(match)
         if not groups.fullmatch(digits):
             return math.nan
         digits = digits.replace(thousands, "").replace(decimal, ".")
@@ -83,6 +83,10 @@ def number_reader(form: str) -> Reader:
         return (-value if minus else value) if value <= LARGEST else math.nan
 
     return read
+
+
+def _digits(match: re.Match[str]) -> str:
+    return re.sub(r"[\s'’]", "", match["digits"])
 
 
 def _plain(value: Any) -> float:
@@ -102,7 +106,7 @@ def number_form(texts: Sequence[str], counts: Ints) -> str | None:
         if match is None:
             continue
         units[match["unit"] or ""] += n
-        form = _form_of(match["digits"])
+        form = _form_of(_digits(match))
         if form is not None:
             decisive[form] += n
     named = {unit: n for unit, n in units.items() if unit and unit not in _TIMES}

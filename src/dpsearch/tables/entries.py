@@ -47,11 +47,15 @@ class Triage:
         """The names of the columns that are not clustered by."""
         return tuple(entry.name for entry in self.entries if entry.treatment == DROPPED)
 
-    def table(self, most: int = 40) -> str:
-        """Return a line for each column; of a wide table only those that are not used as it is."""
-        shown = self.entries
-        if len(shown) > most:
-            shown = tuple(entry for entry in shown if entry.treatment != USED)[:most]
+    def shown(self, most: int) -> tuple[Entry, ...]:
+        """Return the entries; of a wide table only of columns that are not used as they are."""
+        if len(self.entries) <= most:
+            return self.entries
+        return tuple(entry for entry in self.entries if entry.treatment != USED)[:most]
+
+    def table(self, most: int = 25) -> str:
+        """Return a line for each column; see `shown`."""
+        shown = self.shown(most)
         lines = [("column", "role", "treatment", "why"), *shown]
         widths = [max(len(_short(line[k])) for line in lines) for k in range(3)]
         texts = [

@@ -57,7 +57,7 @@ _ID = re.compile(
 )
 _INDEX = re.compile(r"(?i)(unnamed: 0|column 0|__index_level_0__|index|row.?names?|row|key)")
 _TARGET = re.compile(r"(?i)target|labels?|ground.?truth|y_true|clusters?")
-_LAST_TARGET = re.compile(r"(?i)class|y")
+_LAST_TARGET = re.compile(r"(?i)class")
 _CYCLES = (
     (re.compile(r"(?i)(^|.*[\s_.])(month|mo|mon)"), 1, 12, "month"),
     (re.compile(r"(?i)(^|.*[\s_.])(hour|hr)"), 0, 23, "hour"),

@@ -1,0 +1,200 @@
+"""The triage of columns: roles, numbers and dates in texts, and models that keep it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from dpsearch import DPMixture, load, triage
+from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
+from dpsearch.tables import Triage, cells, triaged
+from odd_tables import COLUMNS, OBJECTS, odd_table
+
+N = 150
+ROLES = {
+    "number": "number", "two groups": "number", "skewed": "skewed", "count": "count",
+    "rating": "ordinal", "year": "number", "month": "angle", "wind dir": "angle",
+    "kind": "category", "flag": "category", "answer": "category", "money": "skewed",
+    "betrag": "number", "percent": "number", "weight": "number", "with gaps": "number",
+    "mostly numbers": "number", "date": "date", "moment": "date", "american": "date",
+    "stamp": "date", "row": "identifier", "customer_id": "identifier", "email": "identifier",
+    "zip": "identifier", "review": "text", "constant": "constant", "nearly constant": "constant",
+    "nothing": "constant", "infinite": "number", "huge": "number", "odd words": "category",
+    "target": "target", "lists": "nested", "dictionaries": "nested", "mixed": "category",
+    "categorical": "category", "ordered": "ordinal", "complex": "nested", "bytes": "nested",
+}  # fmt: skip
+
+
+def whole_table(n=N):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({name: make(rng, n) for name, make in (COLUMNS | OBJECTS).items()})
+
+
+def test_roles():
+    found = triage(whole_table())
+    assert {name: found[name].role for name in ROLES} == ROLES
+    dropped = {"identifier", "text", "constant", "target", "nested", "copy"}
+    for entry in found:
+        assert (entry.treatment == "dropped") == (entry.role in dropped), entry
+        assert entry.reason
+    assert Triage.from_list(found.to_list()) == found
+    assert len(str(found).splitlines()) == 1 + 25 + 1
+
+
+def test_both_libraries_agree():
+    frame = whole_table().drop(columns=["mixed", *OBJECTS])
+    same = pl.from_pandas(frame)
+    found, other = triaged(frame), triaged(same)
+    assert [entry[:3] for entry in found.triage] == [entry[:3] for entry in other.triage]
+    np.testing.assert_array_equal(found.matrix, other.matrix)
+    np.testing.assert_array_equal(found.schema.encode(same), found.matrix)
+
+
+def test_copies_and_other_names_of_levels():
+    rng = np.random.default_rng(0)
+    k, x = rng.integers(3, size=60), rng.normal(size=60)
+    frame = pd.DataFrame({
+        "class": k + 1, "name": np.array(["first", "second", "third"])[k], "x": x, "x2": x,
+        "y": rng.permutation(x), "id": rng.permutation(60), "rank": rng.permutation(60) * 2,
+    })  # fmt: skip
+    found = triage(frame)
+    copies = [entry.name for entry in found if entry.role == "copy"]
+    assert copies == ["name", "x2"]  # and not y: it is one to one with x, as all such columns are
+
+
+def test_at_most_fifty_levels():
+    rng = np.random.default_rng(0)
+    share = np.r_[np.full(30, 0.03), np.full(50, 0.002)]
+    towns = rng.choice([f"t{i:02}" for i in range(80)], size=2000, p=share)
+    frame = pd.DataFrame({"x": rng.normal(size=2000), "town": towns})
+    found = triaged(frame)
+    (column,) = [column for column in found.schema.columns if column.name == "town"]
+    assert len(column.levels) == 50
+    counts = frame["town"].value_counts()
+    rare = ~frame["town"].isin(column.levels)
+    assert counts[column.levels[0]] >= counts[frame["town"][rare]].max()
+    codes = found.matrix[:, 1]
+    assert set(codes[rare]) == {column.levels.index("other")}
+    # A level that is new is "other" too.
+    assert found.schema.encode(frame.head(1).assign(town="new"))[0, 1] == codes[rare][0]
+    flat = pd.DataFrame({"x": frame["x"], "town": [f"t{i % 400}" for i in range(2000)]})
+    assert triage(flat)["town"].treatment == "dropped"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("$1,234.50", 1234.5), ("-$3", -3.0), ("($3.10)", -3.1), ("1 234", 1234.0), ("12%", 12.0),
+        ("7.5 kg", 7.5), ("$1.2M", 1.2e6), ("3k", 3000.0), ("−4", -4.0), ("1e3", 1000.0),
+        ("USD 5", 5.0), (".5", 0.5), ("007", math.nan), ("12:30", math.nan), ("1.2.3", math.nan),
+        ("1,23", math.nan), ("A12", math.nan), ("5-10", math.nan), ("1e999", math.nan),
+    ],
+)  # fmt: skip
+def test_numbers_in_texts(text, value):
+    np.testing.assert_equal(cells.number_reader(cells.POINT)(text), value)
+
+
+def test_the_form_of_numbers():
+    def form(*texts):
+        return cells.number_form(texts, np.ones(len(texts), int))
+
+    assert form("1,5", "2,25") == form("1.234,5", "7") == form("1.234.567") == cells.COMMA
+    assert form("1,234", "5,678") == form("1.5") == form("1,234,567") == cells.POINT
+    assert form("5 kg", "7 lb") is form("a", "1") is form() is form("10.0.0.1", "10.0.0.2") is None
+    assert form("unknown", "5", "none") == cells.POINT
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y/%m/%d %H:%M", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y %H:%M",
+     "%b %d %Y", "%d %B %Y", "%d-%b-%y", "%B %d, %Y", "%m/%d/%y", "%Y-%m"],
+)  # fmt: skip
+def test_dates_in_texts(form):
+    rng = np.random.default_rng(0)
+    dates = [datetime(2001 + int(k) % 20, 1 + int(k) % 12, 1 + int(k) % 28, int(k) % 24)
+             for k in rng.integers(10**6, size=60)]  # fmt: skip
+    texts = [date.strftime(form) for date in dates]
+    found = triaged(pd.DataFrame({"x": rng.normal(size=60), "when": texts}))
+    assert found.triage["when"].role == "date"
+    parts = {column.part: values for column, values in zip(found.schema.columns, found.matrix.T)}
+    np.testing.assert_array_equal(parts["year"], [date.year for date in dates])
+    np.testing.assert_array_equal(parts["month"], [date.month - 1 for date in dates])
+    if "%d" in form:
+        np.testing.assert_array_equal(parts["weekday"], [date.weekday() for date in dates])
+    if "%H" in form:
+        np.testing.assert_array_equal(parts["hour"], [date.hour for date in dates])
+
+
+def test_a_model_keeps_the_triage(tmp_path):
+    frame = whole_table(80)
+    model = DPMixture(refine=False).fit(frame)
+    model.save(tmp_path / "m.npz")
+    again = load(tmp_path / "m.npz")
+    assert again.triage_ == model.triage_
+    assert again.schema_ == model.schema_
+    np.testing.assert_allclose(again.predict_proba(frame), model.predict_proba(frame))
+    fewer = frame.drop(columns=["email", "review"])  # which are not clustered by
+    np.testing.assert_array_equal(again.predict(fewer), model.predict(frame))
+    drawn, _ = again.sample(20)
+    assert list(drawn.columns) == list(model.feature_names_in_)
+    again.predict(drawn)
+    said = model.explain(frame)
+    assert said.names == tuple(model.feature_names_in_)
+
+
+def test_values_that_the_fit_did_not_see():
+    frame = whole_table(80)[["two groups", "kind"]]
+    model = DPMixture(refine=False).fit(frame)
+    new = frame.head(5).assign(kind=["level 0", "new", "newer", None, "level 1"])
+    gaps = new.assign(kind=["level 0", None, None, None, "level 1"])
+    with pytest.warns(UnseenValuesWarning, match="column 'kind' has 2 values .* 'new'") as said:
+        found = model.predict_proba(new)
+    assert said[0].message.count == 2
+    np.testing.assert_array_equal(found, model.predict_proba(gaps))
+    model.set_params(handle_unknown="error")
+    with pytest.raises(DataError, match="row 1, column 'kind' is 'new'"):
+        model.predict(new)
+    with pytest.raises(ParameterError, match="handle_unknown must be 'missing' or 'error'"):
+        DPMixture(handle_unknown="guess").fit(frame)
+
+
+def test_a_row_without_any_value_has_the_label_of_the_prior():
+    frame = whole_table(80)[["two groups", "kind"]]
+    nothing = pd.DataFrame({"two groups": [math.nan], "kind": [None]})
+    model = DPMixture(refine=False).fit(pd.concat([frame, nothing], ignore_index=True))
+    assert model.mixture_.sizes.sum() == 80
+    assert model.labels_[-1] == model.predict(nothing)[0] == 0
+
+
+def test_texts_that_are_codes_of_missing_values():
+    frame = pd.DataFrame({"x": np.arange(40.0) ** 2, "state": ["a", "b", "b", "refused"] * 10})
+    assert triage(frame, missing_codes=["refused"])["state"].reason == "2 levels; 10 missing"
+    model = DPMixture(refine=False, missing_codes=["refused", 4]).fit(frame)
+    matrix = model.checked(frame).matrix
+    assert np.isnan(matrix).sum(axis=0).tolist() == [1, 10]
+
+
+def _found(frame):
+    """What is made of the columns; nothing if none of them has a value."""
+    with contextlib.suppress(DataError):
+        return triage(frame)
+    return ()
+
+
+def test_fuzz():
+    """Whatever the columns hold: an answer, or one error about a table without any."""
+    for seed in range(25):
+        frame = odd_table(np.random.default_rng(seed), objects=True)
+        if seed % 3 == 2:
+            frame.columns = ["same"] * frame.shape[1]
+        if not _found(frame):
+            continue
+        model = DPMixture(refine=False).fit(frame)
+        assert len(model.triage_) == frame.shape[1]
+        assert len(model.predict(frame)) == len(frame)
