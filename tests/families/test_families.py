@@ -174,6 +174,8 @@ def test_draws_have_the_moments_of_the_predictive(kit):
     n = 20_000
     draws = kit.draw(row, n, np.random.default_rng(1))
     assert draws.shape == (n, kit.model.n_features)
+    of_logs = getattr(kit.family, "family", kit.family).name == "log_normal"
+    draws = np.log(draws) if of_logs else draws
     mean, variance = naive.predictive_moments(kit.family, kit.X)
     squares = (draws - mean) ** 2
     rounding = 1e-12  # of columns that are given
@@ -219,13 +221,13 @@ def test_bad_descriptions(spec, message):
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e200])
 def test_values_that_are_not_finite(name, value):
     directions = name == "von_mises_fisher"
-    X = np.tile([0.6, 0.8], (3, 1)) if directions else np.ones((3, 2))
+    X = np.tile([0.6, 0.8], (3, 1)) if directions else np.full((3, 2), 0.5 if name == "beta" else 1)
     X[1, 1] = value
     kind = families.by_name(name)
     family = kind([[1.0, 2.0]]) if name == "projected_gaussian" else kind()
     place = "row 1" if directions else "row 1, column 1"
     if math.isnan(value) and family.takes_gaps:
-        assert family.compile(X).family.name == "with_gaps"
+        assert family.compile(X).family.name == family.with_gaps().name
         return
     with pytest.raises(DataError, match=place):
         family.compile(X)

@@ -222,7 +222,51 @@ def _linear_regression(family, X):
     return stats.multivariate_t(np.zeros(len(X)), matrix, df=2.0 * family.shape).logpdf(y)
 
 
+def log_density_at(family, x, theta):
+    """SciPy's log density or probability of values at one node of a family by nodes."""
+    if family == "student_t":
+        return stats.t.logpdf(x, theta[2], theta[0], theta[1])
+    if family == "gamma":
+        shape = theta[1] ** -2
+        return stats.gamma.logpdf(x, shape, scale=theta[0] / shape)
+    if family == "beta":
+        precision = theta[1] ** -2 - 1.0
+        return stats.beta.logpdf(x, theta[0] * precision, (1.0 - theta[0]) * precision)
+    if family == "von_mises":
+        scale = theta[2] / (2.0 * np.pi)
+        return stats.vonmises.logpdf(x / scale, theta[1] ** -2, loc=theta[0]) - np.log(scale)
+    if family == "negative_binomial":
+        mean, dispersion = theta
+        return stats.nbinom.logpmf(x, 1.0 / dispersion, 1.0 / (1.0 + mean * dispersion))
+    normal = stats.norm(theta[0], theta[1])
+    low, high = x - 0.5, x + 0.5
+    if family == "ordinal":
+        low, high = np.where(x <= theta[2], -np.inf, low), np.where(x >= theta[3], np.inf, high)
+    return np.log(np.maximum(normal.cdf(high) - normal.cdf(low), normal.sf(low) - normal.sf(high)))
+
+
+def _terms(family, X):
+    """Yield the nodes of each column and the logarithms of their weights times the likelihood."""
+    for x, (theta, log_weights) in zip(X.T, family.of_columns(X.shape[1]), strict=True):
+        seen = x[~np.isnan(x)]
+        logs = [log_density_at(family.name, seen, node).sum() for node in theta]
+        yield theta, log_weights + logs
+
+
+def _by_nodes(family, X):
+    return sum(special.logsumexp(terms) for _, terms in _terms(family, X))
+
+
+def _log_normal(family, X):
+    return _diagonal_gaussian(family.of_logs, np.log(X)) - np.log(X).sum()
+
+
+NODES = (
+    "student_t", "gamma", "beta", "von_mises", "negative_binomial", "rounded_gaussian", "ordinal",
+)  # fmt: skip
 _MARGINALS = {
+    **dict.fromkeys(NODES, _by_nodes),
+    "log_normal": _log_normal,
     "von_mises_fisher": _von_mises_fisher,
     "linear_regression": _linear_regression,
     "gaussian": _gaussian,
@@ -395,7 +439,47 @@ def _linear_regression_moments(family, X):
     return mean, variance
 
 
+def _moments_at(family, theta):
+    """Return the mean and the variance at one node: SciPy's, or sums over a grid."""
+    if family == "student_t":
+        return stats.t.stats(theta[2], theta[0], theta[1])
+    if family == "gamma":
+        return stats.gamma.stats(theta[1] ** -2, scale=theta[0] * theta[1] ** 2)
+    if family == "beta":
+        precision = theta[1] ** -2 - 1.0
+        return stats.beta.stats(theta[0] * precision, (1.0 - theta[0]) * precision)
+    if family == "negative_binomial":
+        mean, dispersion = theta
+        return stats.nbinom.stats(1.0 / dispersion, 1.0 / (1.0 + mean * dispersion))
+    if family == "von_mises":  # as numbers from 0 to the period
+        values = theta[2] * (np.arange(4000) + 0.5) / 4000
+    elif family == "ordinal":
+        values = np.arange(theta[2], theta[3] + 1.0)
+    else:
+        values = np.arange(np.floor(theta[0] - 9.0 * theta[1]), theta[0] + 9.0 * theta[1] + 1.0)
+    shares = np.exp(log_density_at(family, values, theta))
+    shares /= shares.sum()
+    return shares @ values, shares @ values**2 - (shares @ values) ** 2
+
+
+def _by_nodes_moments(family, X):
+    out = []
+    for theta, terms in _terms(family, X):
+        weights = np.exp(terms - special.logsumexp(terms))
+        means, variances = np.array([_moments_at(family.name, node) for node in theta]).T
+        mean = weights @ means
+        out.append((mean, weights @ (variances + means**2) - mean**2))
+    return tuple(np.array(out).T)
+
+
+def _log_normal_moments(family, X):
+    """Of logarithms; the values themselves have none."""
+    return _diagonal_gaussian_moments(family.of_logs, np.log(X))
+
+
 _MOMENTS = {
+    **dict.fromkeys(NODES, _by_nodes_moments),
+    "log_normal": _log_normal_moments,
     "von_mises_fisher": _von_mises_fisher_moments,
     "linear_regression": _linear_regression_moments,
     "gaussian": _gaussian_moments,

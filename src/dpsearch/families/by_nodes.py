@@ -246,12 +246,14 @@ class ByNodes(Family):
     def linear(self, n_features: int) -> LinearForm:
         log_weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
         n_totals, shape = log_weights.size, (-1, *log_weights.shape)
+        whole = logsumexp(log_weights, axis=1)  # 0 but for rounding
 
         def features(X: Any) -> Any:
             return like(X, self.relative(to_host(X))[0].reshape(-1, n_totals))
 
         def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
-            return np.asarray(logsumexp(totals.reshape(shape) + log_weights, axis=2).sum(axis=1))
+            columns = logsumexp(totals.reshape(shape) + log_weights, axis=2)
+            return np.asarray((columns - whole).sum(axis=1))
 
         def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
             out = softmax(totals.reshape(shape) + log_weights, axis=2)

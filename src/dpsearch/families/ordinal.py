@@ -47,7 +47,7 @@ class Ordinal(Located):
     name: ClassVar[str] = "ordinal"
     kind: ClassVar[str] = "count"
     limits: ClassVar[tuple[float, float]] = (0.25, np.inf)
-    parameter_names: ClassVar[tuple[str, ...]] = ("mean", "deviation", "low", "high")
+    parameter_names: ClassVar[tuple[str, ...]] = ("location", "width", "low", "high")
 
     def _ends(self, n_features: int) -> tuple[Vector, Vector]:
         low = per_column(self.low, n_features, "low", above_zero=False)

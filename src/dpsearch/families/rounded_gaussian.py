@@ -40,7 +40,6 @@ class RoundedGaussian(Located):
     name: ClassVar[str] = "rounded_gaussian"
     kind: ClassVar[str] = "count"
     limits: ClassVar[tuple[float, float]] = (0.25, np.inf)
-    parameter_names: ClassVar[tuple[str, ...]] = ("mean", "deviation")
 
     def check(self, X: Any) -> None:
         self.check_support(X, np.floor(X) != X, "whole numbers")
