@@ -13,8 +13,9 @@ that give them probabilities:
 
 They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, and one
 cluster for all rows, which is where a cloud that is not Gaussian shows.  The best of every column
-make a product, whose own partition is learned, and which is taken if its log joint is larger.  A
-density and a probability compare once every whole number is spread over what rounds to it.
+make a product.  Unless its log joint within that partition is far below that of the family which
+was chosen, its own partition is learned, and it is taken if its log joint is larger.  A density and
+a probability compare once every whole number is spread over what rounds to it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from dpsearch.tables.checked import CheckedTable
 
 _FEWEST_ROWS = 20
 _WORTH = 5.0  # nats that a column's family, and all of them, must gain within a partition
+_HOPE = 0.2  # nats a row that learning may add to what a product has within a partition
 _MOST_LEVELS = 12
 _MOST_VALUES = 200_000  # of a table whose columns may have nodes
 _FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "bearing": 360.0,
@@ -126,8 +128,10 @@ def better_columns(
     rows, large = learning_rows(table.shape[0]), table.shape[0] * len(said) > _MOST_VALUES
     sample, own = table.rows(rows), np.unique(labels[rows], return_inverse=True)[1]
     columns = _columns(sample, said)
-    spread = np.array(sample.matrix)
-    spread[:, list(columns)] = np.hstack([column.spread for column in columns.values()])
+    spread, kinds = np.array(sample.matrix), family.by_column(table.shape[1])
+    for j, column in columns.items():
+        if kinds[j].kind == "real":
+            spread[:, [j]] = column.spread
     before = Problem(CheckedTable(spread), family, prior).log_joint(own)
     best: Tried | None = None
     started: set[Any] = set()
@@ -136,9 +140,13 @@ def better_columns(
         key = tuple(type(winner) for winner, _ in found.values())
         if sum(gain for _, gain in found.values()) < _WORTH or key in started:
             continue
-        started.add(key)
         start = _product(table, family, {j: winner for j, (winner, _) in found.items()})
-        learned = learn(table, start.suited(table), prior)
+        start = start.suited(table)
+        within = Problem(sample, start.learned(sample.matrix, partition), prior)
+        if within.log_joint(partition) < before - _HOPE * len(own):
+            continue
+        started.add(key)
+        learned = learn(table, start, prior)
         at = np.unique(learned.labels[rows], return_inverse=True)[1]
         after = Problem(sample, learned.family, prior).log_joint(at)
         if after > before:
