@@ -40,7 +40,12 @@ class NormalTotals(NamedTuple):
         by_size = -0.5 * (1.0 / precision + means**2 + LOG_2PI).sum(axis=1)
         return np.hstack([means, np.full((len(sizes), 1), -0.5)]), by_size
 
-    def terms(self) -> tuple[Term, ...]:
+    def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
+        """Return the linear form with these features."""
+        n_totals = len(self.precision) + 1
+        return LinearForm(n_totals, features, self.log_marginals, self.weights, rows, self._terms())
+
+    def _terms(self) -> tuple[Term, ...]:
         """Return a term for the sum of each column, and one for the squares."""
 
         def of_column(d: int) -> Term:
