@@ -33,7 +33,16 @@ Proved = Annotated[
         help="What `dpsearch fit` wrote: the folder, or its model.npz. With --check: a certificate."
     ),
 ]
-
+Numbers = Annotated[
+    str, opt.option("Also bound partitions into these numbers of components, such as 2,3.")
+]
+Pairs = Annotated[
+    str,
+    opt.option(
+        "Say whether these pairs of rows, counted from 0, such as 3-17,4-20, are proved together or"
+        " apart in every partition within 5 nats of the best known."
+    ),
+]
 _WITHIN = 5.0  # nats
 _OF_NUMBER = 20.0  # seconds for each number of components
 _LOOKS = {1: "2,3", 2: "3-17,4-20"}
@@ -63,16 +72,8 @@ def certify(
     labels: Annotated[
         Path | None, opt.option("Where to write the best partition known (CSV).")
     ] = None,
-    numbers: Annotated[
-        str, opt.option("Also bound partitions into these numbers of components, such as 2,3.")
-    ] = "",
-    pairs: Annotated[
-        str,
-        opt.option(
-            "Say whether these pairs of rows, counted from 0, such as 3-17,4-20, are proved"
-            " together or apart in every partition within 5 nats of the best known."
-        ),
-    ] = "",
+    numbers: Numbers = "",
+    pairs: Pairs = "",
     as_json: opt.Json = False,
     verbatim: opt.Verbatim = False,
     force: opt.Force = False,
@@ -107,7 +108,7 @@ def certify(
             )
         stage.begin("verifying")
         verified = found.verify() if verify else None
-        said = _said(found, numbers, pairs) if verified is not False else {}
+        said = _said(found, numbers, pairs, verified)
     if check and not verified:
         if as_json:  # nothing else that the file says is worth repeating
             print_json({"verified": False})
@@ -254,8 +255,10 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     return problem, value
 
 
-def _said(found: Certificate, numbers: str, pairs: str) -> dict[str, Any]:
+def _said(found: Certificate, numbers: str, pairs: str, verified: bool | None) -> dict[str, Any]:
     """Return what is proved of these numbers of components and of these pairs of rows."""
+    if verified is False:
+        return {}
     of_numbers = [
         found.with_clusters(k, time_limit=_OF_NUMBER)._asdict()
         for (k,) in _integers("--numbers", numbers, 1)

@@ -17,6 +17,7 @@ origin: a cone, convex again, with the corners at both ends.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -117,25 +118,30 @@ def shape_of(term: Term) -> Shape:
     for k, side in itertools.product(range(q), (-1.0, 1.0)):
         rows.append((np.zeros(d), side * (np.arange(q) == k), np.zeros(q), 0.0))
     shares = (-1.0, 1.0) if term.counted else (0.0,)
-    plain = [(-1.0, 0.0, 0.0), (1.0, 0.0, 0.0)]
-    curved = [(s, t, 1.0) for s in (-1.0, 1.0) for t in (-1.0, 1.0)]
-    curved += [(-0.5, -1.0, 0.0), (0.5, -1.0, 0.0)]
-    off = np.flatnonzero(i != j)
-    for column in itertools.product(curved if term.squares else plain, repeat=d):
-        along = np.array([one[0] for one in column])
-        for signs in itertools.product((-1.0, 1.0), repeat=len(off)):
-            across, curve = np.zeros(q), np.zeros(q)
-            if term.squares:
-                across[i == j] = [one[1] for one in column]
-                curve[i == j] = [one[2] for one in column]
-                across[off] = curve[off] = signs
-            rows += [(along, across, curve, side) for side in shares]
+    rows += [(*corner, side) for corner in _corners(term, i, j) for side in shares]
     along, across, curve, share = (np.array(one, dtype=float) for one in zip(*rows, strict=True))
     n = len(rows)
     return Shape(
         d, term.squares, term.counted, along, across.reshape(n, q), curve.reshape(n, q),
         share[:, None] if term.counted else np.zeros((n, 0)),
     )  # fmt: skip
+
+
+def _corners(term: Term, i: Ints, j: Ints) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield `along`, `across` and `curve` of the corners."""
+    if not term.squares:
+        for along in itertools.product((-1.0, 1.0), repeat=term.n_values):
+            yield np.array(along), np.zeros(0), np.zeros(0)
+        return
+    column = [(s, t, 1.0) for s in (-1.0, 1.0) for t in (-1.0, 1.0)]
+    column += [(-0.5, -1.0, 0.0), (0.5, -1.0, 0.0)]
+    for of_columns in itertools.product(column, repeat=term.n_values):
+        along, across_own, curve_own = np.array(of_columns).T
+        for signs in itertools.product((-1.0, 1.0), repeat=int((i != j).sum())):
+            across, curve = np.zeros(len(i)), np.zeros(len(i))
+            across[i == j], curve[i == j] = across_own, curve_own
+            across[i != j] = curve[i != j] = signs
+            yield along, across, curve
 
 
 class Limits(NamedTuple):

@@ -41,7 +41,14 @@ class NormalTotals(NamedTuple):
         by_size = -0.5 * xp.sum(1.0 / precision + means * means + LOG_2PI, axis=1)
         return xp.concat([means, 0.0 * totals[:, -1:] - 0.5], axis=1), by_size
 
-    def terms(self) -> tuple[Term, ...]:
+    def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
+        """Return the linear form with these features."""
+        n_totals = len(self.precision) + 1
+        return LinearForm(
+            n_totals, features, self.log_marginals, self.weights, rows, self._terms(), anywhere=True
+        )
+
+    def _terms(self) -> tuple[Term, ...]:
         """Return a term for the sum of each column, and one for the squares."""
 
         def of_column(d: int) -> Term:

@@ -417,15 +417,7 @@ class Gaussian(Family):
                 n=sizes, sums=sums, squares=squares, means=means, scatter=scatter,
             )  # fmt: skip
 
-        return LinearForm(
-            n_features + 1,
-            features,
-            closed.log_marginals,
-            closed.weights,
-            rows,
-            closed.terms(),
-            anywhere=True,
-        )
+        return closed.form(features, rows)
 
     def _count_and_sums(self, row: Vector, n_features: int) -> tuple[float, Vector]:
         """How many points a cluster has, and the sums of its encoded columns."""
