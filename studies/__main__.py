@@ -14,6 +14,7 @@ from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
 from studies.related.command import related
 from studies.reproduction.command import reproduce
+from studies.tables.command import tables
 
 app = typer.Typer(
     help="The paper's experiments, dpsearch against other tools, its clusters on known ones, and"
@@ -21,7 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (reproduce, related, peers, unlisted, levels, attacks, calibration):
+for command in (reproduce, related, peers, unlisted, levels, attacks, calibration, tables):
     app.command()(command)
 
 
