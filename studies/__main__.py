@@ -15,6 +15,7 @@ from studies.peers.unlisted import unlisted
 from studies.quadrature.command import quadrature
 from studies.related.command import related
 from studies.reproduction.command import reproduce
+from studies.tables.command import tables
 
 app = typer.Typer(
     help="The paper's experiments, dpsearch against other tools, its clusters on known ones, and"
@@ -22,7 +23,9 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for command in (reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature):
+for command in (
+    reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature, tables,
+):  # fmt: skip
     app.command()(command)
 
 

@@ -135,14 +135,14 @@ def test_masked_values_are_missing():
     assert np.isfinite(DPMixture().fit(unmasked).log_joint_)
 
 
-TEXT = "row 0, column 'b' is 'x'|column 'b' of X is text in which 2 of 2 values differ"
+TEXT = "row 0, column 'b' is 'x'"
 NOT_NUMBERS = {
     "text": ([["1", "b"], ["2", "c"]], "row 0, column 1 is 'b', not a number"),
     "numbers as text": (np.array([["1", "2"]]), "type <U1, not numbers"),
     "text frame": (pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), TEXT),
     "polars text": (pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}), TEXT),
     "dates": (np.array([["2020-01-01"]], dtype="datetime64[D]"), "row 0, column 0 is"),
-    "date frame": (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 3)}), "column 'a'"),
+    "date frame": (pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 3)}), "'a'"),
     "no date": (np.array([["NaT"]], dtype="datetime64[D]"), "row 0, column 0 is missing"),
     "times": (np.array([[5]], dtype="timedelta64[s]"), "row 0, column 0 is"),
     "objects": (np.array([[1.0, {}]], dtype=object), "row 0, column 1 is {}"),
@@ -157,15 +157,18 @@ NOT_NUMBERS = {
     "one-dimensional sparse": (sp.coo_array([1, 0, 2]), "Expected 2D array, got 1D.*X"),
     "a number": (3.0, "Expected 2D array, got 0D.*X"),
     "nothing": (None, "Expected 2D array, got 0D.*X"),
-    "a lazy frame of lists": (pl.LazyFrame({"a": [[1.0]]}), "column 'a'"),
+    "a lazy frame of lists": (pl.LazyFrame({"a": [[1.0]]}), "'a'"),
 }
 
 
 @pytest.mark.parametrize("kind", NOT_NUMBERS)
 def test_what_is_not_a_table_of_numbers(kind):
     X, said = NOT_NUMBERS[kind]
-    with pytest.raises((DataError, DataTypeError), match=said):
-        DPMixture().fit(X)
+    if said == TEXT:
+        assert DPMixture().fit(X).n_clusters_ == 1  # a frame may hold texts
+    else:
+        with pytest.raises((DataError, DataTypeError), match=said):
+            DPMixture().fit(X)
     with pytest.raises((DataError, DataTypeError), match=said):
         search(X, families.Multinomial(1.0), DP)
     with pytest.raises((DataError, DataTypeError), match=said):

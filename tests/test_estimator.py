@@ -558,7 +558,7 @@ def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
     with pytest.raises(KeyboardInterrupt):
         model.fit(frame[["a"]], callback=interrupt)
     with pytest.raises(DataError):
-        model.fit(frame.assign(b=np.inf))
+        model.fit(frame.assign(a=np.inf, b=np.inf))
     assert vars(model) == before
     model.set_params(certify=False).fit(frame[["a"]])
     assert not hasattr(model, "certificate_")

@@ -65,7 +65,8 @@ class FittedState(NamedTuple):
         labels, mixture = self.clustering.labels, self.mixture
         if labels is None or table.shape[0] != len(labels):
             return None
-        if table.gaps and not (mixture.model.family.skips(table) and mixture.has_gaps):
+        family = mixture.model.family
+        if table.gaps and not (family.skips(table) and family.suited(table) == family):
             return None
         seen = np.ones(len(labels), bool) if self.weights is None else self.weights > 0
         items, _ = mixture.model.items(table.rows(seen))

@@ -221,7 +221,11 @@ def test_bad_descriptions(spec, message):
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e200])
 def test_values_that_are_not_finite(name, value):
     directions = name == "von_mises_fisher"
-    X = np.tile([0.6, 0.8], (3, 1)) if directions else np.full((3, 2), 0.5 if name == "beta" else 1)
+    X = (
+        np.tile([0.6, 0.8], (3, 1))
+        if directions
+        else np.full((3, 2), 0.5 if name == "beta" else 1.0)
+    )
     X[1, 1] = value
     kind = families.by_name(name)
     family = kind([[1.0, 2.0]]) if name == "projected_gaussian" else kind()

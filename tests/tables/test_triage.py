@@ -14,7 +14,7 @@ import pytest
 from dpsearch import DPMixture, load, triage
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
 from dpsearch.tables import Triage, cells, triaged
-from odd_tables import COLUMNS, OBJECTS, odd_table
+from studies.tables.odd import COLUMNS, OBJECTS, odd_table
 
 N = 150
 ROLES = {

@@ -38,6 +38,8 @@ class Results:
     @classmethod
     def of(cls, model: Any, source: Source) -> Self:
         table = source.table
+        if source.opened is None and table.schema is None and model.schema_ is not None:
+            table.take_features(model)  # a table that was read for the model
         # Matrices carry no names: the model gets those of the file, or the numbers of its columns.
         model.state_ = model.state_._replace(index_name=table.index_column)
         known = table.names is not None or table.numbers is not None

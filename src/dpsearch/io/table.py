@@ -155,6 +155,12 @@ class Table:
         self.names, self.schema = schema.names, schema
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 
+    def take_features(self, model: Any) -> None:
+        """Let X be what a model makes of the columns of a file."""
+        self.schema = model.schema_
+        self.X = self.schema.decode(model.checked(self.X).matrix)
+        self.names = self.schema.names
+
     def _take_index_from(self, j: int) -> None:
         import polars as pl
 

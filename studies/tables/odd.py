@@ -19,7 +19,7 @@ def _labels(rng: Any, n: int, n_levels: int) -> Any:
 def _dates(rng: Any, n: int, form: str, days: int = 800) -> list[str]:
     first = np.datetime64("2019-03-04T05:06:07")
     moments = first + rng.integers(days * 86400, size=n).astype("timedelta64[s]")
-    return pd.Series(moments).dt.strftime(form).tolist()
+    return [str(text) for text in pd.Series(moments).dt.strftime(form)]
 
 
 # What a column may hold; each is a function of a generator and the number of rows.

@@ -1,0 +1,66 @@
+"""Tables with columns as they come, through fit, predict, cut and the report."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from dpsearch import cli
+from studies.attacks.record import Outcome
+from studies.say import say
+from studies.tables.odd import odd_table
+
+_OPTIONS = ((), ("--report",), ("--shards", "2"), ("--family", "gaussian"), ("--report",))
+_WHOLE = {"clusters.csv", "labels.csv", "model.npz", "run.json"}
+
+
+def fuzz_tables(count: int, seed: int) -> Outcome:
+    """Fit tables of odd columns, predict them, cut the tree: an answer, or one line and no file."""
+    begun, failed = time.perf_counter(), 0
+    for k in range(count):
+        rng = np.random.default_rng([seed, k])
+        options = _OPTIONS[int(rng.integers(len(_OPTIONS)))]
+        folder = Path(tempfile.mkdtemp(prefix="dpsearch-odd-"))
+        try:
+            objects = bool(rng.random() < 0.3)
+            frame, path = odd_table(rng, objects=False), folder / "x.csv"
+            if objects and not options:
+                path = folder / "x.parquet"
+                frame.astype(str).to_parquet(path)
+            else:
+                frame.to_csv(path, index=False)
+            wrong = _wrong(folder, path, options)
+        finally:
+            shutil.rmtree(folder)
+        if wrong:
+            failed += 1
+            say(f"BROKEN, fuzz_tables {seed} {k}: {wrong}\n{frame.head(3)}"[:2000])
+    what = "tables of odd columns are fitted, predicted, cut and reported on"
+    return Outcome("fuzz_tables", what, count, failed, time.perf_counter() - begun)
+
+
+def _wrong(folder: Path, path: Path, options: tuple[str, ...]) -> str:
+    """Say which promise a table breaks; "" if none."""
+    out = folder / "out"
+    runs = [
+        ["fit", str(path), "--refine", "no", "--out", str(out), *options],
+        ["predict", str(out), str(path), "--out", str(folder / "p.csv")],
+        ["cut", str(out), "--out", str(folder / "c.csv")],
+    ]
+    for arguments in runs:
+        result = CliRunner().invoke(cli.app, arguments)
+        if result.exit_code not in (0, 1) or "Traceback" in result.output:
+            return f"{arguments[0]}: exit code {result.exit_code}: {result.exception!r}"
+        if result.exit_code == 1:
+            lines = result.stderr.splitlines()
+            if arguments[0] != "fit" or out.exists() or not lines[-1].startswith("dpsearch: "):
+                return f"{arguments[0]}: {result.stderr[-300:]}"
+            return ""
+        if not {file.name for file in out.iterdir()} >= _WHOLE:
+            return f"{arguments[0]}: half-written: {sorted(f.name for f in out.iterdir())}"
+    return ""

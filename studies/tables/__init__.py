@@ -1,0 +1,1 @@
+"""Tables of PyPI packages, whole and untouched, through `dpsearch fit`."""

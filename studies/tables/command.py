@@ -1,0 +1,105 @@
+"""`python -m studies tables`: tables that come with packages, whole, through the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from studies.say import say
+from studies.tables.packages import tables as packaged
+
+_LIMIT = 70.0  # seconds
+# What is said to every fit; `--time 60` belongs here as soon as there is such an option.
+_OPTIONS = ("--report",)
+
+
+class Found(NamedTuple):
+    """What came of a table."""
+
+    name: str
+    n_rows: int
+    n_clusters: int | None  # None: no answer
+    seconds: float
+    triage: list[dict[str, str]]
+    error: str
+
+
+def tables(
+    site: Annotated[Path, typer.Option(help="The site-packages that have the tables.")],
+    out: Annotated[Path | None, typer.Option(help="Page to write.")] = None,
+    most_rows: Annotated[int, typer.Option(help="Leave out larger tables.")] = 10**9,
+    only: Annotated[str, typer.Option(help="Only tables with this in their name.")] = "",
+) -> None:
+    """Fit tables that come with PyPI packages, as they are; exit code 1 if one gives no answer."""
+    found = []
+    for name, text in packaged(site):
+        if only in name and text.count(b"\n") <= most_rows:
+            found.append(fitted(name, text))
+            say(_line(found[-1]))
+            if out is not None:
+                out.write_text(_page(found))
+    if any(one.n_clusters is None for one in found):
+        raise typer.Exit(1)
+
+
+def fitted(name: str, text: bytes) -> Found:
+    """Run `dpsearch fit` on a table in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder, "table.csv")
+        data.write_bytes(text)
+        call = [sys.executable, "-m", "dpsearch.cli", "fit", str(data), *_OPTIONS,
+                "--out", str(Path(folder, "out"))]  # fmt: skip
+        begun, error = time.perf_counter(), ""
+        try:
+            done = subprocess.run(call, capture_output=True, text=True, timeout=_LIMIT, check=False)
+            error = done.stderr.strip().splitlines()[-1] if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            error = f"no answer in {_LIMIT:.0f} s"
+        seconds = time.perf_counter() - begun
+        record: dict[str, Any] = {}
+        if not error:
+            record = json.loads(Path(folder, "out", "run.json").read_text())
+        n_rows = record["input"]["rows"] if record else text.count(b"\n")
+        triage = record.get("triage") or []
+        return Found(name, n_rows, record.get("clusters"), seconds, triage, error)
+
+
+def _line(one: Found) -> str:
+    return (
+        f"{one.name}: {one.n_rows} rows, {one.n_clusters} clusters, {one.seconds:.1f} s {one.error}"
+    )
+
+
+def _page(found: list[Found]) -> str:
+    """Return the page: a table of all, and the triage of each."""
+    answers = sum(one.n_clusters is not None for one in found)
+    lines = [
+        "# Tables of PyPI packages",
+        "",
+        "Written by `python -m studies tables`: tables that come with packages, whole and untouched,"
+        " by `dpsearch fit FILE --report` without any other option.",
+        "",
+        f"{answers} of {len(found)} tables have an answer within {_LIMIT:.0f} seconds.",
+        "",
+        "| table | rows | columns | clusters | seconds |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for one in found:
+        clusters = one.error if one.n_clusters is None else one.n_clusters
+        lines.append(
+            f"| {one.name} | {one.n_rows:,} | {len(one.triage)} | {clusters} | {one.seconds:.1f} |"
+        )
+    for one in found:
+        lines += ["", f"## {one.name}", "", "| column | role | treatment | why |"]
+        lines.append("| --- | --- | --- | --- |")
+        for entry in one.triage:
+            cells = [" ".join(text.replace("|", "\\|").split()) for text in entry.values()]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
