@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from typer.testing import CliRunner
 
-from dpsearch import cli
+from dpsearch.cli.app import app
 from studies.attacks.record import Outcome
 from studies.say import say
 from studies.tables.odd import odd_table
@@ -53,7 +53,7 @@ def _wrong(folder: Path, path: Path, options: tuple[str, ...]) -> str:
         ["cut", str(out), "--out", str(folder / "c.csv")],
     ]
     for arguments in runs:
-        result = CliRunner().invoke(cli.app, arguments)
+        result = CliRunner().invoke(app, arguments)
         if result.exit_code not in (0, 1) or "Traceback" in result.output:
             return f"{arguments[0]}: exit code {result.exit_code}: {result.exception!r}"
         if result.exit_code == 1:
