@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import logsumexp
 
-from dpsearch import DPMixture, Problem, families, load, priors, search
+from dpsearch import DPMixture, families, load, priors, search
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families.by_nodes import MOST
 
@@ -20,52 +19,6 @@ BY_NODES = [
     families.RoundedGaussian,
     families.Ordinal,
 ]
-
-
-def density(cls, x, theta):
-    """SciPy's log density or probability at one node."""
-    if cls is families.StudentT:
-        return stats.t.logpdf(x, theta[2], theta[0], theta[1])
-    if cls is families.Gamma:
-        shape = theta[1] ** -2
-        return stats.gamma.logpdf(x, shape, scale=theta[0] / shape)
-    if cls is families.Beta:
-        precision = theta[1] ** -2 - 1.0
-        return stats.beta.logpdf(x, theta[0] * precision, (1.0 - theta[0]) * precision)
-    if cls is families.VonMises:
-        scale = theta[2] / (2.0 * np.pi)
-        return stats.vonmises.logpdf(x / scale, theta[1] ** -2, loc=theta[0]) - np.log(scale)
-    if cls is families.NegativeBinomial:
-        mean, dispersion = theta
-        return stats.nbinom.logpmf(x, 1.0 / dispersion, 1.0 / (1.0 + mean * dispersion))
-    normal = stats.norm(theta[0], theta[1])
-    low, high = x - 0.5, x + 0.5
-    if cls is families.Ordinal:
-        low, high = np.where(x <= theta[2], -np.inf, low), np.where(x >= theta[3], np.inf, high)
-    return np.log(np.maximum(normal.cdf(high) - normal.cdf(low), normal.sf(low) - normal.sf(high)))
-
-
-@pytest.mark.parametrize("cls", BY_NODES)
-def test_log_h_is_the_sum_over_nodes_of_scipys_densities(cls):
-    example = cls.examples()[-1]
-    problem = Problem(example.X, example.family, priors.DirichletProcess(1.0))
-    family = problem.model.family
-    together = problem.log_joint(np.zeros(len(example.X), np.int64))
-    apart = problem.log_joint(np.arange(len(example.X)))
-    wanted = []
-    for members in ([np.arange(len(example.X))], [[i] for i in range(len(example.X))]):
-        total = 0.0
-        for block in members:
-            for d, (theta, log_weights) in enumerate(family.of_columns(example.X.shape[1])):
-                x = example.X[block, d]
-                x = x[~np.isnan(x)]
-                terms = [density(cls, x, node).sum() for node in theta]
-                total += logsumexp(log_weights + terms)
-        wanted.append(total)
-    prior = -math.log(math.factorial(len(example.X)))
-    sizes = math.lgamma(len(example.X))
-    assert together == pytest.approx(wanted[0] + prior + sizes, rel=1e-9)
-    assert apart == pytest.approx(wanted[1] + prior, rel=1e-9)
 
 
 @pytest.mark.parametrize("cls", BY_NODES)

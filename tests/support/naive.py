@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 import scipy.sparse as sp
 from scipy import stats
-from scipy.special import betaln, gammaln
+from scipy.special import betaln, gammaln, logsumexp
 
 from dpsearch import families
 
@@ -175,7 +175,58 @@ def _product(family, X):
     return sum(log_marginal(part, X[:, list(columns)]) for part, columns in family.parts)
 
 
+def _log_normal(family, X):
+    """The diagonal Gaussian of logarithms, and the derivative of the logarithm."""
+    fields = {field.name: getattr(family, field.name) for field in dataclasses.fields(family)}
+    return _diagonal_gaussian(families.DiagonalGaussian(**fields), np.log(X)) - np.log(X).sum()
+
+
+def node_density(name, x, theta):
+    """SciPy's log density or probability of values at one node of a family by nodes."""
+    if name == "student_t":
+        return stats.t.logpdf(x, theta[2], theta[0], theta[1])
+    if name == "gamma":
+        shape = theta[1] ** -2
+        return stats.gamma.logpdf(x, shape, scale=theta[0] / shape)
+    if name == "beta":
+        precision = theta[1] ** -2 - 1.0
+        return stats.beta.logpdf(x, theta[0] * precision, (1.0 - theta[0]) * precision)
+    if name == "von_mises":
+        scale = theta[2] / (2.0 * np.pi)
+        return stats.vonmises.logpdf(x / scale, theta[1] ** -2, loc=theta[0]) - np.log(scale)
+    if name == "negative_binomial":
+        mean, dispersion = theta
+        return stats.nbinom.logpmf(x, 1.0 / dispersion, 1.0 / (1.0 + mean * dispersion))
+    normal = stats.norm(theta[0], theta[1])
+    low, high = x - 0.5, x + 0.5
+    if name == "ordinal":
+        low, high = np.where(x <= theta[2], -np.inf, low), np.where(x >= theta[3], np.inf, high)
+    with np.errstate(divide="ignore"):
+        return np.log(
+            np.maximum(normal.cdf(high) - normal.cdf(low), normal.sf(low) - normal.sf(high))
+        )
+
+
+def _by_nodes(family, X):
+    """Σ_d log Σ_g π_g Π p(x | θ_g) over the values that are there."""
+    total = 0.0
+    for d, x in enumerate(X.T):
+        x = x[~np.isnan(x)]
+        weights = np.array(family.log_weights[d])
+        terms = [node_density(family.name, x, np.array(node)).sum() for node in family.nodes[d]]
+        total += logsumexp(weights + terms) - logsumexp(weights)
+    return total
+
+
 _MARGINALS = {
+    "log_normal": _log_normal,
+    "student_t": _by_nodes,
+    "gamma": _by_nodes,
+    "beta": _by_nodes,
+    "von_mises": _by_nodes,
+    "negative_binomial": _by_nodes,
+    "rounded_gaussian": _by_nodes,
+    "ordinal": _by_nodes,
     "gaussian": _gaussian,
     "diagonal_gaussian": _diagonal_gaussian,
     "full_gaussian": _full_gaussian,
@@ -231,9 +282,12 @@ def early_completion(alpha, sizes, remaining):
 
 
 def predictive_moments(family, X):
-    """Return (means, variances) of the columns of one more row, given the rows of X."""
-    X = dense(X)
-    return _MOMENTS[family.name](family, X)
+    """Return (means, variances) of the columns of one more row, given the rows of X.
+
+    None for families whose draws are compared with the predictive alone.
+    """
+    inside = family.family if family.name == "with_gaps" else family
+    return _MOMENTS[family.name](family, dense(X)) if inside.name in _MOMENTS else None
 
 
 def _gaussian_moments(family, X):

@@ -250,7 +250,8 @@ class ByNodes(Family):
             return like(X, self.relative(to_host(X))[0].reshape(-1, n_totals))
 
         def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
-            return np.asarray(logsumexp(totals.reshape(shape) + log_weights, axis=2).sum(axis=1))
+            blocks = logsumexp(totals.reshape(shape) + log_weights, axis=2).sum(axis=1)
+            return np.where(sizes > 0.0, blocks, 0.0)
 
         def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
             out = softmax(totals.reshape(shape) + log_weights, axis=2)
