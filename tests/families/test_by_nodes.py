@@ -5,10 +5,8 @@ import math
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import logsumexp
 
-import naive
-from dpsearch import DPMixture, Problem, families, load, priors, search
+from dpsearch import DPMixture, families, load, priors, search
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families.by_nodes import MOST
 
@@ -21,29 +19,6 @@ BY_NODES = [
     families.RoundedGaussian,
     families.Ordinal,
 ]
-
-
-@pytest.mark.parametrize("cls", BY_NODES)
-def test_log_h_is_the_sum_over_nodes_of_scipys_densities(cls):
-    example = cls.examples()[-1]
-    problem = Problem(example.X, example.family, priors.DirichletProcess(1.0))
-    family = problem.model.family
-    together = problem.log_joint(np.zeros(len(example.X), np.int64))
-    apart = problem.log_joint(np.arange(len(example.X)))
-    wanted = []
-    for members in ([np.arange(len(example.X))], [[i] for i in range(len(example.X))]):
-        total = 0.0
-        for block in members:
-            for d, (theta, log_weights) in enumerate(family.of_columns(example.X.shape[1])):
-                x = example.X[block, d]
-                x = x[~np.isnan(x)]
-                terms = [naive.log_density_at(cls.name, x, node).sum() for node in theta]
-                total += logsumexp(log_weights + terms)
-        wanted.append(total)
-    prior = -math.log(math.factorial(len(example.X)))
-    sizes = math.lgamma(len(example.X))
-    assert together == pytest.approx(wanted[0] + prior + sizes, rel=1e-9)
-    assert apart == pytest.approx(wanted[1] + prior, rel=1e-9)
 
 
 @pytest.mark.parametrize("cls", BY_NODES)

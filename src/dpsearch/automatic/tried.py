@@ -12,7 +12,8 @@ that give them probabilities:
 | hours, months, angles by their name and range | von Mises, too |
 
 They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, and one
-cluster for all rows, which is where a cloud that is not Gaussian shows.  The best of every column
+cluster for all rows, which is where a cloud that is not Gaussian shows; and that of a product which
+was better, where the columns' families may be told better apart.  The best of every column
 make a product.  Unless its log joint within that partition is far below that of the family which
 was chosen, its own partition is learned, and it is taken if its log joint is larger.  A density and
 a probability compare once every whole number is spread over what rounds to it.
@@ -133,9 +134,10 @@ def better_columns(
         if kinds[j].kind == "real":
             spread[:, [j]] = column.spread
     before = Problem(CheckedTable(spread), family, prior).log_joint(own)
-    best: Tried | None = None
+    best, chosen = None, before
     started: set[Any] = set()
-    for partition in (own, np.zeros(len(own), np.int64)):
+    partitions = [own, np.zeros(len(own), np.int64)]
+    for partition in partitions:  # with that of every product that is better
         found = {j: column.winner(partition, large=large) for j, column in columns.items()}
         key = tuple(type(winner) for winner, _ in found.values())
         if sum(gain for _, gain in found.values()) < _WORTH or key in started:
@@ -150,8 +152,9 @@ def better_columns(
         at = np.unique(learned.labels[rows], return_inverse=True)[1]
         after = Problem(sample, learned.family, prior).log_joint(at)
         if after > before:
-            words = f"{_in_words(key)}, better by {after - before:.0f} nats"
+            words = f"{_in_words(key)}, better by {after - chosen:.0f} nats"
             before = after
+            partitions.append(at)
             best = Tried(learned.family, learned.labels, learned.problem, words, learned.settled)
     return best
 
