@@ -209,7 +209,7 @@ class _Look:
     def found(self) -> _Found:
         raw = self.raw
         if self.said == "drop":
-            return self._dropped(self._role_in_short(), "as you say")
+            return self._dropped("number" if raw.uniques is None else "category", "as you say")
         if raw.source == "nested":
             return self._dropped("nested", "it holds lists or other objects")
         if not self.n:
@@ -235,9 +235,6 @@ class _Look:
     def _used(self, role: str, treatment: str, why: str, *columns: Column) -> _Found:
         reason = "; ".join(part for part in (why, *self.notes) if part)
         return _Found(Entry(self.name, role, treatment, reason), columns)
-
-    def _role_in_short(self) -> str:
-        return "number" if self.raw.uniques is None else "category"
 
     def _alike(self, largest: int, n_different: int) -> _Found | None:
         """Return that the column is constant, or nearly so, if it is."""
