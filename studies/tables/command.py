@@ -54,11 +54,12 @@ def fitted(name: str, text: bytes) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "table.csv")
         data.write_bytes(text)
-        call = [sys.executable, "-m", "dpsearch.cli", "fit", str(data), *_OPTIONS,
-                "--out", str(Path(folder, "out"))]  # fmt: skip
+        call = [sys.executable, "-m", "dpsearch.cli", "fit", data.name, *_OPTIONS, "--out", "out"]
         begun, error = time.perf_counter(), ""
         try:
-            done = subprocess.run(call, capture_output=True, text=True, timeout=_LIMIT, check=False)
+            done = subprocess.run(
+                call, capture_output=True, text=True, timeout=_LIMIT, check=False, cwd=folder
+            )
             error = done.stderr.strip().splitlines()[-1] if done.returncode else ""
         except subprocess.TimeoutExpired:
             error = f"no answer in {_LIMIT:.0f} s"
@@ -72,9 +73,8 @@ def fitted(name: str, text: bytes) -> Found:
 
 
 def _line(one: Found) -> str:
-    return (
-        f"{one.name}: {one.n_rows} rows, {one.n_clusters} clusters, {one.seconds:.1f} s {one.error}"
-    )
+    found = one.error or f"{one.n_clusters} clusters"
+    return f"{one.name}: {one.n_rows} rows, {found}, {one.seconds:.1f} s"
 
 
 def _page(found: list[Found]) -> str:
@@ -83,8 +83,8 @@ def _page(found: list[Found]) -> str:
     lines = [
         "# Tables of PyPI packages",
         "",
-        "Written by `python -m studies tables`: tables that come with packages, whole and untouched,"
-        " by `dpsearch fit FILE --report` without any other option.",
+        "Written by `python -m studies tables`: tables that come with packages, whole and"
+        " untouched, by `dpsearch fit FILE --report` without any other option.",
         "",
         f"{answers} of {len(found)} tables have an answer within {_LIMIT:.0f} seconds.",
         "",

@@ -205,3 +205,10 @@ def part_of_date(seconds: Vector, part: str) -> Vector:
         months = dates.astype("datetime64[M]").astype(np.int64)
         out[known] = months // 12 + 1970 if part == "year" else months % 12
     return out
+
+
+def days_vary(seconds: Vector) -> bool:
+    """Whether dates fall on different days of the month; the weekday of a month says nothing."""
+    days = np.floor(seconds).astype(np.int64).astype("datetime64[s]").astype("datetime64[D]")
+    of_month = (days - days.astype("datetime64[M]")).astype(np.int64)
+    return bool((of_month != of_month[0]).any())

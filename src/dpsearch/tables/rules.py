@@ -34,6 +34,7 @@ from dpsearch._types import Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.tables import cells
 from dpsearch.tables.columns import KINDS, OTHER, TRUTH, Column, Kind, Level, RawColumn
+from dpsearch.tables.copies import copies
 from dpsearch.tables.entries import DROPPED, PARTS, READ, USED, Entry, Triage
 from dpsearch.tables.frames import distinct_names
 
@@ -131,7 +132,12 @@ def decide(
     kept = {*names} if keep else {*kinds}
     vectors = [[column.encode(raw)[0] for column in one.columns]
                for one, raw in zip(found, raws, strict=True)]  # fmt: skip
-    _drop_copies(found, vectors, kept)
+    for j, first in copies(vectors, MOST_LEVELS).items():
+        entry = found[j].entry
+        if entry.name not in kept:
+            why = f"it says the same as {found[first].entry.name!r}"
+            found[j] = _Found(entry._replace(role="copy", treatment=DROPPED, reason=why))
+            vectors[j] = []
     return Decided(
         Triage(tuple(one.entry for one in found)),
         _named_apart([column for one in found for column in one.columns]),
@@ -151,34 +157,6 @@ def _index(found: list[_Found]) -> str | None:
     """Return the first column if it names the rows, otherwise the first of texts that does."""
     naming = [one.entry.name for one in found if one.names_rows]
     return naming[0] if naming else None
-
-
-def _drop_copies(found: list[_Found], vectors: list[list[Vector]], kept: set[str]) -> None:
-    seen: dict[bytes, int] = {}
-    for j, one in enumerate(found):
-        if len(vectors[j]) != 1 or len(vectors[j][0]) < _SOME:
-            continue
-        first = seen.setdefault(_key(vectors[j][0][:_LOOKED_AT]), j)
-        if first == j or one.entry.name in kept:
-            continue
-        if _key(vectors[first][0]) == _key(vectors[j][0]):
-            why = f"it says the same as {found[first].entry.name!r}"
-            found[j] = _Found(one.entry._replace(role="copy", treatment=DROPPED, reason=why))
-            vectors[j] = []
-
-
-def _key(values: Vector) -> bytes:
-    """Return the same for columns that are equal, or equal but for the names of levels.
-
-    The names do not matter where few of them repeat; any two columns are one to one in which no
-    value does.
-    """
-    levels, first, codes = np.unique(values, return_index=True, return_inverse=True)
-    if len(levels) > MOST_LEVELS or 2 * len(levels) > len(values):
-        return values.tobytes()
-    rank = np.empty(len(levels), np.int64)
-    rank[np.argsort(first)] = np.arange(len(levels))
-    return rank[codes].astype(np.int8).tobytes()
 
 
 class _Table(NamedTuple):
@@ -209,7 +187,7 @@ class _Look:
     def found(self) -> _Found:
         raw = self.raw
         if self.said == "drop":
-            return self._dropped(self._role_in_short(), "as you say")
+            return self._dropped("number" if raw.uniques is None else "category", "as you say")
         if raw.source == "nested":
             return self._dropped("nested", "it holds lists or other objects")
         if not self.n:
@@ -235,9 +213,6 @@ class _Look:
     def _used(self, role: str, treatment: str, why: str, *columns: Column) -> _Found:
         reason = "; ".join(part for part in (why, *self.notes) if part)
         return _Found(Entry(self.name, role, treatment, reason), columns)
-
-    def _role_in_short(self) -> str:
-        return "number" if self.raw.uniques is None else "category"
 
     def _alike(self, largest: int, n_different: int) -> _Found | None:
         """Return that the column is constant, or nearly so, if it is."""
@@ -467,7 +442,7 @@ class _Look:
             values = cells.part_of_date(known, part)
             if not len(values) or (values == values[0]).all():
                 continue
-            if part == "weekday" and not _days_vary(known):
+            if part == "weekday" and not cells.days_vary(known):
                 continue
             kind: Kind = "real" if levels is None else "category"
             role = "ordinal" if levels is None else "angle"
@@ -491,13 +466,6 @@ def _same(raw: RawColumn, values: Vector, counts: Any) -> bool:
     common = values[0] if len(counts) == 1 else float(np.median(values))
     others = (raw.values != common) & ~np.isnan(raw.values)
     return int(others.sum()) <= max(1, len(raw.values) // _RARE)
-
-
-def _days_vary(seconds: Vector) -> bool:
-    """Whether dates fall on different days of the month; the weekday of a month says nothing."""
-    days = np.floor(seconds).astype(np.int64).astype("datetime64[s]").astype("datetime64[D]")
-    of_month = (days - days.astype("datetime64[M]")).astype(np.int64)
-    return bool((of_month != of_month[0]).any())
 
 
 def _skewness(values: Vector) -> float:
