@@ -186,9 +186,9 @@ def test_draws_have_the_moments_of_the_predictive(kit):
 
 def test_the_posterior_mean_is_that_of_the_predictive(kit):
     many = kit.family.posterior(kit.row(range(kit.n)), kit.model.n_features)
-    moments = naive.predictive_moments(kit.family, kit.X)
-    if moments is not None and "mean" in many:
-        close(many["mean"], moments[0])
+    mean, _ = naive.predictive_moments(kit.family, kit.X)
+    if "mean" in many:
+        close(many["mean"], mean)
 
 
 # -- descriptions --------------------------------------------------------------------------------

@@ -324,12 +324,8 @@ def early_completion(alpha, sizes, remaining):
 
 
 def predictive_moments(family, X):
-    """Return (means, variances) of the columns of one more row, given the rows of X.
-
-    None for families whose draws are compared with the predictive alone.
-    """
-    inside = family.family if family.name == "with_gaps" else family
-    return _MOMENTS[family.name](family, dense(X)) if inside.name in _MOMENTS else None
+    """Return (means, variances) of the columns of one more row, given the rows of X."""
+    return _MOMENTS[family.name](family, dense(X))
 
 
 def _gaussian_moments(family, X):
