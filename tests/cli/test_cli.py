@@ -780,6 +780,19 @@ def test_options_that_would_not_be_looked_at(run, tmp_path):
             complains(run("fit", data, option, value), f"{data}: {option} does not apply to")
 
 
+def test_rows_without_any_value_are_named(run, tmp_path):
+    lines = [f"{9 * (i % 2) + i / 50},{'uv'[i % 2]}" for i in range(40)]
+    lines[3] = lines[7] = ","
+    (tmp_path / "x.csv").write_text("\n".join(["a,k", *lines]))
+    for options in ((), ("--shards", "2")):
+        code, _, err = run("fit", "x.csv", "--force", *options)
+        assert code == 0, err
+        assert "note: 2 rows have no value (3, 7): their label is the prior's" in err
+        assert pl.read_csv("x.clusters/clusters.csv")["size"].sum() == 38
+    code, _, err = run("predict", "x.clusters", "x.csv", "--out", "p.csv")
+    assert (code, "note: 2 rows have no value (3, 7)" in err) == (0, True)
+
+
 def test_the_user_overrides_the_triage(run, tmp_path):
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({

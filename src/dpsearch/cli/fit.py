@@ -307,6 +307,8 @@ class _Job:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
         if self.source.triage is not None:
             messages.print(self.source.triage.table())
+        if self.results.empty_rows():
+            messages.print(self.results.empty_rows())
         where = "" if self.folder is None else f"; written to {self.folder}"
         messages.print(f"{self.results.summary()}{where}")
         messages.print(self.results.levels_in_words())

@@ -45,7 +45,7 @@ def predict(
     """
     import polars as pl
 
-    from dpsearch.cli.source import Source, TableOptions
+    from dpsearch.cli.source import NAMED, Source, TableOptions, empty_in_words
     from dpsearch.io.output import check_ending, write_pieces
     from dpsearch.progress import stages
 
@@ -54,7 +54,7 @@ def predict(
         check_ending(out)
         opt.check_writable(out, force)
     messages = Messages(quiet)
-    n_rows, clusters = 0, set()
+    n_rows, clusters, empty = 0, set(), list[Any]()
     with stages(messages.console) as stage, contextlib.ExitStack() as files:
         stage.begin(f"reading {data}")
         estimator = load_model(model)
@@ -70,7 +70,7 @@ def predict(
 
         def counted() -> Iterator[Any]:
             nonlocal n_rows
-            for piece in _predicted(estimator, source, proba):
+            for piece in _predicted(estimator, source, proba, empty):
                 n_rows += piece.height
                 clusters.update(piece["cluster"].unique())
                 if source.opened is not None:
@@ -82,6 +82,8 @@ def predict(
                 print_json(pl.concat(counted()).to_dict(as_series=False))
             else:
                 write_pieces(out, counted(), force=force, verbatim=verbatim)
+    if empty:
+        messages.print(empty_in_words(empty[:NAMED], len(empty)))
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})
@@ -106,12 +108,13 @@ def _noting_unseen(messages: Messages) -> Iterator[None]:
         messages.print(f"note: {found}")
 
 
-def _predicted(model: Any, source: Any, proba: bool) -> Iterator[Any]:
-    """Yield the table that is written, in blocks of rows."""
+def _predicted(model: Any, source: Any, proba: bool, empty: list[Any]) -> Iterator[Any]:
+    """Yield the table that is written, in blocks of rows; `empty` gets the rows without a value."""
     from dpsearch.io import labels_table
 
     with source.errors_named(), quiet_about_names():
         for names, rows in source.blocks(model):
+            empty += names.filter(rows.empty_rows).to_list()
             for at in range(0, len(names), _ROWS):
                 found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
                 columns = {"cluster": found.argmax(axis=1), "certainty": found.max(axis=1).round(6)}

@@ -17,7 +17,7 @@ import polars as pl
 from dpsearch._files import atomic_write
 from dpsearch.cli.console import plain
 from dpsearch.cli.model import quiet_about_names, write_page
-from dpsearch.cli.source import Source
+from dpsearch.cli.source import NAMED, Source, empty_in_words
 from dpsearch.io import Reading, labels_table, write_table
 from dpsearch.io.output import write_pieces
 
@@ -134,6 +134,17 @@ class Results:
         """Return "higher" or "lower" than elsewhere, or the likeliest category."""
         centre = self.explanation.value(indication.column, indication.centre)
         return centre if isinstance(centre, str) else str(indication.direction)
+
+    def empty_rows(self) -> str:
+        """Name the rows without any value, which took no part in the fit; "" if all have some."""
+        weights = self.model.sample_weight_
+        empty = np.flatnonzero(weights == 0) if weights is not None else np.empty(0, np.int64)
+        if not len(empty):
+            return ""
+        some = empty[:NAMED].tolist()
+        known = self.source.opened is None
+        names = self.source.table.row_names[some].to_list() if known else some
+        return empty_in_words(names, len(empty))
 
     def summary(self) -> str:
         model = self.model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ __all__ = ["Source", "TableOptions"]
 _COPIES = 4  # of a table that is fitted in memory
 _SHARE = 0.5  # of the machine's memory
 _SHOWN = 20_000  # rows that are explained and shown
+NAMED = 5  # rows without any value that a note names
 
 
 class Source:
@@ -142,6 +143,13 @@ class Source:
         else:  # the errors of its shards name their files
             with located(self.opened.source):
                 yield
+
+
+def empty_in_words(names: Sequence[Any], n_empty: int) -> str:
+    """Say which rows have no value, by the names of the first of them."""
+    some = ", ".join(map(str, names)) + (", …" if n_empty > len(names) else "")
+    rows, their = ("row has", "its label is") if n_empty == 1 else ("rows have", "their label is")
+    return f"note: {n_empty:,} {rows} no value ({some}): {their} the prior's"
 
 
 def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> OpenedTable | None:
