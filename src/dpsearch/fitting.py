@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Rng
+from dpsearch._validate import n_threads
 from dpsearch.automatic import (
     Choice,
     check_columns,
@@ -25,6 +26,7 @@ from dpsearch.fitted import FittedState
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.passes.memory import suits_passes
+from dpsearch.passes.start import placed_by_sample
 from dpsearch.prefix_search.ordering import as_permutation
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
@@ -185,11 +187,11 @@ def _fit_rows(
 
 
 def first_partition(problem: Problem, options: FitOptions, order: Any) -> Clustering:
-    """Return what refinement begins with: one cluster where it makes passes, else search."""
+    """Return what refinement begins with: by a sample where it makes passes, else by search."""
     plain = options.beam_size == 1 and isinstance(order, str) and order == "ascending"
     refined = options.refinement.wanted and problem.prior.product_form
     if plain and refined and suits_passes(problem, options.device):
-        return problem.clustering(np.zeros(problem.n_items, np.int64))
+        return placed_by_sample(problem, options.rng, n_threads(options.n_jobs))
     return search(
         problem, beam_size=options.beam_size, order=order, rng=options.rng,
         callback=options.callback,

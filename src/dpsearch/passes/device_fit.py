@@ -25,6 +25,7 @@ from dpsearch.passes.fit import MOST_CLUSTERS, Sample, ShardsFit, Start, with_va
 from dpsearch.passes.history import OutOfTime
 from dpsearch.passes.rows import Encoding
 from dpsearch.passes.search import BatchSearch
+from dpsearch.passes.start import clusters_of_sample
 from dpsearch.problem import Problem
 from dpsearch.sources.opened import OpenedTable
 from dpsearch.sources.shards import SAMPLE_ROWS, ArrayShard, drawn_rows, stacked
@@ -80,12 +81,14 @@ class _DeviceFit(ShardsFit):
         options, history, X = self.options, self.history, _whole(self.opened)
         numbers = _sampled(X, self.seed)
         rows = _taken(X, numbers)
-        sample, encoding, reason = self.chosen(X, as_matrix(to_host(rows), gaps=True), numbers)
+        sample, problem, reason = self.chosen(X, as_matrix(to_host(rows), gaps=True), numbers)
+        model = problem.model
+        encoding = Encoding(model.family, model.n_features)
         form = encoding.form()
         with ThreadPoolExecutor(n_threads(options.n_jobs)) as threads:
             checks = [threads.submit(_checked, encoding, X, *span) for span in _spans(X)]
             few = self.search(open_rows(form, rows, options.device), encoding, lambda *_: None)
-            few.begin(1)
+            few.begin_from(clusters_of_sample(problem, options.rng))
             self.in_time(few, few.first)
             log_base = sum(check.result() for check in checks)
         history.log_base = lambda: log_base
@@ -96,10 +99,9 @@ class _DeviceFit(ShardsFit):
         history.note("place", batch.log_joint, batch.n_clusters)
         converged = self.in_time(batch, lambda: self.improved(batch))
         start = Start(encoding, batch.totals, reason)
-        model = encoding.family.compile(sample.matrix)
         return self.fitted(sample, start, model, batch, here, converged)
 
-    def chosen(self, X: Any, matrix: Any, numbers: Ints) -> tuple[Sample, Encoding, str]:
+    def chosen(self, X: Any, matrix: Any, numbers: Ints) -> tuple[Sample, Problem, str]:
         """Choose the family by the sample."""
         options, schema = self.options, self.opened.kinds
         with located(rows=numbers):
@@ -107,23 +109,17 @@ class _DeviceFit(ShardsFit):
                 CheckedTable(matrix), options.family, schema, options.missing_codes
             )
             sample = with_values(table, numbers)
-            choice = choose(
-                sample.matrix,
-                options.family,
-                options.prior,
-                schema,
-                may_complete=False,
-                may_try=False,
-            )  # fmt: skip
+            given = options.family, options.prior, schema
+            choice = choose(sample.matrix, *given, may_complete=False, may_try=False)
             family = choice.family
             gaps = not is_sparse(X) and bool(namespace(X).any(namespace(X).isnan(X)))
             if codes or (gaps and not family.takes_gaps):
                 raise _NotSo
             family = family.with_gaps() if gaps else family
-            model = Problem(sample.matrix, family, options.prior).model
-        if model.family.linear(model.n_features) is None:
+            problem = Problem(sample.matrix, family, options.prior)
+        if problem.model.family.linear(problem.model.n_features) is None:
             raise _NotSo
-        return sample, Encoding(model.family, model.n_features), choice.reason
+        return sample, problem, choice.reason
 
     def search(
         self, rows: Any, encoding: Encoding, note: Callable[[str, float, int], None]

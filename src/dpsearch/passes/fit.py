@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import n_threads
@@ -343,7 +344,10 @@ def rows_where_they_are(
     if client is not None:
         return DaskRows(encoding, shards, client, stay=opened.client_stays)
     in_memory = all(isinstance(shard, ArrayShard) for shard in shards)
-    shards = divided(shards, max(1, CHUNK_NUMBERS // form.n_totals))
+    array, width = getattr(shards[0], "array", None), form.n_totals
+    if sp.issparse(array):  # whose rows have few numbers, and whose totals have many
+        width = max(1, array.nnz // array.shape[0])
+    shards = divided(shards, max(1, CHUNK_NUMBERS // width))
     return ThreadedRows(form, shards, threads, encoding, kept=KEPT if in_memory else 0)
 
 

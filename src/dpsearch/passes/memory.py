@@ -49,7 +49,9 @@ def threaded_rows(form: LinearForm, n_threads: int, *matrices: Any) -> ThreadedR
     """Return the rows of matrices, each in as many chunks as many threads can share."""
     chunks: list[ArrayShard] = []
     for matrix in matrices:
-        numbers = matrix.nnz if sp.issparse(matrix) else matrix.shape[0] * form.n_totals
+        # Sparse rows have few numbers and their totals many.
+        sparse = sp.issparse(matrix)
+        numbers = matrix.nnz // 4 if sparse else matrix.shape[0] * form.n_totals
         n_chunks = min(_CHUNKS, max(1, numbers // _LEAST_CHUNK))
         chunks += shards_of_array(matrix, n_chunks, gaps=True)
     return ThreadedRows(form, chunks, n_threads)
