@@ -377,7 +377,9 @@ def test_hyperparameters_out_of_range_are_named(family, said):
 @pytest.mark.parametrize("name", ["normal", "", "Gaussian", "gaussian "])
 def test_an_unknown_family(name):
     X = [[0.0], [1.0]]
-    with pytest.raises(ParameterError, match=f"no family '{name}'; there are auto, bernoulli, cat"):
+    with pytest.raises(
+        ParameterError, match=f"no family '{name}'; there are auto, bernoulli, beta, cat"
+    ):
         DPMixture(family=name).fit(X)
     with pytest.raises(ParameterError, match=f"family must be.*'{name}'"):
         search(X, name, DP)

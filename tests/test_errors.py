@@ -9,7 +9,6 @@ from dpsearch.errors import (
     DataError,
     DPSearchError,
     ParameterError,
-    UnclearColumnError,
     located,
 )
 
@@ -57,15 +56,8 @@ def test_what_has_a_source_is_in_place():
         raise DataError("{place}", row=1, source="inner")
 
 
-def test_a_column_to_declare_advises_how():
-    error = UnclearColumnError("{place} counts the rows", column="id", kind="real")
-    assert str(error) == "column 'id' counts the rows: leave it out, or say kinds={'id': 'real'}"
-    error.advice = "leave it out with --drop id"
-    assert str(error) == "column 'id' counts the rows: leave it out with --drop id"
-
-
 @pytest.mark.parametrize("again", [copy.copy, lambda e: pickle.loads(pickle.dumps(e))])
-@pytest.mark.parametrize("kind", [DPSearchError, UnclearColumnError])
+@pytest.mark.parametrize("kind", [DPSearchError, DataError])
 def test_copies_and_pickles_keep_fields(again, kind):
     error = kind("{parameter} at {place}", parameter="X", row=3, column="a", source="b")
     assert str(again(error)) == str(error)

@@ -263,10 +263,9 @@ class DPMixture(
                     fitted = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
                 state = fitted or fit_in_shards(opened, how)
         self._set(
-            state._replace(names=opened.feature_names, schema=opened.schema, triage=opened.triage)
+            state._replace(names=opened.feature_names, schema=opened.schema, triage=opened.triage),
+            like=X if is_foreign(X) else None,
         )
-        if is_foreign(X):
-            self.labels_ = indices(X, self.labels_)
         if self.verbose:
             found = f"log joint {self.log_joint_:.6g}, {self.clustering_.seconds:.3g} s"
             print(f"dpsearch: {self.family_.name} family ({self.reason_}); {found}")
@@ -312,9 +311,13 @@ class DPMixture(
             callback=callback,
         )
 
-    def _set(self, state: FittedState) -> None:
-        """Put a fitted state in place of the one before, at once: an interrupt changes nothing."""
+    def _set(self, state: FittedState, like: Any = None) -> None:
+        """Put a fitted state in place of the one before, at once: an interrupt changes nothing.
+
+        Labels are an array where `like` is, if that is given.
+        """
         labels = grouped_labels(state.clustering.labels, state.mixture.groups)
+        labels = labels if like is None else indices(like, labels)
         self.__dict__ = vars(self) | {"state_": state, "labels_": labels, "_stream": None}
 
     @classmethod

@@ -10,6 +10,7 @@ from dpsearch import families, priors
 from dpsearch._clock import clock
 from dpsearch.exact import certify, proof
 from dpsearch.exact.promises import statistic_of
+from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.problem import Problem
 from models import DRAWS
@@ -172,4 +173,6 @@ def test_takes_only_what_it_can():
     assert not isinstance(pricer_for(Problem(bits, families.Gaussian(), PRIORS[0]), 0.0), SumPricer)
     huge = Problem(np.full((2, 1), 1e8), families.Poisson(1.0, 1.0), PRIORS[0])
     assert pricer_for(huge, 0.0) is None
-    assert pricer_for(Problem(bits, families.DiagonalGaussian(), PRIORS[0]), 0.0) is None
+    diagonal = Problem(bits, families.DiagonalGaussian(), PRIORS[0])
+    assert isinstance(pricer_for(diagonal, 0.0), StatisticPricer)
+    assert pricer_for(Problem(bits, families.FullGaussian(), PRIORS[0]), 0.0) is None

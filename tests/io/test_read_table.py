@@ -397,7 +397,8 @@ def test_columns_that_are_no_measurements(tmp_path):
     assert with_first("id", zeros) == (["a", "b"], zeros, ["id"])
     large = [100000000000000000 + i for i in (7, 8, 1, 3, 2)]  # not all of them are doubles
     assert with_first("", large)[1] == large
-    pl.DataFrame({"index": large, "a": [0.5] * 5}).write_parquet(tmp_path / "x.parquet")
+    frame = pl.DataFrame({"index": large, "a": [0.5, 1.5, 4.0, 2.0, 3.0]})
+    frame.write_parquet(tmp_path / "x.parquet")
     found = read_table(tmp_path / "x.parquet")
     found.decide()
     assert (found.index.to_list(), found.index.name) == (large, "index")

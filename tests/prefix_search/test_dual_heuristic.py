@@ -108,9 +108,9 @@ def test_a_capped_queue_still_returns_a_partition():
     [
         (families.Gaussian(), priors.DirichletProcess(priors.Gamma(1.0, 1.0)), "linear"),
         (families.Gaussian(), priors.AntoniakCounts(1.0), "linear"),
-        (families.DiagonalGaussian(), DP, "diagonal_gaussian"),
+        (families.FullGaussian(), DP, "full_gaussian"),
     ],
 )
 def test_says_where_it_does_not_apply(family, prior, reason):
     with pytest.raises(CapabilityError, match=reason):
-        search(np.zeros((5, 1)), family, prior, heuristic="dual")
+        search(np.zeros((5, 2)), family, prior, heuristic="dual")

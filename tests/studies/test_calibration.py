@@ -23,7 +23,7 @@ def test_samplers_are_calibrated(sampler):
 
 
 def test_predictions_and_p_values_are_calibrated():
-    ranks, reliability = of_predictions("Gaussian", COUNT // 3, 0)
+    ranks, reliability = of_predictions("Gaussian", COUNT, 0)
     assert min(one.p_value() for one in ranks) > LEAST
     # The mean of outcomes less probabilities, in standard errors.
     off = np.array(reliability.outcome) - np.array(reliability.probability)

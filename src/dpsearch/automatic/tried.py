@@ -58,6 +58,9 @@ _FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "be
               "heading": 360.0, "azimuth": 360.0, "phase": None}  # fmt: skip
 
 
+_WHOLE = 2.0**53  # numbers of at least this magnitude are whole whatever they measure
+
+
 class Tried(NamedTuple):
     """A family of columns that describes a table better, and by how much."""
 
@@ -108,6 +111,7 @@ class _Column(NamedTuple):
         if not varies(self.x).all() or not candidates:
             return gaussian, 0.0
         found = [(_log_evidence(own, x, partition), own) for own, x in candidates]
+        found = [pair for pair in found if np.isfinite(pair[0])] or [(-np.inf, gaussian)]
         value, best = max(found, key=lambda pair: pair[0])
         gain = value - _log_evidence(gaussian, self.spread, partition)
         return (best, gain) if self.whole or gain > _WORTH else (gaussian, 0.0)
@@ -133,7 +137,7 @@ def better_columns(
     for j, column in columns.items():
         if kinds[j].kind == "real":
             spread[:, [j]] = column.spread
-    before = Problem(CheckedTable(spread), family, prior).log_joint(own)
+    before = Problem(CheckedTable(spread, None, complete=True), family, prior).log_joint(own)
     best, chosen = None, before
     started: set[Any] = set()
     partitions = [own, np.zeros(len(own), np.int64)]
@@ -166,6 +170,7 @@ def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, 
         x = np.asarray(sample.matrix[:, [j]])
         # More than two kinds of them: those of yes or no are binary.
         whole = kind != "real" and bool((x == np.floor(x)).all()) and len(np.unique(x)) > 2
+        whole = whole and bool(np.abs(x).max() < _WHOLE)
         spread = x + rng.uniform(-0.5, 0.5, x.shape) if whole else x
         name = "" if sample.names is None else str(sample.names[j])
         out[j] = _Column(x, spread, whole, name, kind)
@@ -174,7 +179,7 @@ def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, 
 
 def _log_evidence(start: Family, x: Matrix, partition: Labels) -> float:
     """Return Σ_k log H of a column within a partition, under hyperparameters learned from it."""
-    model = start.learned(x, partition).compile(x)
+    model = start.learned(x, partition).compile(CheckedTable(x, None, complete=True))
     items, base = model.items()
     n_clusters = int(partition.max()) + 1
     pool, _ = model.rows(items, partition, n_clusters)

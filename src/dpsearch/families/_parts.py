@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from dpsearch import _jit
 from dpsearch._stack import stack_vector
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.errors import located
+from dpsearch.errors import DataError, located
 from dpsearch.families.base import Family, Functions
 from dpsearch.families.linear import LinearForm, columns_of, namespace
 from dpsearch.families.packing import pack
@@ -261,7 +261,7 @@ def parameters_of(parts: Sequence[Part], X: Any) -> Vector:
     heads[:, _AT.width] = [part.width for part in parts]
     heads[:, _AT.feature] = np.cumsum(n_features) - n_features
     heads[:, _AT.n_features] = np.array(n_features) - 1
-    heads[:, _AT.sparse] = [_is_sparse(part.family.encode(X[:1, part.columns])) for part in parts]
+    heads[:, _AT.sparse] = [_encodes_sparsely(part.family, X[:1, part.columns]) for part in parts]
     return relocated(parts, np.concatenate([[len(parts)], heads.reshape(-1), *tables]))
 
 
@@ -358,6 +358,10 @@ def encoded(parts: Sequence[Part], X: Any, observed: Any) -> Items:
     return Items(values, ids, indptr.astype(np.int64), np.ones(n_rows, np.int64), False)
 
 
-def _is_sparse(encoded: Any) -> bool:
-    """Whether encoded data have column numbers."""
+def _encodes_sparsely(family: Family, X: Any) -> bool:
+    """Whether encoded data have column numbers; not if the row, of zeros maybe, has no code."""
+    try:
+        encoded = family.encode(X)
+    except DataError:
+        return False
     return bool(sp.issparse(encoded) or (isinstance(encoded, Items) and len(encoded.ids) > 0))

@@ -344,7 +344,8 @@ def rows_where_they_are(
     if client is not None:
         return DaskRows(encoding, shards, client, stay=opened.client_stays)
     in_memory = all(isinstance(shard, ArrayShard) for shard in shards)
-    array, width = getattr(shards[0], "array", None), form.n_totals
+    array: Any = getattr(shards[0], "array", None)
+    width = form.n_totals
     if sp.issparse(array):  # whose rows have few numbers, and whose totals have many
         width = max(1, array.nnz // array.shape[0])
     shards = divided(shards, max(1, CHUNK_NUMBERS // width))

@@ -170,7 +170,7 @@ def _floats(series: Any) -> Vector:
 def _from_pandas(series: Any) -> RawColumn:
     pd = module("pandas")
     source = pandas_type(series)
-    if source == "int" and series.abs().max() >= _WHOLE:
+    if source == "int" and (series.abs() >= _WHOLE).any():
         source, series = "text", series.astype(object).map(str, na_action="ignore")
     if source in ("int", "float"):
         if pd.api.types.is_timedelta64_dtype(series.dtype):
