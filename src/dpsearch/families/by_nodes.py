@@ -157,7 +157,8 @@ class ByNodes(Family):
         base = np.zeros(X.shape)
         for d, (theta, _) in enumerate(columns):
             there = ~np.isnan(X[:, d])
-            logs = np.asarray(self.log_densities(X[there, d], theta))
+            with np.errstate(divide="ignore", invalid="ignore"):  # it is said below
+                logs = np.asarray(self.log_densities(X[there, d], theta))
             largest = logs.max(axis=1)
             if not (largest > self.missed).all():
                 at = np.flatnonzero(~(largest > self.missed))[0]
