@@ -288,6 +288,20 @@ def test_a_header_that_asks_for_much_memory_is_refused(shape, lies_about_its_siz
     assert peak < 50e6
 
 
+def test_a_huge_number_of_a_cluster_takes_no_memory(saved, tmp_path):
+    _, arrays, about = saved
+    groups = np.zeros(len(arrays["sizes"]), np.int64)
+    groups[-1] = 10**8
+    write(tmp_path / "m.npz", arrays | {"groups": groups}, about)
+    tracemalloc.start()
+    try:
+        refused(tmp_path / "m.npz", "not numbered 0, 1")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 50e6
+
+
 @pytest.mark.parametrize("name", ["about", "pool", "labels", "extra"])
 def test_a_small_file_that_unpacks_to_much_is_refused_unread(name, saved, tmp_path):
     _, arrays, about = saved

@@ -242,7 +242,7 @@ class Problem:
 
     def log_joint(self, labels: Labels) -> float:
         """Compute the objective from the data."""
-        pool, sizes = self.rows(labels)
+        pool, sizes = self.rows(np.asarray(labels))
         return self._value(sizes, log_marginals(self.model.core, pool, len(sizes)))
 
     def clustering(self, labels: Labels, rows: Rows | None = None, **about: Any) -> Clustering:

@@ -79,9 +79,9 @@ def standardised(X: Any, mean: Vector, scale: Vector) -> Any:
     return X if (mean == 0.0).all() and (scale == 1.0).all() else (X - mean) / scale
 
 
-def in_range(encoded: Any, unit: str, parameter: str) -> Any:
-    """Return encoded data, unless they are too large to be squared and added up."""
-    limit = math.sqrt(1e300 / encoded.size)
+def in_range(encoded: Any, unit: str, parameter: str, times: float = 1.0) -> Any:
+    """Return encoded data, unless they are too large to be squared, added up and multiplied."""
+    limit = math.sqrt(1e300 / encoded.size / max(times, 1.0))
     if not is_below(limit, encoded) and largest_magnitude(encoded) > limit:
         raise DataError(
             f"X lies more than {limit:.1e} {unit} from the prior mean in {{place}}: rescale it, or"

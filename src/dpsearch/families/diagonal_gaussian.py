@@ -298,7 +298,7 @@ class DiagonalGaussian(Family):
 
     def encode(self, X: Any) -> Any:
         encoded = standardised(X, *self.location_scale(X.shape[1]))
-        return in_range(encoded, "prior scales", "scale")
+        return in_range(encoded, "prior scales", "scale", float(np.max(self.prior_strength)))
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self.location_scale(X.shape[1])

@@ -59,7 +59,8 @@ def check_groups(groups: Any, n_components: int) -> Ints:
     """Return the clusters of components from a file, if they are such."""
     fits = groups.shape == (n_components,) and groups.dtype == np.int64
     require(fits, "groups are not a cluster for each component")
-    in_order = np.array_equal(np.unique(groups), np.arange(groups.max() + 1))
+    distinct = np.unique(groups)  # at most as many as there are components
+    in_order = np.array_equal(distinct, np.arange(len(distinct)))
     require(in_order, "the clusters of components are not numbered 0, 1, …")
     return np.ascontiguousarray(groups)
 
