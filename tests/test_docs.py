@@ -33,7 +33,14 @@ def test_blocks_are_found():
     assert use.output == "2\nTrue\n2\n"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+# Pages that take longest, whose commands other tests run as well.
+LONG = {"docs/text.md", "docs/wishes.md", "docs/add_a_prior.md"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(page, marks=pytest.mark.slow if page in LONG else ()) for page in DOCUMENTS],
+)
 def test_the_code_runs_and_prints_what_it_says(document, tmp_path):
     with as_registered_before():
         documents.check(ROOT / document, tmp_path)

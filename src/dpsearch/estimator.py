@@ -29,6 +29,7 @@ from dpsearch.items import Rows
 from dpsearch.levels import LevelOptions, find_levels
 from dpsearch.mixture import Mixture
 from dpsearch.model_file import read_model, write_model
+from dpsearch.passes.device import check_device
 from dpsearch.passes.device_fit import fit_on_device
 from dpsearch.passes.fit import fit_in_shards
 from dpsearch.passes.stream import Stream
@@ -245,6 +246,7 @@ class DPMixture(
         callback : function, optional
             Called with a `dpsearch.events.Event` as the fit goes on.
         """
+        check_device(self.device)
         weighted = sample_weight is not None
         on_device = not weighted and (self.device is not None or on_gpu(X))
         options = self.reading(weighted=weighted, stay=on_device)

@@ -29,7 +29,15 @@ def statuses(outcomes):
     return {outcome.law: outcome.status for outcome in outcomes}
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+# Families by nodes share their kernels, and checks take long with 192 nodes.
+SLOW = {families.Ordinal, families.RoundedGaussian, families.VonMises, families.Gamma}
+
+
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(one, marks=pytest.mark.slow if one in SLOW else ()) for one in FAMILIES],
+    ids=lambda family: family.name,
+)
 def test_every_family_passes(family):
     outcomes = check_family(family)
     assert len({outcome.subject for outcome in outcomes}) == len(

@@ -108,7 +108,7 @@ def test_fit_writes_a_folder(run, tmp_path):
     )
     assert f"family {want.family_.name}" in err
     # The columns, what was found, and how components became clusters.
-    assert len(err.splitlines()) == 5
+    assert len(err.splitlines()) == 7
     labels = pl.read_csv("x.clusters/labels.csv")
     assert labels.columns == ["row", "cluster", "component", "certainty", "apart_from"]
     assert labels["row"].to_list() == list(range(40))

@@ -84,6 +84,7 @@ def test_gaps_do_not_matter_where_there_are_none(name):
     np.testing.assert_allclose(*values, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_family_from_outside_has_gaps_and_products():
     """A form for complete columns is enough for columns with gaps, and beside others."""
     X = with_holes(np.random.default_rng(0).geometric(0.3, size=(12, 2)) - 1.0)

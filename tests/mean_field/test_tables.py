@@ -48,6 +48,7 @@ def test_one_result_wherever_rows_are(places, place, variant):
     np.testing.assert_allclose(there.score_samples(X), here.score_samples(X), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_dask_has_the_same_result():
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")
     da = pytest.importorskip("dask.array", reason="Dask is not installed")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpsearch import DPMixture, Problem, families, log_joint, priors
-from dpsearch.errors import DataError
+from dpsearch.errors import DataError, ParameterError
 from dpsearch.passes import device_fit
 
 N, K = 3000, 4
@@ -39,6 +39,12 @@ def same(truth: Any, labels: Any) -> bool:
     """Whether two partitions are the same."""
     pairs = {*zip(truth.tolist(), labels.tolist(), strict=True)}
     return len(pairs) == len(np.unique(truth)) == len(np.unique(labels))
+
+
+@pytest.mark.parametrize("n_rows", [30, 60_000])
+def test_a_device_that_is_not_there_is_refused_at_once(n_rows):
+    with pytest.raises(ParameterError, match="device must be None, 'cpu', 'cuda'"):
+        DPMixture(device="tpu").fit(np.zeros((n_rows, 2)))
 
 
 def test_all_rows_are_fitted_and_labels_are_where_they_are() -> None:

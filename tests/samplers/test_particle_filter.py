@@ -32,7 +32,7 @@ def ratios(problem, runs, **options):
     return np.exp(np.array(found) - evidence)
 
 
-@pytest.mark.parametrize("sets", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sets", [20, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("resampling", "rejuvenate"), KINDS)
 def test_the_evidence_is_unbiased(resampling, rejuvenate, sets):
     """Over every family and prior; few particles, so that most are lost at every step."""

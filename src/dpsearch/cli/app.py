@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from dpsearch._scratch import remove_all
+from dpsearch._signals import outside_compilers
 from dpsearch.cli.certify import certify
 from dpsearch.cli.cut import cut
 from dpsearch.cli.fit import fit
@@ -137,7 +138,7 @@ def _end_on_termination() -> None:
     The exception waits for the kernel that runs, and for other threads.  So a thread that waits for
     the signal itself ends the process after a while.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, outside_compilers(lambda *_: sys.exit(143)))
     if os.name != "posix":
         return
     told, tell = os.pipe()

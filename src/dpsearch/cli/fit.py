@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsearch._files import atomic_folder, check_folder
+from dpsearch._signals import outside_compilers
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import rows_of
@@ -311,6 +312,7 @@ class _Job:
             messages.print(self.results.empty_rows())
         where = "" if self.folder is None else f"; written to {self.folder}"
         messages.print(f"{self.results.summary()}{where}")
+        messages.print(f"family: {self.estimator.reason_}")
         messages.print(self.results.levels_in_words())
         if self.restarts is not None:
             from dpsearch.report.summary import agreement
@@ -355,7 +357,7 @@ def _independent(family: Any, n_features: int) -> bool:
     """Whether the family is for mixed columns and models several columns of numbers separately."""
     columns = family.by_column(n_features)
     numbers = [one for one in columns if one.kind == "real" and one.independent_columns]
-    return len(family.members) > 1 and len(numbers) > 1
+    return len(columns) > len(numbers) > 1
 
 
 def _refinement(text: str) -> str | bool | float:
@@ -389,7 +391,7 @@ def _noticing_interrupts() -> Iterator[list[int]]:
         noticed.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGINT, handler)
+    before = signal.signal(signal.SIGINT, outside_compilers(handler))
     try:
         yield noticed
     finally:

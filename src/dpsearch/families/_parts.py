@@ -361,7 +361,8 @@ def encoded(parts: Sequence[Part], X: Any, observed: Any) -> Items:
 def _encodes_sparsely(family: Family, X: Any) -> bool:
     """Whether encoded data have column numbers; not if the row, of zeros maybe, has no code."""
     try:
-        encoded = family.encode(X)
+        with np.errstate(divide="ignore"):
+            encoded = family.encode(X)
     except DataError:
         return False
     return bool(sp.issparse(encoded) or (isinstance(encoded, Items) and len(encoded.ids) > 0))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -54,8 +54,8 @@ class ByNodes(Family):
         vector for each.  By default all are the same.
     """
 
-    nodes: Any = None
-    log_weights: Any = None
+    nodes: Any = field(default=None, repr=False)  # they are many
+    log_weights: Any = field(default=None, repr=False)
 
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = FUNCTIONS

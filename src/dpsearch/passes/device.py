@@ -73,6 +73,17 @@ def _added(totals: list[Totals]) -> Totals:
     return out
 
 
+def check_device(device: Any) -> None:
+    """Raise unless there is such a device."""
+    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+        raise ParameterError(
+            f"{{parameter}} must be None, 'cpu', 'cuda' or 'cuda:' and a number, got {device!r}",
+            parameter="device",
+        )
+    if device not in (None, "cpu"):
+        _places(device)
+
+
 def open_rows(form: LinearForm, X: Any, device: str | None = None) -> Rows:
     """Return rows for passes over X on a device.
 
@@ -85,11 +96,7 @@ def open_rows(form: LinearForm, X: Any, device: str | None = None) -> Rows:
         None for where X is, "cpu", "cuda" for all GPUs (rows that come from elsewhere are divided
         over them), or one of them, as in "cuda:1".
     """
-    if device is not None and not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
-        raise ParameterError(
-            f"{{parameter}} must be None, 'cpu', 'cuda' or 'cuda:' and a number, got {device!r}",
-            parameter="device",
-        )
+    check_device(device)
     if is_sparse(X):
         return _open_sparse(form, X, device)
     X = _floating(_known(X))

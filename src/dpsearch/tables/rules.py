@@ -398,7 +398,10 @@ class _Look:
         n, name = self.n, self.name.strip()
         different = len(seen) == n_looked and n == len(raw.values)
         values = raw.values
-        numbering = different and n >= _FEW and seen[0] in (0.0, 1.0)
+        # Ranks are numbers from 1 on as well, but hardly ever in the order of the rows.
+        called_so = not self.named or _INDEX.fullmatch(name) or _ID.search(name)
+        placed = called_so or (different and bool((np.diff(values) == 1.0).all()))
+        numbering = placed and different and n >= _FEW and seen[0] in (0.0, 1.0)
         if numbering and values.min() in (0.0, 1.0) and values.max() - values.min() == n - 1:
             return self._dropped("identifier", "it numbers the rows", names_rows=True)
         in_sample = different and n < self.n_rows and n >= _SOME
