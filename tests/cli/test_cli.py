@@ -108,7 +108,7 @@ def test_fit_writes_a_folder(run, tmp_path):
     )
     assert f"family {want.family_.name}" in err
     # The columns, what was found, and how components became clusters.
-    assert len(err.splitlines()) == 7
+    assert len(err.splitlines()) == 6
     labels = pl.read_csv("x.clusters/labels.csv")
     assert labels.columns == ["row", "cluster", "component", "certainty", "apart_from"]
     assert labels["row"].to_list() == list(range(40))
@@ -722,7 +722,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
     code, _, err = run("fit", "[red]x:bug:.csv", "--out", long)
     assert code == 0
     assert err.splitlines()[3].endswith(f"written to {long}")
-    assert len(err.splitlines()) == 5
+    assert len(err.splitlines()) == 6
     complains(run("fit", "[blue]y.csv"), "[blue]y.csv: no such file")
 
 
