@@ -27,6 +27,7 @@ import torch
 
 from benchmarks.scale import D, K, planted
 from dpsearch import datasets, families, priors
+from dpsearch._arrays import to_host
 from dpsearch.passes import dense_rows
 from dpsearch.passes.chunk import Candidates
 from dpsearch.passes.device import open_rows
@@ -474,7 +475,7 @@ def passes(
     setting: Setting, run: Run, rows: Any, flops: float, bandwidth: float
 ) -> Iterator[dict[str, Any]]:
     n, width = rows.n_rows, rows.form.n_totals
-    weights, constants = run.search.scores(run.search.totals)
+    weights, constants = map(to_host, run.search.scores(run.search.totals))
     n_clusters = len(constants)
     two = np.repeat(np.arange(n_clusters), 2)
     rng = np.random.default_rng(0)
