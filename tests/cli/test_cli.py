@@ -921,13 +921,13 @@ def test_debug_shows_the_traceback(tmp_path):
 @pytest.mark.slow
 def test_as_a_program(tmp_path):
     """The real thing: nothing else on standard error, such as warnings, and the exit codes."""
-    (tmp_path / "X.csv").write_text("a,b\n1,2\n3,x\n")
+    (tmp_path / "X.csv").write_text("a,b\n1,2\n3,4,5\n")
     bad = subprocess.run(
         [*PROGRAM, "fit", "X.csv"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
     assert (bad.returncode, bad.stdout) == (1, "")
-    assert bad.stderr.startswith("dpsearch: X.csv, line 3, column 'b': 'x' is not a number")
+    assert bad.stderr.startswith("dpsearch: X.csv, line 3: ")
     assert len(bad.stderr.splitlines()) == 1
     (tmp_path / "X.csv").write_text(as_text(table()))
     good = subprocess.run(

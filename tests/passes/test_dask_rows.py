@@ -13,7 +13,13 @@ import pandas as pd
 import pytest
 
 from dpsearch import DPMixture, families, gibbs, priors
-from dpsearch.errors import DataError, ModelFileError, ParameterError, WorkersError
+from dpsearch.errors import (
+    DataError,
+    MissingLibraryError,
+    ModelFileError,
+    ParameterError,
+    WorkersError,
+)
 from dpsearch.fitting import FitOptions
 from dpsearch.passes import dask_rows
 from dpsearch.passes import fit as passes_fit
@@ -198,14 +204,7 @@ def test_frames_of_numbers_and_of_mixed_columns(client, in_memory):
 
 def test_what_collections_cannot_be_is_said(client):
     frame = dd.from_pandas(pd.DataFrame(X, columns=list("abc")), npartitions=2)
-    text = frame.assign(kind=frame.a.astype(str))
-    with pytest.raises(DataError, match="'kind'.*categorize"):
-        DPMixture().fit(text)
-    with pytest.raises(DataError, match="'kind'.*not known yet"):
-        DPMixture().fit(text.assign(kind=text.kind.astype("category")))
-    with pytest.raises(DataError, match="'a'.*cannot be 'category'"):
-        DPMixture(kinds={"a": "category"}).fit(frame)
-    with pytest.raises(DataError, match="no column 'z'"):
+    with pytest.raises(ParameterError, match="kinds names the column 'z', which X does not have"):
         DPMixture(kinds={"z": "real"}).fit(frame)
     with pytest.raises(DataError, match="got 1D array"):
         DPMixture().fit(da.zeros(5))
@@ -230,7 +229,7 @@ def test_without_a_client_there_is_a_cluster_for_the_time(in_memory):
 
 def test_without_dask_it_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ParameterError, match=r"dpsearch\[dask\]"):
+    with pytest.raises(MissingLibraryError, match=r"dpsearch\[dask\]"):
         DPMixture().fit(da.zeros((5, 2)))
 
 
@@ -262,7 +261,9 @@ def test_a_damaged_file_of_a_set_is_named(client, tmp_path):
 
 
 def test_large_integers_are_measurements(client):
-    frame = pd.DataFrame({"cents": 1000 * LABELS + 5000, "kind": pd.Categorical(LABELS)})
+    frame = pd.DataFrame(
+        {"cents": 1000 * LABELS + np.arange(len(LABELS)) % 7 + 5000, "kind": pd.Categorical(LABELS)}
+    )
     model = DPMixture(random_state=0).fit(dd.from_pandas(frame, npartitions=2))
     assert [column.kind for column in model.schema_.columns] == ["real", "category"]
 

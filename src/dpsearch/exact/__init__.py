@@ -1,5 +1,17 @@
 """Exact methods: upper bounds on every partition, and proofs that one is best."""
 
-from dpsearch.exact.certificate import Certificate, certify
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpsearch.exact.certificate import Certificate, certify
 
 __all__ = ["Certificate", "certify"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import them when they are asked for: `prefix_search` needs parts of this folder alone."""
+    if name not in __all__:
+        raise AttributeError(f"module 'dpsearch.exact' has no attribute {name!r}")
+    from dpsearch.exact import certificate
+
+    return getattr(certificate, name)

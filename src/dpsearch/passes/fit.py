@@ -225,7 +225,8 @@ class ShardsFit:
         """Whether passes take turns with moves of single rows: not many rows, in memory."""
         if not self.options.refinement.wanted or self.gaps or encoding.codes:
             return False  # also where a row without any value takes no part
-        return self.in_memory and FEWEST <= self.opened.n_rows <= _TURNS * SAMPLE_ROWS
+        here = self.in_memory and self.client is None
+        return here and FEWEST <= self.opened.n_rows <= _TURNS * SAMPLE_ROWS
 
     def by_turns(self, batch: BatchSearch, model: Model, encoding: Encoding) -> bool:
         """Improve clusters by passes and by moves of single rows; return whether none is left."""
