@@ -935,7 +935,7 @@ def test_as_a_program(tmp_path):
         check=False,
     )  # fmt: skip
     assert (good.returncode, good.stdout) == (0, "")
-    assert len(good.stderr.splitlines()) == 2
+    assert len(good.stderr.splitlines()) == 6
     assert "40 rows in" in good.stderr
 
 
