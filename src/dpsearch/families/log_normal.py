@@ -58,7 +58,7 @@ class LogNormal(DiagonalGaussian):
     --------
     >>> from dpsearch import families
     >>> families.LogNormal(prior_mean=1.0)
-    LogNormal(prior_mean=1.0, prior_strength=1.0, shape=1.0, scale=1.0)
+    LogNormal(prior_mean=1.0, prior_strength=1.0, shape=2.0, scale=1.0)
     """
 
     name: ClassVar[str] = "log_normal"
