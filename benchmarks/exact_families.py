@@ -52,7 +52,7 @@ def learned_cases(folder: Path | None) -> list[Learned]:
         Learned("1,000 planted rows × 2", _planted(1000, 2, 5), diagonal, 60.0, 60.0),
         Learned("iris, 150 × 3", iris[:, 1:], diagonal, 60.0, 60.0),
         Learned("iris, 150 × 4", iris, diagonal, 600.0, 600.0, long=True),
-        Learned("iris petals, full covariance", iris[:, 2:], full, 600.0, 5.0),
+        Learned("iris petals, full covariance", iris[:, 2:], full, 600.0, 600.0, long=True),
     ]
     path = None if folder is None else Path(folder) / "classic_dpm.npz"
     if path is None or not path.exists():
@@ -70,7 +70,7 @@ def learned_cases(folder: Path | None) -> list[Learned]:
         Learned("galaxy, α integrated out", galaxy / 1000.0, diagonal, 0.1, 10.0, "auto"),
         Learned("Old Faithful, 272 × 2", faithful, diagonal, 10.0, 30.0),
         Learned("Old Faithful, α integrated out", faithful, diagonal, 10.0, 60.0, "auto"),
-        Learned("Old Faithful, full covariance", faithful, full, 600.0, 5.0),
+        Learned("Old Faithful, full covariance", faithful, full, 600.0, 600.0, long=True),
     ]
     return first + out
 

@@ -52,6 +52,12 @@ def _one_matrix(rng, n):
     return families.FullGaussian(0.0, 0.1, 3.0, np.eye(1)), _numbers(rng, n, 1)
 
 
+def _matrix(rng, n):
+    scale = np.array([[1.0, 0.3], [0.3, 0.5]]) * rng.uniform(0.1, 2.0)
+    slope = np.array([[1.0, rng.normal()], [0.0, 0.3]])
+    return families.FullGaussian(0.0, 0.1, 3.5, scale), _numbers(rng, n, 2) @ slope
+
+
 def _categories(rng, n):
     return families.Categorical(rng.uniform(0.1, 2.0), 3), rng.integers(3, size=(n, 2)) * 1.0
 
@@ -74,7 +80,8 @@ def _mixed(rng, n):
 
 
 KINDS = [
-    _column, _columns, _gaps, _known, _one_matrix, _categories, _bits, _counts, _words, _mixed
+    _column, _columns, _gaps, _known, _one_matrix, _matrix, _categories, _bits, _counts, _words,
+    _mixed,
 ]  # fmt: skip
 
 
@@ -106,6 +113,12 @@ def check_pricing(make, seed, largest=7):
     assert above.complete
     assert not above.columns
     assert true <= above.bound
+    slack = rng.uniform(0.0, 4.0)
+    everything = excesses(pricer, y)
+    columns = pricer.columns_within(y, slack, limit=2000)
+    assert len(columns) == len({tuple(members) for members in columns})
+    assert (everything >= -slack).sum() == len(columns)
+    assert all(pricer.log_weight(c) - y[c].sum() >= -slack - 1e-9 for c in columns)
     raised = pricer.raise_prices(y, threshold=1e-6, max_columns=1000)
     assert raised.complete
     assert (raised.y >= y).all()

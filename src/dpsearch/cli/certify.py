@@ -85,18 +85,9 @@ def certify(
     bound of a certificate is proved again from the data, and the exit code is 1 if it is not.
     """
     from dpsearch.io import labels_table, write_table
-    from dpsearch.io.output import check_ending
     from dpsearch.progress import stages
 
-    if labels is not None:
-        check_ending(labels)
-    if check and out is not None:
-        raise ParameterError.of(
-            "--check", "verifies a certificate, and writes none: leave out --out"
-        )
-    for path in (labels, out):
-        if path is not None:
-            opt.check_writable(path, force)
+    _check_outputs(labels, out, check, force)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
         if check:
@@ -124,10 +115,25 @@ def certify(
     if as_json:
         subject = _subject(found, table) if check else {}
         print_json(_about(found, value, verified) | subject | said)
-    else:
-        about = _subject_lines(found, table) if check else []
-        lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
-        messages.print("\n".join(lines))
+        return
+    about = _subject_lines(found, table) if check else []
+    lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
+    messages.print("\n".join(lines))
+
+
+def _check_outputs(labels: Path | None, out: Path | None, check: bool, force: bool) -> None:
+    """Raise before any work is done if what is asked for cannot be written."""
+    from dpsearch.io.output import check_ending
+
+    if labels is not None:
+        check_ending(labels)
+    if check and out is not None:
+        raise ParameterError.of(
+            "--check", "verifies a certificate, and writes none: leave out --out"
+        )
+    for path in (labels, out):
+        if path is not None:
+            opt.check_writable(path, force)
 
 
 def _certified(
