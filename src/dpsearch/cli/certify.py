@@ -88,6 +88,7 @@ def certify(
     from dpsearch.progress import stages
 
     _check_outputs(labels, out, check, force)
+    asked = _integers("--numbers", numbers, 1), _integers("--pairs", pairs, 2)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
         if check:
@@ -99,7 +100,7 @@ def certify(
             )
         stage.begin("verifying")
         verified = found.verify() if verify else None
-        said = _said(found, numbers, pairs, verified)
+        said = _said(found, *asked, verified)
     if check and not verified:
         if as_json:  # nothing else that the file says is worth repeating
             print_json({"verified": False})
@@ -261,16 +262,18 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     return problem, value
 
 
-def _said(found: Certificate, numbers: str, pairs: str, verified: bool | None) -> dict[str, Any]:
+def _said(
+    found: Certificate,
+    numbers: list[tuple[int, ...]],
+    pairs: list[tuple[int, ...]],
+    verified: bool | None,
+) -> dict[str, Any]:
     """Return what is proved of these numbers of components and of these pairs of rows."""
     if verified is False:
         return {}
-    of_numbers = [
-        found.with_clusters(k, time_limit=_OF_NUMBER)._asdict()
-        for (k,) in _integers("--numbers", numbers, 1)
-    ]
+    of_numbers = [found.with_clusters(k, time_limit=_OF_NUMBER)._asdict() for (k,) in numbers]
     of_pairs = []
-    for i, j in _integers("--pairs", pairs, 2):
+    for i, j in pairs:
         apart = found.apart(i, j, within=_WITHIN)
         verdict = "apart" if apart else None
         if not apart and found.together(i, j, within=_WITHIN):

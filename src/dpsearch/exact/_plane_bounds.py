@@ -34,6 +34,7 @@ class Boxes(NamedTuple):
     frame: Matrix  # [box, values and slopes of terms]
     gradient: Matrix  # [box, coordinate]: g to begin with
     extent: Matrix  # [box, coordinate]
+    parts: Matrix  # [box, coordinate]: how large the parts are that a corner is added up from
     corner: Matrix  # [box, point × coordinate of its term], term by term
     height: Any  # [box, 2, point]: f at both sizes
     cap: Any  # [box, 2, term]: what f does not exceed in the box, another function above it
@@ -63,6 +64,7 @@ class _Room(NamedTuple):
     """Working space for one box, by point."""
 
     local: Matrix  # [coordinate, place]: features of points that are not out, those in first
+    parts: Matrix  # how large the parts are that they are added up from
     points: Ints  # which they are
     value: Vector
     size: Vector  # sum of absolute values
@@ -79,7 +81,8 @@ def bound_boxes(space, y, boxes, status, out, threshold):  # type: ignore[no-unt
     n_terms = space.n_values.shape[0]
     width = space.begin[n_terms]
     room = _Room(
-        np.empty((width, n_points)), np.empty(n_points, np.int64), np.empty(n_points),
+        np.empty((width, n_points)), np.empty((width, n_points)), np.empty(n_points, np.int64),
+        np.empty(n_points),
         np.empty(n_points), np.empty(n_points, np.int64), np.empty(n_points + 2),
         np.empty(n_points + 2), np.empty(n_points + 2),
     )  # fmt: skip
@@ -162,7 +165,7 @@ def _gather(space, frame, status, room):  # type: ignore[no-untyped-def]
         if status[i] == OPEN:
             room.points[n_all] = i
             n_all += 1
-    local = room.local
+    local, parts = room.local, room.parts
     at = 0
     for t in range(space.n_values.shape[0]):
         d = space.n_values[t]
@@ -171,21 +174,25 @@ def _gather(space, frame, status, room):  # type: ignore[no-untyped-def]
         if space.counted[t] == 1:
             for p in range(n_all):
                 local[c, p] = mask[room.points[p]]
+                parts[c, p] = mask[room.points[p]]
             c += 1
         for k in range(d):
             values = space.values[at + k]
             for p in range(n_all):
                 i = room.points[p]
                 local[c + k, p] = mask[i] * (values[i] - frame[at + t + k])
+                parts[c + k, p] = abs(local[c + k, p])
         if space.squares[t] == 1:
             if d == 2:
                 for p in range(n_all):
                     local[c + 1, p] -= frame[at + t + 2] * local[c, p]
+                    parts[c + 1, p] += abs(frame[at + t + 2]) * parts[c, p]
             q = c + d
             for k in range(d):
                 for m in range(k + 1):
                     for p in range(n_all):
                         local[q, p] = local[c + k, p] * local[c + m, p]
+                        parts[q, p] = parts[c + k, p] * parts[c + m, p]
                     q += 1
         at += d
     return n_in, n_all
@@ -213,7 +220,7 @@ def _heights(space, boxes, b, g, best_at):  # type: ignore[no-untyped-def]
             for j in range(width):
                 term = g[first + j] * boxes.corner[b, begin + j]
                 dot += term
-                size += abs(term)
+                size += abs(term) + abs(g[first + j]) * boxes.parts[b, first + j]
             begin += width
             f1 = boxes.height[b, 0, p] - boxes.n_low[b] * dot
             f2 = boxes.height[b, 1, p] - boxes.n_high[b] * dot
@@ -252,9 +259,8 @@ def _best_set(space, y, g, n_in, n_all, n1, n2, a1, rise, error, room):  # type:
         w = g[j]
         if w != 0.0:
             for p in range(n_all):
-                step = w * room.local[j, p]
-                value[p] += step
-                size[p] += abs(step)
+                value[p] += w * room.local[j, p]
+                size[p] += abs(w) * room.parts[j, p]
     room.order[n_in:n_all] = n_in + np.argsort(-value[n_in:n_all])
     total = 0.0
     for p in range(n_in):

@@ -38,11 +38,14 @@ class Points(NamedTuple):
         About 0.
     frame
         m₀ and β₀ [box, D + 1]; β₀ is 0 unless there are squares of two values.
+    parts
+        [box, coordinate]: the absolute values of what `near` is added up from, where they cancel.
     """
 
     near: Any
     far: Any
     frame: Matrix
+    parts: Matrix
 
 
 class Shape(NamedTuple):
@@ -82,6 +85,7 @@ class Shape(NamedTuple):
         m, h = middle[:, c : c + d], half[:, c : c + d]
         first = h[:, None] * self.mean
         slope: Vector = np.zeros(len(low))
+        parts = np.zeros_like(low)
         near, far = [first], [first + m[:, None]]
         if self.squares:
             rest = middle[:, None, c + d :] + half[:, None, c + d :] * self.rest
@@ -104,6 +108,11 @@ class Shape(NamedTuple):
                 outer = own[2] + b0 * (2.0 * own[1] + b0 * own[0])
                 products = np.stack([own[0], cross, outer], axis=2)
                 near.append(np.stack(own, axis=2))
+                steep, widest = np.abs(slope), high[:, c + 2]
+                reach = h[:, 1] + steep * h[:, 0]
+                parts[:, c + 1] = reach
+                parts[:, c + 3] = bend * widest + steep * self.least + reach * h[:, 0]
+                parts[:, c + 4] = steep**2 * self.least + reach**2
             else:
                 near.append(products)
             far.append(products + far[0][:, :, i] * m[:, None, j] + m[:, None, i] * first[:, :, j])
@@ -112,7 +121,7 @@ class Shape(NamedTuple):
             near = [share, *(share * one for one in near)]
             far = [share, *(share * one for one in far)]
         frame = np.column_stack([m, slope])
-        return Points(np.concatenate(near, axis=2), np.concatenate(far, axis=2), frame)
+        return Points(np.concatenate(near, axis=2), np.concatenate(far, axis=2), frame, parts)
 
     def peak(self, low: Matrix, high: Matrix) -> Matrix:
         """Return averages [box, coordinate] at which a term with squares is largest in each box.

@@ -143,7 +143,9 @@ class StatisticPricer(Pricer):
             batch = batch.take(batch.bound > level)
             begins = range(0, len(batch.bound), _SHARE)
             shares = [batch.take(slice(at, at + _SHARE)) for at in begins]
-            for nodes, bounds, n_score in threads.map(partial(self._bound, y, level), shares):
+            # All are bounded before any price is raised, so that threads do not matter.
+            bounded = list(threads.map(partial(self._bound, y, level), shares))
+            for nodes, bounds, n_score in bounded:
                 self.n_boxes += len(nodes.bound)
                 worth = self._worth(bounds.members, y)
                 found = self._record(bounds.members, worth, y, run)
@@ -189,7 +191,7 @@ class StatisticPricer(Pricer):
         nodes = nodes if alive.all() else nodes.take(alive)
         k, n_low, n_high = len(nodes.bound), nodes.n_low, nodes.n_high
         middle: Vector = 0.5 * (n_low + n_high).astype(np.float64)
-        corner, height, frame, gradient, extent = [], [], [], [], []
+        corner, height, frame, gradient, extent, parts = [], [], [], [], [], []
         cap = np.full((k, 2, len(self.shapes)), np.inf)
         n_score = np.zeros(k)
         for t, (term, shape, at) in enumerate(self._of_terms()):
@@ -210,11 +212,12 @@ class StatisticPricer(Pricer):
             corner.append(points.near.reshape(k, count * shape.width))
             height.append(np.stack(ends, axis=1))
             frame.append(points.frame)
+            parts.append(points.parts)
             gradient.append(shape.about(weights, points.frame))
             extent.append(np.abs(points.near - points.near[:, :1]).max(axis=1))
         boxes = Boxes(
             n_low, n_high, np.hstack(frame), np.hstack(gradient), np.hstack(extent),
-            np.hstack(corner), np.concatenate(height, axis=2), cap,
+            np.hstack(parts), np.hstack(corner), np.concatenate(height, axis=2), cap,
         )  # fmt: skip
         out = Bounds(
             np.empty(k), np.empty(k), np.zeros((k, self.n), np.int8), np.zeros(nodes.low.shape),
