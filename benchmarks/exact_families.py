@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.cluster import HDBSCAN
 from sklearn.datasets import load_iris
+from sklearn.mixture import BayesianGaussianMixture
 
 from dpsearch import DPMixture, families, priors
 from dpsearch.exact import Certificate, certify
 from dpsearch.mean_field import variational
+from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
 
 TOLERANCE = 1e-4
@@ -156,9 +159,33 @@ def table_of_proofs(proved: list[Proved]) -> list[str]:
     return lines
 
 
+def _by_mixture(problem: Problem) -> float:
+    """Return the log joint of the components that scikit-learn assigns rows to."""
+    X = problem.model.matrix
+    mixture = BayesianGaussianMixture(
+        n_components=min(20, len(X)), max_iter=1000, weight_concentration_prior=1.0, random_state=0
+    )
+    return problem.log_joint(by_appearance(mixture.fit_predict(X)))
+
+
+def _by_density(problem: Problem) -> float:
+    """Return the log joint of HDBSCAN's clusters, rows that it calls noise on their own."""
+    labels = HDBSCAN(copy=True).fit_predict(problem.model.matrix)
+    noise = np.flatnonzero(labels < 0)
+    labels[noise] = labels.max() + 1 + np.arange(len(noise))
+    return problem.log_joint(by_appearance(labels.astype(np.int64)))
+
+
+PEERS = {"BayesianGaussianMixture": _by_mixture, "HDBSCAN": _by_density}
+
+
 def distances(proved: list[Proved], methods: dict[str, Callable[[Problem], float]]) -> list[str]:
     """How many nats other methods end below each proved optimum."""
-    methods = {**methods, "variational": lambda p: variational(p, rng=0).clustering.log_joint}
+    methods = {
+        **methods,
+        "variational": lambda p: variational(p, rng=0).clustering.log_joint,
+        **PEERS,
+    }
     lines = [
         "| problem | " + " | ".join(methods) + " |",
         "| --- |" + " --- |" * len(methods),
