@@ -265,6 +265,22 @@ def test_predict_takes_columns_by_name(run, tmp_path):
     complains(run("predict", "x.csv", "x.csv"), "x.csv: damaged, or not a dpsearch model")
 
 
+@pytest.mark.parametrize("how", [(), ("--memory", "2GB")])
+def test_predict_counts_what_it_cannot_read(run, tmp_path, how):
+    rng = np.random.default_rng(0)
+    pl.DataFrame(rng.normal(size=(30, 2)), schema=["x", "y"]).write_csv(tmp_path / "x.csv")
+    _, _, err = run("fit", "x.csv", "--refine", "no")
+    assert err.index("used as it is") < err.index("30 rows in")  # the triage comes first
+    (tmp_path / "new.csv").write_text("x,y\n1,2\nabc,3\n,\n")
+    code, out, err = run("predict", "x.clusters", "new.csv", *how)
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert "note: column 'x' has 1 value that cannot be read, as 'abc', taken as missing" in err
+    assert "1 row has no value (2)" in err
+    code, _, err = run("predict", "x.clusters", "new.csv", "--handle-unknown", "error", *how)
+    assert code == 1
+    assert "column 'x' is 'abc', not a number" in err
+
+
 def test_predict_names_the_rows_as_fit_does(run, tmp_path):
     X = table()
     quick = ("--family", "gaussian", "--refine", "no")

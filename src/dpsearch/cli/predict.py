@@ -55,7 +55,11 @@ def predict(
         opt.check_writable(out, force)
     messages = Messages(quiet)
     n_rows, clusters, empty = 0, set(), list[Any]()
-    with stages(messages.console) as stage, contextlib.ExitStack() as files:
+    with (
+        stages(messages.console) as stage,
+        contextlib.ExitStack() as files,
+        _noting_unseen(messages),
+    ):
         stage.begin(f"reading {data}")
         estimator = load_model(model)
         if handle_unknown is not None:
@@ -77,11 +81,10 @@ def predict(
                     stage.count_rows(n_rows)
                 yield piece
 
-        with _noting_unseen(messages):
-            if as_json and not to_file:
-                print_json(pl.concat(counted()).to_dict(as_series=False))
-            else:
-                write_pieces(out, counted(), force=force, verbatim=verbatim)
+        if as_json and not to_file:
+            print_json(pl.concat(counted()).to_dict(as_series=False))
+        else:
+            write_pieces(out, counted(), force=force, verbatim=verbatim)
     if empty:
         messages.print(empty_in_words(empty[:NAMED], len(empty)))
     if to_file:
