@@ -28,7 +28,15 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import as_tuple
-from dpsearch.families._nodes import FUNCTIONS, LEAST, PARAMS, columns_width
+from dpsearch.families._nodes import (
+    AT_LOG_H,
+    FUNCTIONS,
+    LEAST,
+    PARAMS,
+    columns_width,
+    logs_of,
+    scaled,
+)
 from dpsearch.families.base import Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.linear import LinearForm, like
@@ -143,8 +151,13 @@ class ByNodes(Family):
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
+        m, k = scaled(weights)
         return layout.make_params(
-            PARAMS, n_nodes=weights.shape[1], n_features=n_features, log_weights=weights.reshape(-1)
+            PARAMS,
+            n_nodes=weights.shape[1],
+            n_features=n_features,
+            mantissas=m.reshape(-1),
+            steps=k.reshape(-1),
         )
 
     def relative(self, X: Any) -> tuple[Any, Matrix]:
@@ -183,8 +196,7 @@ class ByNodes(Family):
         return np.asarray(blocks.sum(axis=0) + base.sum(axis=0))
 
     def encode(self, X: Any) -> Any:
-        logs, _ = self.relative(X)
-        return np.stack([np.exp(logs), logs], axis=2).reshape(len(X), -1)
+        return np.exp(self.relative(X)[0]).reshape(len(X), -1)
 
     def log_base(self, X: Any) -> Vector:
         return np.asarray(self.relative(X)[1].sum(axis=1))
@@ -214,10 +226,10 @@ class ByNodes(Family):
     def _posteriors(self, row: Vector, n_features: int) -> list[tuple[Matrix, Vector]]:
         """The nodes of each column, and their posterior probabilities."""
         columns = self.of_columns(n_features)
-        parts = row[1:].reshape(n_features, -1)
+        logs = logs_of(row[1:].reshape(n_features, -1), _n_nodes(columns))
         return [
-            (theta, softmax(own[: len(theta)] + weights))
-            for (theta, weights), own in zip(columns, parts, strict=True)
+            (theta, softmax(own[: len(theta)]))
+            for (theta, _), own in zip(columns, logs, strict=True)
         ]
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
@@ -227,7 +239,7 @@ class ByNodes(Family):
     def columns(self, row: Vector, n_features: int) -> Columns:
         parts = row[1:].reshape(n_features, -1)
         found = self._posteriors(row, n_features)
-        return Columns(parts[:, -3], np.array([self._centre(*own) for own in found]))
+        return Columns(parts[:, AT_LOG_H], np.array([self._centre(*own) for own in found]))
 
     def _centre(self, theta: Matrix, weights: Vector) -> float:
         return float(weights @ self.expected(theta))
@@ -263,7 +275,9 @@ class ByNodes(Family):
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
             n_nodes = log_weights.shape[1]
             out = np.zeros((len(sizes), n_features, columns_width(n_nodes)))
-            out[:, :, :n_nodes] = totals.reshape(shape)
+            m, k = scaled(totals.reshape(shape) + log_weights)
+            there = sizes[:, None, None] > 0.0
+            out[:, :, : 2 * n_nodes] = np.where(there, np.concatenate([m, k], axis=2), 0.0)
             return np.column_stack([sizes, out.reshape(len(sizes), -1)])
 
         return LinearForm(n_totals, features, log_marginals, weights, rows)
