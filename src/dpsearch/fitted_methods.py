@@ -95,6 +95,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     sample_weight_: Ints | None = _field("weights")
     schema_: Schema | None = _field("schema")
     triage_: Triage | None = _field("triage")
+    cut_short_: tuple[str, ...] = _field("cut_short")
     reason_: str = _field("reason")
     completed_: Matrix | None = _field("completed")
     certificate_: Any = _field("certificate", absent_if_none=True)

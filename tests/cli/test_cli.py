@@ -24,6 +24,7 @@ from dpsearch import DPMixture, __version__, demo, families, load
 from dpsearch.cli.app import app
 from dpsearch.cli.fit import restart
 from dpsearch.cli.options import parse_duration
+from dpsearch.deadline import Deadline, within
 from dpsearch.progress import stages
 
 PROGRAM = [sys.executable, "-W", "always", "-m", "dpsearch.cli"]
@@ -554,7 +555,7 @@ def test_a_terminal_shows_how_the_fit_goes_on():
         time.sleep(0.3)  # the line is drawn some ten times a second
     shown = screen.file.getvalue()
     assert "fitting [red]: 2 clusters, log joint -" in shown
-    with stages(Console(file=io.StringIO())) as stage:
+    with stages(Console(file=io.StringIO(), quiet=True)) as stage:
         assert stage.callback is None
 
 
@@ -587,16 +588,16 @@ def test_a_model_takes_over_what_a_restart_finds():
     X = np.random.default_rng(2).normal(size=(120, 2)) * 2.5
     model = DPMixture(families.Gaussian(0.0, 6.0, 1.0), 1.0, refine=False, order="given").fit(X)
     before = model.log_joint_
-    stage = types.SimpleNamespace(begin=lambda stage: None, callback=None)
-    view = restart(model, X, 6, 0, stage, [])
+    view = restart(model, X, 6, 0)
     assert len(view.clusterings) == 7
     assert model.log_joint_ == view.best.log_joint > before
     assert model.clustering_.labels is model.component_labels_
     # What it says of itself and of rows is of that partition.
     assert model.fitted_labels(X) is not None
     assert model.mixture_.sizes.tolist() == np.bincount(model.component_labels_).tolist()
-    again = restart(model, X, 6, 0, stage, [signal.SIGINT])  # Ctrl-C was pressed before
-    assert len(again.clusterings) == 1
+    with within(Deadline()) as deadline:
+        deadline.stop()  # Ctrl-C was pressed before
+        assert len(restart(model, X, 6, 0).clusterings) == 1
 
 
 def meanwhile(monkeypatch, act):
@@ -1040,9 +1041,9 @@ def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
     program = (
         "import os, signal, time\n"
         "import importlib\n"
-        "app = importlib.import_module('dpsearch.cli.app')\n"
-        "app._GRACE = 0.0\n"
-        "app._end_on_termination()\n"
+        "signals = importlib.import_module('dpsearch._signals')\n"
+        "signals._GRACE = 0.0\n"
+        "signals.watch_signals()\n"
         "child = os.fork()\n"
         "if child == 0:\n"
         "    time.sleep(60)\n"

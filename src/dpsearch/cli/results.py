@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import platform
@@ -18,6 +19,7 @@ from dpsearch._files import atomic_write
 from dpsearch.cli.console import plain
 from dpsearch.cli.model import quiet_about_names, write_page
 from dpsearch.cli.source import NAMED, Source, empty_in_words
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.io import Reading, labels_table, write_table
 from dpsearch.io.output import write_pieces
 
@@ -33,7 +35,7 @@ class Results:
 
     model: Any
     source: Source
-    explanation: Any
+    explanation: Any  # None if there was no time for it
 
     @classmethod
     def of(cls, model: Any, source: Source) -> Self:
@@ -45,14 +47,18 @@ class Results:
         known = table.names is not None or table.numbers is not None
         if known and not hasattr(model, "feature_names_in_"):
             model.feature_names_in_ = np.array(table.all_names, dtype=object)
-        with source.errors_named(), quiet_about_names():
+        with source.errors_named(), quiet_about_names(), contextlib.suppress(OutOfTime):
+            current().check()
             return cls(model, source, model.explain(table.X))
+        return cls(model, source, None)
 
-    def write(self, folder: Path, record: dict[str, Any], form: str, verbatim: bool) -> None:
-        """Write labels, clusters, model and record."""
+    def write(self, folder: Path, form: str, verbatim: bool) -> None:
+        """Write labels, clusters and model."""
         self.write_labels(folder / f"labels.{form}", verbatim)
         write_table(folder / f"clusters.{form}", self.cluster_table(), verbatim=verbatim)
         self.model.save(folder / "model.npz")
+
+    def write_record(self, folder: Path, record: dict[str, Any]) -> None:
         text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
         with atomic_write(folder / "run.json") as stream:
             stream.write(text.encode("utf-8", "replace"))  # file names may hold lone surrogates
@@ -70,14 +76,16 @@ class Results:
     def labels(self) -> Iterator[pl.DataFrame]:
         """Yield what is written about each row, block by block."""
         if self.source.opened is None:
-            names, certainty = self.source.table.row_names, self.explanation.certainty
-            yield self._about(names, self.model.component_labels_, certainty)
+            known = None if self.explanation is None else self.explanation.certainty
+            yield self._about(self.source.table.row_names, self.model.component_labels_, known)
             return
         begin = 0
         for names, rows in self.source.blocks():
             labels = self.model.component_labels_[begin : begin + len(names)]
-            found = self.model.mixture_.memberships(self.model.encode(rows), labels)
-            yield self._about(names, labels, found.certainty)
+            known = None
+            if not current().over:
+                known = self.model.mixture_.memberships(self.model.encode(rows), labels).certainty
+            yield self._about(names, labels, known)
             begin += len(names)
 
     def _about(self, names: pl.Series, components: Any, certainty: Any) -> pl.DataFrame:
@@ -87,7 +95,9 @@ class Results:
             names,
             cluster=clusters,
             component=components,
-            certainty=np.round(certainty, 6),
+            certainty=pl.Series([None] * len(names), dtype=pl.Float64)
+            if certainty is None
+            else np.round(certainty, 6),
             apart_from=pl.Series(nearest).set(pl.Series(nearest < 0), None),
         )
 
@@ -100,7 +110,8 @@ class Results:
         sizes, components = mixture.cluster_sizes, np.bincount(mixture.groups)
         index = self.source.table.row_names
         weights = np.bincount(mixture.groups, np.exp(mixture.log_weights))
-        typical = self.explanation.typical
+        explanation = self.explanation
+        typical = None if explanation is None else explanation.typical
         lines = []
         for k in range(self.model.n_clusters_):
             line: dict[str, Any] = {
@@ -109,13 +120,16 @@ class Results:
                 "components": int(components[k]),
                 "weight": float(weights[k]),
                 "apart_from": None if apart[k] < 0 else int(apart[k]),
-                "typical_rows": _listed(index[typical[k][:_TYPICAL].tolist()]),
-                "indicative_columns": _listed(
-                    f"{indication.column} ({self._said(indication)})"
-                    for indication in self.explanation.indicative(k, _INDICATIVE)
-                    if indication.log_bayes_factor > 0.0
-                ),
+                "typical_rows": "",
+                "indicative_columns": "",
             }
+            if typical is not None:
+                line["typical_rows"] = _listed(index[typical[k][:_TYPICAL].tolist()])
+                line["indicative_columns"] = _listed(
+                    f"{indication.column} ({self._said(indication)})"
+                    for indication in explanation.indicative(k, _INDICATIVE)
+                    if indication.log_bayes_factor > 0.0
+                )
             lines.append({**line, **self._posterior(k)})
         return pl.DataFrame(lines, infer_schema_length=None)
 
@@ -124,7 +138,7 @@ class Results:
         if len(names) > _WIDE:
             return {}
         about = flat(self.model.mixture_.merged.posterior(k), names)
-        if about:
+        if about or self.explanation is None:
             return about
         explanation = self.explanation
         centres = map(explanation.value, explanation.names, explanation.centres[k].tolist())

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import n_threads
 from dpsearch.automatic import choose, codes_in_words, recognise_codes
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.errors import (
     CapabilityError,
     DataError,
@@ -31,7 +32,7 @@ from dpsearch.mixture import Mixture
 from dpsearch.passes.checkpoint import Checkpoint
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.dask_rows import DaskRows, look_by_dask
-from dpsearch.passes.history import History, OutOfTime
+from dpsearch.passes.history import History
 from dpsearch.passes.memory import FEWEST, rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
 from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows, features_of
@@ -121,7 +122,8 @@ class ShardsFit:
     def run(self) -> FittedState:
         opened, options = self.opened, self.options
         threads, told = n_threads(options.n_jobs), self.progress(len(opened.shards))
-        looks = look_at(opened.shards, self.client, threads, self.seed, told)
+        with current().during("looking at all rows"):
+            looks = look_at(opened.shards, self.client, threads, self.seed, told)
         if options.checkpoint is not None:
             self.store = Checkpoint(
                 options.checkpoint, opened.shards, options.family, options.prior, opened.schema,
@@ -166,9 +168,10 @@ class ShardsFit:
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
         sample = with_values(table, numbers)
-        choice = choose(
-            sample.table, options.family, prior, schema, may_complete=False, may_try=False
-        )
+        with current().during("choosing the family", 0.4):
+            choice = choose(
+                sample.table, options.family, prior, schema, may_complete=False, may_try=False
+            )
         family = choice.family
         if (self.gaps or codes) and family.takes_gaps:
             family = family.with_gaps()  # also if the sample has none
@@ -178,11 +181,12 @@ class ShardsFit:
         if self.in_memory and model.family.linear(model.n_features) is None:
             raise _OnePiece
         form = encoding.form()
-        found = first_partition(problem, replace(options, callback=None), options.order)
-        found = choice.or_carried(problem, found)
-        labels = found.labels
-        if not self.suits_turns(encoding) or self.opened.n_rows > _FEW * len(labels):
-            labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
+        with current().during("searching a sample", 0.4):
+            found = first_partition(problem, replace(options, callback=None), options.order)
+            found = choice.or_carried(problem, found)
+            labels = found.labels
+            if not self.suits_turns(encoding) or self.opened.n_rows > _FEW * len(labels):
+                labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
         rows = rows_in_memory(form, sample.matrix, n_threads(options.n_jobs))
         rows.place(labels)
         reason = choice.reason + codes_in_words(codes, schema)
@@ -218,7 +222,9 @@ class ShardsFit:
             batch.tables = options.prior.tables(n_seen, min(n_seen, MOST_CLUSTERS))
         note("place", batch.log_joint, batch.n_clusters)
         model = encoding.family.compile(sample.matrix)
-        converged = improve(batch, model, encoding) if options.refinement.wanted else False
+        current().has_result = True
+        with current().during("refining", 0.8):
+            converged = improve(batch, model, encoding) if options.refinement.wanted else False
         return self.fitted(sample, start, model, batch, rows, converged)
 
     def suits_turns(self, encoding: Encoding) -> bool:
@@ -290,7 +296,8 @@ class ShardsFit:
         )  # fmt: skip
         items, _ = model.items(sample.matrix)
         of_sample = labels[sample.numbers] if self.client is None else batch.sample_labels()
-        levels = find_levels(mixture, items, of_sample, sample.matrix)
+        with current().during("finding levels"):
+            levels = find_levels(mixture, items, of_sample, sample.matrix)
         state = FittedState(
             mixture, found, start.reason, self.opened.schema, weights=weights, levels=levels,
             codes=encoding.codes,

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from threadpoolctl import ThreadpoolController
 
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.deadline import current
 from dpsearch.errors import located
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
@@ -180,15 +181,20 @@ class ThreadedRows:
         return float(sum(self._bases))
 
     def totals(self, n_clusters: int) -> Totals:
-        return self._sum(
-            lambda features, at: chunk.totals_of(features, self._labels[at], n_clusters)
-        )
+        with current().needed():
+            return self._sum(
+                lambda features, at: chunk.totals_of(features, self._labels[at], n_clusters)
+            )
 
     def assign(self, candidates: Candidates) -> Totals:
         def work(features: Any, at: slice) -> Totals:
             return chunk.assign(features, self._labels[at], candidates, self._choice[at])
 
-        return self._sum(work)
+        try:
+            return self._sum(work)
+        except BaseException:  # of a pass that was not finished nothing is proposed
+            self._choice[:] = -1
+            raise
 
     def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
         def work(features: Any, at: slice) -> Soft:
@@ -242,6 +248,7 @@ class ThreadedRows:
                     parts = self._features[number] = list(parts)
             return work(parts)
 
+        deadline = current()
         # A product in each thread, not threads in each product.
         with self._products.limit(limits=1):
             numbers = range(len(self.chunks))
@@ -250,6 +257,7 @@ class ThreadedRows:
             try:
                 found = map(one, numbers) if alone else threads.map(one, numbers)
                 for done, result in enumerate(found, 1):
+                    deadline.check()
                     if self.progress is not None:
                         self.progress(done)
                     yield result

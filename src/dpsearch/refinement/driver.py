@@ -23,9 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.deadline import OutOfTime
 from dpsearch.events import Event
 from dpsearch.partition import by_appearance
-from dpsearch.passes.history import History, OutOfTime
+from dpsearch.passes.history import History
 from dpsearch.passes.memory import batch_search, suits_passes
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Clustering, Problem
@@ -137,6 +138,7 @@ class Refinement:
         turns: bool = True,
     ) -> None:
         try:
+            self.check_time()
             if batch is None and suits_passes(self.problem, self.device):
                 batch = self.batch_search()
             if batch is not None:
