@@ -6,16 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
-from sklearn.utils.validation import check_is_fitted
-
 from dpsearch._arrays import is_foreign, on_gpu
 from dpsearch._extras import naming_extras
 from dpsearch._jit import Compiling, on_compile
+from dpsearch._sklearn import (
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    check_is_fitted,
+)
 from dpsearch._types import ArrayLike, Labels
 from dpsearch._validate import positive
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps

@@ -64,6 +64,7 @@ class Stages:
         self.deadline = Deadline()
         self._stage, self._about, self._begun = "", "", 0.0
         self._event: Event | None = None
+        self._compiling, self._compiled = "", 0.0  # what was said last, and until when that holds
 
     def begin(self, stage: str) -> None:
         self._stage, self._about, self._event = stage, "", None
@@ -77,7 +78,8 @@ class Stages:
         """Say that kernels are being compiled, which happens on the first run only."""
         done = _BAR * report.number // report.expected
         bar = "━" * done + "╌" * (_BAR - done)
-        self._about = f"compiling kernels {bar} {report.number} of about {report.expected}"
+        self._compiling = f"compiling kernels {bar} {report.number} of about {report.expected}"
+        self._compiled = self.deadline.elapsed + _EVERY
 
     def tell(self, event: Event) -> None:
         """Say what a solver reports."""
@@ -93,7 +95,8 @@ class Stages:
     def line(self) -> str:
         """Return the stage, what is known of it, the time since the beginning, and what is left."""
         seconds, event = self.deadline.elapsed, self._event
-        parts = [f"{self._stage}: {self._about}" if self._about else self._stage]
+        about = self._compiling if seconds < self._compiled else self._about
+        parts = [f"{self._stage}: {about}" if about else self._stage]
         parts.append(f"{seconds:.0f} s")
         if event is not None and 0 < event.done < event.total:
             left = (seconds - self._begun) * (event.total / event.done - 1.0)
@@ -115,6 +118,8 @@ def stages(console: Console) -> Iterator[Stages]:
 
         def tell() -> None:
             while not ended.wait(every):
+                show(escape(stage.line()))
+            if console.is_terminal:
                 show(escape(stage.line()))
 
         if stage.shown:

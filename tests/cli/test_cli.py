@@ -551,10 +551,13 @@ def test_a_terminal_shows_how_the_fit_goes_on():
     screen = Console(file=io.StringIO(), force_terminal=True, width=100)
     with stages(screen) as stage:
         stage.begin("fitting [red]")
-        DPMixture("gaussian", refine=False).fit(table(), callback=stage.callback)
-        time.sleep(0.3)  # the line is drawn some ten times a second
+        events = []
+        DPMixture("gaussian", refine=False).fit(table(), callback=events.append)
+        stage.tell(next(event for event in events if event.n_clusters)._replace(phase=""))
+        time.sleep(0.6)  # the line is drawn some times a second
     shown = screen.file.getvalue()
     assert "fitting [red]: 2 clusters, log joint -" in shown
+    assert {"choosing the family", "searching", "finding levels"} <= {e.phase for e in events}
     with stages(Console(file=io.StringIO(), quiet=True)) as stage:
         assert stage.callback is None
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from dpsearch._signals import watch_signals
+from dpsearch._signals import Stopped, watch_signals
 from dpsearch.cli.certify import certify
 from dpsearch.cli.cut import cut
 from dpsearch.cli.fit import fit
@@ -60,8 +60,10 @@ def _reporting(debug: bool) -> Iterator[None]:
         return
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
+    except Stopped as error:
+        code, message, cause = error.code, str(error), error
     except KeyboardInterrupt as error:
-        code, message, cause = getattr(error, "code", 130), str(error) or "interrupted", error
+        code, message, cause = 130, "interrupted", error
     except BrokenPipeError as error:
         # The reader of the output has ended, which is not an error.  Nothing is left to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

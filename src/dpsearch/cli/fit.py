@@ -284,8 +284,7 @@ class _Job:
                 rows = rows_of(model, source.table)
                 self.restarts = restart(model, rows, n_restarts, self.fitting.seed)
         self.seconds["fitting"] = time.perf_counter() - self.begun - self.seconds["reading"]
-        with deadline.during("explaining", 0.6):
-            self.results = Results.of(model, source)
+        self.results = Results.of(model, source)
 
     def write(self, deadline: Deadline, signals: list[int]) -> None:
         output, results = self.output, self.results

@@ -12,7 +12,6 @@ from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, quiet_about_names
 from dpsearch.errors import ParameterError, UnseenValuesWarning
-from dpsearch.tables import UNKNOWN
 
 _ROWS = 10_000  # for which the probabilities of all clusters are in memory
 
@@ -48,6 +47,7 @@ def predict(
     from dpsearch.cli.source import NAMED, Source, TableOptions, empty_in_words
     from dpsearch.io.output import check_ending, write_pieces
     from dpsearch.progress import stages
+    from dpsearch.tables import UNKNOWN
 
     to_file = str(out) != "-"
     if to_file:

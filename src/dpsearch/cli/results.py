@@ -20,12 +20,14 @@ from dpsearch.cli.console import plain
 from dpsearch.cli.model import quiet_about_names, write_page
 from dpsearch.cli.source import NAMED, Source, empty_in_words
 from dpsearch.deadline import OutOfTime, current
-from dpsearch.io import Reading, labels_table, write_table
+from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
+from dpsearch.sources.shards import drawn_rows
 
 _WIDE = 100  # columns beyond which parameters are left to the model file
 _TYPICAL = 5
 _INDICATIVE = 10
+_FEW = 2000  # rows that are explained where there is no time for all
 _PACKAGES = ("numpy", "scipy", "numba", "sklearn", "polars")
 
 
@@ -35,6 +37,7 @@ class Results:
 
     model: Any
     source: Source
+    table: Table  # the rows that are explained
     explanation: Any  # None if there was no time for it
 
     @classmethod
@@ -47,10 +50,20 @@ class Results:
         known = table.names is not None or table.numbers is not None
         if known and not hasattr(model, "feature_names_in_"):
             model.feature_names_in_ = np.array(table.all_names, dtype=object)
-        with source.errors_named(), quiet_about_names(), contextlib.suppress(OutOfTime):
+        out = cls(model, source, table, None)
+        with current().during("explaining", 0.5):
+            out.explain()
+        if out.explanation is None and table.n_rows > _FEW:
+            out.table = table.rows(drawn_rows(table.n_rows, _FEW, [0]))
+            with current().during("explaining a sample", 0.7):
+                out.explain()
+        return out
+
+    def explain(self) -> None:
+        """Explain clusters and rows, if there is time."""
+        with self.source.errors_named(), quiet_about_names(), contextlib.suppress(OutOfTime):
             current().check()
-            return cls(model, source, model.explain(table.X))
-        return cls(model, source, None)
+            self.explanation = self.model.explain(self.table.X)
 
     def write(self, folder: Path, form: str, verbatim: bool) -> None:
         """Write labels, clusters and model."""
@@ -66,8 +79,8 @@ class Results:
     def write_page(self, path: Path, **options: Any) -> None:
         """Write the report; see `dpsearch.report`."""
         write_page(
-            path, self.model, self.source.table, explanation=self.explanation,
-            sample=self.source.n_rows != self.source.table.n_rows, **options,
+            path, self.model, self.table, explanation=self.explanation,
+            sample=self.source.n_rows != self.table.n_rows, **options,
         )  # fmt: skip
 
     def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
@@ -76,7 +89,8 @@ class Results:
     def labels(self) -> Iterator[pl.DataFrame]:
         """Yield what is written about each row, block by block."""
         if self.source.opened is None:
-            known = None if self.explanation is None else self.explanation.certainty
+            whole = self.explanation is not None and self.table.n_rows == self.source.n_rows
+            known = self.explanation.certainty if whole else None
             yield self._about(self.source.table.row_names, self.model.component_labels_, known)
             return
         begin = 0
@@ -108,7 +122,7 @@ class Results:
         """
         mixture, apart = self.model.mixture_, self.model.rows_apart_
         sizes, components = mixture.cluster_sizes, np.bincount(mixture.groups)
-        index = self.source.table.row_names
+        index = self.table.row_names
         weights = np.bincount(mixture.groups, np.exp(mixture.log_weights))
         explanation = self.explanation
         typical = None if explanation is None else explanation.typical

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
-
 from dpsearch._arrays import is_foreign, is_sparse
 from dpsearch._scratch import scratch
+from dpsearch._sklearn import BaseEstimator, validate_data
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.sources.dask_client import present_client, some_client
