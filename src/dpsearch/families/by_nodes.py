@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -309,15 +309,11 @@ def lattice(
     further
         Dimensions of the nodes after these two, the same for all.
     """
-    values, spacing = np.sort(x), SPACING
+    values = np.sort(x)
     low, high = (values[0], values[-1]) if ends is None else ends
     widths = np.unique(np.clip(scale * np.exp(_STEPS), *limits))
     log_priors = -2.0 * _SHAPE * np.log(widths / scale) - (_SHAPE - 1.0) * (scale / widths) ** 2
-    while True:
-        found = [locations(values, low, high, width, spacing) for width in widths]
-        if sum(len(points) for points, _ in found) <= MOST:
-            break
-        spacing *= 1.1
+    found = locations([axis_of(values, low, high, width) for width in widths])
     theta = np.concatenate(
         [
             np.column_stack([back(points), np.full(len(points), width)])
@@ -330,25 +326,47 @@ def lattice(
     return theta[order], np.concatenate(shares)[order]
 
 
-def locations(
-    values: Vector, low: float, high: float, width: float, spacing: float
-) -> tuple[Vector, Vector]:
-    """Return locations for clusters of this width among sorted values, and their log shares.
+class Axis(NamedTuple):
+    """Where clusters of one width may be among values.
 
     A cluster of m points knows its location to width/√m.  Where m values are within three widths,
     locations are spacing · width/√m apart.
     """
+
+    width: float
+    fine: Vector  # points of the axis …
+    dense: Vector  # … √m at each …
+    passed: Vector  # … and its integral up to there
+
+    def count(self, spacing: float) -> int:
+        return max(1, int(np.ceil(self.passed[-1] / (spacing * self.width))))
+
+    def locations(self, spacing: float) -> tuple[Vector, Vector]:
+        """Return locations and their log shares."""
+        count = self.count(spacing)
+        wanted = (np.arange(count) + 0.5) / count * self.passed[-1]
+        points = np.interp(wanted, self.passed, self.fine)
+        shares = 1.0 / np.interp(points, self.fine, self.dense)
+        return points, np.log(shares / shares.sum())
+
+
+def locations(axes: list[Axis]) -> list[tuple[Vector, Vector]]:
+    """Return the locations of each axis, in all at most `MOST`, and their log shares."""
+    spacing = SPACING
+    while sum(axis.count(spacing) for axis in axes) > MOST:
+        spacing *= 1.1
+    return [axis.locations(spacing) for axis in axes]
+
+
+def axis_of(values: Vector, low: float, high: float, width: float) -> Axis:
+    """Look where sorted values are."""
     fine = np.linspace(low, high, _FINE)
     inside = np.searchsorted(values, fine + 3.0 * width) - np.searchsorted(
         values, fine - 3.0 * width
     )
     dense = np.sqrt(inside + 0.1)
     steps = 0.5 * (dense[1:] + dense[:-1]) * (high - low) / (_FINE - 1)
-    passed = np.concatenate([[0.0], np.cumsum(steps)])
-    count = max(1, int(np.ceil(passed[-1] / (spacing * width))))
-    points = np.interp((np.arange(count) + 0.5) / count * passed[-1], passed, fine)
-    shares = 1.0 / np.interp(points, fine, dense)
-    return points, np.log(shares / shares.sum())
+    return Axis(width, fine, dense, np.concatenate([[0.0], np.cumsum(steps)]))
 
 
 def _n_nodes(columns: list[tuple[Matrix, Vector]]) -> int:
@@ -379,9 +397,7 @@ def _nested(values: Any, name: str) -> Any:
 
 
 def _nested_part(part: Any) -> Any:
-    if isinstance(part, (list, tuple, np.ndarray)) and np.ndim(part) != 0:
-        return tuple(map(_nested_part, part))
-    number = float(part)
-    if not np.isfinite(number):
+    numbers = np.array(part, dtype=np.float64)
+    if not np.isfinite(numbers).all():
         raise ValueError(part)
-    return number
+    return as_tuple(numbers)
