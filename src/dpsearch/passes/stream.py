@@ -8,8 +8,8 @@ rows are searched as items.  So clusters are merged, dissolved and
 opened by the one objective, and the log joint is always exactly that of the partition of all rows
 seen, though only statistics are left of most.
 
-A first batch knows little.  While all rows are kept, everything is learned again from them at growing
-intervals: the family, its projections and hyperparameters, and the partition.
+A first batch knows little.  While all rows are kept, everything is learned again from them at
+growing intervals: the family, its projections and hyperparameters, and the partition.
 """
 
 from __future__ import annotations
