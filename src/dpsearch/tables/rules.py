@@ -243,7 +243,8 @@ class _Look:
             form = "" if raw.uniques is None else self._form(cells.number_form) or cells.POINT
             if raw.source == "bool":
                 form = ""
-            column = Column(name, kind, raw.source, form=form, role=_ROLE_OF[kind])  # type: ignore[arg-type]
+            unit, role = cells.unit_of(raw.uniques or ()), _ROLE_OF[kind]
+            column = Column(name, kind, raw.source, form=form, role=role, unit=unit)  # type: ignore[arg-type]
             values, unseen = column.encode(raw)
             if unseen is not None and (kind == "count" or np.isnan(values).all()):
                 raise column.refused(unseen)
@@ -374,9 +375,9 @@ class _Look:
         if found is not None:
             return found
         role = self._role(raw, values, seen, whole)
-        column = Column(
-            self.name, "count" if role == "count" else "real", raw.source, form=form, role=role
-        )
+        kind: Kind = "count" if role == "count" else "real"
+        unit = cells.unit_of(self.raw.uniques or ())
+        column = Column(self.name, kind, raw.source, form=form, role=role, unit=unit)
         return self._used(role, READ if form else USED, f"{seen[0]:.6g} to {seen[-1]:.6g}", column)
 
     def _role(self, raw: RawColumn, values: Vector, seen: Vector, whole: bool) -> str:
