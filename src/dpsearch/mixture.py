@@ -9,6 +9,7 @@ probability is the sum of theirs.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -171,6 +172,8 @@ class Mixture:
         X: ArrayLike | CheckedTable,
         labels: Labels | None = None,
         fitted: Any = None,
+        *,
+        check: Callable[[], None] = lambda: None,
         places: Matrix | None = None,
     ) -> Memberships:
         """Return the clusters where rows belong, given all others.
@@ -178,22 +181,23 @@ class Mixture:
         `labels` name the component that contains each row, from which it is first taken out; −1
         for none, and None if no row is in any.  What is in none belongs to the most probable
         cluster.  Rows that are in components with their gaps filled come as such too, as
-        `fitted`: the filled ones are taken out, and what was observed is placed.  `places`
-        [N, K + 1] is filled with the log probabilities, but for a constant, of each component for
-        each row, and of a new one.
+        `fitted`: the filled ones are taken out, and what was observed is placed.  `check` is
+        called from time to time, and may raise.  `places` [N, K + 1] is filled with the log
+        probabilities, but for a constant, of each component for each row, and of a new one.
         """
         table = self._table(X)
         if labels is None:
             labels = np.full(table.shape[0], -1)
         if table.gaps and not self.model.family.skips(table):
-            return self._memberships_by_observed(table.matrix, labels, fitted, places)
+            return self._memberships_by_observed(table.matrix, labels, fitted, check, places)
         if table.gaps and self.gapped is not self:
-            return self.gapped.memberships(table, labels, None, places)
+            return self.gapped.memberships(table, labels, check=check, places=places)
         items, base = self.model.items(table)
         alone, prior = log_alone(self.model.core, items), self._places()
         step = max(1, _BLOCK // (self.n_components + 1))
         parts = []
         for begin in range(0, max(1, len(labels)), step):
+            check()
             rows = slice(begin, min(begin + step, len(labels)))
             scores = _member_scores(
                 self.model.core, items.rows(rows.start, rows.stop), self.pool, self.sizes,
@@ -248,7 +252,12 @@ class Mixture:
         return CheckedTable.of(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
 
     def _memberships_by_observed(
-        self, matrix: Matrix, labels: Labels, fitted: Any, places: Matrix | None
+        self,
+        matrix: Matrix,
+        labels: Labels,
+        fitted: Any,
+        check: Callable[[], None],
+        places: Matrix | None,
     ) -> Memberships:
         """Return memberships for a family that cannot skip gaps, by the densities it gives."""
         gappy = np.isnan(matrix).any(axis=1)
@@ -258,6 +267,7 @@ class Mixture:
         if len(shared):
             items, _ = self.model.items(fitted[gappy][shared])
             for at, i in enumerate(shared):
+                check()
                 rest = self.row(own[i]).copy()
                 add_item(self.model.core, items, at, rest, -1.0)
                 scores[i, own[i]] = self._gaps([rest]).log_densities(X[i : i + 1])[0, 0]
@@ -269,7 +279,7 @@ class Mixture:
             places[gappy] = scores
         if gappy.all():
             return found
-        whole = self.memberships(matrix[~gappy], labels[~gappy], None, rest)
+        whole = self.memberships(matrix[~gappy], labels[~gappy], check=check, places=rest)
         if places is not None:
             places[~gappy] = rest
         return Memberships(*(_interleaved(gappy, *both) for both in zip(found, whole, strict=True)))

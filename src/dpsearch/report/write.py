@@ -17,6 +17,7 @@ from dpsearch._numbers import brief, share
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
 from dpsearch._validate import as_image_shape, readable, whole
 from dpsearch._version import __version__
+from dpsearch.deadline import current
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
@@ -357,7 +358,9 @@ class _Page:
         for own in np.split(rows, range(step, len(rows), step)):
             places = np.empty((len(own), mixture.n_components + 1))
             known = None if labels is None else labels[own]
-            mixture.memberships(table.matrix[own], known, fitted[own], places)
+            mixture.memberships(
+                table.matrix[own], known, fitted[own], check=current().check, places=places
+            )
             shares = softmax(places, axis=1)
             at = np.nonzero(shares >= _LEAST_SHARE)
             parts.append((np.bincount(at[0], minlength=len(own)), at[1], shares[at]))
