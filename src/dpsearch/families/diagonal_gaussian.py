@@ -365,13 +365,9 @@ class DiagonalGaussian(Family):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         fields = layout.read(self.row_layout(), row, n_features)
         return layout.make(
-            _diagonal_columns.ROW,
-            n_features,
-            n=fields.n,
-            counts=fields.n,
-            means=fields.means,
-            squares=fields.squares,
-        )
+            _diagonal_columns.ROW, n_features,
+            n=fields.n, counts=fields.n, means=fields.means, squares=fields.squares,
+        )  # fmt: skip
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         posterior = self.posterior(row, n_features)
@@ -429,6 +425,8 @@ class DiagonalGaussian(Family):
 class DiagonalWithGaps(WithOwnRows):
     """`WithGaps` of a `DiagonalGaussian`."""
 
+    family: DiagonalGaussian
+
     functions: ClassVar[Functions] = _diagonal_columns.FUNCTIONS
     log_ceiling = WithGaps.log_ceiling  # of each column on its own
 
@@ -439,22 +437,17 @@ class DiagonalWithGaps(WithOwnRows):
         return 2 * n_features
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        family: Any = self.family
-        params: Vector = family.laid_out(n_features, X.shape[0], by_column=True)
-        return params
+        return self.family.laid_out(n_features, X.shape[0], by_column=True)
 
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
 
     def log_base(self, X: Any) -> Vector:
-        family: Any = self.family
-        _, scale = family.location_scale(X.shape[1])
+        _, scale = self.family.location_scale(X.shape[1])
         return np.asarray(-(~np.isnan(X) @ np.log(scale)))
 
     def linear(self, n_features: int) -> LinearForm:
-        family: Any = self.family
-        form: LinearForm = family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
-        return form
+        return self.family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(_diagonal_columns.ROW, row, n_features)

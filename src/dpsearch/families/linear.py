@@ -63,6 +63,12 @@ class LinearForm:
     terms: tuple[Term, ...] = ()
     anywhere: bool = False
 
+    @classmethod
+    def of(cls, closed: Any, n_totals: int, features: Any, rows: Any, terms: Any) -> LinearForm:
+        """Return the form of a closed form of log H that takes arrays of the array API."""
+        functions = closed.log_marginals, closed.weights
+        return cls(n_totals, features, *functions, rows, terms, anywhere=True)
+
 
 def counted(form: LinearForm) -> LinearForm:
     """Return the form of a column that rows may lack: NaN.

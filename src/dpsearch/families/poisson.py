@@ -267,6 +267,8 @@ _FUNCTIONS = Functions(
 class PoissonWithGaps(WithOwnRows):
     """`WithGaps` of a `Poisson`, which has the same functions."""
 
+    family: Poisson
+
     functions: ClassVar[Functions] = _FUNCTIONS
 
     log_ceiling = WithGaps.log_ceiling  # of each column on its own
@@ -293,9 +295,7 @@ class PoissonWithGaps(WithOwnRows):
         return value
 
     def linear(self, n_features: int) -> LinearForm:
-        family: Any = self.family
-        form: LinearForm = family.linear_form(n_features, self.width(n_features), gaps=True)
-        return form
+        return self.family.linear_form(n_features, self.width(n_features), gaps=True)
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(ROW, row, n_features)

@@ -56,32 +56,6 @@ def rounded_up(value: Vector, *magnitudes: Any) -> Vector:
     return np.where(np.isfinite(out), out, np.inf)
 
 
-def column_terms(totals_of: Any, n_columns: int, powers: int, gaps: bool) -> tuple[Term, ...]:
-    """Return the terms of independent columns; see `families._totals.by_columns`."""
-
-    def term(d: int) -> Term:
-        own = type(totals_of)(*(values[d : d + 1] for values in totals_of))
-
-        def apart(sizes: Vector, totals: Matrix) -> list[Matrix]:
-            columns = np.split(totals, powers + gaps, axis=1)
-            return columns if gaps else [sizes[:, None], *columns]
-
-        def upper(sizes: Vector, totals: Matrix) -> Vector:
-            found = apart(sizes, totals)
-            return rounded_up(own.log_marginals(*found), own.magnitude(*found)[:, 0])
-
-        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-            by_n, *by_totals = own.weights(*apart(sizes, totals))
-            if gaps:
-                return np.hstack([by_n, *by_totals]), np.zeros(len(sizes))
-            return np.hstack(by_totals), by_n[:, 0]
-
-        at = d + n_columns * np.arange(powers + gaps)
-        return Term(at, 1, upper, weights, squares=powers == 2, counted=gaps)
-
-    return tuple(map(term, range(n_columns)))
-
-
 def group_terms(totals_of: Any) -> tuple[Term, ...]:
     """Return a term for each group of levels, or none where one has too many for its corners."""
     levels, concentrations = totals_of
