@@ -83,12 +83,8 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     ones = view(row, ROW.counts, table(params, PARAMS.successes).shape[0])
     row[ROW.n] += weight
-    if ids.shape[0] > 0:
-        for i in range(values.shape[0]):
-            ones[ids[i]] += weight * values[i]
-    else:
-        for i in range(values.shape[0]):
-            ones[i] += weight * values[i]
+    for i in range(values.shape[0]):
+        ones[ids[i] if ids.shape[0] > 0 else i] += weight * values[i]
     _constants(params, row)
 
 

@@ -79,6 +79,17 @@ def _step(params, n):  # type: ignore[no-untyped-def]
 
 
 @_jit.inner
+def _times(logs, product, factor):  # type: ignore[no-untyped-def]
+    """Multiply exp(logs) · product by a factor; return both."""
+    if factor > _FULL:
+        return logs + math.log(factor), product
+    product *= factor
+    if product > _FULL:
+        return logs + math.log(product), 1.0
+    return logs, product
+
+
+@_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n, z̄ and M."""
     strength = table(params, PARAMS.strength)
@@ -91,13 +102,7 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
         beta = 1.0 + 0.5 * (squares[d] + strength[d] * n / kappa * means[d] * means[d])
         centres[d] = n * means[d] / kappa
         factors[d] = kappa / (2.0 * beta * (kappa + 1.0))
-        if beta > _FULL:
-            logs += math.log(beta)
-        else:
-            product *= beta
-            if product > _FULL:
-                logs += math.log(product)
-                product = 1.0
+        logs, product = _times(logs, product, beta)
     logs += math.log(product)
     row[ROW.constant] = _step(params, n) - 0.5 * logs
     row[ROW.log_betas] = logs
@@ -145,14 +150,7 @@ def _sum_logs(values, centres, factors):  # type: ignore[no-untyped-def]
     logs, product = 0.0, 1.0
     for d in range(values.shape[0]):
         difference = values[d] - centres[d]
-        term = 1.0 + factors[d] * difference * difference
-        if term > _FULL:
-            logs += math.log(term)
-        else:
-            product *= term
-            if product > _FULL:
-                logs += math.log(product)
-                product = 1.0
+        logs, product = _times(logs, product, 1.0 + factors[d] * difference * difference)
     return logs + math.log(product)
 
 

@@ -12,7 +12,7 @@ for an argument that is itself a difference, such as Q − S²/κ, of its parts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,18 +77,20 @@ def _of_group(kind: Any, at: Ints, concentrations: Vector) -> Term:
     return Term(at, len(at), upper, own.weights)
 
 
-def counted_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
-    """Return terms of a column that rows may lack: the first total is their size."""
+def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
+    """Return a function of a size and totals, and its gradient, of a column that rows may lack.
 
-    def counted(term: Term) -> Term:
-        def upper(sizes: Vector, totals: Matrix) -> Vector:
-            return term.upper(totals[:, 0], totals[:, 1:])
+    The first of the totals is then what was the size.
+    """
 
-        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-            by_totals, by_size = term.weights(totals[:, 0], totals[:, 1:])
-            return np.column_stack([by_size, by_totals]), np.zeros(len(by_size))
+    def by_totals(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        gradient, by_count = weights(totals[:, 0], totals[:, 1:])
+        return np.column_stack([by_count, gradient]), np.zeros(len(by_count))
 
-        at = np.concatenate([[0], term.totals + 1])
-        return Term(at, term.n_values, upper, weights, term.squares, counted=True)
+    return lambda sizes, totals: value(totals[:, 0], totals[:, 1:]), by_totals
 
-    return tuple(map(counted, terms))
+
+def counted_term(term: Term) -> Term:
+    """Return a term of a column that rows may lack."""
+    at, functions = np.concatenate([[0], term.totals + 1]), of_counted(term.upper, term.weights)
+    return Term(at, term.n_values, *functions, term.squares, counted=True)
