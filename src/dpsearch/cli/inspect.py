@@ -12,7 +12,6 @@ from rich.table import Table
 from dpsearch.cli.console import Messages, plain, print_json
 from dpsearch.cli.model import load_model
 from dpsearch.cli.options import Json, Model
-from dpsearch.families.description import described
 
 if TYPE_CHECKING:
     from dpsearch.explanation import Explanation, Indication
@@ -67,6 +66,8 @@ def _described(explanation: Explanation, one: Indication) -> dict[str, Any]:
 
 
 def _show(about: dict[str, Any]) -> None:
+    from dpsearch.families.description import described
+
     messages = Messages(stderr=False)
     names, clusters = about["columns"], about["clusters"]
     proved = ", proved to be the best" if about["optimal"] else ""

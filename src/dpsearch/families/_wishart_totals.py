@@ -19,7 +19,7 @@ import scipy.special
 from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
-from dpsearch.families.linear import LinearForm, columns_of, inverses, namespace, special
+from dpsearch.families.linear import LinearForm, inverses, namespace, special
 from dpsearch.families.terms import Term, rounded_up
 
 _MOST_COLUMNS = 1  # for proofs: the corners of a region are too many with more
@@ -35,11 +35,11 @@ class NormalWishart(NamedTuple):
     def form(self, encode: Callable[[Any], Any]) -> LinearForm:
         """Return the form for data that become z by `encode`, in operations of the array API."""
         n_features = self.n_features
-        i, j = np.tril_indices(n_features)
 
         def features(X: Any) -> Any:
             z = encode(X)
-            return namespace(z).concat([z, columns_of(z, i) * columns_of(z, j)], axis=1)
+            products = [z[:, d : d + 1] * z[:, : d + 1] for d in range(n_features)]
+            return namespace(z).concat([z, *products], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
         term = Term(np.arange(n_totals), n_features, self._upper, self.weights, squares=True)

@@ -17,6 +17,7 @@ import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch._validate import whole
+from dpsearch.deadline import current
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.items import Items
 from dpsearch.levels.check import check_components
@@ -146,12 +147,14 @@ def find_levels(
     groups = tree.cut()
     merges, finding = False, "no two of them share more rows than by chance"
     together = (np.bincount(groups)[groups] > 1)[labels]  # rows of components that would be merged
-    if together.any():
+    if together.any() and current().over:
+        finding = "there was no time to compare their rows with draws"
+    elif together.any():
         rows = np.flatnonzero(together)
         merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
     agreement: Vector = np.full(n, np.nan)
     counts: tuple[int, ...] = ()
-    if halves and len(chosen) >= 4:
+    if halves and len(chosen) >= 4 and not current().over:
         found = fit_halves(mixture, items, labels, TEMPER if merges else None, rng)
         agreement, counts = agreements(found, tree), found.n_clusters
     return Levels(tree, merges, finding, agreement, counts)

@@ -180,16 +180,14 @@ class Column:
 
     def _check(self) -> None:
         """Raise if a file describes what cannot be read."""
-        numeric = self.form in ("", POINT, COMMA) and not self.part
-        with_levels = self.form in ("", OTHER, TRUTH) and not self.part
-        fits = with_levels if self.levels is not None else numeric
+        levels = self.levels or ()
         if self.part:
-            fits = self.part in PARTS and (self.levels is None) == (PARTS[self.part] is None)
-            fits = fits and len(self.levels or ()) == len(PARTS[self.part] or ())
-        if self.form == OTHER:
-            fits = fits and OTHER in (self.levels or ())
-        if self.form == TRUTH:
-            fits = fits and len(self.levels or ()) == 2
+            wanted = PARTS.get(self.part, ("?",))
+            fits = (self.levels is None) == (wanted is None) and len(levels) == len(wanted or ())
+        elif self.levels is None:
+            fits = self.form in ("", POINT, COMMA)
+        else:
+            fits = {"": True, OTHER: OTHER in levels, TRUTH: len(levels) == 2}.get(self.form, False)
         if not fits:
             raise ParameterError(f"column {self.name!r}: unknown form {self.form!r}")
 
