@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,10 @@ class Table:
             return self.X
         dense = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
         return pl.DataFrame(dense, schema=self.all_names, orient="row")
+
+    def rows(self, chosen: Any) -> Table:
+        """Return some of the rows, with the names that they have."""
+        return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()])
 
     def line(self, row: int) -> int | None:
         """Return the line of the file for a row, counted from 1."""
