@@ -180,7 +180,7 @@ def _fit_rows(
     if options.certify_seconds is not None:
         rows = table if completed is None else CheckedTable(completed)
         as_given = Problem(rows, choice.family, options.prior)
-        with now.during("certifying", 0.8):
+        with now.during("certifying", 0.8), now.optional():
             certificate, found = _certified(as_given, found, options)
     labels = found.labels[order]
     mixture = Mixture.of(problem.model, problem.items, labels, problem.prior)
