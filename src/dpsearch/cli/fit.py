@@ -222,6 +222,8 @@ def fit(
         job.read(stage, files)
         for note in job.source.table.notes:
             messages.print(f"note: {note}")
+        if job.source.triage is not None:
+            messages.print(job.source.triage.table())
         job.cluster(deadline)
         if _independent(job.estimator.family_, job.source.table.n_columns):
             messages.print(
@@ -329,8 +331,6 @@ class _Job:
         """Print what was found and where it was written."""
         if self.output.as_json:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
-        if self.source.triage is not None:
-            messages.print(self.source.triage.table())
         if self.results.empty_rows():
             messages.print(self.results.empty_rows())
         where = "" if self.folder is None else f"; written to {self.folder}"

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsearch.cli.options import errors_name
 from dpsearch.errors import DataError
+from dpsearch.tables import Schema, is_frame
 
 if TYPE_CHECKING:
     from dpsearch.io import ModelColumns, Reading, Table
@@ -34,7 +36,10 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     known.check_width(table.n_columns, table.source)
     if wanted is not None:
         _put_in_order(table, wanted)
-    if schema is not None:
+    if schema is None and is_frame(table.X):
+        with errors_name(table):
+            table.X = Schema.of_numbers(table.all_names).encode(table.X, model.handle_unknown)
+    elif schema is not None:
         import polars as pl
 
         if isinstance(table.X, np.ndarray):

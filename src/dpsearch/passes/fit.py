@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._threads import each, single_products
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import n_threads
 from dpsearch.automatic import choose, codes_in_words, recognise_codes
@@ -141,7 +142,8 @@ class ShardsFit:
                 start = Start(resumed.encoding, resumed.clusters, resumed.reason)
         least = -np.inf if resumed is None else resumed.log_joint
         try:
-            return self.passes(sample, start, least)
+            with single_products():
+                return self.passes(sample, start, least)
         except WorkersError as error:
             if self.store is None or not self.store.n_written:
                 raise
@@ -238,8 +240,7 @@ class ShardsFit:
         """Improve clusters by passes and by moves of single rows; return whether none is left."""
         options, threads = self.options, n_threads(self.options.n_jobs)
         shards = batch.rows.chunks  # type: ignore[attr-defined]
-        with ThreadPoolExecutor(threads) as pool:
-            items = list(pool.map(lambda one: model.items(encoding.load(one))[0], shards))
+        items = list(each(lambda one: model.items(encoding.load(one))[0], shards, threads))
         problem = Problem.of_items(
             model, Items.joined(items), 0.0, options.prior, tables=batch.tables
         )
@@ -331,17 +332,16 @@ def look_at(
     n_sampled = sampled_rows(shards, SAMPLE_ROWS)
     if client is not None:
         return look_by_dask(shards, client, n_sampled, seed, progress)
-    with ThreadPoolExecutor(threads) as pool:
-        found = []
-        try:
-            for one in pool.map(
-                lambda s: look(shards[s], int(n_sampled[s]), [seed, s]), range(len(shards))
-            ):
-                found.append(one)
-                if progress is not None:
-                    progress(len(found))
-        finally:  # also after an error or Ctrl-C: what has not begun never will
-            pool.shutdown(wait=True, cancel_futures=True)
+
+    def work(s: int) -> Look:
+        return look(shards[s], int(n_sampled[s]), [seed, s])
+
+    found = []
+    with closing(each(work, range(len(shards)), threads)) as looks:
+        for one in looks:
+            found.append(one)
+            if progress is not None:
+                progress(len(found))
     return found
 
 

@@ -16,12 +16,12 @@ a merge last changed it.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._threads import pool
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.deadline import OutOfTime
 from dpsearch.events import Event
@@ -81,7 +81,7 @@ class Refinement:
         self.start = labels
         self.history = history
         self.rng = rng
-        self.threads = ThreadPoolExecutor(n_threads)
+        self.threads = pool(n_threads)
         self.batch_size = _LARGE_BATCH if problem.n_items > _MANY_ITEMS else _BATCH
         self.adopt(labels)
         self.converged = False
@@ -112,8 +112,7 @@ class Refinement:
 
     def result(self) -> Clustering:
         labels = by_appearance(self.state.labels)
-        with ThreadPoolExecutor(self.n_threads) as threads:
-            state = State(self.problem, labels, threads)
+        state = State(self.problem, labels, self.threads)
         # Rounding can make a partition look better than `start` when it is not.
         if state.log_joint < self.least:
             labels = by_appearance(self.start)
