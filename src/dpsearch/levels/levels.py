@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._numbers import count
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch._validate import whole
 from dpsearch.deadline import current
@@ -95,8 +96,7 @@ class Levels:
     def reason(self, options: LevelOptions, n_clusters: int) -> str:
         """Return in words what was found, and how it led to the clusters."""
         n = self.tree.n_components
-        components = "1 component" if n == 1 else f"{n} components"
-        clusters = "1 cluster" if n_clusters == 1 else f"{n_clusters} clusters"
+        components, clusters = count(n, "component"), count(n_clusters, "cluster")
         if isinstance(options.level, int):
             text = f"{components}; the tree was cut at {clusters}, as asked for"
         elif options.level == COMPONENTS:

@@ -84,6 +84,7 @@ class Column:
     form: str = ""
     part: str = ""
     role: str = field(default="number", compare=False)
+    unit: str = field(default="", compare=False)  # that numbers were written with: $, %, kg
 
     @property
     def came_from(self) -> str:
@@ -172,7 +173,7 @@ class Column:
             raise ParameterError(f"column {name!r}: levels do not go with the kind {kind}")
         rest = {key: spec[key] for key in spec if key not in needed}
         if not all(isinstance(value, str) for value in rest.values()):
-            raise ParameterError(f"column {name!r}: origin, form, part and role are texts")
+            raise ParameterError(f"column {name!r}: origin, form, part, role and unit are texts")
         own = None if levels is None else _levels(name, kind, levels)
         column = cls(name, kind, source, own, **rest)
         column._check()

@@ -203,7 +203,8 @@ def _said_number(look: Look) -> Found | None:
     texts = raw.uniques is not None and raw.source != "bool"
     form = (look.form(cells.number_form) or cells.POINT) if texts else ""
     role = "number" if kind == "real" else "count"
-    column = Column(look.name, kind, raw.source, form=form, role=role)  # type: ignore[arg-type]
+    unit = cells.unit_of(raw.uniques or ())
+    column = Column(look.name, kind, raw.source, form=form, role=role, unit=unit)  # type: ignore[arg-type]
     values, unseen = column.encode(raw)
     if unseen is not None and (kind == "count" or np.isnan(values).all()):
         raise column.refused(unseen)
@@ -339,7 +340,8 @@ def _number(look: Look) -> Found | None:
     low, high = look.range
     why = "0 or 1" if role == "category" else f"{low:.6g} to {high:.6g}"
     kind: Kind = "count" if role == "count" else "real"
-    column = Column(look.name, kind, look.source, form=look.number_form, role=role)
+    unit = cells.unit_of(look.raw.uniques or ())
+    column = Column(look.name, kind, look.source, form=look.number_form, role=role, unit=unit)
     return look.used(role, READ if look.number_form else USED, why + look.among, column)
 
 
