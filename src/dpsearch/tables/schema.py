@@ -239,11 +239,12 @@ class Triaged:
     schema: Schema
     matrix: Matrix
     row_names: str | None  # the column that names the rows
+    renamed: bool = False  # whether names repeat, and are numbered
 
     @property
     def conversion(self) -> Schema | None:
         """The schema, if the table is not clustered by as it is."""
-        return None if self.schema.is_plain else self.schema
+        return None if self.schema.is_plain and not self.renamed else self.schema
 
 
 def triaged(
@@ -262,7 +263,8 @@ def triaged(
     if len(frame) == 0 or not names:
         raise DataError(f"X is empty: a frame of shape {frame.shape}")
     raws = [read_column(frame, j, na) for j in range(len(names))]
-    return triaged_columns(library, names, raws, kinds, na, **options)
+    found = triaged_columns(library, names, raws, kinds, na, **options)
+    return replace(found, renamed=len({*map(str, frame.columns)}) < len(names))
 
 
 def triaged_columns(
