@@ -33,6 +33,7 @@ from dpsearch.automatic.suspicious import (
     given_codes,
 )
 from dpsearch.automatic.tried import better_columns
+from dpsearch.deadline import current
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Event
 from dpsearch.families import (
@@ -197,6 +198,7 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
 
     Projections have no density of the table, which could be compared.
     """
+    current().has_result = choice.labels is not None
     width = table.shape[1]
     if table.sparse or table.gaps or width > _WIDE or choice.labels is None:
         return choice
@@ -209,7 +211,9 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
     if schema is not None:
         known = {j: schema.columns[j] for j in said}
         said = {j: one.kind if one.name in schema.said else None for j, one in known.items()}
-    found = better_columns(table, choice.family, choice.labels, prior, said)
+    found = None
+    with current().optional():
+        found = better_columns(table, choice.family, choice.labels, prior, said)
     if found is None:
         return choice
     return Choice(
@@ -333,9 +337,10 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
         return None
     order = content_order(table)
     out = np.array(matrix)
-    out[np.ix_(order, np.array(columns))] = complete(
-        own[order], prior, wide=not _rows_suffice(n_rows, width)
-    )
+    with current().during("filling gaps", 0.6):
+        out[np.ix_(order, np.array(columns))] = complete(
+            own[order], prior, wide=not _rows_suffice(n_rows, width)
+        )
     return out
 
 

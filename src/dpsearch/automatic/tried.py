@@ -29,6 +29,7 @@ import numpy as np
 
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.automatic.learning import learn, learning_rows
+from dpsearch.deadline import current
 from dpsearch.families import (
     DiagonalGaussian,
     Gamma,
@@ -142,7 +143,12 @@ def better_columns(
     started: set[Any] = set()
     partitions = [own, np.zeros(len(own), np.int64)]
     for partition in partitions:  # with that of every product that is better
-        found = {j: column.winner(partition, large=large) for j, column in columns.items()}
+        found: dict[int, tuple[Family, float]] = {}
+        for j, column in columns.items():
+            current().tell("families of columns", len(found), len(columns))
+            if current().over:
+                return best
+            found[j] = column.winner(partition, large=large)
         key = tuple(type(winner) for winner, _ in found.values())
         if sum(gain for _, gain in found.values()) < _WORTH or key in started:
             continue

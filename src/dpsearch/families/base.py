@@ -194,7 +194,8 @@ class Family(Described):
     def column(self, d: int, n_features: int) -> Self:
         """The same for one column on its own, where columns are independent."""
         vectors = {name: v for name, v in self.hyperparameters().items() if np.ndim(v) == 1}
-        return self.with_parameters(**{name: _at(value, d) for name, value in vectors.items()})
+        own = {name: np.asarray(v)[d if len(v) > 1 else 0].item() for name, v in vectors.items()}
+        return self.with_parameters(**own)
 
     # -- the data before the functions see them, and what depends on the functions -------------
 
@@ -341,11 +342,6 @@ class Family(Described):
     def relocated(self, params: Vector, n_features: int) -> Vector:
         """Return parameters from another process with what this process must renew in them."""
         return params
-
-
-def _at(values: Any, d: int) -> Any:
-    """Element d of a vector of hyperparameters, as a plain number."""
-    return np.asarray(values)[d if len(values) > 1 else 0].item()
 
 
 def _times(value: Any, factor: float) -> Any:

@@ -166,12 +166,7 @@ class ProjectedGaussian(Family):
         return FullGaussian(self.prior_mean, self.prior_strength, self.degrees, self.scale)
 
     def _with_inner(self, inner: FullGaussian) -> ProjectedGaussian:
-        return self.with_parameters(
-            prior_mean=inner.prior_mean,
-            prior_strength=inner.prior_strength,
-            degrees=inner.degrees,
-            scale=inner.scale,
-        )
+        return self.with_parameters(**inner.hyperparameters())
 
     def project(self, X: Any) -> Matrix:
         """Return z = A (x − m) of each row."""
