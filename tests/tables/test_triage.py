@@ -68,6 +68,22 @@ def test_copies_and_other_names_of_levels():
     assert copies == ["name", "x2"]  # and not y: it is one to one with x, as all such columns are
 
 
+def test_parts_of_dates_that_columns_have_already():
+    dates = pd.date_range("2020-01-01", periods=90, freq="9D")
+    frame = pd.DataFrame({"month": dates.month, "when": dates, "again": dates, "year": dates.year})
+    found = triaged(frame)
+    assert found.schema.names == ["month", "when (year)", "when (weekday)"]
+    assert found.triage["when"].reason == "year, month, weekday; its month is that of 'month'"
+    assert [found.triage[name].role for name in ("again", "year")] == ["copy", "copy"]
+
+
+def test_numbers_under_one_name():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["a", "a"])
+    model = DPMixture(refine=False).fit(frame)
+    assert model.feature_names_in_.tolist() == ["a", "a (2)"]
+    np.testing.assert_array_equal(model.predict(frame), model.labels_)
+
+
 def test_at_most_fifty_levels():
     rng = np.random.default_rng(0)
     share = np.r_[np.full(30, 0.03), np.full(50, 0.002)]

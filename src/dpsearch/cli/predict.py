@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, quiet_about_names
@@ -90,7 +91,7 @@ def predict(
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})
-        messages.print(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
+        messages.print(f"{count(n_rows, 'row')} in {count(len(clusters), 'cluster')}: {out}")
 
 
 @contextlib.contextmanager

@@ -48,6 +48,10 @@ class RawColumn(NamedTuple):
             return self.values
         return [None if math.isnan(v) else self.uniques[int(v)] for v in self.values]
 
+    def seconds(self, form: str) -> Vector:
+        """Return dates as seconds since 1970; texts are read by their form."""
+        return self.values if self.source == "date" else self.map(date_reader(form))
+
     def map(self, read: Any) -> Vector:
         """Return what a function makes of each value, calling it once for each that differs."""
         uniques, codes = self.uniques, self.values
@@ -84,6 +88,7 @@ class Column:
     form: str = ""
     part: str = ""
     role: str = field(default="number", compare=False)
+    unit: str = field(default="", compare=False)  # that numbers were written with: $, %, kg
 
     @property
     def came_from(self) -> str:
@@ -98,8 +103,7 @@ class Column:
     def encode(self, raw: RawColumn) -> tuple[Vector, Unseen | None]:
         """Return the column as numbers, and which values it cannot hold, NaN among the numbers."""
         if self.part:
-            seconds = raw.map(date_reader(self.form)) if raw.source != "date" else raw.values
-            out = part_of_date(seconds, self.part)
+            out = part_of_date(raw.seconds(self.form), self.part)
         elif self.levels is not None:
             truths = self.form == TRUTH or self.source == "bool"
             out = raw.map(truth_reader if truths else self._code)
@@ -172,7 +176,7 @@ class Column:
             raise ParameterError(f"column {name!r}: levels do not go with the kind {kind}")
         rest = {key: spec[key] for key in spec if key not in needed}
         if not all(isinstance(value, str) for value in rest.values()):
-            raise ParameterError(f"column {name!r}: origin, form, part and role are texts")
+            raise ParameterError(f"column {name!r}: origin, form, part, role and unit are texts")
         own = None if levels is None else _levels(name, kind, levels)
         column = cls(name, kind, source, own, **rest)
         column._check()

@@ -128,7 +128,7 @@ def decide(
     return Decided(
         Triage(tuple(one.entry for one in found)),
         _named_apart([column for one in found for column in one.columns]),
-        [vector for own in vectors for vector in own],
+        vectors,
         next((one.entry.name for one in found if one.names_rows), None),
     )
 
@@ -149,19 +149,23 @@ def _ruled(look: Look) -> Found:
 
 def _without_copies(
     found: list[Found], raws: Sequence[RawColumn], said: Mapping[str, str]
-) -> list[list[Vector]]:
-    """Drop columns that say the same as another; return the numbers of the others."""
-    vectors = [
-        [column.encode(raw)[0] for column in one.columns]
-        for one, raw in zip(found, raws, strict=True)
-    ]
-    for j, first in copies(vectors, MOST_LEVELS).items():
-        entry = found[j].entry
-        if entry.name not in said:
-            why = f"it says the same as {found[first].entry.name!r}"
-            found[j] = Found(entry._replace(role="copy", treatment=DROPPED, reason=why))
-            vectors[j] = []
-    return vectors
+) -> list[Vector]:
+    """Drop columns and parts of dates that say the same as another; return the others' numbers."""
+    columns = [(j, column) for j, one in enumerate(found) for column in one.columns]
+    vectors = {k: column.encode(raws[j])[0] for k, (j, column) in enumerate(columns)}
+    for k, first in copies(list(vectors.values()), MOST_LEVELS).items():
+        (j, column), other = columns[k], columns[first][1].name
+        entry, left = found[j].entry, tuple(c for c in found[j].columns if c is not column)
+        if entry.name in said:
+            continue
+        if left:
+            entry = entry._replace(reason=f"{entry.reason}; its {column.part} is that of {other!r}")
+        else:
+            why = f"it says the same as {other!r}"
+            entry = entry._replace(role="copy", treatment=DROPPED, reason=why)
+        found[j] = Found(entry, left)
+        del vectors[k]
+    return list(vectors.values())
 
 
 def _named_apart(columns: Sequence[Column]) -> list[Column]:
@@ -199,7 +203,8 @@ def _said_number(look: Look) -> Found | None:
     texts = raw.uniques is not None and raw.source != "bool"
     form = (look.form(cells.number_form) or cells.POINT) if texts else ""
     role = "number" if kind == "real" else "count"
-    column = Column(look.name, kind, raw.source, form=form, role=role)  # type: ignore[arg-type]
+    unit = cells.unit_of(raw.uniques or ())
+    column = Column(look.name, kind, raw.source, form=form, role=role, unit=unit)  # type: ignore[arg-type]
     values, unseen = column.encode(raw)
     if unseen is not None and (kind == "count" or np.isnan(values).all()):
         raise column.refused(unseen)
@@ -335,7 +340,8 @@ def _number(look: Look) -> Found | None:
     low, high = look.range
     why = "0 or 1" if role == "category" else f"{low:.6g} to {high:.6g}"
     kind: Kind = "count" if role == "count" else "real"
-    column = Column(look.name, kind, look.source, form=look.number_form, role=role)
+    unit = cells.unit_of(look.raw.uniques or ())
+    column = Column(look.name, kind, look.source, form=look.number_form, role=role, unit=unit)
     return look.used(role, READ if look.number_form else USED, why + look.among, column)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
-from dpsearch.tables.cells import POINT
+from dpsearch.tables.cells import POINT, date_texts
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
@@ -178,6 +178,15 @@ class Schema:
         }
         return module(self.library).DataFrame(values)
 
+    def dates(self, frame: Any) -> dict[str, list[str]]:
+        """Return the columns of dates that a frame has, of which these columns are parts."""
+        place = {name: j for j, name in enumerate(names_of(frame))}
+        of = {c.came_from: c.form for c in self.columns if c.part and c.came_from in place}
+        return {
+            name: date_texts(read_column(frame, place[name], self.na).seconds(form))
+            for name, form in of.items()
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
         return {
@@ -230,11 +239,12 @@ class Triaged:
     schema: Schema
     matrix: Matrix
     row_names: str | None  # the column that names the rows
+    renamed: bool = False  # whether names repeat, and are numbered
 
     @property
     def conversion(self) -> Schema | None:
         """The schema, if the table is not clustered by as it is."""
-        return None if self.schema.is_plain else self.schema
+        return None if self.schema.is_plain and not self.renamed else self.schema
 
 
 def triaged(
@@ -253,7 +263,8 @@ def triaged(
     if len(frame) == 0 or not names:
         raise DataError(f"X is empty: a frame of shape {frame.shape}")
     raws = [read_column(frame, j, na) for j in range(len(names))]
-    return triaged_columns(library, names, raws, kinds, na, **options)
+    found = triaged_columns(library, names, raws, kinds, na, **options)
+    return replace(found, renamed=len({*map(str, frame.columns)}) < len(names))
 
 
 def triaged_columns(
