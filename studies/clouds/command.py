@@ -31,7 +31,7 @@ CLOUDS: dict[str, Callable[[Rng], tuple[Matrix, int]]] = {
     "log-normal": lambda rng: (rng.lognormal(size=(_ROWS, 2)), 1),
     "Student t with 3 degrees": lambda rng: (rng.standard_t(3.0, size=(_ROWS, 2)), 1),
     "Gaussian, rounded": lambda rng: (np.rint(rng.normal(50.0, 2.0, size=(_ROWS, 2))), 1),
-    "negative binomial": lambda rng: (rng.negative_binomial(2, 0.2, size=(_ROWS, 3)) * 1.0, 1),
+    "negative binomial": lambda rng: (rng.negative_binomial(2, 0.2, (_ROWS, 3)).astype(float), 1),
     "two groups beside 1 to 4": _rated,
 }
 
@@ -49,7 +49,7 @@ def _heavy(rng: Rng) -> tuple[Matrix, Labels]:
 def _bursty(rng: Rng) -> tuple[Matrix, Labels]:
     truth = _groups(rng, 3)
     means = np.exp(rng.uniform(0.0, 4.5, size=(3, 4)))[truth]
-    return rng.poisson(means * rng.gamma(2.0, 0.5, size=means.shape)) * 1.0, truth
+    return rng.poisson(means * rng.gamma(2.0, 0.5, size=means.shape)).astype(float), truth
 
 
 MIXTURES = {
