@@ -1,17 +1,36 @@
-"""Signals whose handlers raise an exception, but not in the middle of a compiler."""
+"""Ctrl-C and SIGTERM: what is stopped by them keeps its result, or ends at once without one."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from dpsearch._scratch import remove_all
+from dpsearch.deadline import Deadline
+
 _COMPILERS = ("llvmlite", "numba")  # which do not survive an exception anywhere
 _WAIT = 0.02  # seconds
+_AGAIN = 1.0  # seconds, after which a second signal is meant as such
+_AT_ONCE, _GRACE = 1.0, 8.0  # seconds until a process ends in any case: without a result, with one
+_WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 Handler = Callable[[int, FrameType | None], Any]
+
+_stoppable: list[Deadline] = []  # what signals stop, the innermost last
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal came before there was a result, or once more."""
+
+    def __init__(self, number: int, phase: str) -> None:
+        super().__init__(f"{_WORDS[signal.Signals(number)]} while {phase}: nothing was written")
+        self.code = 128 + number
 
 
 def outside_compilers(handler: Handler) -> Handler:
@@ -34,3 +53,80 @@ def _is_in_compiler(frame: FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+@contextmanager
+def stopping(deadline: Deadline) -> Iterator[list[int]]:
+    """Let Ctrl-C and SIGTERM end what has a deadline; yield the signals that came.
+
+    If there is a result they are a deadline that has passed.  Before that, in what can be left out,
+    and for a second signal, `Stopped` is raised.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    first = 0.0
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        nonlocal first
+        deadline.stop()
+        again = bool(came) and time.perf_counter() > first + _AGAIN
+        first = first or time.perf_counter()
+        came.append(number)
+        if again or deadline.interruptible or not deadline.has_result:
+            raise Stopped(number, deadline.stopped_in or "")
+
+    before = {one: signal.signal(one, outside_compilers(handler)) for one in _WORDS}
+    _stoppable.append(deadline)
+    try:
+        yield came
+    finally:
+        _stoppable.remove(deadline)
+        for one, old in before.items():
+            signal.signal(one, old)
+
+
+def watch_signals() -> None:
+    """Exit by an exception on SIGTERM, so that temporary files are removed; and soon in any case.
+
+    The exception waits for the kernel that runs, and for other threads.  So a thread that waits for
+    signals itself ends the process after a while; the same for Ctrl-C where that is `stopping`.
+    """
+    signal.signal(signal.SIGTERM, outside_compilers(_exit))
+    if os.name != "posix":
+        return
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    # A child that is forked has the same pipe: what it is told is not meant for this process.
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+
+    def wait() -> None:
+        while True:
+            number = os.read(told, 1)[0]
+            if number not in _WORDS or (number == signal.SIGINT and not _stoppable):
+                continue
+            now = tuple(_stoppable)
+            for deadline in now:
+                deadline.stop()
+            kept = all(deadline.has_result for deadline in now)
+            last = threading.Timer(_GRACE if kept else _AT_ONCE, _end, (number, now))
+            last.daemon = True
+            last.start()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _end(number: int, stopped: tuple[Deadline, ...]) -> None:
+    """End the process, unless what was to be stopped has ended."""
+    if any(deadline not in _stoppable for deadline in stopped):
+        return
+    for deadline in stopped[-1:]:
+        os.write(2, f"dpsearch: {Stopped(number, deadline.stopped_in or '')}\n".encode())
+    remove_all()
+    os._exit(128 + number)

@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from sklearn.base import (
-    ClassNamePrefixFeaturesOutMixin,
-    ClusterMixin,
-    TransformerMixin,
-)
-from sklearn.utils.validation import check_is_fitted
-
 from dpsearch._arrays import is_foreign, on_gpu
 from dpsearch._extras import naming_extras
 from dpsearch._jit import Compiling, on_compile
+from dpsearch._sklearn import (
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+    check_is_fitted,
+)
 from dpsearch._types import ArrayLike, Labels
+from dpsearch._validate import positive
 from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
+from dpsearch.deadline import limited
 from dpsearch.errors import CapabilityError, ParameterError, located, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.families.base import Family
@@ -101,6 +102,10 @@ class DPMixture(
     device : str or None
         Where passes over the rows are made: "cuda" for a GPU.  None: where an array is that is on
         a GPU, else by threads of this process.
+    time_limit : float or None
+        Seconds that `fit` may take in all.  What does not fit is done less thoroughly or left out,
+        and `cut_short_` says what; what cannot be left out may take a little longer.  None: no
+        limit.
     checkpoint : path or None
         A file for the clusters of a table in shards, written whenever they are better.  If it is
         there already the fit begins with its clusters, and not with a search of a sample.
@@ -151,6 +156,9 @@ class DPMixture(
         are numbers and used as they are.
     triage_ : Triage or None
         What was made of each column of a frame or file, and why; None for an array.
+    cut_short_ : tuple of str
+        The phases of the fit for which there was not enough time, or in which it was stopped;
+        empty if all were done.
     completed_ : array or None
         The table that was fitted, where gaps were filled before the fit.
     n_features_in_ : int
@@ -188,6 +196,7 @@ class DPMixture(
         n_shards: int | None = None,
         n_jobs: int | None = None,
         device: str | None = None,
+        time_limit: float | None = None,
         checkpoint: str | Path | None = None,
         random_state: Any = 0,
         verbose: int = 0,
@@ -206,6 +215,7 @@ class DPMixture(
         self.n_shards = n_shards
         self.n_jobs = n_jobs
         self.device = device
+        self.time_limit = time_limit
         self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
@@ -247,25 +257,32 @@ class DPMixture(
             Called with a `dpsearch.events.Event` as the fit goes on.
         """
         check_device(self.device)
+        limit = None if self.time_limit is None else positive(self.time_limit, "time_limit")
         weighted = sample_weight is not None
         on_device = not weighted and (self.device is not None or on_gpu(X))
         options = self.reading(weighted=weighted, stay=on_device)
         with (
             plain_interrupts(),
             naming_extras("tables in files and batches"),
+            limited(limit, callback) as deadline,
             open_table(X, options) as opened,
             on_compile(self._say_compiling),
         ):
             if opened.schema is not None:
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
-                how = self._options(callback)
+                how = self._options(deadline.pass_on if deadline.callback is not None else None)
                 fitted = fit_on_device(opened, how) if on_device else None
                 if fitted is None and opened.in_memory:
                     fitted = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
                 state = fitted or fit_in_shards(opened, how)
         self._set(
-            state._replace(names=opened.feature_names, schema=opened.schema, triage=opened.triage),
+            state._replace(
+                names=opened.feature_names,
+                schema=opened.schema,
+                triage=opened.triage,
+                cut_short=tuple(deadline.cut_short),
+            ),
             like=X if is_foreign(X) else None,
         )
         if self.verbose:
@@ -352,8 +369,9 @@ class DPMixture(
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.
 
-        The first batch is fitted as by `fit`, and decides on the family and its hyperparameters.
-        Each later one is added to the clusters, which are merged and split from time to time.
+        The first batch is fitted as by `fit`.  Each later one is added to the clusters, which are
+        merged and split from time to time.  While the first 20,000 rows come, all are fitted again
+        at growing intervals, and so is the choice of the family and its hyperparameters.
         `log_joint_` is that of all rows seen, exactly; `labels_` are those of this batch.  After
         `fit`, goes on from its clusters.
 
@@ -373,10 +391,7 @@ class DPMixture(
         """Add a batch; if it is stopped half-way, the model must not be used."""
         if not hasattr(self, "mixture_"):
             self.fit(X)
-            stream = self._new_stream(0)
-            stream.keep(self.encode(X).matrix, 0, self.component_labels_)
-            self.state_ = self.state_._replace(last_batch=True)
-            self._stream = stream
+            self._begin(self.encode(X))
             return
         table, mixture = self.checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
@@ -388,6 +403,9 @@ class DPMixture(
             stream.clusters = Rows(mixture.pool, mixture.sizes)
         model, prior = mixture.model, mixture.prior
         labels, renamed = stream.add(model, prior, table.matrix)
+        if stream.keeps_all and stream.is_due and isinstance(self.family, str):
+            self._learn_again(stream, len(labels))
+            return
         found = Clustering(labels, stream.log_joint(model, prior))
         mixture = Mixture(model, *stream.clusters, prior)
         state = self.state_._replace(
@@ -395,6 +413,26 @@ class DPMixture(
         )
         self._set(self._with_levels(state, stream, renamed is not None))
         self._stream = stream
+
+    def _begin(self, table: CheckedTable, n_last: int | None = None) -> None:
+        """Begin a stream with the rows of the fit, of which the last ones are the last batch."""
+        stream, state = self._new_stream(0), self.state_
+        seen = slice(None) if state.weights is None else state.weights > 0
+        stream.keep(table.matrix[seen], 0, self.component_labels_[seen])
+        last = slice(None if n_last is None else -n_last, None)
+        found = replace(state.clustering, labels=state.clustering.labels[last], weights=None)
+        self._set(state._replace(clustering=found, weights=None, completed=None, last_batch=True))
+        self._stream = stream
+
+    def _learn_again(self, stream: Stream, n_last: int) -> None:
+        """Fit all rows that came, of which none was lost, as if they had come at once."""
+        before, rows = self.state_, CheckedTable(stream.kept)
+        kinds = None if before.schema is None else before.schema.for_choice
+        state = fit_in_memory(rows, kinds, self._options(None))
+        codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
+        names, schema, triage = before.names, before.schema, before.triage
+        self._set(state._replace(names=names, schema=schema, triage=triage, codes=codes))
+        self._begin(self.encode(rows), n_last)
 
     def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
         """Return a state with clusters: those of before, or found again from the rows kept.

@@ -21,6 +21,7 @@ class Event(NamedTuple):
     done: int = 0
     total: int = 0
     upper_bound: float = math.inf  # proved so far on the log joint of every partition
+    phase: str = ""  # of a fit: reading, choosing the family, searching, refining, …
 
 
 Callback = Callable[[Event], None]

@@ -36,6 +36,7 @@ import scipy.sparse as sp
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch._validate import has_gaps
+from dpsearch.deadline import current
 from dpsearch.errors import ParameterError
 from dpsearch.explanation import Explanation
 from dpsearch.families.base import Model
@@ -80,7 +81,7 @@ def explain_mixture(
     )
     rows: dict[str, Any] = {}
     if X is not None:
-        place = mixture.memberships(X, labels, fitted)
+        place = mixture.memberships(X, labels, fitted, check=current().check)
         wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
         n_draws = max(1, min(wanted, _MOST // X.shape[1]))
         known = _Known(
@@ -133,6 +134,7 @@ def _about_columns(mixture: Mixture, nearest: Ints) -> tuple[Matrix, Matrix, Mat
 
 
 def _columns(model: Model, row: Vector) -> Columns:
+    current().check()
     found: Columns = require(model.family, "columns", row, model.n_features, needed_by="explain")
     return found
 
@@ -326,10 +328,13 @@ def _p_values_of_whole(
     rng: Rng,
 ) -> Vector:
     """Compare all rows with the same draws, which have the lengths of the rows."""
+    if mixture.narrow is not mixture:  # where draws have densities, and equal no row
+        mixture, known = mixture.narrow, _Known(None, None)
     wanted = rng.choice(lengths, size=n_draws)
     drawn = np.empty(n_draws)
     step = max(1, _CHUNK // mixture.model.n_features)
     for at in range(0, n_draws, step):
+        current().check()
         X, components = _draws(mixture, wanted[at : at + step], rng)
         drawn[at : at + step] = _log_inside(mixture, X, components, known)
     if lengths.shape[1] > 0:
@@ -362,6 +367,7 @@ def _p_values_with_gaps(
         count = end - begin
         step = max(1, _CHUNK // (count * missing.shape[1]))
         for rows in np.split(left, range(step, len(left), step)):
+            current().check()
             X, components = _draws(mixture, lengths[rows].repeat(count, axis=0), rng)
             X[missing[rows].repeat(count, axis=0)] = np.nan
             drawn = _log_inside(mixture, X, components, known).reshape(len(rows), count)

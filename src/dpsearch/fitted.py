@@ -48,6 +48,7 @@ class FittedState(NamedTuple):
     level_reason: str = NO_TREE  # in words, what led from components to clusters
     codes: Codes = ()  # columns and values that were taken as missing
     triage: Triage | None = None  # what was decided about the columns of a frame or file
+    cut_short: tuple[str, ...] = ()  # phases of the fit for which there was not enough time
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""

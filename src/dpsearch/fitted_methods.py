@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import logsumexp
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dpsearch._sklearn import BaseEstimator, check_is_fitted, check_random_state, validate_data
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, readable, whole
 from dpsearch.errors import located
@@ -95,6 +93,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     sample_weight_: Ints | None = _field("weights")
     schema_: Schema | None = _field("schema")
     triage_: Triage | None = _field("triage")
+    cut_short_: tuple[str, ...] = _field("cut_short")
     reason_: str = _field("reason")
     completed_: Matrix | None = _field("completed")
     certificate_: Any = _field("certificate", absent_if_none=True)
@@ -371,8 +370,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         )
         columns = () if self.schema_ is None else self.schema_.columns
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
+        units = {one.name: one.unit for one in columns if one.unit}
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
-        return replace(found, levels=levels, apart=self.rows_apart_, index=index)
+        return replace(found, levels=levels, units=units, apart=self.rows_apart_, index=index)
 
     def _nearest_clusters(self) -> Ints | None:
         """Return the cluster that each shares most with; not rows apart, if there are others."""

@@ -19,6 +19,7 @@ from dpsearch.automatic import (
     codes_in_words,
     recognise_codes,
 )
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
@@ -163,22 +164,28 @@ def _fit_rows(
         _check(others, choice.family, problem)
     if options.certify_seconds is not None:
         problem.require_points("certify")
-    found = first_partition(problem, options, _placing(options.order, order))
-    found = choice.or_carried(problem, found)
+    now = current()
+    now.has_result = choice.labels is not None
+    with now.during("searching", 0.5):
+        found = first_partition(problem, options, _placing(options.order, order), choice)
+    now.has_result = True
     if options.refinement.wanted and problem.prior.product_form:
-        found = _refined(problem, found, options)
-        if problem.n_items < problem.n_points <= _MANY_ROWS:
-            found = _or_from_copies(problem, rows, found, options)
+        with now.during("refining", 0.8):
+            found = _refined(problem, found, options)
+            if problem.n_items < problem.n_points <= _MANY_ROWS:
+                found = _or_from_copies(problem, rows, found, options)
     found = replace(found, labels=_put_back(found.labels, order))
     completed = None if choice.completed is None else _put_back(choice.completed, order)
     certificate = None
     if options.certify_seconds is not None:
         rows = table if completed is None else CheckedTable(completed)
         as_given = Problem(rows, choice.family, options.prior)
-        certificate, found = _certified(as_given, found, options)
+        with now.during("certifying", 0.8), now.optional():
+            certificate, found = _certified(as_given, found, options)
     labels = found.labels[order]
     mixture = Mixture.of(problem.model, problem.items, labels, problem.prior)
-    levels = find_levels(mixture, problem.items, labels, problem.model.matrix)
+    with now.during("finding levels"):
+        levels = find_levels(mixture, problem.items, labels, problem.model.matrix)
     state = FittedState(
         mixture, found, choice.reason, schema,
         completed=completed, certificate=certificate, levels=levels,
@@ -186,8 +193,21 @@ def _fit_rows(
     return state.at_level(options.level)
 
 
-def first_partition(problem: Problem, options: FitOptions, order: Any) -> Clustering:
-    """Return what refinement begins with: by a sample where it makes passes, else by search."""
+def first_partition(
+    problem: Problem, options: FitOptions, order: Any, choice: Choice
+) -> Clustering:
+    """Return what refinement begins with, found now or carried along from the choice."""
+    try:
+        if choice.labels is not None:
+            current().check()
+        return choice.or_carried(problem, _first_found(problem, options, order))
+    except OutOfTime:
+        together = np.zeros(problem.n_items, np.int64)
+        return problem.clustering(together if choice.labels is None else choice.labels)
+
+
+def _first_found(problem: Problem, options: FitOptions, order: Any) -> Clustering:
+    """Return the clusters of a sample where refinement makes passes, else what search finds."""
     plain = options.beam_size == 1 and isinstance(order, str) and order == "ascending"
     refined = options.refinement.wanted and problem.prior.product_form
     if plain and refined and suits_passes(problem, options.device):
@@ -203,10 +223,12 @@ def _problem(
 ) -> tuple[Choice, Problem]:
     """Choose the family; return the choice, and the rows under it."""
     if sizes is None:
-        choice = choose(table, options.family, options.prior, schema)
+        with current().during("choosing the family", 0.5):
+            choice = choose(table, options.family, options.prior, schema)
         rows = table if choice.completed is None else CheckedTable(choice.completed)
         return choice, choice.problem or Problem(rows, choice.family, options.prior)
-    choice = choose_weighted(table, sizes, options.family, options.prior, schema)
+    with current().during("choosing the family", 0.5):
+        choice = choose_weighted(table, sizes, options.family, options.prior, schema)
     return choice, Problem(table, choice.family, options.prior, weights=sizes)
 
 
@@ -243,7 +265,7 @@ def _is_small(problem: Problem) -> bool:
 
 def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
     how = options.refinement
-    if how.automatic and found.converged:
+    if (how.automatic and found.converged) or current().over:
         return found
     result = refine(
         problem,
@@ -291,7 +313,7 @@ def _certified(
     certificate = certify(
         problem,
         found,
-        time_limit=options.certify_seconds,
+        time_limit=min(options.certify_seconds, current().left),
         polish=not found.converged,
         n_jobs=options.n_jobs,
         callback=options.callback,

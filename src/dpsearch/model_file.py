@@ -65,6 +65,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "levels": None if state.levels is None else stored.about(state.levels),
         "level_reason": state.level_reason,
         "codes": [list(code) for code in state.codes],
+        "cut_short": list(state.cut_short),
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
@@ -122,6 +123,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         level_reason=str(about.get("level_reason", NO_TREE)),
         codes=_codes(about.get("codes", []), n_features),
         triage=None if about.get("triage") is None else Triage.from_list(about["triage"]),
+        cut_short=tuple(map(str, about.get("cut_short", ()))),
     )
 
 

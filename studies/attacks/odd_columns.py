@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dpsearch.cli.app import app
 from studies.attacks.record import Outcome
 from studies.say import say
-from studies.tables.odd import odd_table
+from studies.tables.odd import odd_table, spoiled
 
 _OPTIONS = ((), ("--report",), ("--shards", "2"), ("--family", "gaussian"), ("--report",))
 _WHOLE = {"clusters.csv", "labels.csv", "model.npz", "run.json"}
@@ -29,7 +29,8 @@ def fuzz_tables(count: int, seed: int) -> Outcome:
         try:
             frame = odd_table(rng)
             frame.to_csv(folder / "x.csv", index=False)
-            wrong = _wrong(folder, folder / "x.csv", options)
+            spoiled(frame, rng).to_csv(folder / "new.csv", index=False)
+            wrong = _wrong(folder, options)
         finally:
             shutil.rmtree(folder)
         if wrong:
@@ -39,12 +40,14 @@ def fuzz_tables(count: int, seed: int) -> Outcome:
     return Outcome("fuzz_tables", what, count, failed, time.perf_counter() - begun)
 
 
-def _wrong(folder: Path, path: Path, options: tuple[str, ...]) -> str:
+def _wrong(folder: Path, options: tuple[str, ...]) -> str:
     """Say which promise a table breaks; "" if none."""
-    out = folder / "out"
+    out, data, new = folder / "out", str(folder / "x.csv"), str(folder / "new.csv")
     runs = [
-        ["fit", str(path), "--refine", "no", "--out", str(out), *options],
-        ["predict", str(out), str(path), "--out", str(folder / "p.csv")],
+        ["fit", data, "--refine", "no", "--out", str(out), *options],
+        ["predict", str(out), data, "--out", str(folder / "p.csv")],
+        ["predict", str(out), new, "--out", str(folder / "q.csv")],
+        ["predict", str(out), new, "--out", str(folder / "r.csv"), "--memory", "2GB"],
         ["cut", str(out), "--level", "components"],
     ]
     for arguments in runs:

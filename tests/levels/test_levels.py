@@ -4,12 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from scipy.stats import ks_2samp
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, Problem, families, load, priors
 from dpsearch.errors import ModelFileError, ParameterError
 from dpsearch.levels import find_levels
-from dpsearch.levels.check import check_components
+from dpsearch.levels.check import check_components, kolmogorov_smirnov
 from dpsearch.levels.halves import Halves
 from dpsearch.levels.overlap import overlap
 from dpsearch.levels.tree import grow
@@ -96,6 +97,20 @@ def test_a_merged_cluster_has_the_statistics_of_its_rows(skewed):
 
 
 # -- the check ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 1), (7, 30), (40, 40), (300, 90)])
+def test_the_test_is_that_of_scipy(n, m):
+    rng = np.random.default_rng(n)
+    for digits in (1, 6):
+        rows, draws = (np.sort(np.round(rng.random(size), digits)) for size in (n, m))
+        want = ks_2samp(rows, draws, alternative="greater", method="asymp")
+        found = kolmogorov_smirnov(rows, draws)
+        assert found.p_value == pytest.approx(want.pvalue, rel=1e-12)
+        assert found.distance == pytest.approx(max(want.statistic, found.distance))
+        assert found.certainty == want.statistic_location
+        assert found.rows == (rows <= found.certainty).mean()
+        assert found.draws == (draws <= found.certainty).mean()
 
 
 def test_rows_from_the_mixture_pass_the_check_and_skewed_ones_do_not(skewed):

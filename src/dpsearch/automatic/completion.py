@@ -15,6 +15,7 @@ import numpy as np
 
 from dpsearch._types import Labels, Matrix, Rng
 from dpsearch.automatic.learning import learn
+from dpsearch.deadline import current
 from dpsearch.families._columns import varies
 from dpsearch.families._observed import drawn
 from dpsearch.families.base import Family
@@ -53,7 +54,10 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
         filled = _by_clusters(matrix, matrix[complete_rows], prior, rng)
     else:
         filled = _by_one_gaussian(matrix, rng)
-    for _ in range(_ROUNDS):
+    for done in range(_ROUNDS):
+        current().tell("rounds", done, _ROUNDS)
+        if current().over:
+            break
         filled = _by_clusters(matrix, filled, prior, rng)
     return filled
 
@@ -62,7 +66,9 @@ def _by_projections(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
     """Fill gaps by draws from clusters of the principal components, by turns with them."""
     gaps = np.isnan(matrix).any(axis=1)
     filled = np.where(np.isnan(matrix), np.nanmean(matrix, axis=0), matrix)
-    for _ in range(_WIDE_ROUNDS):
+    for done in range(_WIDE_ROUNDS):
+        if done and current().over:
+            break
         start = ProjectedGaussian.suggest(filled).resolve(filled)
         mixture = _mixture(filled, start, prior)
         inside, _ = mixture.log_joint_probabilities(matrix[gaps])
@@ -85,7 +91,9 @@ def _by_one_gaussian(matrix: Matrix, rng: Rng) -> Matrix:
     mean = np.nanmean(matrix, axis=0)
     filled = np.where(np.isnan(matrix), mean, matrix)
     together = np.zeros(len(matrix), np.int64)
-    for _ in range(_FIRST_ROUNDS):
+    for done in range(_FIRST_ROUNDS):
+        if done and current().over:
+            break
         covariance = np.cov(filled.T).reshape(len(mean), -1)
         covariance += 1e-6 * np.diag(np.where(np.diag(covariance) > 0.0, np.diag(covariance), 1.0))
         filled = _filled(matrix, together, filled.mean(axis=0)[None], covariance[None], rng)

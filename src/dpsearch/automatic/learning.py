@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels
+from dpsearch.deadline import current
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Simpler
 from dpsearch.mixture import Mixture
@@ -114,7 +115,7 @@ class _Learner:
     def learn(self, or_simpler: bool) -> _Round:
         best = self.rounds(self.under())
         simpler = self.start.simpler(self.sample.matrix)
-        if simpler is not None:
+        if simpler is not None and not current().over:
             best = self.from_simpler(simpler, best, or_simpler and simpler.replaces)
         return self.settle(self.second_look(best))
 
@@ -133,22 +134,24 @@ class _Learner:
         best: _Round | None = None
         thorough = self.prior.product_form and (thorough or self.n_rows <= _FEW_ROWS)
         for _ in range(_ROUNDS):
-            problem, before = under.problem, labels
+            problem, before, settled = under.problem, labels, False
             if labels is None or not self.prior.product_form:  # which refinement needs
                 labels = search(problem, beam_size=1).labels
             if self.prior.product_form:
                 tries = None if best is None else 0 if quick else 1
-                labels = refine(
+                found = refine(
                     problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
-                ).labels
+                )
+                labels, settled = found.labels, found.converged
             value = problem.log_joint(labels)
             gain = np.inf if best is None else value - best.log_joint
             if best is None or gain > 0.0:
-                best = _Round(under, labels, value, settled=thorough)
+                best = _Round(under, labels, value, settled=settled)
             # From the same partition the next round would be the same.
             unchanged = before is not None and np.array_equal(labels, before)
-            if unchanged or gain < _ENOUGH * problem.n_items:
+            if unchanged or gain < _ENOUGH * problem.n_items or current().over:
                 break
+            current().tell("rounds of learning")
             under = self.under(labels)
         assert best is not None
         return best
@@ -172,11 +175,13 @@ class _Learner:
         """Refine a partition of few rows until no move improves it, and go on from there."""
         if best.settled or self.n_rows > _MOST_SETTLED or not self.prior.product_form:
             return best
+        if current().over:
+            return best
         return self.rounds(best.under, best.labels, thorough=True)
 
     def second_look(self, best: _Round) -> _Round:
         """Compare what was found with one cluster for all, and one cluster with two."""
-        if not self.prior.product_form:
+        if not self.prior.product_form or current().over:
             return best
         together = np.zeros(self.n_rows, np.int64)
         if best.labels.any():

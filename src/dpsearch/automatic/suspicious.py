@@ -78,7 +78,7 @@ def find_codes(table: CheckedTable, columns: Sequence[int]) -> Codes:
     found = []
     for j in columns:
         column = table.matrix[:, j]
-        likely = [value for value in np.unique(column).tolist() if _is_like_a_code(value)]
+        likely = _like_codes(np.unique(column))
         others = np.where(np.isin(column, likely), np.nan, column) if likely else column[:0]
         others = others[~np.isnan(others) & ~far_values(others)]
         if len(others) < _FEWEST_VALUES:
@@ -98,6 +98,16 @@ def given_codes(values: Any, columns: Sequence[int]) -> Codes:
     except (TypeError, ValueError) as error:
         raise ParameterError.must("missing_codes", "be 'auto', None or numbers", values) from error
     return tuple((j, value) for j in columns for value in numbers)
+
+
+def _like_codes(values: Vector) -> list[float]:
+    """Return the values that are written as codes are; first digits rule out most others."""
+    values = values[np.isfinite(values) & (np.abs(values) > 1e-300)]
+    sizes = np.abs(values)
+    first = np.floor(10.0 * sizes / 10.0 ** np.floor(np.log10(sizes)) + 1e-6)
+    possible = np.isin(first, (77, 88, 99, 100)) | np.isin(values, list(_OF_PROGRAMS))
+    possible |= sizes >= _BEYOND_MEASUREMENT
+    return [value for value in values[possible].tolist() if _is_like_a_code(value)]
 
 
 def _is_like_a_code(value: float) -> bool:

@@ -6,10 +6,8 @@ import contextlib
 import functools
 import io
 import os
-import signal
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,8 +16,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from dpsearch._scratch import remove_all
-from dpsearch._signals import outside_compilers
+from dpsearch._signals import Stopped, watch_signals
 from dpsearch.cli.certify import certify
 from dpsearch.cli.cut import cut
 from dpsearch.cli.fit import fit
@@ -28,8 +25,6 @@ from dpsearch.cli.options import Command, option, parameters, signed
 from dpsearch.cli.predict import predict
 from dpsearch.cli.sample import sample
 from dpsearch.errors import DPSearchError, plain_interrupts
-
-_GRACE = 5.0  # seconds that threads have to end after SIGTERM
 
 Debug = Annotated[bool, option("Show where an error comes from.", "--debug")]
 
@@ -65,6 +60,8 @@ def _reporting(debug: bool) -> Iterator[None]:
         return
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
+    except Stopped as error:
+        code, message, cause = error.code, str(error), error
     except KeyboardInterrupt as error:
         code, message, cause = 130, "interrupted", error
     except BrokenPipeError as error:
@@ -123,35 +120,10 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
     if threading.current_thread() is threading.main_thread():
-        _end_on_termination()
+        watch_signals()
     warnings.showwarning = _show_warning
     app()
 
 
 def _show_warning(message: Warning | str, *about: Any, **more: Any) -> None:
     print(f"dpsearch: {' '.join(str(message).split())}", file=sys.stderr)
-
-
-def _end_on_termination() -> None:
-    """Exit by an exception on SIGTERM, so that temporary files are removed; and soon in any case.
-
-    The exception waits for the kernel that runs, and for other threads.  So a thread that waits for
-    the signal itself ends the process after a while.
-    """
-    signal.signal(signal.SIGTERM, outside_compilers(lambda *_: sys.exit(143)))
-    if os.name != "posix":
-        return
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    # A child that is forked has the same pipe: what it is told is not meant for this process.
-    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
-
-    def end() -> None:
-        while os.read(told, 1) != bytes([signal.SIGTERM]):
-            pass
-        time.sleep(_GRACE)
-        remove_all()
-        os._exit(143)
-
-    threading.Thread(target=end, daemon=True).start()

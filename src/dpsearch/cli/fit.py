@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dpsearch._files import atomic_folder, check_folder
-from dpsearch._signals import outside_compilers
+from dpsearch._signals import stopping
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import rows_of
+from dpsearch.deadline import Deadline, current, within
 from dpsearch.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from dpsearch.refinement.consensus import Consensus
 
 FORMATS = ("csv", "parquet")
+# Shares of the time that fitting may take; the rest is for the explanation, and the report.
+_FITTING, _ONLY_FITTING = 0.65, 0.8
 WRITTEN = frozenset(
     {"labels.csv", "labels.parquet", "clusters.csv", "clusters.parquet", "model.npz", "run.json",
      "report.html"}
@@ -69,6 +69,12 @@ class Fitting:
     certify: Annotated[
         float | None,
         opt.duration("Try to prove that the clustering is the best, for at most this long."),
+    ] = None
+    time: Annotated[
+        float | None,
+        opt.duration(
+            "Time for the whole run; what does not fit is cut short, and the run says so."
+        ),
     ] = None
     beam_size: Annotated[int, opt.option("Hypotheses that search keeps.", min=1)] = 1
     restarts: Annotated[
@@ -120,6 +126,7 @@ class Fitting:
             n_shards=self.shards,
             n_jobs=self.jobs,
             device=self.device,
+            time_limit=self.time,
             random_state=self.seed,
         )
 
@@ -198,8 +205,8 @@ def fit(
     Writes a folder with labels.csv (the cluster and the component of each row, and how certain the
     cluster is), clusters.csv (sizes, typical rows, the columns that set a cluster apart), model.npz
     (for predict, cut, inspect, certify and sample), run.json (how to repeat the run) and, if asked
-    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C during refinement
-    keeps the best clustering so far, writes it, and ends with exit code 130.
+    for, report.html.  Either the whole folder is written or nothing.  Ctrl-C and SIGTERM write the
+    best clustering so far, if there is one, and end with the exit codes 130 and 143.
     """
     from dpsearch.progress import stages
 
@@ -207,23 +214,28 @@ def fit(
     messages = Messages(quiet)
     with (
         stages(messages.console) as stage,
-        _noticing_interrupts() as interrupts,
+        within(Deadline(fitting.time, stage.callback)) as deadline,
+        stopping(deadline) as signals,
         contextlib.ExitStack() as files,
     ):
+        stage.deadline = deadline
         job.read(stage, files)
         for note in job.source.table.notes:
             messages.print(f"note: {note}")
-        job.cluster(stage, interrupts)
+        if job.source.triage is not None:
+            messages.print(job.source.triage.table())
+        job.cluster(deadline)
         if _independent(job.estimator.family_, job.source.table.n_columns):
             messages.print(
                 "note: with columns of other kinds, numbers are taken as independent of each other"
                 " within a cluster; tilted clusters become several (--columns takes numbers alone)"
             )
-        job.write(stage)
+        job.write(deadline, signals)
     job.announce(messages)
-    if interrupts:
-        messages.print("interrupted: this is the best clustering that was found until then")
-        raise typer.Exit(130)
+    if deadline.cut_short:
+        messages.print(_cut_short(deadline, signals))
+    if signals:
+        raise typer.Exit(128 + signals[0])
 
 
 fit = opt.reads_data(opt.with_options(opt.with_options(fit, Fitting, "fitting"), Output, "output"))
@@ -262,52 +274,63 @@ class _Job:
         self.output.check_pixels(self.source.table.n_columns)
         self.seconds["reading"] = time.perf_counter() - self.begun
 
-    def cluster(self, stage: Stages, interrupts: list[int]) -> None:
+    def cluster(self, deadline: Deadline) -> None:
         from dpsearch.cli.results import Results
 
-        stage.begin("fitting")
         model, source, n_restarts = self.estimator, self.source, self.fitting.restarts
-        with source.errors_named():
-            model.fit(source.rows, callback=stage.callback)
+        share = _FITTING if self.output.report else _ONLY_FITTING
+        with source.errors_named(), deadline.during("fitting", share):
+            with deadline.during("fitting", 0.5 if n_restarts else 1.0):
+                model.fit(source.rows)
             if n_restarts:
                 rows = rows_of(model, source.table)
-                self.restarts = restart(
-                    model, rows, n_restarts, self.fitting.seed, stage, interrupts
-                )
+                self.restarts = restart(model, rows, n_restarts, self.fitting.seed)
         self.seconds["fitting"] = time.perf_counter() - self.begun - self.seconds["reading"]
-        stage.begin("explaining")
         self.results = Results.of(model, source)
 
-    def write(self, stage: Stages) -> None:
-        from dpsearch.cli.results import run_record
+    def write(self, deadline: Deadline, signals: list[int]) -> None:
+        output, results = self.output, self.results
+        with deadline.during("writing"):
+            if self.folder is None:
+                results.write_labels("-", output.verbatim)
+                self.record = self.recorded(deadline, signals)
+                return
+            with atomic_folder(self.folder, WRITTEN, force=output.force) as folder:
+                results.write(folder, output.format, output.verbatim)
+                if output.report:
+                    self.report(deadline, folder)
+                self.record = self.recorded(deadline, signals)
+                results.write_record(folder, self.record)
 
-        stage.begin("writing")
-        self.seconds["total"] = time.perf_counter() - self.begun
-        self.record = run_record(self.estimator, self.source, self.reading) | {
-            "started": self.started,
-            "seconds": self.seconds,
-            "image_shape": self.shape,
-        }
-        if self.restarts is not None:
-            self.record["restarts"] = [one.log_joint for one in self.restarts.clusterings]
-        output = self.output
-        if self.folder is None:
-            self.results.write_labels("-", output.verbatim)
-            return
-        with atomic_folder(self.folder, WRITTEN, force=output.force) as folder:
-            self.results.write(folder, self.record, output.format, output.verbatim)
-            if output.report:
-                stage.begin("report")
+    def report(self, deadline: Deadline, folder: Path) -> None:
+        """Write the report, unless the time is up."""
+        with deadline.during("writing the report"), deadline.optional():
+            deadline.check()
+            if self.results.explanation is not None:
                 self.results.write_page(
                     folder / "report.html", image_shape=self.shape, consensus=self.restarts
                 )
+
+    def recorded(self, deadline: Deadline, signals: list[int]) -> dict[str, Any]:
+        """Return what run.json says."""
+        from dpsearch.cli.results import run_record
+
+        self.seconds["total"] = time.perf_counter() - self.begun
+        record = run_record(self.estimator, self.source, self.reading) | {
+            "started": self.started,
+            "seconds": self.seconds,
+            "image_shape": self.shape,
+            "cut_short": deadline.cut_short,
+            "stopped": {"signal": signals[0], "while": deadline.stopped_in} if signals else None,
+        }
+        if self.restarts is not None:
+            record["restarts"] = [one.log_joint for one in self.restarts.clusterings]
+        return record
 
     def announce(self, messages: Messages) -> None:
         """Print what was found and where it was written."""
         if self.output.as_json:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
-        if self.source.triage is not None:
-            messages.print(self.source.triage.table())
         if self.results.empty_rows():
             messages.print(self.results.empty_rows())
         where = "" if self.folder is None else f"; written to {self.folder}"
@@ -320,13 +343,10 @@ class _Job:
             messages.print(agreement(self.restarts))
 
 
-def restart(
-    model: Any, rows: Any, n_restarts: int, seed: int, stage: Stages, interrupts: list[int]
-) -> Consensus:
+def restart(model: Any, rows: Any, n_restarts: int, seed: int) -> Consensus:
     """Fit the rows again from random orders, under the model's family and prior.
 
-    The model adopts a result that is better than its own.  Ctrl-C ends the restarts and keeps the
-    results so far.
+    The model adopts a result that is better than its own.  Restarts end when the time is up.
     """
     from sklearn.base import clone
 
@@ -334,23 +354,29 @@ def restart(
 
     found = [model.clustering_]
     for i in range(1, n_restarts + 1):
-        if interrupts:
+        if current().over:
             break
-        stage.begin(f"restart {i} of {n_restarts}")
         other = clone(model).set_params(
             family=model.family_, alpha=model.mixture_.prior, order="random", certify=False,
             level="components", min_cluster_size=1,  # the model applies its own
             kinds=None,  # the rows are a matrix already
             random_state=(seed + i) % 2**32,
         )  # fmt: skip
-        try:
-            other.fit(rows, callback=stage.callback)
-        except KeyboardInterrupt:
-            break
+        with current().during(f"restart {i} of {n_restarts}"):
+            other.fit(rows)
         found.append(other.clustering_)
         if other.log_joint_ > model.log_joint_:
             model.adopt(other)
     return Consensus.of(found)
+
+
+def _cut_short(deadline: Deadline, signals: list[int]) -> str:
+    """Say what the time did not suffice for, or that the run was stopped."""
+    if signals:
+        how = "interrupted" if signals[0] == signal.SIGINT else "terminated"
+        why = f"{how} while {deadline.stopped_in}: this is the best clustering until then"
+        return f"{why}; cut short: {', '.join(deadline.cut_short)}"
+    return f"the time was up; cut short: {', '.join(deadline.cut_short)}"
 
 
 def _independent(family: Any, n_features: int) -> bool:
@@ -377,22 +403,3 @@ def _stem(data: Path) -> str:
     name = data.resolve().name if data.name in ("", "..") else data.name
     name = name.removesuffix(".gz")
     return name.rsplit(".", 1)[0] or name if not data.is_dir() else name
-
-
-@contextlib.contextmanager
-def _noticing_interrupts() -> Iterator[list[int]]:
-    """Record Ctrl-C: refinement returns the best clustering so far without reporting it."""
-    noticed: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield noticed
-        return
-
-    def handler(number: int, frame: FrameType | None) -> None:
-        noticed.append(number)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, outside_compilers(handler))
-    try:
-        yield noticed
-    finally:
-        signal.signal(signal.SIGINT, before)

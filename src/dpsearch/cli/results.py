@@ -15,15 +15,19 @@ import numpy as np
 import polars as pl
 
 from dpsearch._files import atomic_write
+from dpsearch._numbers import brief, count
 from dpsearch.cli.console import plain
 from dpsearch.cli.model import quiet_about_names, write_page
 from dpsearch.cli.source import NAMED, Source, empty_in_words
-from dpsearch.io import Reading, labels_table, write_table
+from dpsearch.deadline import current
+from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
+from dpsearch.sources.shards import drawn_rows
 
 _WIDE = 100  # columns beyond which parameters are left to the model file
 _TYPICAL = 5
 _INDICATIVE = 10
+_FEW = 2000  # rows that are explained where there is no time for all
 _PACKAGES = ("numpy", "scipy", "numba", "sklearn", "polars")
 
 
@@ -33,7 +37,8 @@ class Results:
 
     model: Any
     source: Source
-    explanation: Any
+    table: Table  # the rows that are explained
+    explanation: Any  # None if there was no time for it
 
     @classmethod
     def of(cls, model: Any, source: Source) -> Self:
@@ -45,14 +50,28 @@ class Results:
         known = table.names is not None or table.numbers is not None
         if known and not hasattr(model, "feature_names_in_"):
             model.feature_names_in_ = np.array(table.all_names, dtype=object)
-        with source.errors_named(), quiet_about_names():
-            return cls(model, source, model.explain(table.X))
+        out = cls(model, source, table, None)
+        with current().during("explaining", 0.5):
+            out.explain()
+        if out.explanation is None and table.n_rows > _FEW:
+            out.table = table.rows(drawn_rows(table.n_rows, _FEW, [0]))
+            with current().during("explaining a sample", 0.7):
+                out.explain()
+        return out
 
-    def write(self, folder: Path, record: dict[str, Any], form: str, verbatim: bool) -> None:
-        """Write labels, clusters, model and record."""
+    def explain(self) -> None:
+        """Explain clusters and rows, if there is time."""
+        with current().optional(), self.source.errors_named(), quiet_about_names():
+            current().check()
+            self.explanation = self.model.explain(self.table.X)
+
+    def write(self, folder: Path, form: str, verbatim: bool) -> None:
+        """Write labels, clusters and model."""
         self.write_labels(folder / f"labels.{form}", verbatim)
         write_table(folder / f"clusters.{form}", self.cluster_table(), verbatim=verbatim)
         self.model.save(folder / "model.npz")
+
+    def write_record(self, folder: Path, record: dict[str, Any]) -> None:
         text = json.dumps(plain(record), indent=2, ensure_ascii=False, default=str) + "\n"
         with atomic_write(folder / "run.json") as stream:
             stream.write(text.encode("utf-8", "replace"))  # file names may hold lone surrogates
@@ -60,8 +79,8 @@ class Results:
     def write_page(self, path: Path, **options: Any) -> None:
         """Write the report; see `dpsearch.report`."""
         write_page(
-            path, self.model, self.source.table, explanation=self.explanation,
-            sample=self.source.n_rows != self.source.table.n_rows, **options,
+            path, self.model, self.table, explanation=self.explanation,
+            sample=self.source.n_rows != self.table.n_rows, **options,
         )  # fmt: skip
 
     def write_labels(self, path: str | Path, verbatim: bool = False) -> None:
@@ -70,14 +89,17 @@ class Results:
     def labels(self) -> Iterator[pl.DataFrame]:
         """Yield what is written about each row, block by block."""
         if self.source.opened is None:
-            names, certainty = self.source.table.row_names, self.explanation.certainty
-            yield self._about(names, self.model.component_labels_, certainty)
+            whole = self.explanation is not None and self.table.n_rows == self.source.n_rows
+            known = self.explanation.certainty if whole else None
+            yield self._about(self.source.table.row_names, self.model.component_labels_, known)
             return
         begin = 0
         for names, rows in self.source.blocks():
             labels = self.model.component_labels_[begin : begin + len(names)]
-            found = self.model.mixture_.memberships(self.model.encode(rows), labels)
-            yield self._about(names, labels, found.certainty)
+            known = None
+            if not current().over:
+                known = self.model.mixture_.memberships(self.model.encode(rows), labels).certainty
+            yield self._about(names, labels, known)
             begin += len(names)
 
     def _about(self, names: pl.Series, components: Any, certainty: Any) -> pl.DataFrame:
@@ -87,7 +109,9 @@ class Results:
             names,
             cluster=clusters,
             component=components,
-            certainty=np.round(certainty, 6),
+            certainty=pl.Series([None] * len(names), dtype=pl.Float64)
+            if certainty is None
+            else np.round(certainty, 6),
             apart_from=pl.Series(nearest).set(pl.Series(nearest < 0), None),
         )
 
@@ -97,10 +121,11 @@ class Results:
         The parameters are those of a single component that has all points of the cluster.
         """
         mixture, apart = self.model.mixture_, self.model.rows_apart_
-        sizes, components = mixture.cluster_sizes, np.bincount(mixture.groups)
-        index = self.source.table.row_names
+        sizes, components = np.bincount(self.model.labels_), np.bincount(mixture.groups)
+        index = self.table.row_names
         weights = np.bincount(mixture.groups, np.exp(mixture.log_weights))
-        typical = self.explanation.typical
+        explanation = self.explanation
+        typical = None if explanation is None else explanation.typical
         lines = []
         for k in range(self.model.n_clusters_):
             line: dict[str, Any] = {
@@ -109,13 +134,16 @@ class Results:
                 "components": int(components[k]),
                 "weight": float(weights[k]),
                 "apart_from": None if apart[k] < 0 else int(apart[k]),
-                "typical_rows": _listed(index[typical[k][:_TYPICAL].tolist()]),
-                "indicative_columns": _listed(
-                    f"{indication.column} ({self._said(indication)})"
-                    for indication in self.explanation.indicative(k, _INDICATIVE)
-                    if indication.log_bayes_factor > 0.0
-                ),
+                "typical_rows": "",
+                "indicative_columns": "",
             }
+            if typical is not None:
+                line["typical_rows"] = _listed(index[typical[k][:_TYPICAL].tolist()])
+                line["indicative_columns"] = _listed(
+                    f"{indication.column} ({self._said(indication)})"
+                    for indication in explanation.indicative(k, _INDICATIVE)
+                    if indication.log_bayes_factor > 0.0
+                )
             lines.append({**line, **self._posterior(k)})
         return pl.DataFrame(lines, infer_schema_length=None)
 
@@ -124,7 +152,7 @@ class Results:
         if len(names) > _WIDE:
             return {}
         about = flat(self.model.mixture_.merged.posterior(k), names)
-        if about:
+        if about or self.explanation is None:
             return about
         explanation = self.explanation
         centres = map(explanation.value, explanation.names, explanation.centres[k].tolist())
@@ -144,19 +172,19 @@ class Results:
         some = empty[:NAMED].tolist()
         known = self.source.opened is None
         names = self.source.table.row_names[some].to_list() if known else some
-        return empty_in_words(names, len(empty))
+        return f"{empty_in_words(names, len(empty))}; the sizes in clusters.csv include such rows"
 
     def summary(self) -> str:
         model = self.model
         text = (
-            f"{self.source.n_rows:,} rows in {model.n_clusters_} clusters; log joint of the"
-            f" components {model.log_joint_:.6g}; family {model.family_.name}"
+            f"{count(self.source.n_rows, 'row')} in {count(model.n_clusters_, 'cluster')};"
+            f" log joint of the components {model.log_joint_:.6g}; family {model.family_.name}"
         )
         if model.clustering_.optimal:
             return f"{text}; proved to be the best partition"
         if np.isfinite(model.clustering_.upper_bound):
             gap = model.clustering_.upper_bound - model.log_joint_
-            return f"{text}; at most {gap:.3g} nats below the best"
+            return f"{text}; at most {brief(max(gap, 0.0))} nats below the best"
         return text
 
     def levels_in_words(self) -> str:
@@ -167,8 +195,8 @@ class Results:
         if apart.any():
             sizes = model.mixture_.cluster_sizes[apart]
             text += (
-                f"; rows apart: {sizes.sum()} rows in {len(sizes)} clusters of at most"
-                f" {sizes.max()}"
+                f"; rows apart: {count(sizes.sum(), 'row')} in {count(len(sizes), 'cluster')} of at"
+                f" most {sizes.max()}"
             )
         return text
 
@@ -201,9 +229,9 @@ def level_record(model: Any) -> dict[str, Any]:
         "level": model.level,
         "level_reason": model.level_reason_,
         "clusters": model.n_clusters_,
-        "sizes": model.mixture_.cluster_sizes,
+        "sizes": np.bincount(model.labels_),
         "components": model.n_components_,
-        "component_sizes": model.mixture_.sizes,
+        "component_sizes": np.bincount(model.component_labels_),
     }
 
 

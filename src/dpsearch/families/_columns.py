@@ -101,4 +101,8 @@ def with_holes(X: Any) -> Any:
 
 def as_tuple(array: Any) -> Any:
     """Return an array as nested tuples, which can be compared and hashed."""
-    return tuple(map(as_tuple, array)) if np.ndim(array) else float(array)
+    return _tupled(np.asarray(array, dtype=np.float64).tolist())
+
+
+def _tupled(values: Any) -> Any:
+    return tuple(map(_tupled, values)) if isinstance(values, list) else values

@@ -1,22 +1,24 @@
 """Quadrature over the parameter: kernels of families whose prior is on nodes.
 
-    H(x) = Σ_g π_g exp(T_g),   T_g = Σ_i log p(x_i | θ_g)        column by column
+    H(x) = Σ_g P_g,   P_g = π_g Π_i p(x_i | θ_g)        column by column
 
-is exact for a prior that gives θ_g the probability π_g.  T_g is a sum over points as any statistic
-is.  With the posterior probabilities of the nodes, w_g ∝ π_g exp(T_g), which a row keeps,
+is exact for a prior that gives θ_g the probability π_g.  The products take a point in by a
+multiplication and out by a division, and
 
-    predictive   p(x | C) = Σ_g w_g p(x | θ_g)                          one inner product
+    predictive   p(x | C) = Σ_g P_g p(x | θ_g) / Σ_g P_g                one inner product
 
-A data row holds for each column e_g = p(x | θ_g)/max_h p(x | θ_h) and log e_g; the logarithms of
-the maxima are `log_base`.  So e_g ≤ 1, and a density that is e^600 times smaller than the largest
-counts as that: nothing underflows.  A missing value has e_g = 1 at all nodes, which skips it
-exactly.
+A data row holds e_g = p(x | θ_g)/max_h p(x | θ_h) for each column; the logarithms of the maxima are
+`log_base`.  A density that is e^300 times smaller than the largest counts as that.  A missing value
+has e_g = 1 at all nodes, which skips it exactly.
 
-Weights that are small beside 1 add nothing to an inner product that is not: first the nodes from
-`first` to `last` are summed, which have all weights above 1e-30, and the others only if that is
-less than 1e-14.  Where even that underflows, logarithms are added.
+A product is P_g = m_g 2^(500 k_g) with 2^−499 < m_g ≤ 2, so that nothing underflows and no kernel
+needs logarithms of nodes.  The weights w_g are P_g beside the largest k.  Those that are small
+beside the others add nothing to an inner product that is not: first the nodes from `first` to
+`last` are summed, which have all weights above 1e-30 of their sum, and if that is less than 1e-14,
+all products are multiplied.
 
-A column's part of a row: totals T, weights w, log H, `first` and `last`.
+A column's part of a row: m, k, w, log H, 1/Σ w, `first`, `last` and the
+largest k.
 """
 
 from __future__ import annotations
@@ -24,23 +26,30 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from dpsearch import _jit
-from dpsearch._special import vector_exp
+from dpsearch._types import Matrix
 from dpsearch.families import layout
 from dpsearch.families.base import Functions
 from dpsearch.families.layout import table
 
-LEAST = -600.0  # of log e
+LEAST = -300.0  # of log e
 _NEGLIGIBLE = 1e-30
 _ENOUGH = 1e-14  # of an inner product of what is not negligible
-_FULL = 1e-200  # of all
-_REFRESHED = 16.0  # points after which weights are derived from totals again
+_FULL = 1e-200  # of a product of such sums
+_STEP = 2.0**500  # of k
+_LOG_STEP = 500.0 * math.log(2.0)
+_LOW, _HIGH = 2.0**-499, 2.0  # of m
+NUMBERS = 5  # of a column, after its vectors
+AT_LOG_H = -5
 
 
 class _Params(NamedTuple):
     n_nodes: layout.Number  # of each column
     n_features: layout.Number
-    log_weights: layout.Numbers  # log π, column by column
+    mantissas: layout.Numbers  # m of the prior, column by column
+    steps: layout.Numbers  # and k
 
 
 PARAMS = layout.params(_Params)
@@ -48,140 +57,196 @@ PARAMS = layout.params(_Params)
 
 def columns_width(n_nodes: int) -> int:
     """Return how many numbers a row has of each column."""
-    return 2 * n_nodes + 3
+    return 3 * n_nodes + NUMBERS
+
+
+def scaled(logs: Matrix) -> tuple[Matrix, Matrix]:
+    """Return m and k of the products with these logarithms."""
+    k = np.ceil((np.maximum(logs, -1e12) - math.log(_HIGH)) / _LOG_STEP)
+    return np.exp(np.maximum(logs, -1e12) - k * _LOG_STEP), k
+
+
+def logs_of(parts: Matrix, n_nodes: int) -> Matrix:
+    """Return the logarithms of the products in columns' parts of a row."""
+    return np.asarray(np.log(parts[:, :n_nodes]) + _LOG_STEP * parts[:, n_nodes : 2 * n_nodes])
+
+
+@_jit.inner
+def _begin(params, d):  # type: ignore[no-untyped-def]
+    return 1 + d * (3 * int(params[PARAMS.n_nodes]) + 5)
+
+
+@_jit.inner
+def _weight(m, k, top):  # type: ignore[no-untyped-def]
+    """Return m 2^(500 (k − top)) for k ≤ top, where it is not 0."""
+    return m if k == top else (m / _STEP if k == top - 1.0 else 0.0)
+
+
+@_jit.inner
+def _weigh(m, k, weights, top):  # type: ignore[no-untyped-def]
+    """Write weights beside a `top`, and return their sum; 0 if top is not the largest k."""
+    total, reached, above = 0.0, 0.0, 0.0
+    for g in range(m.shape[0]):
+        weights[g] = _weight(m[g], k[g], top)
+        total += weights[g]
+        reached += 1.0 if k[g] == top else 0.0
+        above += 1.0 if k[g] > top else 0.0
+    return total if reached > 0.0 and above == 0.0 else 0.0
 
 
 @_jit.inner
 def _refresh(params, row, d):  # type: ignore[no-untyped-def]
-    """Derive weights, log H and the nodes that matter from the totals of column d."""
-    size = int(params[PARAMS.n_nodes])
-    begin = 1 + d * (2 * size + 3)
-    totals, weights = _jit.view(row, begin, size), _jit.view(row, begin + size, size)
-    log_weights = _jit.view(table(params, PARAMS.log_weights), d * size, size)
-    largest = -math.inf
-    for g in range(size):
-        largest = max(largest, totals[g] + log_weights[g])
-    total = 0.0
-    for g in range(size):
-        weights[g] = vector_exp(totals[g] + log_weights[g] - largest)
-        total += weights[g]
-    share = 1.0 / total
-    for g in range(size):
-        weights[g] *= share
-    row[begin + 2 * size] = largest + math.log(total)
-    _set_ends(row, begin, size)
+    """Derive weights, log H and the nodes that matter from the products of column d."""
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    m, k = _jit.view(row, begin, size), _jit.view(row, begin + size, size)
+    weights, numbers = _jit.view(row, begin + 2 * size, size), begin + 3 * size
+    total = _weigh(m, k, weights, row[numbers + 4])  # as before, mostly
+    if total == 0.0:
+        row[numbers + 4] = k[0]
+        for g in range(size):
+            row[numbers + 4] = max(row[numbers + 4], k[g])
+        total = _weigh(m, k, weights, row[numbers + 4])
+    _summarise(row, numbers, weights, total)
 
 
 @_jit.inner
-def _set_ends(row, begin, size):  # type: ignore[no-untyped-def]
-    """Set where the first and the last weight that matter are, to a multiple of eight."""
-    weights = _jit.view(row, begin + size, size)
-    first, last = size, 0
-    for block in range(0, size, 8):
-        largest = 0.0
+def _summarise(row, numbers, weights, total):  # type: ignore[no-untyped-def]
+    """Write what follows from the weights of a column and their sum."""
+    first, last, least = weights.shape[0], 0, _NEGLIGIBLE * total
+    for block in range(0, weights.shape[0], 8):
+        some = 0.0
         for g in range(block, block + 8):
-            largest = max(largest, weights[g])
-        if largest > _NEGLIGIBLE:
+            some += weights[g]
+        if some > least:
             first, last = min(first, block), block + 8
-    row[begin + 2 * size + 1] = first
-    row[begin + 2 * size + 2] = last
+    row[numbers] = math.log(total) + row[numbers + 4] * _LOG_STEP
+    row[numbers + 1] = 1.0 / total
+    row[numbers + 2] = first
+    row[numbers + 3] = last
 
 
 @_jit.inner
-def _multiply(row, begin, size, values, d):  # type: ignore[no-untyped-def]
-    """Add a point by Bayes' rule, w ∝ we, and return whether that is exact enough.
-
-    What has underflowed comes back only with `_refresh`, which is due after a few points.
-    """
-    weights, densities = _jit.view(row, begin + size, size), _jit.view(values, 2 * d * size, size)
-    total = 0.0
+def _clear(params, row, d):  # type: ignore[no-untyped-def]
+    """Set the products of column d to the prior."""
+    size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
+    mantissas, steps = table(params, PARAMS.mantissas), table(params, PARAMS.steps)
     for g in range(size):
-        total += weights[g] * densities[g]
-    if total <= _ENOUGH:
-        return False
-    share = 1.0 / total
-    for g in range(size):
-        weights[g] *= share * densities[g]
-    row[begin + 2 * size] += math.log(total)
-    _set_ends(row, begin, size)
-    return True
+        row[begin + g] = mantissas[d * size + g]
+        row[begin + size + g] = steps[d * size + g]
 
 
 @_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     size = int(params[PARAMS.n_nodes])
     row[0] += weight
-    one = weight == 1.0 and row[0] % _REFRESHED != 0.0
     for d in range(int(params[PARAMS.n_features])):
-        begin = 1 + d * (2 * size + 3)
-        totals, logs = _jit.view(row, begin, size), _jit.view(values, (2 * d + 1) * size, size)
-        if row[0] > 0.0:
+        begin, densities = _begin(params, d), _jit.view(values, d * size, size)
+        m, k = _jit.view(row, begin, size), _jit.view(row, begin + size, size)
+        if row[0] <= 0.0 or row[0] == weight:
+            _clear(params, row, d)
+        if row[0] > 0.0 and weight == 1.0:
             for g in range(size):
-                totals[g] += weight * logs[g]
-        else:
+                product = m[g] * densities[g]
+                low = product <= _LOW
+                m[g] = product * _STEP if low else product
+                k[g] -= 1.0 if low else 0.0
+        elif row[0] > 0.0 and weight == -1.0:
             for g in range(size):
-                totals[g] = 0.0
-        if not (one and _multiply(row, begin, size, values, d)):
-            _refresh(params, row, d)
+                product = m[g] / densities[g]
+                high = product > _HIGH
+                m[g] = product / _STEP if high else product
+                k[g] += 1.0 if high else 0.0
+        elif row[0] > 0.0:
+            for g in range(size):
+                log = math.log(m[g]) + weight * math.log(densities[g])
+                more = math.ceil((log - math.log(_HIGH)) / _LOG_STEP)
+                m[g] = math.exp(log - more * _LOG_STEP)
+                k[g] += more
+        _refresh(params, row, d)
 
 
 @_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     size = int(params[PARAMS.n_nodes])
+    mantissas, steps = table(params, PARAMS.mantissas), table(params, PARAMS.steps)
     row[0] += sign * other[0]
     for d in range(int(params[PARAMS.n_features])):
-        begin = 1 + d * (2 * size + 3)
-        totals, more = _jit.view(row, begin, size), _jit.view(other, begin, size)
-        for g in range(size):
-            totals[g] = totals[g] + sign * more[g] if row[0] > 0.0 else 0.0
+        begin = _begin(params, d)
+        if row[0] <= 0.0 or row[0] == sign * other[0]:
+            _clear(params, row, d)
+        if row[0] > 0.0 and sign * other[0] != 0.0:
+            for g in range(size):
+                ratio = other[begin + g] / mantissas[d * size + g]
+                product = row[begin + g] * (ratio if sign > 0.0 else 1.0 / ratio)
+                step = row[begin + size + g] + sign * (
+                    other[begin + size + g] - steps[d * size + g]
+                )
+                if product <= _LOW:
+                    product *= _STEP
+                    step -= 1.0
+                if product > _HIGH:
+                    product /= _STEP
+                    step += 1.0
+                row[begin + g] = product
+                row[begin + size + g] = step
         _refresh(params, row, d)
 
 
 @_jit.inner
 def _near(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
-    """Return Σ w e over the nodes that matter of the column d whose statistics begin here."""
+    """Return Σ w e / Σ w over the nodes that matter of the column d whose part begins here."""
     size = int(params[PARAMS.n_nodes])
-    first, last = int(pool[begin + 2 * size + 1]), int(pool[begin + 2 * size + 2])
-    weights = _jit.view(pool, begin + size + first, last - first)
-    densities = _jit.view(values, 2 * d * size + first, last - first)
+    numbers = begin + 3 * size
+    first, last = int(pool[numbers + 2]), int(pool[numbers + 3])
+    weights = _jit.view(pool, begin + 2 * size + first, last - first)
+    densities = _jit.view(values, d * size + first, last - first)
     total = 0.0
     for g in range(last - first):
         total += weights[g] * densities[g]
-    return total
+    return total * pool[numbers + 1]
 
 
 @_jit.inner
-def _log_all(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
-    """Return log Σ w e over all nodes."""
+def _log_sum(params, pool, begin, values, d, out):  # type: ignore[no-untyped-def]
+    """Return log Σ P e over all nodes; log Σ P/e, if the point is to be taken `out`."""
     size = int(params[PARAMS.n_nodes])
-    weights = _jit.view(pool, begin + size, size)
-    densities = _jit.view(values, 2 * d * size, size)
-    total = 0.0
+    m, k = _jit.view(pool, begin, size), _jit.view(pool, begin + size, size)
+    densities = _jit.view(values, d * size, size)
+    top, total = -math.inf, 0.0
     for g in range(size):
-        total += weights[g] * densities[g]
-    if total > _FULL:
+        product = m[g] / densities[g] if out else m[g] * densities[g]
+        step = k[g] + (1.0 if product > _HIGH else 0.0) - (1.0 if product <= _LOW else 0.0)
+        top = max(top, step)
+    for g in range(size):
+        product = m[g] / densities[g] if out else m[g] * densities[g]
+        low, high = product <= _LOW, product > _HIGH
+        step = k[g] + (1.0 if high else 0.0) - (1.0 if low else 0.0)
+        product = product * _STEP if low else (product / _STEP if high else product)
+        total += _weight(product, step, top)
+    return math.log(total) + top * _LOG_STEP
+
+
+@_jit.inner
+def _of_column(params, pool, start, values, d):  # type: ignore[no-untyped-def]
+    """Return the log predictive of column d."""
+    begin = start + _begin(params, d)
+    total = _near(params, pool, begin, values, d)
+    if total > _ENOUGH:
         return math.log(total)
-    totals, logs = _jit.view(pool, begin, size), _jit.view(values, (2 * d + 1) * size, size)
-    log_weights = _jit.view(table(params, PARAMS.log_weights), d * size, size)
-    largest, total = -math.inf, 0.0
-    for g in range(size):
-        largest = max(largest, totals[g] + log_weights[g] + logs[g])
-    for g in range(size):
-        total += vector_exp(totals[g] + log_weights[g] + logs[g] - largest)
-    return largest + math.log(total) - pool[begin + 2 * size]
+    log_h = pool[begin + 3 * int(params[PARAMS.n_nodes])]
+    return _log_sum(params, pool, begin, values, d, False) - log_h
 
 
 @_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     """One logarithm of the product of several columns."""
-    width = 2 * int(params[PARAMS.n_nodes]) + 3
     for k in range(starts.shape[0]):
         score, product = 0.0, 1.0
         for d in range(int(params[PARAMS.n_features])):
-            begin = starts[k] + 1 + d * width
+            begin = starts[k] + _begin(params, d)
             total = _near(params, pool, begin, values, d)
             if total <= _ENOUGH:
-                score += _log_all(params, pool, begin, values, d)
+                score += _of_column(params, pool, starts[k], values, d)
                 continue
             product *= total
             if product < _FULL:
@@ -190,26 +255,50 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score + math.log(product)
 
 
+@_jit.pointer("score_best")
+def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
+    """No column adds more than 0, as e ≤ 1: a cluster ends where others have more.
+
+    First the cluster is completed that leads after one column.
+    """
+    leader = -1
+    for k in range(starts.shape[0]):
+        if k != skipped:
+            out[k] = offsets[k] + _of_column(params, pool, starts[k], values, 0)
+            if leader < 0 or out[k] > out[leader]:
+                leader = k
+    best = -math.inf
+    for at in range(-1, starts.shape[0]):
+        k = leader if at < 0 else at
+        if k < 0 or k == skipped or at == leader:
+            continue
+        score = out[k]
+        for d in range(1, int(params[PARAMS.n_features])):
+            if score < best - 1e-9:
+                score = -math.inf
+                break
+            score += _of_column(params, pool, starts[k], values, d)
+        out[k] = score
+        best = max(best, score)
+
+
 @_jit.pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     size, out = int(params[PARAMS.n_nodes]), 0.0
     for d in range(int(params[PARAMS.n_features])):
-        out += row[1 + d * (2 * size + 3) + 2 * size]
+        out += row[_begin(params, d) + 3 * size]
     return out
 
 
 @_jit.pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
-    """Without the point the weights are w/e, but for a constant: the predictive is 1/Σ w/e."""
     size, out = int(params[PARAMS.n_nodes]), 0.0
     for d in range(int(params[PARAMS.n_features])):
-        weights = _jit.view(row, 1 + d * (2 * size + 3) + size, size)
-        densities = _jit.view(values, 2 * d * size, size)
-        total = 0.0
-        for g in range(size):
-            total += weights[g] / densities[g]
-        out -= math.log(total)
+        begin = _begin(params, d)
+        out += row[begin + 3 * size] - _log_sum(params, row, begin, values, d, True)
     return out
 
 
-FUNCTIONS = Functions(_update, _merge, _score_rows, _log_marginal, score_member=_score_member)
+FUNCTIONS = Functions(
+    _update, _merge, _score_rows, _log_marginal, score_member=_score_member, score_best=_score_best
+)

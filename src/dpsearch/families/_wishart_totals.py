@@ -19,7 +19,7 @@ import scipy.special
 from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
-from dpsearch.families.linear import LinearForm, columns_of, inverses, namespace, special
+from dpsearch.families.linear import LinearForm, inverses, namespace, special
 from dpsearch.families.terms import Term, each_run, rounded_up
 
 _MOST_COLUMNS = 2  # for proofs: the corners of a region are too many with more
@@ -35,18 +35,16 @@ class NormalWishart(NamedTuple):
     def form(self, encode: Callable[[Any], Any]) -> LinearForm:
         """Return the form for data that become z by `encode`, in operations of the array API."""
         n_features = self.n_features
-        i, j = np.tril_indices(n_features)
 
         def features(X: Any) -> Any:
             z = encode(X)
-            return namespace(z).concat([z, columns_of(z, i) * columns_of(z, j)], axis=1)
+            products = [z[:, d : d + 1] * z[:, : d + 1] for d in range(n_features)]
+            return namespace(z).concat([z, *products], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
-        term = Term(np.arange(n_totals), n_features, self._upper, self._weights, squares=True)
+        term = Term(np.arange(n_totals), n_features, self._upper, self.weights, squares=True)
         terms = (term,) if n_features <= _MOST_COLUMNS else ()
-        return LinearForm(
-            n_totals, features, self._log_marginals, self._weights, self._rows, terms, anywhere=True
-        )
+        return LinearForm.of(self, n_totals, features, self._rows, terms)
 
     def _upper(self, sizes: Vector, totals: Matrix) -> Vector:
         """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix.
@@ -88,7 +86,7 @@ class NormalWishart(NamedTuple):
         products = xp.reshape(xp.take(totals, fixed.square, axis=1), (-1, d, d))
         return kappa, sums, fixed.one + products - outer
 
-    def _log_marginals(self, sizes: Any, totals: Any) -> Any:
+    def log_marginals(self, sizes: Any, totals: Any) -> Any:
         xp, gammaln = namespace(totals), special(totals).gammaln
         kappa, _, scale = self._scale(sizes, totals)
         half, d = 0.5 * (self.degrees + sizes), self.n_features
@@ -98,7 +96,7 @@ class NormalWishart(NamedTuple):
         spread = half * xp.linalg.slogdet(scale)[1]
         return gammas - spread - 0.5 * d * (xp.log(kappa / self.strength) + sizes * LOG_PI)
 
-    def _weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
+    def weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
         xp, digamma = namespace(totals), special(totals).digamma
         kappa, sums, scale = self._scale(sizes, totals)
         d, degrees, fixed = self.n_features, self.degrees + sizes, _fixed(self.n_features, totals)

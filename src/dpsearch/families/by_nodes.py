@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import logsumexp, softmax
@@ -28,7 +28,15 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import as_tuple
-from dpsearch.families._nodes import FUNCTIONS, LEAST, PARAMS, columns_width
+from dpsearch.families._nodes import (
+    AT_LOG_H,
+    FUNCTIONS,
+    LEAST,
+    PARAMS,
+    columns_width,
+    logs_of,
+    scaled,
+)
 from dpsearch.families.base import Family, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.linear import LinearForm, like
@@ -58,6 +66,7 @@ class ByNodes(Family):
     log_weights: Any = field(default=None, repr=False)
 
     independent_columns: ClassVar[bool] = True
+    numbers_a_value: ClassVar[int] = MOST
     functions: ClassVar[Functions] = FUNCTIONS
     # What the dimensions of a node are called.
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "width")
@@ -143,8 +152,13 @@ class ByNodes(Family):
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
+        m, k = scaled(weights)
         return layout.make_params(
-            PARAMS, n_nodes=weights.shape[1], n_features=n_features, log_weights=weights.reshape(-1)
+            PARAMS,
+            n_nodes=weights.shape[1],
+            n_features=n_features,
+            mantissas=m.reshape(-1),
+            steps=k.reshape(-1),
         )
 
     def relative(self, X: Any) -> tuple[Any, Matrix]:
@@ -183,8 +197,7 @@ class ByNodes(Family):
         return np.asarray(blocks.sum(axis=0) + base.sum(axis=0))
 
     def encode(self, X: Any) -> Any:
-        logs, _ = self.relative(X)
-        return np.stack([np.exp(logs), logs], axis=2).reshape(len(X), -1)
+        return np.exp(self.relative(X)[0]).reshape(len(X), -1)
 
     def log_base(self, X: Any) -> Vector:
         return np.asarray(self.relative(X)[1].sum(axis=1))
@@ -214,10 +227,10 @@ class ByNodes(Family):
     def _posteriors(self, row: Vector, n_features: int) -> list[tuple[Matrix, Vector]]:
         """The nodes of each column, and their posterior probabilities."""
         columns = self.of_columns(n_features)
-        parts = row[1:].reshape(n_features, -1)
+        logs = logs_of(row[1:].reshape(n_features, -1), _n_nodes(columns))
         return [
-            (theta, softmax(own[: len(theta)] + weights))
-            for (theta, weights), own in zip(columns, parts, strict=True)
+            (theta, softmax(own[: len(theta)]))
+            for (theta, _), own in zip(columns, logs, strict=True)
         ]
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
@@ -227,7 +240,7 @@ class ByNodes(Family):
     def columns(self, row: Vector, n_features: int) -> Columns:
         parts = row[1:].reshape(n_features, -1)
         found = self._posteriors(row, n_features)
-        return Columns(parts[:, -3], np.array([self._centre(*own) for own in found]))
+        return Columns(parts[:, AT_LOG_H], np.array([self._centre(*own) for own in found]))
 
     def _centre(self, theta: Matrix, weights: Vector) -> float:
         return float(weights @ self.expected(theta))
@@ -263,7 +276,9 @@ class ByNodes(Family):
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
             n_nodes = log_weights.shape[1]
             out = np.zeros((len(sizes), n_features, columns_width(n_nodes)))
-            out[:, :, :n_nodes] = totals.reshape(shape)
+            m, k = scaled(totals.reshape(shape) + log_weights)
+            there = sizes[:, None, None] > 0.0
+            out[:, :, : 2 * n_nodes] = np.where(there, np.concatenate([m, k], axis=2), 0.0)
             return np.column_stack([sizes, out.reshape(len(sizes), -1)])
 
         return LinearForm(n_totals, features, log_marginals, weights, rows)
@@ -295,15 +310,11 @@ def lattice(
     further
         Dimensions of the nodes after these two, the same for all.
     """
-    values, spacing = np.sort(x), SPACING
+    values = np.sort(x)
     low, high = (values[0], values[-1]) if ends is None else ends
     widths = np.unique(np.clip(scale * np.exp(_STEPS), *limits))
     log_priors = -2.0 * _SHAPE * np.log(widths / scale) - (_SHAPE - 1.0) * (scale / widths) ** 2
-    while True:
-        found = [locations(values, low, high, width, spacing) for width in widths]
-        if sum(len(points) for points, _ in found) <= MOST:
-            break
-        spacing *= 1.1
+    found = locations([axis_of(values, low, high, width) for width in widths])
     theta = np.concatenate(
         [
             np.column_stack([back(points), np.full(len(points), width)])
@@ -316,25 +327,47 @@ def lattice(
     return theta[order], np.concatenate(shares)[order]
 
 
-def locations(
-    values: Vector, low: float, high: float, width: float, spacing: float
-) -> tuple[Vector, Vector]:
-    """Return locations for clusters of this width among sorted values, and their log shares.
+class Axis(NamedTuple):
+    """Where clusters of one width may be among values.
 
     A cluster of m points knows its location to width/√m.  Where m values are within three widths,
     locations are spacing · width/√m apart.
     """
+
+    width: float
+    fine: Vector  # points of the axis …
+    dense: Vector  # … √m at each …
+    passed: Vector  # … and its integral up to there
+
+    def count(self, spacing: float) -> int:
+        return max(1, int(np.ceil(self.passed[-1] / (spacing * self.width))))
+
+    def locations(self, spacing: float) -> tuple[Vector, Vector]:
+        """Return locations and their log shares."""
+        count = self.count(spacing)
+        wanted = (np.arange(count) + 0.5) / count * self.passed[-1]
+        points = np.interp(wanted, self.passed, self.fine)
+        shares = 1.0 / np.interp(points, self.fine, self.dense)
+        return points, np.log(shares / shares.sum())
+
+
+def locations(axes: list[Axis]) -> list[tuple[Vector, Vector]]:
+    """Return the locations of each axis, in all at most `MOST`, and their log shares."""
+    spacing = SPACING
+    while sum(axis.count(spacing) for axis in axes) > MOST:
+        spacing *= 1.1
+    return [axis.locations(spacing) for axis in axes]
+
+
+def axis_of(values: Vector, low: float, high: float, width: float) -> Axis:
+    """Look where sorted values are."""
     fine = np.linspace(low, high, _FINE)
     inside = np.searchsorted(values, fine + 3.0 * width) - np.searchsorted(
         values, fine - 3.0 * width
     )
     dense = np.sqrt(inside + 0.1)
     steps = 0.5 * (dense[1:] + dense[:-1]) * (high - low) / (_FINE - 1)
-    passed = np.concatenate([[0.0], np.cumsum(steps)])
-    count = max(1, int(np.ceil(passed[-1] / (spacing * width))))
-    points = np.interp((np.arange(count) + 0.5) / count * passed[-1], passed, fine)
-    shares = 1.0 / np.interp(points, fine, dense)
-    return points, np.log(shares / shares.sum())
+    return Axis(width, fine, dense, np.concatenate([[0.0], np.cumsum(steps)]))
 
 
 def _n_nodes(columns: list[tuple[Matrix, Vector]]) -> int:
@@ -365,9 +398,7 @@ def _nested(values: Any, name: str) -> Any:
 
 
 def _nested_part(part: Any) -> Any:
-    if isinstance(part, (list, tuple, np.ndarray)) and np.ndim(part) != 0:
-        return tuple(map(_nested_part, part))
-    number = float(part)
-    if not np.isfinite(number):
+    numbers = np.array(part, dtype=np.float64)
+    if not np.isfinite(numbers).all():
         raise ValueError(part)
-    return number
+    return as_tuple(numbers)

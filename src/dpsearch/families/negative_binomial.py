@@ -20,7 +20,7 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts
 from dpsearch.families._columns import means, with_holes
 from dpsearch.families.base import Example
-from dpsearch.families.by_nodes import MOST, SPACING, ByNodes, locations
+from dpsearch.families.by_nodes import ByNodes, axis_of, locations
 from dpsearch.families.learning import pooled_variance, sums_of
 from dpsearch.families.with_gaps import filled
 
@@ -93,23 +93,18 @@ class NegativeBinomial(ByNodes):
 def _nodes(x: Vector, typical: float) -> tuple[Matrix, Vector]:
     """Return nodes for the counts of a column whose dispersion is typically as given."""
     dispersions = np.unique(np.clip(typical * np.exp(_STEPS), _LEAST, _MOST_DISPERSED))
-    spacing = SPACING
-    while True:
-        theta, weights = [], []
-        for dispersion in dispersions:
-            root = np.sqrt(dispersion)
-            y = 2.0 / root * np.arcsinh(root * np.sqrt(np.sort(np.maximum(x, 0.05))))
-            points, log_shares = locations(y, y[0], y[-1], 1.0, spacing)
-            mean = (np.sinh(0.5 * root * points) / root) ** 2
-            # A step of y is one of √(1/m + δ) in log m.
-            log_steps = 0.5 * np.log(1.0 / mean + dispersion)
-            prior = -0.5 * (np.log(dispersion / typical) / _DEVIATION) ** 2
-            theta.append(np.column_stack([mean, np.full(len(mean), dispersion)]))
-            log_shares = log_shares + log_steps
-            weights.append(prior + log_shares - logsumexp(log_shares))
-        found = np.concatenate(theta)
-        if len(found) <= MOST:
-            break
-        spacing *= 1.1
+    roots, values = np.sqrt(dispersions), np.sqrt(np.sort(np.maximum(x, 0.05)))
+    coordinates = [2.0 / root * np.arcsinh(root * values) for root in roots]
+    placed = locations([axis_of(y, y[0], y[-1], 1.0) for y in coordinates])
+    theta, weights = [], []
+    for dispersion, root, (points, log_shares) in zip(dispersions, roots, placed, strict=True):
+        mean = (np.sinh(0.5 * root * points) / root) ** 2
+        # A step of y is one of √(1/m + δ) in log m.
+        log_steps = 0.5 * np.log(1.0 / mean + dispersion)
+        prior = -0.5 * (np.log(dispersion / typical) / _DEVIATION) ** 2
+        theta.append(np.column_stack([mean, np.full(len(mean), dispersion)]))
+        log_shares = log_shares + log_steps
+        weights.append(prior + log_shares - logsumexp(log_shares))
+    found = np.concatenate(theta)
     order = np.argsort(found[:, 0], kind="stable")
     return found[order], np.concatenate(weights)[order]

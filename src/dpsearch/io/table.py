@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ class Table:
     said: dict[str, str] = field(default_factory=dict)  # what the user says of some
     triage: Triage | None = None  # what was decided about the columns of the file
     schema: Schema | None = None  # that X is of, if it is not of numbers as they are in the file
+    dates: Any = None  # a frame of the columns of dates, of which X has the parts
     source: str = ""
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
     # The line of the file on which each row ends, as ranges or arrays, where that is known.
@@ -112,6 +113,10 @@ class Table:
             return self.X
         dense = self.X if isinstance(self.X, np.ndarray) else self.X.toarray()
         return pl.DataFrame(dense, schema=self.all_names, orient="row")
+
+    def rows(self, chosen: Any) -> Table:
+        """Return some of the rows, with the names that they have."""
+        return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()])
 
     def line(self, row: int) -> int | None:
         """Return the line of the file for a row, counted from 1."""
@@ -153,6 +158,8 @@ class Table:
         numbers = self.numbers or range(len(names))
         self.numbers = [numbers[places[column.came_from]] for column in schema.columns]
         self.names, self.schema = schema.names, schema
+        dates = list(dict.fromkeys(column.came_from for column in schema.columns if column.part))
+        self.dates = None if isinstance(self.X, np.ndarray) else self.X[dates]
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 
     def take_features(self, model: Any) -> None:

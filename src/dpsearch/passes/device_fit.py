@@ -16,13 +16,13 @@ from dpsearch._arrays import is_sparse, to_host
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import as_matrix, n_threads
 from dpsearch.automatic import choose, recognise_codes
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.errors import located, plain_interrupts
 from dpsearch.families.linear import indices, namespace
 from dpsearch.fitted import FittedState
 from dpsearch.fitting import FitOptions
 from dpsearch.passes.device import open_rows
 from dpsearch.passes.fit import MOST_CLUSTERS, Sample, ShardsFit, Start, with_values
-from dpsearch.passes.history import OutOfTime
 from dpsearch.passes.rows import Encoding
 from dpsearch.passes.search import BatchSearch
 from dpsearch.passes.start import clusters_of_sample
@@ -97,7 +97,9 @@ class _DeviceFit(ShardsFit):
         batch.sample = sample.numbers
         batch.begin_from(few.totals)
         history.note("place", batch.log_joint, batch.n_clusters)
-        converged = self.in_time(batch, lambda: self.improved(batch))
+        current().has_result = True
+        with current().during("refining", 0.8):
+            converged = self.in_time(batch, lambda: self.improved(batch))
         start = Start(encoding, batch.totals, reason)
         return self.fitted(sample, start, model, batch, here, converged)
 
@@ -110,7 +112,8 @@ class _DeviceFit(ShardsFit):
             )
             sample = with_values(table, numbers)
             given = options.family, options.prior, schema
-            choice = choose(sample.matrix, *given, may_complete=False, may_try=False)
+            with current().during("choosing the family", 0.4):
+                choice = choose(sample.matrix, *given, may_complete=False, may_try=False)
             family = choice.family
             gaps = not is_sparse(X) and bool(namespace(X).any(namespace(X).isnan(X)))
             if codes or (gaps and not family.takes_gaps):
@@ -136,7 +139,8 @@ class _DeviceFit(ShardsFit):
         except OutOfTime:
             return False
         except KeyboardInterrupt:  # labels and totals may not be of the same moment
-            batch.begin_from(batch.totals)
+            with current().needed():
+                batch.begin_from(batch.totals)
             return False
 
     def improved(self, batch: BatchSearch) -> bool:

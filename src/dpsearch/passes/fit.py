@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from dpsearch._threads import each, single_products
 from dpsearch._types import Ints, Labels
 from dpsearch._validate import n_threads
 from dpsearch.automatic import choose, codes_in_words, recognise_codes
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.errors import (
     CapabilityError,
     DataError,
@@ -31,7 +33,7 @@ from dpsearch.mixture import Mixture
 from dpsearch.passes.checkpoint import Checkpoint
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.dask_rows import DaskRows, look_by_dask
-from dpsearch.passes.history import History, OutOfTime
+from dpsearch.passes.history import History
 from dpsearch.passes.memory import FEWEST, rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
 from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows, features_of
@@ -121,7 +123,8 @@ class ShardsFit:
     def run(self) -> FittedState:
         opened, options = self.opened, self.options
         threads, told = n_threads(options.n_jobs), self.progress(len(opened.shards))
-        looks = look_at(opened.shards, self.client, threads, self.seed, told)
+        with current().during("looking at all rows"):
+            looks = look_at(opened.shards, self.client, threads, self.seed, told)
         if options.checkpoint is not None:
             self.store = Checkpoint(
                 options.checkpoint, opened.shards, options.family, options.prior, opened.schema,
@@ -139,7 +142,8 @@ class ShardsFit:
                 start = Start(resumed.encoding, resumed.clusters, resumed.reason)
         least = -np.inf if resumed is None else resumed.log_joint
         try:
-            return self.passes(sample, start, least)
+            with single_products():
+                return self.passes(sample, start, least)
         except WorkersError as error:
             if self.store is None or not self.store.n_written:
                 raise
@@ -166,9 +170,10 @@ class ShardsFit:
         prior, rng = options.prior, options.rng
         table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
         sample = with_values(table, numbers)
-        choice = choose(
-            sample.table, options.family, prior, schema, may_complete=False, may_try=False
-        )
+        with current().during("choosing the family", 0.4):
+            choice = choose(
+                sample.table, options.family, prior, schema, may_complete=False, may_try=False
+            )
         family = choice.family
         if (self.gaps or codes) and family.takes_gaps:
             family = family.with_gaps()  # also if the sample has none
@@ -178,11 +183,11 @@ class ShardsFit:
         if self.in_memory and model.family.linear(model.n_features) is None:
             raise _OnePiece
         form = encoding.form()
-        found = first_partition(problem, replace(options, callback=None), options.order)
-        found = choice.or_carried(problem, found)
-        labels = found.labels
-        if not self.suits_turns(encoding) or self.opened.n_rows > _FEW * len(labels):
-            labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
+        with current().during("searching a sample", 0.4):
+            told = replace(options, callback=None)
+            labels = first_partition(problem, told, options.order, choice).labels
+            if not self.suits_turns(encoding) or self.opened.n_rows > _FEW * len(labels):
+                labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
         rows = rows_in_memory(form, sample.matrix, n_threads(options.n_jobs))
         rows.place(labels)
         reason = choice.reason + codes_in_words(codes, schema)
@@ -212,13 +217,16 @@ class ShardsFit:
             features, threads = features_of(form, sample.matrix), n_threads(options.n_jobs)
             batch = PilotedSearch(rows, features, form, tables, *how, threads)
             improve = self.by_pilot
-        batch.begin_from(start.clusters)
+        with current().needed():
+            batch.begin_from(start.clusters)
         n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
         if n_seen < rows.n_rows:
             batch.tables = options.prior.tables(n_seen, min(n_seen, MOST_CLUSTERS))
         note("place", batch.log_joint, batch.n_clusters)
         model = encoding.family.compile(sample.matrix)
-        converged = improve(batch, model, encoding) if options.refinement.wanted else False
+        current().has_result = True
+        with current().during("refining", 0.8):
+            converged = improve(batch, model, encoding) if options.refinement.wanted else False
         return self.fitted(sample, start, model, batch, rows, converged)
 
     def suits_turns(self, encoding: Encoding) -> bool:
@@ -232,8 +240,7 @@ class ShardsFit:
         """Improve clusters by passes and by moves of single rows; return whether none is left."""
         options, threads = self.options, n_threads(self.options.n_jobs)
         shards = batch.rows.chunks  # type: ignore[attr-defined]
-        with ThreadPoolExecutor(threads) as pool:
-            items = list(pool.map(lambda one: model.items(encoding.load(one))[0], shards))
+        items = list(each(lambda one: model.items(encoding.load(one))[0], shards, threads))
         problem = Problem.of_items(
             model, Items.joined(items), 0.0, options.prior, tables=batch.tables
         )
@@ -255,7 +262,8 @@ class ShardsFit:
         except KeyboardInterrupt:
             # Labels and totals may not be of the same moment: one more pass makes them so.
             assert self.best is not None
-            batch.begin_from(self.best)
+            with current().needed():
+                batch.begin_from(self.best)
         return False
 
     def effort(self) -> tuple[int, int]:
@@ -290,7 +298,8 @@ class ShardsFit:
         )  # fmt: skip
         items, _ = model.items(sample.matrix)
         of_sample = labels[sample.numbers] if self.client is None else batch.sample_labels()
-        levels = find_levels(mixture, items, of_sample, sample.matrix)
+        with current().during("finding levels"):
+            levels = find_levels(mixture, items, of_sample, sample.matrix)
         state = FittedState(
             mixture, found, start.reason, self.opened.schema, weights=weights, levels=levels,
             codes=encoding.codes,
@@ -323,17 +332,16 @@ def look_at(
     n_sampled = sampled_rows(shards, SAMPLE_ROWS)
     if client is not None:
         return look_by_dask(shards, client, n_sampled, seed, progress)
-    with ThreadPoolExecutor(threads) as pool:
-        found = []
-        try:
-            for one in pool.map(
-                lambda s: look(shards[s], int(n_sampled[s]), [seed, s]), range(len(shards))
-            ):
-                found.append(one)
-                if progress is not None:
-                    progress(len(found))
-        finally:  # also after an error or Ctrl-C: what has not begun never will
-            pool.shutdown(wait=True, cancel_futures=True)
+
+    def work(s: int) -> Look:
+        return look(shards[s], int(n_sampled[s]), [seed, s])
+
+    found = []
+    with closing(each(work, range(len(shards)), threads)) as looks:
+        for one in looks:
+            found.append(one)
+            if progress is not None:
+                progress(len(found))
     return found
 
 

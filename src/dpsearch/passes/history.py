@@ -6,19 +6,16 @@ import time
 from collections.abc import Callable
 
 from dpsearch._clock import clock
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.events import Callback, Event
 
 
-class OutOfTime(Exception):
-    """The time is up; what was found until then counts."""
-
-
 class History:
-    """Events of one run, and its limit of time, which does not count the compiling of kernels."""
+    """Events of one run, its deadline, and its own limit of time, without that of compiling."""
 
     def __init__(self, seconds: float | None, callback: Callback | None) -> None:
         self.begun, self.started = time.perf_counter(), clock()
-        self.seconds, self.callback = seconds, callback
+        self.seconds, self.callback, self.deadline = seconds, callback, current()
         self.log_base: Callable[[], float] = lambda: 0.0
         self.trace: list[Event] = []
 
@@ -32,5 +29,6 @@ class History:
             self.callback(self.trace[-1])
 
     def check_time(self) -> None:
+        self.deadline.check()
         if self.seconds is not None and clock() - self.started > self.seconds:
             raise OutOfTime

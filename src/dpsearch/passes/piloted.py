@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import Ints, Labels, Rng, Vector
+from dpsearch.deadline import current
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Candidates, Seeds, Totals
 from dpsearch.passes.memory import threaded_rows
@@ -42,8 +43,10 @@ class _Followed:
         self.sample.place(labels)
 
     def assign(self, candidates: Candidates) -> Totals:
-        self.sample.assign(candidates)
-        return self.all.assign(candidates)
+        totals = self.all.assign(candidates)  # first, as the time may be up
+        with current().needed():
+            self.sample.assign(candidates)
+        return totals
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
         self.all.decide(of_candidates, of_clusters)

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import ThreadpoolController
 
+from dpsearch._threads import each
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.deadline import current
 from dpsearch.errors import located
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
@@ -164,7 +165,6 @@ class ThreadedRows:
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
         self.n_rows, self.n_shards = sum(one.n_rows for one in chunks), len(chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
-        self._products = ThreadpoolController()
         self._keep = 8 * self.n_rows * form.n_totals <= kept
         self._features: list[Any] = [None] * len(chunks)
         self._bases = [0.0 if encoding is None else np.nan] * len(chunks)
@@ -180,15 +180,20 @@ class ThreadedRows:
         return float(sum(self._bases))
 
     def totals(self, n_clusters: int) -> Totals:
-        return self._sum(
-            lambda features, at: chunk.totals_of(features, self._labels[at], n_clusters)
-        )
+        with current().needed():
+            return self._sum(
+                lambda features, at: chunk.totals_of(features, self._labels[at], n_clusters)
+            )
 
     def assign(self, candidates: Candidates) -> Totals:
         def work(features: Any, at: slice) -> Totals:
             return chunk.assign(features, self._labels[at], candidates, self._choice[at])
 
-        return self._sum(work)
+        try:
+            return self._sum(work)
+        except BaseException:  # of a pass that was not finished nothing is proposed
+            self._choice[:] = -1
+            raise
 
     def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
         def work(features: Any, at: slice) -> Soft:
@@ -215,12 +220,14 @@ class ThreadedRows:
         def work(parts: Iterable[tuple[Any, slice]]) -> Seeds:
             return chunk.outliers(parts, self._labels, weights, constants, counts, limits)
 
-        def merged(one: Seeds, other: Seeds) -> Seeds:
-            out = chunk.least([one, other], counts) if len(other.keys) else one
-            chunk.lower_limits(limits, out, counts)
-            return out
-
-        return reduce(merged, self._each(work))
+        most = 4 * int(counts.sum())  # rows that are held before the least of them are chosen
+        found: list[Seeds] = []
+        for one in self._each(work):
+            found.append(one)
+            if sum(len(some.keys) for some in found) > most:
+                found = [chunk.least(found, counts)]
+                chunk.lower_limits(limits, found[0], counts)
+        return chunk.least(found, counts)
 
     def labels(self) -> Labels:
         return self._labels.astype(np.int64)
@@ -242,19 +249,13 @@ class ThreadedRows:
                     parts = self._features[number] = list(parts)
             return work(parts)
 
-        # A product in each thread, not threads in each product.
-        with self._products.limit(limits=1):
-            numbers = range(len(self.chunks))
-            alone = min(self.n_threads, len(numbers)) == 1
-            threads = ThreadPoolExecutor(self.n_threads)  # begins none before it has work
-            try:
-                found = map(one, numbers) if alone else threads.map(one, numbers)
-                for done, result in enumerate(found, 1):
-                    if self.progress is not None:
-                        self.progress(done)
-                    yield result
-            finally:  # also after an error or Ctrl-C: what has not begun never will
-                threads.shutdown(wait=True, cancel_futures=True)
+        deadline = current()
+        with closing(each(one, range(len(self.chunks)), self.n_threads)) as found:
+            for done, result in enumerate(found, 1):
+                deadline.check()
+                if self.progress is not None:
+                    self.progress(done)
+                yield result
 
     def _loaded(self, number: int) -> Iterator[tuple[Any, slice]]:
         first, encoding = self._first[number], self.encoding

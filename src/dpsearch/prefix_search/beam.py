@@ -8,6 +8,7 @@ import numpy as np
 
 from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels
+from dpsearch.deadline import current
 from dpsearch.events import Callback, Event
 from dpsearch.prefix_search.shared_rows import (
     full,
@@ -40,7 +41,7 @@ def beam(
     shared = nothing_placed(width, problem.n_points, beam_size)
     rule = rule_of(problem.prior) if problem.tables.multiplicity else None
     placed, n_enqueued, n_dequeued = 0, 0, 0
-    while placed < n:
+    while placed < n and not (placed and current().over):
         stop = min(n, placed + _CHUNK)
         model = (problem.model.core, problem.items, problem.alone, problem.tables)
         placed, made, taken, counts = _advance(
@@ -59,7 +60,9 @@ def beam(
             seconds = time.perf_counter() - begun
             callback(Event(seconds, score, count, "search", placed, n))
     members = shared.rows.members[hypotheses.rows[best, : hypotheses.counts[best]]]
-    return labels_of_members(shared.nodes, members, n), n_dequeued, n_enqueued
+    labels = labels_of_members(shared.nodes, members, n)
+    labels[labels < 0] = labels.max() + 1  # not reached in time
+    return labels, n_dequeued, n_enqueued
 
 
 @inner

@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 from dpsearch._types import Ints, Labels
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.events import Callback, Event
 from dpsearch.problem import Problem
 from dpsearch.state import State
@@ -29,8 +30,19 @@ def greedy_state(problem: Problem, order: Ints, callback: Callback | None = None
     n = len(order)
     state = State(problem, np.full(problem.n_items, -1))
     for begin in range(0, n, _CHUNK):
-        state.sweep(order[begin : begin + _CHUNK])
+        try:
+            current().check()
+            state.sweep(order[begin : begin + _CHUNK])
+        except OutOfTime:
+            return _completed(problem, state, order)
         if callback is not None:
             seconds, done = time.perf_counter() - begun, min(n, begin + _CHUNK)
             callback(Event(seconds, state.log_joint, state.n_live, "search", done, n))
     return state
+
+
+def _completed(problem: Problem, state: State, order: Ints) -> State:
+    """Return the state with the items that were not reached in a cluster of their own."""
+    labels, left = state.labels.copy(), order[state.labels[order] < 0]
+    labels[left] = labels.max() + 1
+    return State(problem, labels)

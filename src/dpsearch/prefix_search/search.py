@@ -13,16 +13,23 @@ from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import as_rng
 from dpsearch.errors import ParameterError
 from dpsearch.events import Callback, Event
-from dpsearch.exact.dual import dual
 from dpsearch.exact.promises import at_least, rounding_error
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first
 from dpsearch.prefix_search.greedy import greedy_state
-from dpsearch.prefix_search.heuristics import admissible, inadmissible, replica, trivial
+from dpsearch.prefix_search.heuristics import Heuristic, admissible, inadmissible, replica, trivial
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem
+
+
+def dual(problem: Problem, order: Ints) -> Heuristic:
+    """Prices of points as a heuristic; what it needs takes a while to import."""
+    from dpsearch.exact.dual import dual
+
+    return dual(problem, order)
+
 
 METHODS = ("auto", "beam", "best-first")
 HEURISTICS = {

@@ -16,16 +16,17 @@ a merge last changed it.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._threads import pool
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.deadline import OutOfTime
 from dpsearch.events import Event
 from dpsearch.partition import by_appearance
-from dpsearch.passes.history import History, OutOfTime
+from dpsearch.passes.history import History
 from dpsearch.passes.memory import batch_search, suits_passes
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Clustering, Problem
@@ -80,7 +81,7 @@ class Refinement:
         self.start = labels
         self.history = history
         self.rng = rng
-        self.threads = ThreadPoolExecutor(n_threads)
+        self.threads = pool(n_threads)
         self.batch_size = _LARGE_BATCH if problem.n_items > _MANY_ITEMS else _BATCH
         self.adopt(labels)
         self.converged = False
@@ -111,8 +112,7 @@ class Refinement:
 
     def result(self) -> Clustering:
         labels = by_appearance(self.state.labels)
-        with ThreadPoolExecutor(self.n_threads) as threads:
-            state = State(self.problem, labels, threads)
+        state = State(self.problem, labels, self.threads)
         # Rounding can make a partition look better than `start` when it is not.
         if state.log_joint < self.least:
             labels = by_appearance(self.start)
@@ -137,6 +137,7 @@ class Refinement:
         turns: bool = True,
     ) -> None:
         try:
+            self.check_time()
             if batch is None and suits_passes(self.problem, self.device):
                 batch = self.batch_search()
             if batch is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._threads import single_products
 from dpsearch._types import ArrayLike, Labels
 from dpsearch._validate import as_rng, n_threads
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
@@ -88,7 +89,7 @@ def refine(
         problem, labels, History(seconds, callback), as_rng(rng), n_threads(n_jobs), device
     )
     try:
-        with plain_interrupts(), refinement.threads:
+        with plain_interrupts(), single_products():
             refinement.run(thorough, tries)
     except KeyboardInterrupt:
         if not keep_interrupted:
@@ -112,7 +113,7 @@ def refine_rows(
     """
     refinement = Refinement(problem, batch.rows.labels(), history, rng, n_threads)
     try:
-        with plain_interrupts(), refinement.threads:
+        with plain_interrupts(), single_products():
             refinement.run(thorough, None, batch)
     except KeyboardInterrupt:
         refinement.converged = False
@@ -123,7 +124,7 @@ def refine_first(problem: Problem, labels: Labels, *, rng: Any, n_jobs: int | No
     """Improve a partition by what gains most: sweeps, splits and merges."""
     history = History(None, None)
     refinement = Refinement(problem, labels, history, as_rng(rng), n_threads(n_jobs))
-    with refinement.threads:
+    with single_products():
         refinement.run(False, None, turns=False)
     return by_appearance(refinement.state.labels)
 

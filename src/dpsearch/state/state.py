@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Rng, Vector
+from dpsearch.deadline import current
 from dpsearch.dots import BLOCK, gather_size
 from dpsearch.items import (
     Rows,
@@ -30,6 +31,7 @@ from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
 _MOST_MOVES = 1_000_000  # before statistics are computed anew
 _LOOKED_AT = 1 << 14  # items at a time, that threads share
+_AT_ONCE = 1 << 27  # numbers that are read between two looks at the clock
 
 
 class State:
@@ -121,6 +123,7 @@ class State:
             return self._sweep(order, rng)
         moved = 0
         for begin in range(0, len(order), _LOOKED_AT):
+            current().check()
             block = order[begin : begin + _LOOKED_AT]
             moved += self._sweep(block[self._restless(block, threads)])
         return moved
@@ -155,20 +158,25 @@ class State:
         )  # fmt: skip
 
     def _sweep(self, order: Ints, rng: Rng | None = None) -> int:
-        done, moved = 0, 0
+        done, moved, deadline = 0, 0, current()
         while done < len(order):
             if self._room is None:
                 self._room = self._new_room()
-            visited, self.n_live, more = self._visit(order[done:], self._room, None, rng)
+            # As many as are gathered at once, or a multiple of that: the blocks remain the same.
+            size, least = self._core.width * (self.n_live + 1), len(self._room.points)
+            some = order[done : done + least * max(1, _AT_ONCE // (size * least))]
+            visited, self.n_live, more = self._visit(some, self._room, None, rng)
             done += visited
             moved += more
-            if done < len(order):
+            self._moves += more
+            if more:
+                self._members = self._values = None
+            if visited < len(some):
                 self._grow()
-        self._moves += moved
+            elif done < len(order):
+                deadline.check()
         if self._moves > _MOST_MOVES:
             self.refresh()
-        elif moved:
-            self._members = self._values = None
         return moved
 
     def merge_gains(self, slot: int, others: Ints) -> Vector:

@@ -1,0 +1,57 @@
+"""Threads: one pool of each size for the whole process, and one thread in each matrix product.
+
+To begin and join a pool's threads in every pass takes longer than the pass, where rows are few.
+Threads of BLAS go on spinning after a product of theirs, on the cores that the pool needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@functools.cache
+def pool(n_threads: int) -> ThreadPoolExecutor:
+    """Return the pool of this many threads, which begins them when it first has work."""
+    return ThreadPoolExecutor(n_threads)
+
+
+os.register_at_fork(after_in_child=pool.cache_clear)  # a child has none of its parent's threads
+
+
+@functools.cache
+def _products() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def single_products() -> AbstractContextManager[Any]:
+    """Let matrix products take one thread each."""
+    return _products().limit(limits=1)  # type: ignore[no-any-return]
+
+
+def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generator[T, None, None]:
+    """Yield what is done with each item, in order, by threads if there is more than one.
+
+    After an error or Ctrl-C what has not begun never will, and what has is waited for.
+    """
+    with single_products():
+        if min(n_threads, len(items)) <= 1:
+            yield from map(work, items)
+            return
+        futures = [pool(n_threads).submit(work, one) for one in items]
+        try:
+            for future in futures:
+                yield future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)

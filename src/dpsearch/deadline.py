@@ -1,0 +1,155 @@
+"""How long a call may still take, what it is doing, and whom it tells.
+
+A call that has a limit of time, or that somebody may stop, has a `Deadline`.  Each of its phases
+asks `current()` whether time is left, and does less if not: a stop is a deadline that has passed.
+A phase is given a share of the time that is left when it begins, so that the next ones have some,
+and what was cut short is remembered.  Without a limit nothing is ever over.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from dpsearch.errors import plain_interrupts
+from dpsearch.events import Callback, Event
+
+
+class OutOfTime(Exception):
+    """The time is up; what was found until then counts."""
+
+
+class Deadline:
+    """The time of one call, from now on."""
+
+    def __init__(
+        self,
+        seconds: float | None = None,
+        callback: Callback | None = None,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.callback = callback
+        self._clock, self._begun, self._end = clock, clock(), math.inf
+        self._needed = False
+        if seconds is not None:
+            self._end = self._begun + seconds
+        self._last = self._end  # of the whole call
+        self.phase = "reading"
+        self.cut_short: list[str] = []  # phases that ended before they were done
+        self.stopped_in: str | None = None  # the phase in which somebody asked the call to stop
+        self.has_result = False  # whether what was found until now can be kept
+        self.interruptible = False  # whether what is done at the moment can be left out
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call began."""
+        return self._clock() - self._begun
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left for the present phase."""
+        return 0.0 if self.stopped_in is not None else max(0.0, self._end - self._clock())
+
+    @property
+    def left_in_all(self) -> float:
+        """Seconds that are left for the whole call."""
+        return max(0.0, self._last - self._clock())
+
+    @property
+    def over(self) -> bool:
+        """Whether the present phase is to end; it then counts as cut short."""
+        over = not self._needed and self.left <= 0.0
+        if over and self.phase not in self.cut_short:
+            self.cut_short.append(self.phase)
+        return over
+
+    def check(self) -> None:
+        """Raise if the present phase is to end."""
+        if self.over:
+            raise OutOfTime
+
+    def stop(self) -> None:
+        """End all phases as soon as they ask."""
+        if self.stopped_in is None:
+            self.stopped_in = self.phase
+
+    @contextmanager
+    def during(self, phase: str, share: float = 1.0) -> Iterator[Deadline]:
+        """Name a phase, and let it end when it has had a share of the time that is left."""
+        before = self.phase, self._end
+        self.phase, self._end = phase, min(self._end, self._clock() + share * self.left)
+        self.tell(phase)
+        try:
+            yield self
+        finally:
+            self.phase, self._end = before
+
+    @contextmanager
+    def needed(self) -> Iterator[None]:
+        """Go on with what every result needs, even if the time is up."""
+        before, self._needed = self._needed, True
+        try:
+            yield
+        finally:
+            self._needed = before
+
+    @contextmanager
+    def optional(self) -> Iterator[None]:
+        """Do what can be left out: leave it when the time is up, or the call is stopped."""
+        before, self.interruptible = self.interruptible, True
+        try:
+            with plain_interrupts():
+                yield
+            self.interruptible = before
+        except OutOfTime:
+            pass
+        except KeyboardInterrupt:
+            if self.stopped_in is None:
+                raise
+            self.over  # noqa: B018 - it is cut short
+        finally:
+            self.interruptible = before
+
+    def tell(self, step: str, done: int = 0, total: int = 0) -> None:
+        """Report a step of a phase that has no partition of all rows."""
+        self.pass_on(Event(self.elapsed, math.nan, 0, step, done, total))
+
+    def pass_on(self, event: Event) -> None:
+        """Report what a solver reports."""
+        if self.callback is not None:
+            self.callback(event._replace(seconds=self.elapsed, phase=self.phase))
+
+
+_CURRENT: ContextVar[Deadline] = ContextVar("deadline")
+_NEVER = Deadline()
+
+
+def current() -> Deadline:
+    """Return the deadline of the present call; one that never comes if it has none."""
+    return _CURRENT.get(_NEVER)
+
+
+@contextmanager
+def within(deadline: Deadline) -> Iterator[Deadline]:
+    """Do something before a deadline."""
+    token = _CURRENT.set(deadline)
+    try:
+        yield deadline
+    finally:
+        _CURRENT.reset(token)
+
+
+@contextmanager
+def limited(seconds: float | None, callback: Callback | None) -> Iterator[Deadline]:
+    """Do something in at most so many seconds, and before the deadline there is already."""
+    outer = _CURRENT.get(None)
+    sooner = outer is not None and outer.left <= (math.inf if seconds is None else seconds)
+    if outer is not None and sooner and callback is None:
+        yield outer
+        return
+    with within(Deadline(seconds, callback)) as own:
+        yield own
