@@ -59,8 +59,8 @@ def _is_in_compiler(frame: FrameType | None) -> bool:
 def stopping(deadline: Deadline) -> Iterator[list[int]]:
     """Let Ctrl-C and SIGTERM end what has a deadline; yield the signals that came.
 
-    If there is a result they are a deadline that has passed.  Before that, and for a second signal,
-    `Stopped` is raised.
+    If there is a result they are a deadline that has passed.  Before that, in what can be left out,
+    and for a second signal, `Stopped` is raised.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -74,7 +74,7 @@ def stopping(deadline: Deadline) -> Iterator[list[int]]:
         again = bool(came) and time.perf_counter() > first + _AGAIN
         first = first or time.perf_counter()
         came.append(number)
-        if again or not deadline.has_result:
+        if again or deadline.interruptible or not deadline.has_result:
             raise Stopped(number, deadline.stopped_in or "")
 
     before = {one: signal.signal(one, outside_compilers(handler)) for one in _WORDS}
@@ -107,10 +107,11 @@ def watch_signals() -> None:
             number = os.read(told, 1)[0]
             if number not in _WORDS or (number == signal.SIGINT and not _stoppable):
                 continue
-            for deadline in _stoppable:
+            now = tuple(_stoppable)
+            for deadline in now:
                 deadline.stop()
-            kept = all(deadline.has_result for deadline in _stoppable)
-            last = threading.Timer(_GRACE if kept else _AT_ONCE, _end, (number,))
+            kept = all(deadline.has_result for deadline in now)
+            last = threading.Timer(_GRACE if kept else _AT_ONCE, _end, (number, now))
             last.daemon = True
             last.start()
 
@@ -121,8 +122,11 @@ def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _end(number: int) -> None:
-    for deadline in _stoppable[-1:]:
+def _end(number: int, stopped: tuple[Deadline, ...]) -> None:
+    """End the process, unless what was to be stopped has ended."""
+    if any(deadline not in _stoppable for deadline in stopped):
+        return
+    for deadline in stopped[-1:]:
         os.write(2, f"dpsearch: {Stopped(number, deadline.stopped_in or '')}\n".encode())
     remove_all()
     os._exit(128 + number)

@@ -86,6 +86,7 @@ class Stages:
         """Say what a solver reports."""
         if event.phase and event.phase != self._stage:
             self.begin(event.phase)
+        self._compiled = 0.0
         self._event, self._about = event, "" if event.step == event.phase else describe(event)
 
     @property

@@ -210,7 +210,9 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
     if schema is not None:
         known = {j: schema.columns[j] for j in said}
         said = {j: one.kind if one.name in schema.said else None for j, one in known.items()}
-    found = better_columns(table, choice.family, choice.labels, prior, said)
+    found = None
+    with current().optional():
+        found = better_columns(table, choice.family, choice.labels, prior, said)
     if found is None:
         return choice
     return Choice(

@@ -16,7 +16,7 @@ from dpsearch._signals import stopping
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import rows_of
-from dpsearch.deadline import Deadline, OutOfTime, current, within
+from dpsearch.deadline import Deadline, current, within
 from dpsearch.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -304,7 +304,7 @@ class _Job:
 
     def report(self, deadline: Deadline, folder: Path) -> None:
         """Write the report, unless the time is up."""
-        with deadline.during("writing the report"), contextlib.suppress(OutOfTime):
+        with deadline.during("writing the report"), deadline.optional():
             deadline.check()
             if self.results.explanation is not None:
                 self.results.write_page(

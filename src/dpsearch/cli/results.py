@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import platform
@@ -20,7 +19,7 @@ from dpsearch._numbers import brief, count
 from dpsearch.cli.console import plain
 from dpsearch.cli.model import quiet_about_names, write_page
 from dpsearch.cli.source import NAMED, Source, empty_in_words
-from dpsearch.deadline import OutOfTime, current
+from dpsearch.deadline import current
 from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
 from dpsearch.sources.shards import drawn_rows
@@ -62,7 +61,7 @@ class Results:
 
     def explain(self) -> None:
         """Explain clusters and rows, if there is time."""
-        with self.source.errors_named(), quiet_about_names(), contextlib.suppress(OutOfTime):
+        with current().optional(), self.source.errors_named(), quiet_about_names():
             current().check()
             self.explanation = self.model.explain(self.table.X)
 

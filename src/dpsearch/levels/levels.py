@@ -147,16 +147,18 @@ def find_levels(
     groups = tree.cut()
     merges, finding = False, "no two of them share more rows than by chance"
     together = (np.bincount(groups)[groups] > 1)[labels]  # rows of components that would be merged
-    if together.any() and current().over:
-        finding = "there was no time to compare their rows with draws"
-    elif together.any():
-        rows = np.flatnonzero(together)
-        merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
+    if together.any():
+        rows, finding = np.flatnonzero(together), "there was no time to compare rows with draws"
+        with current().optional():
+            current().check()
+            merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
     agreement: Vector = np.full(n, np.nan)
     counts: tuple[int, ...] = ()
-    if halves and len(chosen) >= 4 and not current().over:
-        found = fit_halves(mixture, items, labels, TEMPER if merges else None, rng)
-        agreement, counts = agreements(found, tree), found.n_clusters
+    if halves and len(chosen) >= 4:
+        with current().optional():
+            current().check()
+            found = fit_halves(mixture, items, labels, TEMPER if merges else None, rng)
+            agreement, counts = agreements(found, tree), found.n_clusters
     return Levels(tree, merges, finding, agreement, counts)
 
 

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from dpsearch._numbers import PLAIN, Format, share
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.deadline import current
 from dpsearch.report.table import Column, Table
 
 WORDS_SHOWN = 14
@@ -204,6 +205,7 @@ def _described(
     part = [*_parts(table, labels, member, wanted.sets)]
     out = []
     for k, (own, contrast) in enumerate(zip(wanted.evidence, wanted.contrast, strict=True)):
+        current().check()
         best = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
         first = [part[j](k, -1, own[j]) for j in sorted(best, key=lambda j: (-own[j], j))]
         near = wanted.sibling[k]
