@@ -256,6 +256,13 @@ class Family(Described):
         """Draws from a cluster's posterior predictive: for `sample` and `outliers`."""
         return None
 
+    def narrow(self, n_features: int) -> tuple[Family, int]:
+        """A family of few columns with the same rows of statistics, and their number.
+
+        The density of a row of the table is that of a row of these columns.
+        """
+        return self, n_features
+
     def lengths(self, X: Any) -> Matrix:
         """What the model takes as given of each row, [rows, any number]: a document's length."""
         return np.empty((X.shape[0], 0))
