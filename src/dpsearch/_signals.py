@@ -17,7 +17,7 @@ from dpsearch.deadline import Deadline
 _COMPILERS = ("llvmlite", "numba")  # which do not survive an exception anywhere
 _WAIT = 0.02  # seconds
 _AGAIN = 1.0  # seconds, after which a second signal is meant as such
-# Seconds, of processor time and in all, until a process ends in any case: without and with a result.
+# Seconds until a process ends in any case, of processor time and in all: without and with a result.
 _AT_ONCE, _GRACE = (1.0, 1.0), (5.0, 30.0)
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
