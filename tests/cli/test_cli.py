@@ -808,7 +808,7 @@ def test_rows_without_any_value_are_named(run, tmp_path):
         code, _, err = run("fit", "x.csv", "--force", *options)
         assert code == 0, err
         assert "note: 2 rows have no value (3, 7): their label is the prior's" in err
-        assert "; the sizes in clusters.csv count them" in err
+        assert "; the sizes in clusters.csv include such rows" in err
         labels = pl.read_csv("x.clusters/labels.csv")["cluster"].value_counts().sort("cluster")
         clusters = pl.read_csv("x.clusters/clusters.csv")
         assert clusters["size"].to_list() == labels["count"].to_list()

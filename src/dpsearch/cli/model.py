@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsearch._validate import is_array
 from dpsearch.cli.options import errors_name
 from dpsearch.errors import DataError
 from dpsearch.tables import Schema, is_frame
@@ -88,9 +89,10 @@ def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
     """Write a report with the names that the table has; see `dpsearch.report`."""
     from dpsearch.report import write_report
 
+    X = table.X if table.dates is None or is_array(table.X) else table.X.hstack(table.dates)
     with quiet_about_names():
         write_report(
-            path, model, table.X, names=table.names, index=table.index, title=table.source,
+            path, model, X, names=table.names, index=table.index, title=table.source,
             **options,
         )  # fmt: skip
 

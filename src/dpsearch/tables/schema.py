@@ -12,7 +12,7 @@ import numpy as np
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
-from dpsearch.tables.cells import POINT
+from dpsearch.tables.cells import POINT, date_texts
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
@@ -177,6 +177,15 @@ class Schema:
             for column, v in zip(self.columns, matrix.T, strict=True)
         }
         return module(self.library).DataFrame(values)
+
+    def dates(self, frame: Any) -> dict[str, list[str]]:
+        """Return the columns of dates that a frame has, of which these columns are parts."""
+        place = {name: j for j, name in enumerate(names_of(frame))}
+        of = {c.came_from: c.form for c in self.columns if c.part and c.came_from in place}
+        return {
+            name: date_texts(read_column(frame, place[name], self.na).seconds(form))
+            for name, form in of.items()
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
