@@ -1065,7 +1065,7 @@ def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
         "import os, signal, time\n"
         "import importlib\n"
         "signals = importlib.import_module('dpsearch._signals')\n"
-        "signals._GRACE = 0.0\n"
+        "signals._GRACE = 0.0, 0.0\n"
         "signals.watch_signals()\n"
         "child = os.fork()\n"
         "if child == 0:\n"
