@@ -107,7 +107,7 @@ def test_the_summary_says_both_and_tells_rows_apart_in_one_line(model, table):
     assert sum(line.startswith("cluster ") for line in lines) == 6
     contrasts = [line for line in lines if line.startswith("  against the nearest, cluster ")]
     assert len(contrasts) == 6
-    assert all(": wide: " in line and ", there " in line for line in contrasts)
+    assert all(": wide is " in line and " (there " in line for line in contrasts)
     (apart,) = [line for line in lines if line.startswith("rows apart: ")]
     near = model.rows_apart_
     assert apart == (

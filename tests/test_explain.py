@@ -13,7 +13,8 @@ import scipy.sparse as sp
 from scipy import stats
 
 import naive
-from dpsearch import DPMixture, Explanation, explain, explanation, families, load, priors
+from dpsearch import DPMixture, Explanation, explain, families, load, priors
+from dpsearch._numbers import Format
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import PredictiveDraws
@@ -570,16 +571,17 @@ def test_categories_are_different_and_numbers_have_the_digits_that_differ():
         ((2008.31, 2008.3104), ["2008.31", "2008.3104"]),
         ((112_345.0, 98_001.0), ["112,000", "98,000"]),
         ((112_345.0, 112_346.2), ["112,345", "112,346.2"]),
-        ((0.0, -0.123), ["0", "-0.123"]),
-        ((1e-7, 2.5e-7), ["1e-07", "2.5e-07"]),
-        ((0.0001, 1000.0), ["0", "1000"]),
-        ((3e20, 1.0), ["3e+20", "1"]),
-        ((5.006, np.nan), ["5.01", "nan"]),
-        (("red", 3.0), ["red", "3"]),
+        ((0.0, -0.123), ["0", "−0.123"]),
+        ((1e-7, 2.5e-7), ["1e−7", "2.5e−7"]),
+        ((0.0001, 1000.0), ["0", "1,000"]),
+        ((3e20, 1.0), ["3e20", "1"]),
+        ((5.006, np.nan), ["5.01", "–"]),
+        ((8.88e-16, -2.5), ["0", "−2.5"]),
+        ((-8.88e-16, 0.0), ["−8.88e−16", "0"]),
     ],
 )
 def test_numbers_as_they_are_shown(numbers, texts):
-    assert explanation._shown(*numbers) == texts
+    assert Format.of(numbers).distinct(*numbers) == texts
 
 
 def test_a_level_that_is_likeliest_everywhere_is_said_to_differ_in_probability():

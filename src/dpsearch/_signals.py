@@ -17,7 +17,8 @@ from dpsearch.deadline import Deadline
 _COMPILERS = ("llvmlite", "numba")  # which do not survive an exception anywhere
 _WAIT = 0.02  # seconds
 _AGAIN = 1.0  # seconds, after which a second signal is meant as such
-_AT_ONCE, _GRACE = 1.0, 8.0  # seconds until a process ends in any case: without a result, with one
+# Seconds until a process ends in any case, of processor time and in all: without and with a result.
+_AT_ONCE, _GRACE = (1.0, 1.0), (5.0, 30.0)
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -59,8 +60,8 @@ def _is_in_compiler(frame: FrameType | None) -> bool:
 def stopping(deadline: Deadline) -> Iterator[list[int]]:
     """Let Ctrl-C and SIGTERM end what has a deadline; yield the signals that came.
 
-    If there is a result they are a deadline that has passed.  Before that, and for a second signal,
-    `Stopped` is raised.
+    If there is a result they are a deadline that has passed.  Before that, in what can be left out,
+    and for a second signal, `Stopped` is raised.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -74,7 +75,7 @@ def stopping(deadline: Deadline) -> Iterator[list[int]]:
         again = bool(came) and time.perf_counter() > first + _AGAIN
         first = first or time.perf_counter()
         came.append(number)
-        if again or not deadline.has_result:
+        if again or deadline.interruptible or not deadline.has_result:
             raise Stopped(number, deadline.stopped_in or "")
 
     before = {one: signal.signal(one, outside_compilers(handler)) for one in _WORDS}
@@ -107,12 +108,12 @@ def watch_signals() -> None:
             number = os.read(told, 1)[0]
             if number not in _WORDS or (number == signal.SIGINT and not _stoppable):
                 continue
-            for deadline in _stoppable:
+            now = tuple(_stoppable)
+            for deadline in now:
                 deadline.stop()
-            kept = all(deadline.has_result for deadline in _stoppable)
-            last = threading.Timer(_GRACE if kept else _AT_ONCE, _end, (number,))
-            last.daemon = True
-            last.start()
+            kept = all(deadline.has_result for deadline in now)
+            grace = _GRACE if kept else _AT_ONCE
+            threading.Thread(target=_end, args=(number, now, *grace), daemon=True).start()
 
     threading.Thread(target=wait, daemon=True).start()
 
@@ -121,8 +122,14 @@ def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _end(number: int) -> None:
-    for deadline in _stoppable[-1:]:
+def _end(number: int, stopped: tuple[Deadline, ...], processor: float, seconds: float) -> None:
+    """End the process after a while, unless what was to be stopped has ended."""
+    processor, seconds = processor + time.process_time(), seconds + time.perf_counter()
+    while time.process_time() < processor and time.perf_counter() < seconds:
+        time.sleep(_WAIT)
+    if any(deadline not in _stoppable for deadline in stopped):
+        return
+    for deadline in stopped[-1:]:
         os.write(2, f"dpsearch: {Stopped(number, deadline.stopped_in or '')}\n".encode())
     remove_all()
     os._exit(128 + number)

@@ -342,15 +342,20 @@ def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
             )
         return
     at = int(np.flatnonzero(bad)[0])
-    row, column = divmod(at, X.shape[1])
-    place = _sparse_place(X, at, None) if sp.issparse(X) else {"row": row, "column": column}
     kind = "too large." if values[at] > largest else "not an integer."
     if values[at] < 0:  # the second sentence is scikit-learn's
         kind = "negative. Negative values in data passed to DPMixture with counts cannot be used."
     raise DataError(
         f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}",
-        **place,
+        **place_of(X, at),
     )
+
+
+def place_of(X: Any, at: int) -> dict[str, Any]:
+    """Return the row and the column of a value, by its number among all that X has."""
+    if sp.issparse(X):
+        return _sparse_place(X, at, None)
+    return dict(zip(("row", "column"), divmod(at, X.shape[1]), strict=True))
 
 
 def as_rng(rng: Any) -> np.random.Generator:

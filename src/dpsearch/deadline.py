@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from dpsearch.errors import plain_interrupts
 from dpsearch.events import Callback, Event
 
 
@@ -41,6 +42,7 @@ class Deadline:
         self.cut_short: list[str] = []  # phases that ended before they were done
         self.stopped_in: str | None = None  # the phase in which somebody asked the call to stop
         self.has_result = False  # whether what was found until now can be kept
+        self.interruptible = False  # whether what is done at the moment can be left out
 
     @property
     def elapsed(self) -> float:
@@ -94,6 +96,23 @@ class Deadline:
             yield
         finally:
             self._needed = before
+
+    @contextmanager
+    def optional(self) -> Iterator[None]:
+        """Do what can be left out: leave it when the time is up, or the call is stopped."""
+        before, self.interruptible = self.interruptible, True
+        try:
+            with plain_interrupts():
+                yield
+            self.interruptible = before
+        except OutOfTime:
+            pass
+        except KeyboardInterrupt:
+            if self.stopped_in is None:
+                raise
+            self.over  # noqa: B018 - it is cut short
+        finally:
+            self.interruptible = before
 
     def tell(self, step: str, done: int = 0, total: int = 0) -> None:
         """Report a step of a phase that has no partition of all rows."""

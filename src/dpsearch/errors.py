@@ -167,14 +167,15 @@ class CheckpointWarning(RuntimeWarning):
 class UnseenValuesWarning(UserWarning):
     """New rows have values that a column of the model cannot hold, taken as missing."""
 
-    def __init__(self, column: str, count: int, example: object) -> None:
-        super().__init__(column, count, example)
-        self.column, self.count, self.example = column, count, example
+    def __init__(self, column: str, count: int, example: object, levels: bool = True) -> None:
+        super().__init__(column, count, example, levels)
+        self.column, self.count, self.example, self.levels = column, count, example, levels
 
     def __str__(self) -> str:
         values = "value" if self.count == 1 else "values"
+        why = "the fit did not see" if self.levels else "cannot be read"
         return (
-            f"column {self.column!r} has {self.count:,} {values} that the fit did not see, as"
+            f"column {self.column!r} has {self.count:,} {values} that {why}, as"
             f" {self.example!r}, taken as missing"
         )
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._numbers import Format, count
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.errors import ParameterError
 
 _TYPICAL = 10  # rows named for each cluster
 _SURE = 0.9  # rows below are borderline
 _APART_SHOWN = 10  # clusters of rows apart that are named
-_PLAIN = (1e-4, 1e15)  # sizes of numbers that are written without an exponent
 
 
 def _none() -> Any:
@@ -72,6 +72,8 @@ class Explanation:
         Number of draws behind the p-values, smaller for wider tables; see `can_find_outliers`.
     levels
         By the name of a column of categories, what its codes stand for.
+    units
+        By the name of a column that the table has units in, as $ or %, the unit.
     codes
         [D] which columns hold codes of categories.
     nearest
@@ -100,6 +102,7 @@ class Explanation:
     p_value: Vector = field(default_factory=_none)
     n_draws: int = 0
     levels: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     codes: tuple[bool, ...] = ()
     nearest: Ints = field(default_factory=_none)
     against_nearest: Matrix = field(default_factory=lambda: np.empty((0, 0)))
@@ -234,13 +237,13 @@ class Explanation:
         return "\n".join(lines + (self._row_lines() if len(self.labels) else []))
 
     def _cluster_lines(self, k: int) -> list[str]:
-        lines = [f"cluster {k}: {_points(self.sizes[k])}"]
-        said = [f"  {self._said(one, 'elsewhere')}" for one in self._telling(k, 3, "rest")]
+        lines = [f"cluster {k}: {count(self.sizes[k], 'point')}"]
+        said = [f"  {self._said(one)}" for one in self._telling(k, 3, "rest")]
         if not said and self.n_clusters > 1:
             said = ["  no single column sets it apart"]
         if self.nearest[k] >= 0 and self.n_clusters > 2:
             telling = self._telling(k, 2, "nearest")
-            text = "; ".join(self._said(one, "there") for one in telling)
+            text = "; ".join(map(self._contrast, telling))
             said.append(
                 f"  against the nearest, cluster {self.nearest[k]}:"
                 f" {text or 'no single column sets it apart'}"
@@ -251,15 +254,29 @@ class Explanation:
         found = self.indicative(k, n, against=against)
         return [one for one in found if one.log_bayes_factor > 0.0]
 
-    def _said(self, one: Indication, where: str) -> str:
-        """Return in words how a column sets a cluster apart from what is elsewhere, or there."""
-        inside, outside = _shown(
-            self.value(one.column, one.centre), self.value(one.column, one.elsewhere)
-        )
+    def _values(self, one: Indication) -> list[str]:
+        """Return what is expected in the cluster and outside of it, as texts that differ."""
+        pair = (one.centre, one.elsewhere)
+        if one.column in self.levels:
+            return [str(self.value(one.column, number)) for number in pair]
+        own = self.centres[:, self.names.index(one.column)]
+        return Format.of([*own, *pair], self.units.get(one.column, "")).distinct(*pair)
+
+    def _said(self, one: Indication) -> str:
+        """Return in words how a column sets a cluster apart from all others."""
+        inside, outside = self._values(one)
         # The likeliest level may be the same, though not its probability.
-        same = f"as {where}, with another probability"
-        there = same if one.is_code and inside == outside else f"{where} {outside}"
+        same = one.is_code and inside == outside
+        there = "as elsewhere, with another probability" if same else f"elsewhere {outside}"
         return f"{one.column}: {inside}, {there} (log Bayes factor {one.log_bayes_factor:.1f})"
+
+    def _contrast(self, one: Indication) -> str:
+        """Return in words how a column sets a cluster apart from its nearest."""
+        inside, outside = self._values(one)
+        if one.is_code and inside == outside:
+            return f"{one.column} is {inside} with another probability"
+        what = f"mostly {inside}" if one.is_code else f"{one.direction}, {inside}"
+        return f"{one.column} is {what} (there {outside})"
 
     def _apart_lines(self) -> list[str]:
         """Return one line about all clusters of a few rows."""
@@ -272,9 +289,8 @@ class Explanation:
             what = f" (row{'s' * (len(rows) > 1)} {self._listed(rows)})" if len(rows) else ""
             said.append(f"cluster {k}{what} nearest to {self.apart[k]}")
         more = f"; and {len(small) - _APART_SHOWN} more" if len(small) > _APART_SHOWN else ""
-        clusters = "1 small cluster" if len(small) == 1 else f"{len(small)} small clusters"
-        total = _points(self.sizes[small].sum())
-        return [f"rows apart: {total} in {clusters}: {'; '.join(said)}{more}"]
+        total, clusters = self.sizes[small].sum(), count(len(small), "small cluster")
+        return [f"rows apart: {count(total, 'point')} in {clusters}: {'; '.join(said)}{more}"]
 
     def _listed(self, rows: Iterable[int]) -> str:
         return ", ".join(str(i if self.index is None else self.index[i]) for i in rows)
@@ -282,7 +298,7 @@ class Explanation:
     def _row_lines(self) -> list[str]:
         lines = [
             f"certainty: {self.certainty.mean():.3f} on average;"
-            f" {len(self.borderline)} of {len(self.labels)} rows below {_SURE}"
+            f" {len(self.borderline):,} of {count(len(self.labels), 'row')} below {_SURE}"
         ]
         for i in self.borderline[:3]:
             other = self.second[i]
@@ -292,53 +308,15 @@ class Explanation:
                 f" {self.certainty[i]:.2f}; next, {place}"
             )
         found = self.outliers
-        count = (
-            f"{len(found)}" if self.can_find_outliers else f"not known from {self.n_draws} draws"
-        )
-        if self.can_find_outliers and len(found):
-            count += f": {self._listed(found[:10])}{' …' if len(found) > 10 else ''}"
-        return [*lines, f"outliers at a rate of {self.outlier_rate:g}: {count}"]
+        known = f"{len(found):,}"
+        if not self.can_find_outliers:
+            known = f"not known from {self.n_draws} draws"
+        elif len(found):
+            known += f": {self._listed(found[:10])}{' …' if len(found) > 10 else ''}"
+        return [*lines, f"outliers at a rate of {self.outlier_rate:g}: {known}"]
 
     def __repr__(self) -> str:
         return (
-            f"Explanation({len(self.labels)} rows, {self.n_clusters} clusters,"
-            f" {len(self.names)} columns, {len(self.outliers)} outliers)"
+            f"Explanation({count(len(self.labels), 'row')}, {count(self.n_clusters, 'cluster')},"
+            f" {count(len(self.names), 'column')}, {count(len(self.outliers), 'outlier')})"
         )
-
-
-def _points(size: int) -> str:
-    return f"{size} {'point' if size == 1 else 'points'}"
-
-
-def _shown(*values: float | str) -> list[str]:
-    """Return levels as they are, and numbers with as many digits as distinguish them.
-
-    That is one digit more than the first in which they differ, and at least three.
-
-    >>> _shown(2008.31, 2006.94), _shown(112345.0, 98001.0), _shown(5.006, 1.0), _shown(1.0, 1.0)
-    (['2008.3', '2006.9'], ['112,000', '98,000'], ['5.01', '1'], ['1', '1'])
-    """
-    numbers = [x for x in values if not isinstance(x, str)]
-    size = max(map(abs, numbers), default=0.0)
-    difference = max(numbers, default=0.0) - min(numbers, default=0.0)
-    digits = 3
-    if 0.0 < difference < math.inf:
-        digits = max(3, _order(size) - _order(difference) + 2)
-    return [x if isinstance(x, str) else _number(x, size, digits) for x in values]
-
-
-def _number(value: float, size: float, digits: int) -> str:
-    """Return a number with the decimals that give `digits` digits to a number of that size."""
-    if value == 0.0 or not math.isfinite(value):
-        return f"{value:g}"
-    if not _PLAIN[0] <= size < _PLAIN[1]:
-        return f"{value:.{digits}g}"
-    decimals = digits - 1 - _order(size)
-    rounded = round(value, decimals) + 0.0  # turns −0 into 0
-    text = f"{rounded:{',' if abs(rounded) >= 1e4 else ''}.{max(decimals, 0)}f}"
-    return text.rstrip("0").rstrip(".") if decimals > 0 else text
-
-
-def _order(size: float) -> int:
-    """Return the order of magnitude: 0 for ones, 1 for tens."""
-    return math.floor(math.log10(size))

@@ -370,8 +370,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         )
         columns = () if self.schema_ is None else self.schema_.columns
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
+        units = {one.name: one.unit for one in columns if one.unit}
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
-        return replace(found, levels=levels, apart=self.rows_apart_, index=index)
+        return replace(found, levels=levels, units=units, apart=self.rows_apart_, index=index)
 
     def _nearest_clusters(self) -> Ints | None:
         """Return the cluster that each shares most with; not rows apart, if there are others."""

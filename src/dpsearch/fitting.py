@@ -19,7 +19,7 @@ from dpsearch.automatic import (
     codes_in_words,
     recognise_codes,
 )
-from dpsearch.deadline import current
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
@@ -167,11 +167,7 @@ def _fit_rows(
     now = current()
     now.has_result = choice.labels is not None
     with now.during("searching", 0.5):
-        if choice.labels is not None and now.over:
-            found = problem.clustering(choice.labels)
-        else:
-            found = first_partition(problem, options, _placing(options.order, order))
-            found = choice.or_carried(problem, found)
+        found = first_partition(problem, options, _placing(options.order, order), choice)
     now.has_result = True
     if options.refinement.wanted and problem.prior.product_form:
         with now.during("refining", 0.8):
@@ -184,7 +180,7 @@ def _fit_rows(
     if options.certify_seconds is not None:
         rows = table if completed is None else CheckedTable(completed)
         as_given = Problem(rows, choice.family, options.prior)
-        with now.during("certifying", 0.8):
+        with now.during("certifying", 0.8), now.optional():
             certificate, found = _certified(as_given, found, options)
     labels = found.labels[order]
     mixture = Mixture.of(problem.model, problem.items, labels, problem.prior)
@@ -197,8 +193,21 @@ def _fit_rows(
     return state.at_level(options.level)
 
 
-def first_partition(problem: Problem, options: FitOptions, order: Any) -> Clustering:
-    """Return what refinement begins with: by a sample where it makes passes, else by search."""
+def first_partition(
+    problem: Problem, options: FitOptions, order: Any, choice: Choice
+) -> Clustering:
+    """Return what refinement begins with, found now or carried along from the choice."""
+    try:
+        if choice.labels is not None:
+            current().check()
+        return choice.or_carried(problem, _first_found(problem, options, order))
+    except OutOfTime:
+        together = np.zeros(problem.n_items, np.int64)
+        return problem.clustering(together if choice.labels is None else choice.labels)
+
+
+def _first_found(problem: Problem, options: FitOptions, order: Any) -> Clustering:
+    """Return the clusters of a sample where refinement makes passes, else what search finds."""
     plain = options.beam_size == 1 and isinstance(order, str) and order == "ascending"
     refined = options.refinement.wanted and problem.prior.product_form
     if plain and refined and suits_passes(problem, options.device):
@@ -256,7 +265,7 @@ def _is_small(problem: Problem) -> bool:
 
 def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
     how = options.refinement
-    if how.automatic and found.converged:
+    if (how.automatic and found.converged) or current().over:
         return found
     result = refine(
         problem,

@@ -174,6 +174,7 @@ class Mixture:
         fitted: Any = None,
         *,
         check: Callable[[], None] = lambda: None,
+        places: Matrix | None = None,
     ) -> Memberships:
         """Return the clusters where rows belong, given all others.
 
@@ -181,17 +182,18 @@ class Mixture:
         for none, and None if no row is in any.  What is in none belongs to the most probable
         cluster.  Rows that are in components with their gaps filled come as such too, as
         `fitted`: the filled ones are taken out, and what was observed is placed.  `check` is
-        called from time to time, and may raise.
+        called from time to time, and may raise.  `places` [N, K + 1] is filled with the log
+        probabilities, but for a constant, of each component for each row, and of a new one.
         """
         table = self._table(X)
         if labels is None:
             labels = np.full(table.shape[0], -1)
         if table.gaps and not self.model.family.skips(table):
-            return self._memberships_by_observed(table.matrix, labels, fitted, check)
+            return self._memberships_by_observed(table.matrix, labels, fitted, check, places)
         if table.gaps and self.gapped is not self:
-            return self.gapped.memberships(table, labels, check=check)
+            return self.gapped.memberships(table, labels, check=check, places=places)
         items, base = self.model.items(table)
-        alone, places = log_alone(self.model.core, items), self._places()
+        alone, prior = log_alone(self.model.core, items), self._places()
         step = max(1, _BLOCK // (self.n_components + 1))
         parts = []
         for begin in range(0, max(1, len(labels)), step):
@@ -201,7 +203,9 @@ class Mixture:
                 self.model.core, items.rows(rows.start, rows.stop), self.pool, self.sizes,
                 labels[rows], alone[rows],
             )  # fmt: skip
-            parts.append(self._placed(scores, labels[rows], places))
+            parts.append(self._placed(scores, labels[rows], prior))
+            if places is not None:
+                places[rows] = scores
         found = Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
         return found._replace(
             log_density=found.log_density + base, log_inside=found.log_inside + base
@@ -248,7 +252,12 @@ class Mixture:
         return CheckedTable.of(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
 
     def _memberships_by_observed(
-        self, matrix: Matrix, labels: Labels, fitted: Any, check: Callable[[], None]
+        self,
+        matrix: Matrix,
+        labels: Labels,
+        fitted: Any,
+        check: Callable[[], None],
+        places: Matrix | None,
     ) -> Memberships:
         """Return memberships for a family that cannot skip gaps, by the densities it gives."""
         gappy = np.isnan(matrix).any(axis=1)
@@ -265,9 +274,14 @@ class Mixture:
         found = Memberships(
             *_memberships_by_scores(scores, self.sizes, own, self._places(), self.groups)
         )
+        rest = np.empty((int((~gappy).sum()), scores.shape[1]))
+        if places is not None:
+            places[gappy] = scores
         if gappy.all():
             return found
-        whole = self.memberships(matrix[~gappy], labels[~gappy], check=check)
+        whole = self.memberships(matrix[~gappy], labels[~gappy], check=check, places=rest)
+        if places is not None:
+            places[~gappy] = rest
         return Memberships(*(_interleaved(gappy, *both) for both in zip(found, whole, strict=True)))
 
     def _places(self) -> _Places:
@@ -302,6 +316,15 @@ class Mixture:
         rows = [self.row(k) for k in range(self.n_components)]
         model, pool = gapped(family, rows, self.model.n_features)
         return Mixture(model, pool, self.sizes, self.prior, self.groups)
+
+    @cached_property
+    def narrow(self) -> Mixture:
+        """The same components for rows of few columns, where the densities are those of such."""
+        family, n_features = self.model.family.narrow(self.model.n_features)
+        if family is self.model.family:
+            return self
+        model = family.compile_empty(n_features)
+        return Mixture(model, self.pool, self.sizes, self.prior, self.groups)
 
     @property
     def has_gaps(self) -> bool:

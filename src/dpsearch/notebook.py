@@ -6,7 +6,7 @@ import math
 from html import escape
 from typing import Any
 
-from dpsearch._numbers import brief
+from dpsearch._numbers import brief, count
 from dpsearch.plots._axes import COLOURS
 
 _SHOWN = 12
@@ -21,13 +21,14 @@ def clustering_html(
     """
     sizes = clustering.sizes if sizes is None else sizes
     facts = [
-        f"{len(clustering.labels):,} points in <b>{len(sizes):,} clusters</b>{escape(more)}",
+        f"{count(len(clustering.labels), 'point')} in"
+        f" <b>{count(len(sizes), 'cluster')}</b>{escape(more)}",
         f"log joint {clustering.log_joint:,.1f}".replace("-", "−") + _proof(clustering),
         f"{brief(clustering.seconds)} s",
     ]
     rows = "".join(_bar(k, int(size), int(sizes[0])) for k, size in enumerate(sizes[:_SHOWN]))
     left = len(sizes) - _SHOWN
-    rest = f"<div style='opacity:.7'>and {left:,} smaller ones</div>" if left > 0 else ""
+    rest = f"<div style='opacity:.7'>and {count(left, 'smaller one')}</div>" if left > 0 else ""
     return (
         "<div style='font-size:13px;max-width:44em;margin:.4em 0'>"
         f"<div><b>{escape(caption)}</b>: {' · '.join(facts)}</div>"

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.events import Event
@@ -79,7 +80,7 @@ class Clustering:
         if self.labels is None:  # unpickled, from a fit on a cluster, where they stay
             return f"Clustering(labels left on a cluster, log joint {self.log_joint:.6g})"
         return (
-            f"Clustering({self.sizes.sum()} points in {self.n_clusters} clusters,"
+            f"Clustering({self.sizes.sum()} points in {count(self.n_clusters, 'cluster')},"
             f" log joint {self.log_joint:.6g}{proof}, {self.seconds:.3g} s)"
         )
 

@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dpsearch._jit import Compiling, on_compile
+from dpsearch._numbers import count
 from dpsearch.deadline import Deadline
 from dpsearch.events import Callback, Event
 
@@ -85,6 +86,7 @@ class Stages:
         """Say what a solver reports."""
         if event.phase and event.phase != self._stage:
             self.begin(event.phase)
+        self._compiled = 0.0
         self._event, self._about = event, "" if event.step == event.phase else describe(event)
 
     @property
@@ -135,7 +137,7 @@ def describe(event: Event) -> str:
     """Return one line that describes an event of a solver."""
     if math.isnan(event.log_joint):
         return f"{event.done} of {event.total} {event.step}" if event.total else event.step
-    about = f"{event.n_clusters} clusters, log joint {event.log_joint:.6g}"
+    about = f"{count(event.n_clusters, 'cluster')}, log joint {event.log_joint:.6g}"
     if math.isfinite(event.upper_bound):
         about += f", proved within {event.upper_bound - event.log_joint:.3g} nats"
     if event.step == "shards":

@@ -7,17 +7,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from studies.peers.environments import Environments, default_folder
 from studies.say import say
 from studies.tables.packages import tables as packaged
 
 _LIMIT = 70.0  # seconds
-# What is said to every fit; `--time 60` belongs here as soon as there is such an option.
-_OPTIONS = ("--report",)
+_NAMED = 8  # columns left out that the page names
+_OPTIONS = ("--report", "--time", "60")  # of every fit
 
 
 class Found(NamedTuple):
@@ -32,12 +34,16 @@ class Found(NamedTuple):
 
 
 def tables(
-    site: Annotated[Path, typer.Option(help="The site-packages that have the tables.")],
     out: Annotated[Path | None, typer.Option(help="Page to write.")] = None,
-    most_rows: Annotated[int, typer.Option(help="Leave out larger tables.")] = 10**9,
     only: Annotated[str, typer.Option(help="Only tables with this in their name.")] = "",
+    most_rows: Annotated[int, typer.Option(help="Leave out larger tables.")] = 10**9,
+    environments: Annotated[
+        Path | None, typer.Option(help="Folder for the packages' environment. Default: a cache.")
+    ] = None,
 ) -> None:
     """Fit tables that come with PyPI packages, as they are; exit code 1 if one gives no answer."""
+    python = Environments(environments or default_folder()).python("tables")
+    (site,) = python.parents[1].glob("[Ll]ib/**/site-packages")
     found = []
     for name, text in packaged(site):
         if only in name and text.count(b"\n") <= most_rows:
@@ -78,28 +84,39 @@ def _line(one: Found) -> str:
 
 
 def _page(found: list[Found]) -> str:
-    """Return the page: a table of all, and the triage of each."""
+    """Return the page: a line for each table."""
     answers = sum(one.n_clusters is not None for one in found)
     lines = [
         "# Tables of PyPI packages",
         "",
         "Written by `python -m studies tables`: tables that come with packages, whole and"
-        " untouched, by `dpsearch fit FILE --report` without any other option.",
+        " untouched, by `dpsearch fit FILE --report --time 60` without any other option. The last"
+        " column is [the triage](../tables.md) in short: how many columns are used in which role,"
+        " and which are left out. A time above 60 seconds includes what it takes to write the"
+        " results.",
         "",
         f"{answers} of {len(found)} tables have an answer within {_LIMIT:.0f} seconds.",
         "",
-        "| table | rows | columns | clusters | seconds |",
-        "| --- | --- | --- | --- | --- |",
+        "| table | rows × columns | clusters | seconds | used | left out |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for one in found:
+        size = f"{one.n_rows:,} × {len(one.triage)}"
         clusters = one.error if one.n_clusters is None else one.n_clusters
-        lines.append(
-            f"| {one.name} | {one.n_rows:,} | {len(one.triage)} | {clusters} | {one.seconds:.1f} |"
-        )
-    for one in found:
-        lines += ["", f"## {one.name}", "", "| column | role | treatment | why |"]
-        lines.append("| --- | --- | --- | --- |")
-        for entry in one.triage:
-            cells = [" ".join(text.replace("|", "\\|").split()) for text in entry.values()]
-            lines.append(f"| {' | '.join(cells)} |")
+        cells = [one.name, size, clusters, f"{one.seconds:.1f}", *_in_short(one.triage)]
+        lines.append(f"| {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines) + "\n"
+
+
+def _in_short(triage: list[dict[str, str]]) -> tuple[str, str]:
+    """Say how many columns are used in each role, and name those that are left out."""
+    used = Counter(entry["role"] for entry in triage if entry["treatment"] != "dropped")
+    dropped = [entry for entry in triage if entry["treatment"] == "dropped"]
+    left = [f"{entry['name']} ({entry['role']})" for entry in dropped]
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    roles = ", ".join(f"{count} {role}" for role, count in used.most_common())
+    return roles, ", ".join(left[:_NAMED]) + more
+
+
+def _cell(text: object) -> str:
+    return " ".join(str(text).replace("|", "\\|").split())

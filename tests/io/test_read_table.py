@@ -424,7 +424,7 @@ def test_sentences_dates_and_names(tmp_path):
     found = read_text("\n".join(["stars,review,day", *rows]), tmp_path)
     found.decide()
     assert [entry[1:3] for entry in found.triage] == [
-        ("count", "used as it is"),
+        ("category", "used as it is"),
         ("text", "dropped"),
         ("date", "parts"),
     ]

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from browser import chromium
 from dpsearch import DPMixture, certify, consensus, families, gibbs, priors
-from dpsearch._numbers import brief
+from dpsearch._numbers import Format, brief
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.refinement.consensus import Consensus
 from dpsearch.report import write_report
@@ -97,7 +97,7 @@ def written(table, model, tmp_path_factory):
 def test_summary_and_data_are_those_of_the_model(table, model, written):
     page = Reader(written.read_text())
     assert "90 rows with 2 columns fall into 3 clusters." in page.text
-    assert "The largest has 40 rows (44 %), the smallest 20." in page.text
+    assert "The largest has 40 rows (44 %), the smallest 20 rows." in page.text
     assert "local search ended because none of its moves improves" in page.text
     data = page.data
     assert data["names"][:2] == ["item 0", "item 1"]
@@ -128,11 +128,10 @@ def test_rows_that_searches_place_differently_are_listed(table, model, tmp_path)
     page = Reader(path.read_text())
     assert "1 of them reached the best log joint; those within 3 nats" in page.text
     assert "have 3 components; 2 % of the rows" in page.text
-    listed = path.read_text().split("In other company elsewhere")[1].split("</table>")[0]
-    rows = [int(row) for row in re.findall(r'data-row="(\d+)"', listed)]
+    moved = page.data["moved"]
+    rows = [row for row, _ in moved]
     assert rows == [4, 50]  # which has left the larger cluster
-    shares = [round(100.0 * view.disagreement[row]) for row in rows]
-    assert [int(share) for share in re.findall(r">(\d+) %</td>", listed)] == shares
+    assert moved == [[row, view.disagreement[row]] for row in rows]
     assert set(rows) <= set(np.frombuffer(base64.b64decode(page.data["rows"]["data"]), np.int8))
     few = DPMixture(FAMILY, PRIOR, refine=False).fit(X[:30])
     with pytest.raises(DataError, match="consensus is of 90 rows, but X has 30"):
@@ -200,7 +199,7 @@ def test_levels_against_the_whole():
     assert (second.levels[0].name, second.levels[0].share) == ("2", 1.0)
     assert second.away == pytest.approx(0.5)  # ½ (1/3 + 1/6 + 1/2)
     assert sum(level.share for level in first.levels) == pytest.approx(1.0)
-    assert "2 (100 %; all 50 %)" in second.in_words()
+    assert "2 (100\xa0%; all 50\xa0%)" in second.in_words()
 
 
 def test_words_with_lift():
@@ -329,7 +328,6 @@ def test_frames_keep_their_levels_and_gaps():
     assert (when.levels, when.values.tolist()) == (("a", "b"), [1, -1, 0])
     assert yes.levels == ("False", "True")
     np.testing.assert_array_equal(amount.values, [1.0, np.nan, 3.0])
-    assert [made.cell(1, j) for j in range(3)] == ["–", "False", "–"]
     again = Table.of(pl.from_pandas(frame), FAMILY)
     assert [column.levels for column in again.columns] == [("a", "b"), ("False", "True"), None]
 
@@ -413,6 +411,48 @@ def test_plotly_is_the_file_that_the_readme_names():
     assert hashlib.sha256(plotly().encode()).hexdigest() in about
 
 
+# -- what columns hold -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def houses(tmp_path_factory):
+    """Money, percentages, years, dates, units, and numbers that are 0 but for rounding."""
+    rng = np.random.default_rng(0)
+    new = np.repeat([0, 1], 40)
+    frame = pd.DataFrame(
+        {
+            "price": [f"${p:,.2f}" for p in 1000.0 * (1 + 8 * new) + 50.0 * rng.normal(size=80)],
+            "discount": [f"{p:.1f}%" for p in 5.0 + 20.0 * new + rng.normal(size=80)],
+            "built": 1950 + 50 * new + rng.integers(0, 9, size=80),
+            "sold": pd.Timestamp("2008-01-05") + pd.to_timedelta(1500 * new, unit="D"),
+            "weight": [f"{w:.0f} kg" for w in 70.0 + 20.0 * new + rng.normal(size=80)],
+            "change": np.where(new, 1.5, 8.88e-16) + np.where(new, rng.normal(size=80), 0.0),
+            "garage": np.where(rng.random(80) < 0.2 + 0.6 * new, "yes", "no"),
+        }
+    )
+    fitted = DPMixture(random_state=0).fit(frame)
+    path = tmp_path_factory.mktemp("houses") / "houses.html"
+    write_report(path, fitted, frame, umap=False)
+    return path, frame, fitted
+
+
+def test_words_know_what_columns_hold(houses):
+    path, frame, fitted = houses
+    assert fitted.n_clusters_ == 2
+    data = Reader(path.read_text()).data
+    words = " ".join(one["words"] for one in data["branches"])
+    every = {name: about for name, *about in data["described"].values()}
+    formats = {name: about[2] for name, about in every.items() if about}
+    assert [formats[name][0] for name in ("price", "discount", "weight")] == ["$", "%", "kg"]
+    assert formats["built"][1]
+    assert "sold (year)" in every
+    assert re.search(r"built \((195\d|200\d)", words) or "($" in words
+    assert "e−" not in words
+    assert "2,0" not in words
+    text = fitted.explain(frame).summary()
+    assert re.search(r"price: \$\d,\d{3}, elsewhere \$\d,\d{3}", text)
+
+
 # -- in a browser ------------------------------------------------------------------------------
 
 
@@ -442,6 +482,48 @@ def test_legend_filters_map_and_table(browser, written):
     assert points_in_map(page) == [0, 0, 20]
     page.click("#all")
     assert points_in_map(page) == [40, 30, 20]
+
+
+def test_cells_are_written_as_python_writes_them(browser, houses):
+    path, frame, _ = houses
+    page = browser().open(path)
+    data = Reader(path.read_text()).data
+    heads = [text.strip(" ▲▼") for text in page.locator("#data thead button").all_inner_texts()]
+    for name, units in {"price": "$,", "discount": "%", "built": "", "weight": "kg"}.items():
+        (column,) = [one for one in data["columns"] if one["name"] == name]
+        shown = page.locator(f"#data tbody td:nth-child({heads.index(name) + 1})").all_inner_texts()
+        values = pd.to_numeric(frame[name].astype(str).str.replace(r"[$,%kg ]", "", regex=True))
+        want = [Format(*column["format"]).text(float(x), 4) for x in values[:25]]
+        assert shown == want, units
+    shown = page.locator(f"#data tbody td:nth-child({heads.index('change') + 1})").all_inner_texts()
+    assert set(shown) == {"0"}
+    garage = page.locator(f"#data tbody td:nth-child({heads.index('garage') + 1})")
+    assert garage.all_inner_texts() == frame["garage"][:25].tolist()
+    sold = page.locator(f"#data tbody td:nth-child({heads.index('sold') + 1})")
+    assert sold.all_inner_texts() == frame["sold"].dt.strftime("%Y-%m-%d")[:25].tolist()
+
+
+def test_rows_are_coloured_by_a_column_and_axes_stay(browser, houses):
+    path, frame, _ = houses
+    page = browser().open(path)
+    colours = "document.getElementById('plot').data.slice(0, -1).flatMap(t => t.marker.color)"
+    rows = "document.getElementById('plot').data.slice(0, -1).flatMap(t => t.customdata)"
+    axes = "['xaxis', 'yaxis'].map(a => document.getElementById('plot').layout[a].range)"
+    assert len(set(page.evaluate(colours))) == 2
+    page.select_option("#tint", label="garage")
+    found = pd.Series(page.evaluate(colours), page.evaluate(rows))
+    by = found.groupby(frame["garage"].reindex(found.index)).unique()
+    assert [len(tones) for tones in by] == [1, 1]
+    assert "no" in page.inner_text("#key")
+    assert "yes" in page.inner_text("#key")
+    page.select_option("#tint", label="price")
+    assert len(set(page.evaluate(colours))) > 10
+    assert "$" in page.inner_text("#key")
+    before = page.evaluate(axes)
+    page.click(".only[data-k='1']")
+    assert page.evaluate(axes) == before
+    page.select_option("#tint", label="cluster")
+    assert page.inner_text("#key") == ""
 
 
 def test_hover_shows_the_row(browser, written, table):

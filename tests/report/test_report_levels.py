@@ -116,9 +116,18 @@ def test_profiles_of_sets_are_those_of_their_rows():
     assert found[2].against == ()
 
 
-def agrees(page, model, index):
-    """Whether the file that the page makes has the labels of the model."""
+def agrees(page, model, table):
+    """Whether the file that the page makes has the labels and certainties of the model."""
     name, lines = downloaded(page)
+    index, explanation = table.index, model.explain(table)
+    found = [float(line["certainty"]) for line in lines]
+    np.testing.assert_allclose(found, explanation.certainty, atol=2e-3)
+    doubtful = explanation.borderline[:12]
+    others = [
+        "a new one" if k == model.n_clusters_ else str(k) for k in explanation.second[doubtful]
+    ]
+    told = page.locator("#borderline tbody td:nth-child(4)").all_inner_texts()
+    assert [text.split(",")[0] for text in told] == others
     assert name == f"labels-{model.n_clusters_}-clusters.csv"
     assert [line["row"] for line in lines] == list(index)
     assert [int(line["cluster"]) for line in lines] == model.labels_.tolist()
@@ -131,7 +140,45 @@ def test_the_page_cuts_the_tree_as_the_model_does(browser, written, model, table
     page = browser().open(written)
     for count in (1, 2, 4, 6, 8):
         choose(page, count)
-        agrees(page, model.at_level(count), table.index)
+        agrees(page, model.at_level(count), table)
+
+
+def test_clusters_keep_their_colours_at_every_level(browser, written, model):
+    page = browser().open(written)
+    look = """() => Object.fromEntries(
+        [...document.querySelectorAll(".toggle[data-k]")].map((one) => [
+        Math.min(...one.dataset.components.split(" ")),
+        one.querySelector("svg").style.color + one.querySelector("path").getAttribute("d")]))"""
+    seen: dict[str, str] = {}
+    for count in (2, 4, 8, 3):
+        choose(page, count)
+        shown = page.evaluate(look)  # by the largest component
+        assert len(set(shown.values())) == len(shown)
+        assert all(seen.setdefault(k, tone) == tone for k, tone in shown.items())
+
+
+def test_names_are_kept_in_the_link_and_in_the_labels(browser, written, model, table):
+    opened = browser()
+    page = opened.open(written)
+    choose(page, 8)
+    page.fill("[aria-label='Name of cluster 1']", 'big, "blue" & <b>')
+    page.keyboard.press("Tab")
+    assert "big" in page.inner_text(".toggle[data-k='1']")
+    assert any("Compared with big" in text for text in page.locator(".against").all_inner_texts())
+    page.click("nav a[href='#table']")  # does not lose it
+    page.dispatch_event("#level", "change")
+    link = page.url
+    page.goto("about:blank")
+    page.goto(link)
+    page.wait_for_selector("body[data-ready]")
+    assert page.inner_text("#level-said") == "8 clusters"
+    _, lines = downloaded(page)
+    coarse = model.at_level(8)
+    names = ['big, "blue" & <b>' if k == 1 else "" for k in coarse.labels_]
+    assert [line["name"] for line in lines] == names
+    page.fill("input[aria-label='Filter cluster']", "BLUE")
+    assert f"of {coarse.mixture_.cluster_sizes[1]} rows" in page.inner_text("#page")
+    assert opened.errors == []
 
 
 def test_map_profiles_and_table_follow_the_level(browser, written, model):
@@ -164,9 +211,8 @@ def test_a_card_contrasts_a_cluster_with_its_sibling(browser, written, model):
     for k in range(6):
         near = explanation.nearest[k]
         said = page.inner_text(f"#cluster-{k} .against")
-        assert f"Against cluster {near}, nearest in the tree" in said
-        assert "wide" in said  # the column in which a pair differs
-        assert "tall" not in said.split(",")[1]
+        assert f"Compared with cluster {near}, the nearest: wide is " in said
+        assert "tall" not in said  # a pair differs in one column
     splits = page.locator(".split").all_inner_texts()
     assert len(splits) == 5  # rows apart are not in the tree
     assert all(text.startswith("↑") for text in splits)
@@ -197,13 +243,13 @@ def test_clusters_that_are_no_cut_are_shown_as_they_are(browser, table, model, t
     path = tmp_path / "coarse.html"
     write_report(path, coarse, table)
     page = browser().open(path)
-    agrees(page, coarse, table.index)
+    agrees(page, coarse, table)
     assert page.locator("#cards article").count() == 4
     choose(page, 5)
-    agrees(page, model, table.index)
+    agrees(page, model, table)
     page.click("#fitted")
     page.wait_for_function("document.querySelectorAll('#cards article').length === 4")
-    agrees(page, coarse, table.index)
+    agrees(page, coarse, table)
 
 
 def test_rows_that_take_no_part_are_no_reason_to_refuse_the_data(tmp_path):

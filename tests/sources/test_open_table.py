@@ -20,7 +20,7 @@ from dpsearch.cli.options import parse_size
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, read_table
 from dpsearch.io.output import write_parquet, write_pieces
-from dpsearch.sources import opened as opened_module
+from dpsearch.sources import options as options_module
 from dpsearch.sources import survey as survey_module
 from dpsearch.sources.opened import TableOptions, open_table, rows_within
 from dpsearch.sources.shards import stacked
@@ -168,7 +168,7 @@ READINGS = {
 @pytest.mark.parametrize("name", READINGS)
 def test_columns_are_chosen_as_in_memory(name, form, tmp_path, monkeypatch):
     monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 150)
-    monkeypatch.setattr(opened_module, "SHARD_ROWS", 100)
+    monkeypatch.setattr(options_module, "SHARD_ROWS", 100)
     frame, reading = READINGS[name]
     path = written(tmp_path, frame, form)
     table, schema, matrix = in_memory(path, reading)

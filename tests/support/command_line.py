@@ -10,7 +10,9 @@ def complains(outcome, *parts):
     code, out, err = outcome
     assert code == 1, err
     assert out == ""
-    assert re.fullmatch(r"dpsearch: [^\n]+\n", err), err
+    # `fit` shows what it makes of the columns before it begins.
+    shown = r"(column +role +treatment +why\n([^\n]+\n)+)?"
+    assert re.fullmatch(shown + r"dpsearch: [^\n]+\n", err), err
     assert "Traceback" not in err
     for part in parts:
         assert part in err, err

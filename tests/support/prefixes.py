@@ -7,7 +7,7 @@ from dpsearch.prefix_search.search import HEURISTICS
 def scores_of_prefixes(problem, heuristic, order):
     """Map the labels of each prefix, in placing order, to its score under a heuristic."""
     prepared, scores = HEURISTICS[heuristic](problem, order), {}
-    states, room = bf._new_states(1000), bf._new_room(problem)
+    states, room = bf.zeros(bf._States, 1000), bf._new_room(problem)
     store = bf._new_store(1000, problem.model.core.width)
     states.parent[0], states.first[0] = -1, 0
     core, items, n = problem.model.core, problem.items, problem.n_items

@@ -68,6 +68,22 @@ def test_copies_and_other_names_of_levels():
     assert copies == ["name", "x2"]  # and not y: it is one to one with x, as all such columns are
 
 
+def test_parts_of_dates_that_columns_have_already():
+    dates = pd.date_range("2020-01-01", periods=90, freq="9D")
+    frame = pd.DataFrame({"month": dates.month, "when": dates, "again": dates, "year": dates.year})
+    found = triaged(frame)
+    assert found.schema.names == ["month", "when (year)", "when (weekday)"]
+    assert found.triage["when"].reason == "year, month, weekday; its month is that of 'month'"
+    assert [found.triage[name].role for name in ("again", "year")] == ["copy", "copy"]
+
+
+def test_numbers_under_one_name():
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(30, 2)), columns=["a", "a"])
+    model = DPMixture(refine=False).fit(frame)
+    assert model.feature_names_in_.tolist() == ["a", "a (2)"]
+    np.testing.assert_array_equal(model.predict(frame), model.labels_)
+
+
 def test_at_most_fifty_levels():
     rng = np.random.default_rng(0)
     share = np.r_[np.full(30, 0.03), np.full(50, 0.002)]
@@ -198,3 +214,45 @@ def test_fuzz():
         model = DPMixture(refine=False).fit(frame)
         assert len(model.triage_) == frame.shape[1]
         assert len(model.predict(frame)) == len(frame)
+
+
+def test_blanks_stand_between_thousands_only():
+    assert cells.number_form(["1 2.66 20 0 0", "2 2.89 22 0 0"], np.ones(2, int)) is None
+    assert cells.number_form(["12 345", "1 234 567,5"], np.ones(2, int)) == cells.COMMA
+
+
+def test_truth_values_are_categories_unless_they_are_all_the_same():
+    frame = pd.DataFrame({
+        "x": np.arange(40.0) ** 2, "flag": [True] * 40, "case": [0, 1] * 20,
+        "rare": ["no"] * 39 + ["yes"], "target": ["yes", "no", "no", "yes"] * 10,
+    })  # fmt: skip
+    found = triage(frame)
+    assert [entry.role for entry in found][1:] == ["constant", "category", "constant", "target"]
+    assert found["case"].reason == "0 or 1"
+
+
+def test_what_is_said_of_a_sample():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": np.append(rng.normal(size=59), np.nan), "k": ["a", "b", "c"] * 20})
+    found = triaged(frame, n_rows=1000).triage
+    assert found["x"].reason.endswith(" in a sample; 1 missing in a sample")
+    assert "sample" not in str(triage(frame))
+
+
+def test_ranges_are_those_of_all_rows():
+    x = np.arange(30_000.0) % 100
+    x[12_345] = 1e6
+    assert triage(pd.DataFrame({"x": x}))["x"].reason == "0 to 1e+06"
+
+
+def test_cells_that_cannot_be_read_are_counted():
+    rng = np.random.default_rng(0)
+    dates = pd.date_range("2020-01-01", periods=60, freq="11D").strftime("%d.%m.%Y")
+    frame = pd.DataFrame({"x": rng.normal(size=60), "when": dates})
+    model = DPMixture(refine=False).fit(frame)
+    new = frame.head(3).astype(object)
+    new.loc[0, "x"], new.loc[1:, "when"] = "abc", "soon"
+    with pytest.warns(UnseenValuesWarning) as said:
+        model.predict(new)
+    assert [(one.message.column, one.message.count) for one in said] == [("x", 1), ("when", 2)]
+    assert "2 values that cannot be read, as 'soon'" in str(said[1].message)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpsearch._archive import require
+from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of
@@ -243,7 +244,8 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     weights = estimator.sample_weight_
     if weights is not None and (weights == 0).any():
         raise DataError(
-            f"{(weights == 0).sum()} rows have no value and took no part in the fit: leave them out"
+            f"{count((weights == 0).sum(), 'row')} without any value took no part in the fit: leave"
+            " such rows out"
             " and fit again",
             source=data,
         )

@@ -16,7 +16,7 @@ from dpsearch._signals import stopping
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import rows_of
-from dpsearch.deadline import Deadline, OutOfTime, current, within
+from dpsearch.deadline import Deadline, current, within
 from dpsearch.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -222,6 +222,8 @@ def fit(
         job.read(stage, files)
         for note in job.source.table.notes:
             messages.print(f"note: {note}")
+        if job.source.triage is not None:
+            messages.print(job.source.triage.table())
         job.cluster(deadline)
         if _independent(job.estimator.family_, job.source.table.n_columns):
             messages.print(
@@ -302,7 +304,7 @@ class _Job:
 
     def report(self, deadline: Deadline, folder: Path) -> None:
         """Write the report, unless the time is up."""
-        with deadline.during("writing the report"), contextlib.suppress(OutOfTime):
+        with deadline.during("writing the report"), deadline.optional():
             deadline.check()
             if self.results.explanation is not None:
                 self.results.write_page(
@@ -329,8 +331,6 @@ class _Job:
         """Print what was found and where it was written."""
         if self.output.as_json:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
-        if self.source.triage is not None:
-            messages.print(self.source.triage.table())
         if self.results.empty_rows():
             messages.print(self.results.empty_rows())
         where = "" if self.folder is None else f"; written to {self.folder}"

@@ -9,6 +9,7 @@ import numpy as np
 from rich.markup import escape
 from rich.table import Table
 
+from dpsearch._numbers import count
 from dpsearch.cli.console import Messages, plain, print_json
 from dpsearch.cli.model import load_model
 from dpsearch.cli.options import Json, Model
@@ -72,8 +73,8 @@ def _show(about: dict[str, Any]) -> None:
     names, clusters = about["columns"], about["clusters"]
     proved = ", proved to be the best" if about["optimal"] else ""
     messages.print(
-        f"{about['rows']:,} rows, {len(names):,} columns, {len(clusters)} clusters,"
-        f" {about['components']} components{proved}"
+        f"{count(about['rows'], 'row')}, {count(len(names), 'column')},"
+        f" {count(len(clusters), 'cluster')}, {count(about['components'], 'component')}{proved}"
     )
     messages.print(f"level: {about['level_reason']}")
     messages.print(f"log joint of the components {about['log_joint']:.6f}")
@@ -95,4 +96,5 @@ def _show(about: dict[str, Any]) -> None:
         shown.add_row(str(k), f"{cluster['size']:,}", *cells)
     messages.console.print(shown)
     if len(clusters) > _SHOWN_CLUSTERS:
-        messages.print(f"and {len(clusters) - _SHOWN_CLUSTERS} smaller clusters: see --json")
+        left = count(len(clusters) - _SHOWN_CLUSTERS, "smaller cluster")
+        messages.print(f"and {left}: see --json")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, quiet_about_names
@@ -55,7 +56,11 @@ def predict(
         opt.check_writable(out, force)
     messages = Messages(quiet)
     n_rows, clusters, empty = 0, set(), list[Any]()
-    with stages(messages.console) as stage, contextlib.ExitStack() as files:
+    with (
+        stages(messages.console) as stage,
+        contextlib.ExitStack() as files,
+        _noting_unseen(messages),
+    ):
         stage.begin(f"reading {data}")
         estimator = load_model(model)
         if handle_unknown is not None:
@@ -77,17 +82,16 @@ def predict(
                     stage.count_rows(n_rows)
                 yield piece
 
-        with _noting_unseen(messages):
-            if as_json and not to_file:
-                print_json(pl.concat(counted()).to_dict(as_series=False))
-            else:
-                write_pieces(out, counted(), force=force, verbatim=verbatim)
+        if as_json and not to_file:
+            print_json(pl.concat(counted()).to_dict(as_series=False))
+        else:
+            write_pieces(out, counted(), force=force, verbatim=verbatim)
     if empty:
         messages.print(empty_in_words(empty[:NAMED], len(empty)))
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})
-        messages.print(f"{n_rows:,} rows in {len(clusters)} clusters: {out}")
+        messages.print(f"{count(n_rows, 'row')} in {count(len(clusters), 'cluster')}: {out}")
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import platform
@@ -16,10 +15,11 @@ import numpy as np
 import polars as pl
 
 from dpsearch._files import atomic_write
+from dpsearch._numbers import brief, count
 from dpsearch.cli.console import plain
 from dpsearch.cli.model import quiet_about_names, write_page
 from dpsearch.cli.source import NAMED, Source, empty_in_words
-from dpsearch.deadline import OutOfTime, current
+from dpsearch.deadline import current
 from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
 from dpsearch.sources.shards import drawn_rows
@@ -61,7 +61,7 @@ class Results:
 
     def explain(self) -> None:
         """Explain clusters and rows, if there is time."""
-        with self.source.errors_named(), quiet_about_names(), contextlib.suppress(OutOfTime):
+        with current().optional(), self.source.errors_named(), quiet_about_names():
             current().check()
             self.explanation = self.model.explain(self.table.X)
 
@@ -121,7 +121,7 @@ class Results:
         The parameters are those of a single component that has all points of the cluster.
         """
         mixture, apart = self.model.mixture_, self.model.rows_apart_
-        sizes, components = mixture.cluster_sizes, np.bincount(mixture.groups)
+        sizes, components = np.bincount(self.model.labels_), np.bincount(mixture.groups)
         index = self.table.row_names
         weights = np.bincount(mixture.groups, np.exp(mixture.log_weights))
         explanation = self.explanation
@@ -172,19 +172,19 @@ class Results:
         some = empty[:NAMED].tolist()
         known = self.source.opened is None
         names = self.source.table.row_names[some].to_list() if known else some
-        return empty_in_words(names, len(empty))
+        return f"{empty_in_words(names, len(empty))}; the sizes in clusters.csv include such rows"
 
     def summary(self) -> str:
         model = self.model
         text = (
-            f"{self.source.n_rows:,} rows in {model.n_clusters_} clusters; log joint of the"
-            f" components {model.log_joint_:.6g}; family {model.family_.name}"
+            f"{count(self.source.n_rows, 'row')} in {count(model.n_clusters_, 'cluster')};"
+            f" log joint of the components {model.log_joint_:.6g}; family {model.family_.name}"
         )
         if model.clustering_.optimal:
             return f"{text}; proved to be the best partition"
         if np.isfinite(model.clustering_.upper_bound):
             gap = model.clustering_.upper_bound - model.log_joint_
-            return f"{text}; at most {gap:.3g} nats below the best"
+            return f"{text}; at most {brief(max(gap, 0.0))} nats below the best"
         return text
 
     def levels_in_words(self) -> str:
@@ -195,8 +195,8 @@ class Results:
         if apart.any():
             sizes = model.mixture_.cluster_sizes[apart]
             text += (
-                f"; rows apart: {sizes.sum()} rows in {len(sizes)} clusters of at most"
-                f" {sizes.max()}"
+                f"; rows apart: {count(sizes.sum(), 'row')} in {count(len(sizes), 'cluster')} of at"
+                f" most {sizes.max()}"
             )
         return text
 
@@ -229,9 +229,9 @@ def level_record(model: Any) -> dict[str, Any]:
         "level": model.level,
         "level_reason": model.level_reason_,
         "clusters": model.n_clusters_,
-        "sizes": model.mixture_.cluster_sizes,
+        "sizes": np.bincount(model.labels_),
         "components": model.n_components_,
-        "component_sizes": model.mixture_.sizes,
+        "component_sizes": np.bincount(model.component_labels_),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of, write_page
@@ -287,7 +288,8 @@ def _about(draws: Any, family: str, out: Path) -> dict[str, Any]:
 def _show(messages: Messages, draws: Any, family: str) -> None:
     n = draws.labels.shape[1]
     messages.print(
-        f"{len(draws):,} partitions of {n:,} rows from {draws.n_chains} chains of"
+        f"{count(len(draws), 'partition')} of {count(n, 'row')} from"
+        f" {count(draws.n_chains, 'chain')} of"
         f" {draws.sampler}; family {family}; best log joint {draws.log_joint.max():.6g};"
         f" {draws.seconds:.1f} s"
     )

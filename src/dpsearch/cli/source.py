@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from dpsearch import io
+from dpsearch._numbers import count
 from dpsearch.cli.model import known_columns, read_for
 from dpsearch.cli.options import errors_name
 from dpsearch.errors import ParameterError, located
@@ -148,8 +149,8 @@ class Source:
 def empty_in_words(names: Sequence[Any], n_empty: int) -> str:
     """Say which rows have no value, by the names of the first of them."""
     some = ", ".join(map(str, names)) + (", …" if n_empty > len(names) else "")
-    rows, their = ("row has", "its label is") if n_empty == 1 else ("rows have", "their label is")
-    return f"note: {n_empty:,} {rows} no value ({some}): {their} the prior's"
+    has, their = ("has", "its") if n_empty == 1 else ("have", "their")
+    return f"note: {count(n_empty, 'row')} {has} no value ({some}): {their} label is the prior's"
 
 
 def _opened(files: contextlib.ExitStack, path: Path, options: TableOptions) -> OpenedTable | None:

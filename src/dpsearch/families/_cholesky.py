@@ -23,20 +23,6 @@ def add_outer(matrix, v, weight):  # type: ignore[no-untyped-def]
 
 
 @inner
-def squared_distance(inverse, point, centre):  # type: ignore[no-untyped-def]
-    """Return vᵀA⁻¹v for v = point − centre."""
-    out = 0.0
-    at = 0
-    for i in range(point.shape[0]):
-        product = 0.0
-        for j in range(i + 1):
-            product += inverse[at + j] * (point[j] - centre[j])
-        out += product * product
-        at += i + 1
-    return out
-
-
-@inner
 def distance_up_to(inverse, point, centre, limit):  # type: ignore[no-untyped-def]
     """Return vᵀA⁻¹v, or as soon as it is known to be above the limit some part of it that is."""
     out = 0.0
@@ -50,6 +36,12 @@ def distance_up_to(inverse, point, centre, limit):  # type: ignore[no-untyped-de
             return out
         at += i + 1
     return out
+
+
+@inner
+def squared_distance(inverse, point, centre):  # type: ignore[no-untyped-def]
+    """Return vᵀA⁻¹v for v = point − centre."""
+    return distance_up_to(inverse, point, centre, math.inf)
 
 
 @inner

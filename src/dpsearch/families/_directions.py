@@ -8,9 +8,16 @@ As a function of g the terms rise to one largest and fall again, because R r(κR
 r = L′.  So the sum begins near the largest term, which the row remembers, and ends on both sides
 where terms are negligible: with many points that is after two or three of them.
 
-The score of a point x depends on ⟨S, x⟩ alone and grows with it.  A row has the score at a product
-`near`: a cluster whose product is less, and for which even that would not do, is not scored further
-where the best place alone is wanted.
+The score of a point x depends on ⟨S, x⟩ alone: through δ = |S + x| − R, of which it is a convex
+function that grows.  The term of κ changes by −L(κ) + L(κ(R + δ)) − L(κR), and with r at κR
+
+    κδr ≤ L(κ(R + δ)) − L(κR) ≤ κr(δ + δ²/2R)   for δ ≥ 0,   r(cx) ≤ c r(x) for c ≥ 1,
+
+because r grows and is concave (Schou 1978, "Estimation of the concentration parameter in von
+Mises–Fisher distributions").  So a row has a line below the score, that of the largest term, and a
+line above it for products p up to `near`: a chord of δ from p = 0, where δ grows by less than
+p/√(R² + 1).  Where the best place alone is wanted, clusters whose bound is below another's are not
+scored further.
 """
 
 from __future__ import annotations
@@ -28,6 +35,7 @@ from dpsearch.families.layout import entry, table, view, view_at
 
 _NEGLIGIBLE = 25.0  # nats below the largest term: 1e-11 of it
 _NEAR = 0.6  # of what to expect of a point of the cluster: less is seldom the best place
+_FEW = 8.0  # points: clusters of fewer have bounds by scores, as many terms count
 _MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
 
 
@@ -48,10 +56,18 @@ class _Row(NamedTuple):
     log_h: layout.Number
     squared: layout.Number  # R²
     largest: layout.Number  # the number of the largest term
-    near: layout.Number  # a product with the sum …
-    score: layout.Number  # … and the score of a point that has it
-    padding: layout.Number  # to begin vectors at a multiple of 64 bytes
-    more_padding: layout.Number
+    near: layout.Number  # a product with the sum
+    above: layout.Number  # up to `near` the score is at most above + climb · max(product, 0) …
+    climb: layout.Number
+    below: layout.Number  # … and always at least below + rise · δ
+    rise: layout.Number
+    padding_1: layout.Number  # to begin vectors at a multiple of 64 bytes
+    padding_2: layout.Number
+    padding_3: layout.Number
+    padding_4: layout.Number
+    padding_5: layout.Number
+    padding_6: layout.Number
+    padding_7: layout.Number
     sums: layout.Numbers  # c₀m₀ + Σx
 
 
@@ -61,28 +77,42 @@ ROW = layout.row(_Row)
 
 @_jit.inner
 def _term(params, n, length, g):  # type: ignore[no-untyped-def]
+    """Return the logarithm of term g, and r."""
     kappa = entry(params, PARAMS.nodes, g)
     own = entry(params, PARAMS.starts, g) - n * entry(params, PARAMS.at_nodes, g)
     expansion = table(params, PARAMS.expansion)
-    return own + log_mean_exp(params[PARAMS.order], expansion, kappa * length)[0]
+    value, slope = log_mean_exp(params[PARAMS.order], expansion, kappa * length)
+    return own + value, slope
+
+
+class _Sum(NamedTuple):
+    log: float  # of all terms
+    largest: int  # the number of the largest term
+    slope: float  # r of the largest term
+    share: float  # its logarithm less that of all
+    low: int  # the terms that were looked at
+    high: int
 
 
 @_jit.inner
 def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
-    """Return log H of n points with this R², and which of its terms is the largest."""
+    """Return log H of n points with this R² and what is known of its terms."""
     length, n_nodes = math.sqrt(max(squared, 0.0)), layout.length(params, PARAMS.nodes)
     largest = int(begin)
-    first = _term(params, n, length, largest)
+    low, high = largest, largest
+    first, slope = _term(params, n, length, largest)
     top = first
     total = 1.0
     for step in (1, -1):
         before = first
         g = int(begin) + step
         while 0 <= g < n_nodes:
-            value = _term(params, n, length, g)
+            value, own_slope = _term(params, n, length, g)
+            low, high = min(low, g), max(high, g)
             if value > top:
                 total = total * math.exp(top - value) + 1.0
                 top = value
+                slope = own_slope
                 largest = g
             elif value > top - _NEGLIGIBLE:
                 total += math.exp(value - top)
@@ -90,14 +120,15 @@ def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
                 break
             before = value
             g += step
-    return top + math.log(total), largest
+    log_total = math.log(total)
+    return _Sum(top + log_total, largest, slope, -log_total, low, high)
 
 
 @_jit.inner
 def _score(params, pool, s, dot):  # type: ignore[no-untyped-def]
     """Return the score of a point under the row at s, by their inner product."""
     squared = pool[s + ROW.squared] + 2.0 * dot + 1.0
-    after, _ = log_sum(params, pool[s + ROW.n] + 1.0, squared, pool[s + ROW.largest])
+    after = log_sum(params, pool[s + ROW.n] + 1.0, squared, pool[s + ROW.largest]).log
     return after - pool[s + ROW.log_h]
 
 
@@ -115,12 +146,43 @@ def _refresh(params, row):  # type: ignore[no-untyped-def]
         row[ROW.squared] = params[PARAMS.strength] * params[PARAMS.strength]
         row[ROW.largest] = middle
         return
-    row[ROW.log_h], largest = log_sum(params, n, squared, row[ROW.largest])
+    found = log_sum(params, n, squared, row[ROW.largest])
+    row[ROW.log_h] = found.log
     # Of one point the terms may differ by rounding alone.
-    row[ROW.largest] = largest if n > 1.0 else middle
+    row[ROW.largest] = found.largest if n > 1.0 else middle
     typical = (squared - n) / (n - 1.0) if n > 1.0 else params[PARAMS.typical]
     row[ROW.near] = _NEAR * max(typical, 0.0)
-    row[ROW.score] = _score(params, row, 0, row[ROW.near])
+    _set_lines(params, row, found)
+
+
+@_jit.inner
+def _set_lines(params, row, found):  # type: ignore[no-untyped-def]
+    """Set the lines below and above the score."""
+    length = max(math.sqrt(max(row[ROW.squared], 0.0)), 1e-6)
+    kappa = entry(params, PARAMS.nodes, found.largest)
+    row[ROW.below] = found.share - entry(params, PARAMS.at_nodes, found.largest)
+    row[ROW.rise] = kappa * found.slope
+    across = math.sqrt(row[ROW.squared] + 1.0)  # after a point whose product is 0
+    after = math.sqrt(row[ROW.squared] + 2.0 * row[ROW.near] + 1.0)
+    if row[ROW.n] < _FEW:
+        at_0, at_near = _score(params, row, 0, 0.0), _score(params, row, 0, row[ROW.near])
+    else:
+        at_0 = _most(params, found, length, across - length)
+        at_near = _most(params, found, length, after - length)
+    row[ROW.above] = at_0
+    row[ROW.climb] = max(at_near - at_0, 0.0) / max((after - across) * across, 1e-300)
+
+
+@_jit.inner
+def _most(params, found, length, growth):  # type: ignore[no-untyped-def]
+    """Return the most that a term changes by where R grows by δ ≥ 0."""
+    kappa, reach, out = entry(params, PARAMS.nodes, found.largest), growth, -math.inf
+    reach += 0.5 * growth * growth / length
+    for g in range(found.low, found.high + 1):
+        own = entry(params, PARAMS.nodes, g)
+        slope = min(found.slope * max(own / kappa, 1.0), 1.0)
+        out = max(out, own * slope * reach - entry(params, PARAMS.at_nodes, g))
+    return out
 
 
 @_jit.inner
@@ -139,9 +201,13 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     sums = view(row, ROW.sums, int(params[PARAMS.n_features]))
     row[ROW.n] += weight
     if ids.shape[0] == 0:
+        squared = 0.0
         for d in range(values.shape[0]):
-            sums[d] += weight * values[d]
-        _measure(params, row)
+            after = sums[d] + weight * values[d]
+            sums[d] = after
+            squared += after * after
+        row[ROW.squared] = squared
+        _refresh(params, row)
         return
     dot = 0.0
     for i in range(values.shape[0]):
@@ -195,13 +261,20 @@ def _score_dots(params, pool, starts, dots, square, out):  # type: ignore[no-unt
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     dot = _dot(view(row, ROW.sums, int(params[PARAMS.n_features])), ids, values)
     squared = row[ROW.squared] - 2.0 * dot + 1.0
-    before, _ = log_sum(params, row[ROW.n] - 1.0, squared, row[ROW.largest])
+    before = log_sum(params, row[ROW.n] - 1.0, squared, row[ROW.largest]).log
     return row[ROW.log_h] - before
 
 
 @_jit.inner
+def _at_most(pool, s, product):  # type: ignore[no-untyped-def]
+    """Return a bound on the score, infinite beyond `near`."""
+    bound = pool[s + ROW.above] + pool[s + ROW.climb] * max(product, 0.0)
+    return bound if product <= pool[s + ROW.near] else math.inf
+
+
+@_jit.inner
 def _cannot_exceed(pool, s, product, step, best):  # type: ignore[no-untyped-def]
-    return product <= pool[s + ROW.near] and pool[s + ROW.score] + step < best - _MARGIN
+    return _at_most(pool, s, product) + step < best - _MARGIN
 
 
 @_jit.inner
@@ -251,18 +324,27 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
 
 @_jit.pointer("best_dots")
 def _best_dots(params, pool, starts, dots, square, offsets, skipped, floor, out):  # type: ignore[no-untyped-def]
-    """As a rule one cluster is far better than all others, which its score at `near` shows."""
-    likely = _likely(pool, starts, dots, skipped)
-    if likely >= 0 and dots[likely] > pool[starts[likely] + ROW.near]:
-        least = pool[starts[likely] + ROW.score] + offsets[likely]
-        clear = least > floor
-        for k in range(starts.shape[0]):
-            out[k] = -np.inf
-            if k != likely and k != skipped:
-                clear &= _cannot_exceed(pool, starts[k], dots[k], offsets[k], least)
-        if clear:
+    """As a rule one product alone is above `near`, and its cluster far better than all others."""
+    far, likely, others = 0, -1, -np.inf
+    for k in range(starts.shape[0]):
+        out[k] = -np.inf
+        most = _at_most(pool, starts[k], dots[k]) + offsets[k]
+        if k == skipped:
+            continue
+        if most == np.inf:
+            likely = k
+        else:
+            far += 1
+            others = max(others, most)
+    if likely >= 0 and far + (2 if skipped >= 0 else 1) == starts.shape[0]:
+        s = starts[likely]
+        length = math.sqrt(max(pool[s + ROW.squared], 0.0))
+        after = math.sqrt(pool[s + ROW.squared] + 2.0 * dots[likely] + 1.0)
+        least = pool[s + ROW.below] + pool[s + ROW.rise] * (after - length) + offsets[likely]
+        if least > floor and others < least - _MARGIN:
             out[likely] = least
             return
+    likely = _likely(pool, starts, dots, skipped)
     _keep_best(params, pool, starts, dots, offsets, skipped, floor, likely, out)
 
 
@@ -300,7 +382,7 @@ def shares(params, n, length):  # type: ignore[no-untyped-def]
     """Return the posterior weights of the nodes."""
     out = np.empty(layout.length(params, PARAMS.nodes))
     for g in range(out.shape[0]):
-        out[g] = _term(params, n, length, g)
+        out[g] = _term(params, n, length, g)[0]
     out = np.exp(out - out.max())
     return out / out.sum()
 
@@ -317,7 +399,7 @@ def of_blocks(params, sizes, lengths):  # type: ignore[no-untyped-def]
     for k in range(sizes.shape[0]):
         length = max(lengths[k], 1e-100)
         if sizes[k] > 0.0:
-            out[0, k], _ = log_sum(params, sizes[k], length * length, n_nodes // 2)
+            out[0, k] = log_sum(params, sizes[k], length * length, n_nodes // 2).log
         for g in range(n_nodes):
             kappa, at_node = entry(params, PARAMS.nodes, g), entry(params, PARAMS.at_nodes, g)
             value, slope = log_mean_exp(params[PARAMS.order], expansion, kappa * length)

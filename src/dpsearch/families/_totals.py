@@ -18,7 +18,7 @@ from scipy.special import digamma, gammaln
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.families.linear import LinearForm, like, masked, namespace, special
-from dpsearch.families.terms import Term, column_terms, group_terms, rounded_up
+from dpsearch.families.terms import Term, rounded_up
 
 
 class NormalTotals(NamedTuple):
@@ -41,14 +41,7 @@ class NormalTotals(NamedTuple):
         by_size = -0.5 * xp.sum(1.0 / precision + means * means + LOG_2PI, axis=1)
         return xp.concat([means, 0.0 * totals[:, -1:] - 0.5], axis=1), by_size
 
-    def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
-        """Return the linear form with these features."""
-        n_totals = len(self.precision) + 1
-        return LinearForm(
-            n_totals, features, self.log_marginals, self.weights, rows, self._terms(), anywhere=True
-        )
-
-    def _terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[Term, ...]:
         """Return a term for the sum of each column, and one for the squares."""
 
         def of_column(d: int) -> Term:
@@ -207,19 +200,6 @@ class DirichletTotals(NamedTuple):
             of_groups = of_groups @ like(totals, self._members().T)
         return out - of_groups, 0.0 * sizes
 
-    def form(self, features: Callable[[Any], Any], rows: Callable[..., Matrix]) -> LinearForm:
-        """Return the linear form with these features."""
-        n_totals = len(self.concentrations)
-        return LinearForm(
-            n_totals,
-            features,
-            self.log_marginals,
-            self.weights,
-            rows,
-            group_terms(self),
-            anywhere=True,
-        )
-
 
 def by_columns(
     totals_of: Any,
@@ -243,9 +223,29 @@ def by_columns(
             return masked(X, of_powers)
         return z if powers == 1 else namespace(X).concat(of_powers, axis=1)
 
+    log_marginals, weights, apart = _of_totals(totals_of, powers, gaps)
+    return LinearForm(
+        n_features * (powers + gaps),
+        features,
+        log_marginals,
+        weights,
+        lambda sizes, totals: rows(sizes, *apart(sizes, totals)),
+        _column_terms(totals_of, n_features, powers, gaps),
+    )
+
+
+def _of_totals(totals_of: Any, powers: int, gaps: bool) -> tuple[Any, Any, Any]:
+    """Return log H and its gradient as functions of sizes and totals, and what takes these apart.
+
+    That gives the number of values of each column, and the totals of each power.
+    """
+
     def apart(sizes: Vector, totals: Matrix) -> list[Matrix]:
         found = np.split(totals, powers + gaps, axis=1)
         return found if gaps else [sizes[:, None], *found]
+
+    def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
+        return np.asarray(totals_of.log_marginals(*apart(sizes, totals)))
 
     def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
         by_n, *by_totals = totals_of.weights(*apart(sizes, totals))
@@ -253,14 +253,24 @@ def by_columns(
             return np.hstack([by_n, *by_totals]), np.zeros(len(sizes))
         return np.hstack(by_totals), by_n.sum(axis=1)
 
-    return LinearForm(
-        n_features * (powers + gaps),
-        features,
-        lambda sizes, totals: totals_of.log_marginals(*apart(sizes, totals)),
-        weights,
-        lambda sizes, totals: rows(sizes, *apart(sizes, totals)),
-        column_terms(totals_of, n_features, powers, gaps),
-    )
+    return log_marginals, weights, apart
+
+
+def _column_terms(totals_of: Any, n_columns: int, powers: int, gaps: bool) -> tuple[Term, ...]:
+    """Return a term for each of independent columns."""
+
+    def term(d: int) -> Term:
+        own = type(totals_of)(*(values[d : d + 1] for values in totals_of))
+        log_marginals, weights, apart = _of_totals(own, powers, gaps)
+
+        def upper(sizes: Vector, totals: Matrix) -> Vector:
+            magnitude = own.magnitude(*apart(sizes, totals))[:, 0]
+            return rounded_up(log_marginals(sizes, totals), magnitude)
+
+        at = d + n_columns * np.arange(powers + gaps)
+        return Term(at, 1, upper, weights, squares=powers == 2, counted=gaps)
+
+    return tuple(map(term, range(n_columns)))
 
 
 def _same_or_each(values: Vector) -> Vector:

@@ -42,11 +42,9 @@ class NormalWishart(NamedTuple):
             return namespace(z).concat([z, *products], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
-        term = Term(np.arange(n_totals), n_features, self._upper, self._weights, squares=True)
+        term = Term(np.arange(n_totals), n_features, self._upper, self.weights, squares=True)
         terms = (term,) if n_features <= _MOST_COLUMNS else ()
-        return LinearForm(
-            n_totals, features, self._log_marginals, self._weights, self._rows, terms, anywhere=True
-        )
+        return LinearForm.of(self, n_totals, features, self._rows, terms)
 
     def _upper(self, sizes: Vector, totals: Matrix) -> Vector:
         """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix."""
@@ -58,7 +56,7 @@ class NormalWishart(NamedTuple):
         inside = smallest > 0.5
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = parts / np.where(inside, smallest, 1.0) + np.log(parts) + np.log1p(half) + 4.0
-            out = rounded_up(self._log_marginals(sizes, totals), self.n_features * half * spread)
+            out = rounded_up(self.log_marginals(sizes, totals), self.n_features * half * spread)
         return np.where(inside, out, np.inf)
 
     def _scale(self, sizes: Any, totals: Any) -> tuple[Any, Any, Any]:
@@ -69,7 +67,7 @@ class NormalWishart(NamedTuple):
         products = xp.reshape(xp.take(totals, fixed.square, axis=1), (-1, d, d))
         return kappa, sums, fixed.one + products - outer
 
-    def _log_marginals(self, sizes: Any, totals: Any) -> Any:
+    def log_marginals(self, sizes: Any, totals: Any) -> Any:
         xp, gammaln = namespace(totals), special(totals).gammaln
         kappa, _, scale = self._scale(sizes, totals)
         half, d = 0.5 * (self.degrees + sizes), self.n_features
@@ -79,7 +77,7 @@ class NormalWishart(NamedTuple):
         spread = half * xp.linalg.slogdet(scale)[1]
         return gammas - spread - 0.5 * d * (xp.log(kappa / self.strength) + sizes * LOG_PI)
 
-    def _weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
+    def weights(self, sizes: Any, totals: Any) -> tuple[Any, Any]:
         xp, digamma = namespace(totals), special(totals).digamma
         kappa, sums, scale = self._scale(sizes, totals)
         d, degrees, fixed = self.n_features, self.degrees + sizes, _fixed(self.n_features, totals)

@@ -119,6 +119,7 @@ class Family(Described):
     # ones.  None if none of these.
     kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
+    numbers_a_value: ClassVar[int] = 1  # that encoded data hold, at most
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
     # Whether columns are independent given the cluster: missing values can then be skipped.
@@ -194,7 +195,8 @@ class Family(Described):
     def column(self, d: int, n_features: int) -> Self:
         """The same for one column on its own, where columns are independent."""
         vectors = {name: v for name, v in self.hyperparameters().items() if np.ndim(v) == 1}
-        return self.with_parameters(**{name: _at(value, d) for name, value in vectors.items()})
+        own = {name: np.asarray(v)[d if len(v) > 1 else 0].item() for name, v in vectors.items()}
+        return self.with_parameters(**own)
 
     # -- the data before the functions see them, and what depends on the functions -------------
 
@@ -254,6 +256,13 @@ class Family(Described):
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
         """Draws from a cluster's posterior predictive: for `sample` and `outliers`."""
         return None
+
+    def narrow(self, n_features: int) -> tuple[Family, int]:
+        """A family of few columns with the same rows of statistics, and their number.
+
+        The density of a row of the table is that of a row of these columns.
+        """
+        return self, n_features
 
     def lengths(self, X: Any) -> Matrix:
         """What the model takes as given of each row, [rows, any number]: a document's length."""
@@ -334,11 +343,6 @@ class Family(Described):
     def relocated(self, params: Vector, n_features: int) -> Vector:
         """Return parameters from another process with what this process must renew in them."""
         return params
-
-
-def _at(values: Any, d: int) -> Any:
-    """Element d of a vector of hyperparameters, as a plain number."""
-    return np.asarray(values)[d if len(values) > 1 else 0].item()
 
 
 def _times(value: Any, factor: float) -> Any:

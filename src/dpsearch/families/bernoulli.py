@@ -9,8 +9,8 @@ With n points of a cluster, c of them ones (Gelman et al. 2013, "Bayesian Data A
     marginal     log H = Σ_d log B(s + c, f + n − c)/B(s, f)
 
 The predictive is a constant plus ⟨x, logits⟩, logits = log(s + c) − log(f + n − c), kept in the
-row: a point costs one product, or one sum over its ones when sparse.  Counts are integers,
-so logarithms and log-gammas come from tables when s and f are single numbers.
+row, which is that of `_levels.py`: a point costs one product, or one sum over its ones when sparse.
+Counts are integers, so logarithms and log-gammas come from tables when s and f are single numbers.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from scipy.special import betaln
 from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch._validate import per_column
+from dpsearch._validate import per_column, place_of
 from dpsearch.errors import DataError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
+from dpsearch.families._levels import ROW, Levels, merge_counts, score_rows
 from dpsearch.families._totals import BetaTotals, by_columns
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Functions
 from dpsearch.families.capabilities import Columns, PredictiveDraws
-from dpsearch.families.categorical import LevelsWithGaps, row_with_gaps
-from dpsearch.families.layout import table, view, view_at
+from dpsearch.families.layout import table, view
 from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import without_zeros
@@ -44,6 +44,7 @@ _LARGEST_TABLE = 1 << 22
 
 
 class _Params(NamedTuple):
+    n_counts: layout.Number  # as of `_levels`: here the number of columns
     successes: layout.Numbers  # s of each column
     failures: layout.Numbers  # f
     log_successes: layout.Numbers  # log(s + j); tables are empty unless s and f are single numbers
@@ -52,15 +53,7 @@ class _Params(NamedTuple):
     gamma_failures: layout.Numbers  # log Γ(f + j)
 
 
-class _Row(NamedTuple):
-    n: layout.Count
-    constant: layout.Number  # of the predictive
-    ones: layout.Counts  # c of each column
-    logits: layout.Numbers
-
-
 PARAMS = layout.params(_Params)
-ROW = layout.row(_Row)
 
 
 @_jit.inner
@@ -70,7 +63,7 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
     log_successes = table(params, PARAMS.log_successes)
     log_failures = table(params, PARAMS.log_failures)
     n_features, n = successes.shape[0], row[ROW.n]
-    ones, logits = view(row, ROW.ones, n_features), view(row, ROW.logits, n_features)
+    ones, logits = view(row, ROW.counts, n_features), view(row, ROW.logs, n_features)
     constant = 0.0
     if n < log_successes.shape[0]:
         for d in range(n_features):
@@ -88,40 +81,17 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    ones = view(row, ROW.ones, table(params, PARAMS.successes).shape[0])
+    ones = view(row, ROW.counts, table(params, PARAMS.successes).shape[0])
     row[ROW.n] += weight
-    if ids.shape[0] > 0:
-        for i in range(values.shape[0]):
-            ones[ids[i]] += weight * values[i]
-    else:
-        for i in range(values.shape[0]):
-            ones[i] += weight * values[i]
+    for i in range(values.shape[0]):
+        ones[ids[i] if ids.shape[0] > 0 else i] += weight * values[i]
     _constants(params, row)
 
 
 @_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    n_features = table(params, PARAMS.successes).shape[0]
-    ones, more = view(row, ROW.ones, n_features), view(other, ROW.ones, n_features)
-    row[ROW.n] += sign * other[ROW.n]
-    for d in range(n_features):
-        ones[d] += sign * more[d]
+    merge_counts(params, row, other, sign)
     _constants(params, row)
-
-
-@_jit.pointer("score_rows")
-def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features = table(params, PARAMS.successes).shape[0]
-    for k in range(starts.shape[0]):
-        logits = view_at(pool, starts[k], ROW.logits, n_features)
-        score = pool[starts[k] + ROW.constant]
-        if ids.shape[0] > 0:
-            for i in range(values.shape[0]):
-                score += logits[ids[i]] * values[i]
-        else:
-            for i in range(values.shape[0]):
-                score += logits[i] * values[i]
-        out[k] = score
 
 
 @_jit.pointer("log_marginal")
@@ -130,7 +100,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     gamma_successes = table(params, PARAMS.gamma_successes)
     gamma_failures = table(params, PARAMS.gamma_failures)
     n_features, n = successes.shape[0], row[ROW.n]
-    ones = view(row, ROW.ones, n_features)
+    ones = view(row, ROW.counts, n_features)
     out = 0.0
     if n < gamma_successes.shape[0]:
         for d in range(n_features):
@@ -148,7 +118,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
     """In every column as many helpers that agree with the point as there can be."""
     successes, failures = table(params, PARAMS.successes), table(params, PARAMS.failures)
     n_features, n = successes.shape[0], row[ROW.n] + helpers
-    ones = view(row, ROW.ones, n_features)
+    ones = view(row, ROW.counts, n_features)
     out = 0.0
     for d in range(n_features):
         zeros = n - ones[d] - max(low[d], 0.0)
@@ -163,7 +133,7 @@ def _bound(params, row, helpers, low, high, ids, values):  # type: ignore[no-unt
 
 
 @dataclass(frozen=True)
-class Bernoulli(Family):
+class Bernoulli(Levels):
     """Zeros and ones, with a Beta prior on each column's probability of a one.
 
     Parameters
@@ -184,34 +154,23 @@ class Bernoulli(Family):
     name: ClassVar[str] = "bernoulli"
     kind: ClassVar[str] = "binary"
     accepts_sparse: ClassVar[bool] = True
-    independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = Functions(
-        _update, _merge, _score_rows, _log_marginal, bound=_bound
+        _update, _merge, score_rows, _log_marginal, bound=_bound
     )
 
     def _prior(self, n_features: int) -> tuple[Vector, Vector]:
         successes = per_column(self.successes, n_features, "successes", above_zero=True)
         return successes, per_column(self.failures, n_features, "failures", above_zero=True)
 
-    def row_layout(self) -> Any:
-        return ROW
-
     def check(self, X: Any) -> None:
         values = X.data if sp.issparse(X) else X.reshape(-1)
         bad = np.flatnonzero((values != 0.0) & (values != 1.0))
-        if len(bad) == 0:
-            return
-        at = int(bad[0])
-        if sp.issparse(X):
-            row = int(np.searchsorted(X.indptr, at, side="right")) - 1
-            column = int(X.indices[at])
-        else:
-            row, column = divmod(at, X.shape[1])
-        raise DataError(
-            f"the {self.name} family takes zeros and ones, but X at {{place}} is {values[at]:g}",
-            row=row,
-            column=column,
-        )
+        if len(bad) > 0:
+            value, place = values[bad[0]], place_of(X, int(bad[0]))
+            raise DataError(
+                f"the {self.name} family takes zeros and ones, but X at {{place}} is {value:g}",
+                **place,
+            )
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         successes, failures = self._prior(n_features)
@@ -220,6 +179,7 @@ class Bernoulli(Family):
         counts = np.arange(size)
         return layout.make_params(
             PARAMS,
+            n_counts=n_features,
             successes=successes,
             failures=failures,
             log_successes=np.log(successes[0] + counts),
@@ -231,22 +191,22 @@ class Bernoulli(Family):
     def encode(self, X: Any) -> Any:
         return without_zeros(X) if sp.issparse(X) else X
 
-    def log_ceiling(self, X: Any) -> Vector:
-        return np.zeros(X.shape[0])
+    # For these functions and parameters too.
+    log_ceiling, row_with_gaps = Levels.log_ceiling, Levels.row_with_gaps
 
     def statistic(self, X: Any) -> BetaCounts:
         return BetaCounts(self.encode(X), *self._prior(X.shape[1]))
 
     def linear(self, n_features: int) -> LinearForm:
         def rows(sizes: Vector, n: Matrix, ones: Matrix) -> Matrix:
-            return layout.make_rows(ROW, len(sizes), n_features, n=sizes, ones=ones)
+            return layout.make_rows(ROW, len(sizes), n_features, n=sizes, counts=ones)
 
         return by_columns(BetaTotals(*self._prior(n_features)), n_features, lambda X: X, rows)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         successes, failures = self._prior(n_features)
         fields = layout.read(ROW, row, n_features)
-        successes, failures = successes + fields.ones, failures + fields.n - fields.ones
+        successes, failures = successes + fields.counts, failures + fields.n - fields.counts
         return {
             "probabilities": successes / (successes + failures),
             "successes": successes,
@@ -260,22 +220,16 @@ class Bernoulli(Family):
         codes = list(np.stack([1.0 - ones, ones], axis=1))
         return Columns(after - betaln(*self._prior(n_features)), ones, codes)
 
-    def with_gaps(self) -> LevelsWithGaps:
-        return LevelsWithGaps(self)
-
-    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        fields = layout.read(ROW, row, n_features)
-        counts = np.stack([fields.n - fields.ones, fields.ones], axis=1).reshape(-1)
-        return row_with_gaps(fields.n, counts, n_features)
-
     def level_counts(self, n_features: int) -> tuple[Ints, Vector]:
-        """How many levels each column has, and what the prior counts for at each."""
         successes, failures = self._prior(n_features)
         return np.full(n_features, 2), np.stack([failures, successes], axis=1).reshape(-1)
 
+    def counts_of(self, row: Vector, n_features: int) -> Vector:
+        fields = layout.read(ROW, row, n_features)
+        return np.stack([fields.n - fields.counts, fields.counts], axis=1).reshape(-1)
+
     def row_of_levels(self, counts: Vector) -> Vector:
-        """The row of a single column with these counts of its levels, without logarithms."""
-        return layout.make(ROW, 1, n=counts.sum(), ones=counts[1])
+        return layout.make(ROW, 1, n=counts.sum(), counts=counts[1])
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         ones = self.posterior(row, n_features)["probabilities"]

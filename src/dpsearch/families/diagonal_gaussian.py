@@ -79,6 +79,17 @@ def _step(params, n):  # type: ignore[no-untyped-def]
 
 
 @_jit.inner
+def _times(logs, product, factor):  # type: ignore[no-untyped-def]
+    """Multiply exp(logs) · product by a factor; return both."""
+    if factor > _FULL:
+        return logs + math.log(factor), product
+    product *= factor
+    if product > _FULL:
+        return logs + math.log(product), 1.0
+    return logs, product
+
+
+@_jit.inner
 def _constants(params, row):  # type: ignore[no-untyped-def]
     """Derive everything that scoring needs from n, z̄ and M."""
     strength = table(params, PARAMS.strength)
@@ -91,13 +102,7 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
         beta = 1.0 + 0.5 * (squares[d] + strength[d] * n / kappa * means[d] * means[d])
         centres[d] = n * means[d] / kappa
         factors[d] = kappa / (2.0 * beta * (kappa + 1.0))
-        if beta > _FULL:
-            logs += math.log(beta)
-        else:
-            product *= beta
-            if product > _FULL:
-                logs += math.log(product)
-                product = 1.0
+        logs, product = _times(logs, product, beta)
     logs += math.log(product)
     row[ROW.constant] = _step(params, n) - 0.5 * logs
     row[ROW.log_betas] = logs
@@ -145,14 +150,7 @@ def _sum_logs(values, centres, factors):  # type: ignore[no-untyped-def]
     logs, product = 0.0, 1.0
     for d in range(values.shape[0]):
         difference = values[d] - centres[d]
-        term = 1.0 + factors[d] * difference * difference
-        if term > _FULL:
-            logs += math.log(term)
-        else:
-            product *= term
-            if product > _FULL:
-                logs += math.log(product)
-                product = 1.0
+        logs, product = _times(logs, product, 1.0 + factors[d] * difference * difference)
     return logs + math.log(product)
 
 
@@ -365,13 +363,9 @@ class DiagonalGaussian(Family):
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         fields = layout.read(self.row_layout(), row, n_features)
         return layout.make(
-            _diagonal_columns.ROW,
-            n_features,
-            n=fields.n,
-            counts=fields.n,
-            means=fields.means,
-            squares=fields.squares,
-        )
+            _diagonal_columns.ROW, n_features,
+            n=fields.n, counts=fields.n, means=fields.means, squares=fields.squares,
+        )  # fmt: skip
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         posterior = self.posterior(row, n_features)
@@ -429,6 +423,8 @@ class DiagonalGaussian(Family):
 class DiagonalWithGaps(WithOwnRows):
     """`WithGaps` of a `DiagonalGaussian`."""
 
+    family: DiagonalGaussian
+
     functions: ClassVar[Functions] = _diagonal_columns.FUNCTIONS
     log_ceiling = WithGaps.log_ceiling  # of each column on its own
 
@@ -439,22 +435,17 @@ class DiagonalWithGaps(WithOwnRows):
         return 2 * n_features
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        family: Any = self.family
-        params: Vector = family.laid_out(n_features, X.shape[0], by_column=True)
-        return params
+        return self.family.laid_out(n_features, X.shape[0], by_column=True)
 
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))
 
     def log_base(self, X: Any) -> Vector:
-        family: Any = self.family
-        _, scale = family.location_scale(X.shape[1])
+        _, scale = self.family.location_scale(X.shape[1])
         return np.asarray(-(~np.isnan(X) @ np.log(scale)))
 
     def linear(self, n_features: int) -> LinearForm:
-        family: Any = self.family
-        form: LinearForm = family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
-        return form
+        return self.family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(_diagonal_columns.ROW, row, n_features)

@@ -86,39 +86,40 @@ def _isotropic_constants(params, row):  # type: ignore[no-untyped-def]
     row[ROW.curvature] = -0.5 / variance
 
 
-@_jit.pointer("update")
-def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    row[ROW.n] += weight
+@_jit.inner
+def _add(params, row, added, share, sums, squares):  # type: ignore[no-untyped-def]
+    """Add (or take, if `added` is below 0) points, and a share of these S and Σ|z|²."""
+    row[ROW.n] += added
     if row[ROW.n] <= 0.0:
         row[:] = 0.0
     else:
-        sums = view(row, ROW.sums, values.shape[0])
+        own = view(row, ROW.sums, sums.shape[0])
         squared_sum = 0.0
-        squares = 0.0
-        for d in range(values.shape[0]):
-            sums[d] += weight * values[d]
-            squared_sum += sums[d] * sums[d]
-            squares += values[d] * values[d]
+        for d in range(sums.shape[0]):
+            own[d] += share * sums[d]
+            squared_sum += own[d] * own[d]
         row[ROW.squared_sum] = squared_sum
-        row[ROW.squares] += weight * squares
+        row[ROW.squares] += share * squares
     _isotropic_constants(params, row)
+
+
+@_jit.inner
+def _square(values):  # type: ignore[no-untyped-def]
+    out = 0.0
+    for d in range(values.shape[0]):
+        out += values[d] * values[d]
+    return out
+
+
+@_jit.pointer("update")
+def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
+    _add(params, row, weight, weight, values, _square(values))
 
 
 @_jit.pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
-    n_features = length(params, PARAMS.tau)
-    row[ROW.n] += sign * other[ROW.n]
-    if row[ROW.n] <= 0.0:
-        row[:] = 0.0
-    else:
-        sums, more = view(row, ROW.sums, n_features), view(other, ROW.sums, n_features)
-        squared_sum = 0.0
-        for d in range(n_features):
-            sums[d] += sign * more[d]
-            squared_sum += sums[d] * sums[d]
-        row[ROW.squared_sum] = squared_sum
-        row[ROW.squares] += sign * other[ROW.squares]
-    _isotropic_constants(params, row)
+    sums = view(other, ROW.sums, length(params, PARAMS.tau))
+    _add(params, row, sign * other[ROW.n], sign, sums, other[ROW.squares])
 
 
 @_jit.inline
@@ -129,10 +130,7 @@ def _score(pool, s, dot, square):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    n_features = values.shape[0]
-    square = 0.0
-    for d in range(n_features):
-        square += values[d] * values[d]
+    n_features, square = values.shape[0], _square(values)
     n_rows = starts.shape[0]
     k = 0
     # Four clusters at a time, so that each value loaded serves four products.
@@ -417,7 +415,7 @@ class Gaussian(Family):
                 n=sizes, sums=sums, squares=squares, means=means, scatter=scatter,
             )  # fmt: skip
 
-        return closed.form(features, rows)
+        return LinearForm.of(closed, n_features + 1, features, rows, closed.terms())
 
     def _count_and_sums(self, row: Vector, n_features: int) -> tuple[float, Vector]:
         """How many points a cluster has, and the sums of its encoded columns."""

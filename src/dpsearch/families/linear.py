@@ -26,7 +26,7 @@ import numpy as np
 import scipy.special
 
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch.families.terms import Term, counted_terms
+from dpsearch.families.terms import Term, counted_term, of_counted
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,24 @@ class LinearForm:
     terms: tuple[Term, ...] = ()
     anywhere: bool = False
 
+    @classmethod
+    def of(cls, closed: Any, n_totals: int, features: Any, rows: Any, terms: Any) -> LinearForm:
+        """Return the form of a closed form of log H that takes arrays of the array API."""
+        functions = closed.log_marginals, closed.weights
+        return cls(n_totals, features, *functions, rows, terms, anywhere=True)
+
 
 def counted(form: LinearForm) -> LinearForm:
     """Return the form of a column that rows may lack: NaN.
 
     The totals begin with the number of rows that have it, which is what was the size.
     """
-
-    def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-        by_totals, by_count = form.weights(totals[:, 0], totals[:, 1:])
-        return np.column_stack([by_count, by_totals]), np.zeros(len(sizes))
-
     return LinearForm(
         1 + form.n_totals,
         lambda X: masked(X, [form.features(X)]),
-        lambda sizes, totals: form.log_marginals(totals[:, 0], totals[:, 1:]),
-        weights,
+        *of_counted(form.log_marginals, form.weights),
         lambda sizes, totals: form.rows(totals[:, 0], totals[:, 1:]),
-        counted_terms(form.terms),
+        tuple(map(counted_term, form.terms)),
     )
 
 

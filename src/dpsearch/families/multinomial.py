@@ -36,6 +36,7 @@ from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import row_sums, without_zeros
 from dpsearch.families.statistics import DirichletCounts
+from dpsearch.families.terms import group_terms
 
 _LARGEST_TABLE = 1 << 22
 
@@ -228,7 +229,7 @@ class Multinomial(Family):
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
             return layout.make_rows(ROW, len(sizes), n_features, n=sizes, counts=totals)
 
-        return closed.form(lambda X: X, rows)
+        return LinearForm.of(closed, n_features, lambda X: X, rows, group_terms(closed))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         fields = layout.read(ROW, row, n_features)

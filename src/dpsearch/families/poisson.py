@@ -117,24 +117,15 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
-    n_features, lacking = length(params, PARAMS.shape), _n_observed(params, ids)
-    sums = view(row, ROW.sums, n_features)
+    n_features, n_observed = length(params, PARAMS.shape), _n_observed(params, ids)
+    sums, missing = view(row, ROW.sums, n_features), view(row, ROW.missing, n_features)
     row[ROW.n] += weight
-    for i in range(lacking):
+    for i in range(n_observed):
         row[ROW.total] += weight * values[i]
         sums[ids[i]] += weight * values[i]
-    if params[PARAMS.gaps] == 0.0:
-        _constants(params, row)
-        return
-    missing, shares = view(row, ROW.missing, n_features), view(row, ROW.shares, n_features)
-    row[ROW.constant] = 0.0
-    for d in range(n_features):
-        if lacking < ids.shape[0] and ids[lacking] == n_features + d:
-            missing[d] += weight
-            row[ROW.constant] -= shares[d]
-            lacking += 1
-        else:
-            row[ROW.constant] -= _set_column(params, row, d)
+    for i in range(n_observed, ids.shape[0]):
+        missing[ids[i] - n_features] += weight
+    _constants(params, row)
 
 
 @_jit.pointer("merge")
@@ -267,6 +258,8 @@ _FUNCTIONS = Functions(
 class PoissonWithGaps(WithOwnRows):
     """`WithGaps` of a `Poisson`, which has the same functions."""
 
+    family: Poisson
+
     functions: ClassVar[Functions] = _FUNCTIONS
 
     log_ceiling = WithGaps.log_ceiling  # of each column on its own
@@ -293,9 +286,7 @@ class PoissonWithGaps(WithOwnRows):
         return value
 
     def linear(self, n_features: int) -> LinearForm:
-        family: Any = self.family
-        form: LinearForm = family.linear_form(n_features, self.width(n_features), gaps=True)
-        return form
+        return self.family.linear(n_features, gaps=True)
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(ROW, row, n_features)
@@ -374,11 +365,8 @@ class Poisson(Family):
     def statistic(self, X: Any) -> GammaCounts:
         return GammaCounts(self.encode(X), *self.prior(X.shape[1]))
 
-    def linear(self, n_features: int) -> LinearForm:
-        return self.linear_form(n_features, self.width(n_features), gaps=False)
-
-    def linear_form(self, n_features: int, width: int, *, gaps: bool) -> LinearForm:
-        """Return the linear form, for data with gaps or without."""
+    def linear(self, n_features: int, *, gaps: bool = False) -> LinearForm:
+        width = layout.width(ROW, n_features) if gaps else self.width(n_features)
 
         def rows(sizes: Vector, n: Matrix, sums: Matrix) -> Matrix:
             missing = sizes[:, None] - n

@@ -170,18 +170,12 @@ class Product(Composite):
         return self._with([family.learned(X[:, at], labels) for family, at in self.parts])
 
     def rescaled(self, factors: Mapping[str, float]) -> Product:
-        return self._with(
-            [
-                family.rescaled(
-                    {
-                        name: factors[f"{p}.{name}"]
-                        for name in family.hyperparameters()
-                        if f"{p}.{name}" in factors
-                    }
-                )
-                for p, (family, _) in enumerate(self.parts)
-            ]
-        )
+        own: list[dict[str, float]] = [{} for _ in self.parts]
+        for name, factor in factors.items():
+            part, _, of_part = name.partition(".")
+            own[int(part)][of_part] = factor
+        pairs = zip(self.members, own, strict=True)
+        return self._with([family.rescaled(changes) for family, changes in pairs])
 
     def to_dict(self) -> dict[str, Any]:
         parts = [[family.to_dict(), list(columns)] for family, columns in self.parts]

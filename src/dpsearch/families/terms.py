@@ -12,7 +12,7 @@ for an argument that is itself a difference, such as Q − S²/κ, of its parts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,32 +56,6 @@ def rounded_up(value: Vector, *magnitudes: Any) -> Vector:
     return np.where(np.isfinite(out), out, np.inf)
 
 
-def column_terms(totals_of: Any, n_columns: int, powers: int, gaps: bool) -> tuple[Term, ...]:
-    """Return the terms of independent columns; see `families._totals.by_columns`."""
-
-    def term(d: int) -> Term:
-        own = type(totals_of)(*(values[d : d + 1] for values in totals_of))
-
-        def apart(sizes: Vector, totals: Matrix) -> list[Matrix]:
-            columns = np.split(totals, powers + gaps, axis=1)
-            return columns if gaps else [sizes[:, None], *columns]
-
-        def upper(sizes: Vector, totals: Matrix) -> Vector:
-            found = apart(sizes, totals)
-            return rounded_up(own.log_marginals(*found), own.magnitude(*found)[:, 0])
-
-        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-            by_n, *by_totals = own.weights(*apart(sizes, totals))
-            if gaps:
-                return np.hstack([by_n, *by_totals]), np.zeros(len(sizes))
-            return np.hstack(by_totals), by_n[:, 0]
-
-        at = d + n_columns * np.arange(powers + gaps)
-        return Term(at, 1, upper, weights, squares=powers == 2, counted=gaps)
-
-    return tuple(map(term, range(n_columns)))
-
-
 def group_terms(totals_of: Any) -> tuple[Term, ...]:
     """Return a term for each group of levels, or none where one has too many for its corners."""
     levels, concentrations = totals_of
@@ -103,18 +77,20 @@ def _of_group(kind: Any, at: Ints, concentrations: Vector) -> Term:
     return Term(at, len(at), upper, own.weights)
 
 
-def counted_terms(terms: Sequence[Term]) -> tuple[Term, ...]:
-    """Return terms of a column that rows may lack: the first total is their size."""
+def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
+    """Return a function of a size and totals, and its gradient, of a column that rows may lack.
 
-    def counted(term: Term) -> Term:
-        def upper(sizes: Vector, totals: Matrix) -> Vector:
-            return term.upper(totals[:, 0], totals[:, 1:])
+    The first of the totals is then what was the size.
+    """
 
-        def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-            by_totals, by_size = term.weights(totals[:, 0], totals[:, 1:])
-            return np.column_stack([by_size, by_totals]), np.zeros(len(by_size))
+    def by_totals(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
+        gradient, by_count = weights(totals[:, 0], totals[:, 1:])
+        return np.column_stack([by_count, gradient]), np.zeros(len(by_count))
 
-        at = np.concatenate([[0], term.totals + 1])
-        return Term(at, term.n_values, upper, weights, term.squares, counted=True)
+    return lambda sizes, totals: value(totals[:, 0], totals[:, 1:]), by_totals
 
-    return tuple(map(counted, terms))
+
+def counted_term(term: Term) -> Term:
+    """Return a term of a column that rows may lack."""
+    at, functions = np.concatenate([[0], term.totals + 1]), of_counted(term.upper, term.weights)
+    return Term(at, term.n_values, *functions, term.squares, counted=True)

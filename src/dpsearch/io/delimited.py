@@ -163,18 +163,7 @@ class Columns:
 
     def add(self, block: Block) -> None:
         self._check_width(block)
-        schema = {str(j): pl.String for j in range(self.width)}
-        try:
-            frame = pl.read_csv(
-                block.text,
-                has_header=False,
-                schema=schema,
-                separator=self.separator,
-                null_values=list(MISSING),
-            ).select([str(j) for j in self.used])
-        except pl.exceptions.PolarsError as error:
-            place = f"from line {block.lines[0]}"
-            raise unreadable(f"{place}: not a CSV file: {error}") from error
+        frame = self._cells(block)
         numeric = [str(j) for j in self.used if j not in self.texts]
         codes = frame.select(pl.col(numeric).str.contains(_CODE).any())
         self.texts |= {int(name) for name in numeric if codes[name][0]}
@@ -197,6 +186,22 @@ class Columns:
         )
         self.lines.append(block.lines)
         self.n_rows += frame.height
+
+    def _cells(self, block: Block) -> pl.DataFrame:
+        """Return the cells of the columns used, as texts."""
+        schema = {str(j): pl.String for j in range(self.width)}
+        try:
+            frame = pl.read_csv(
+                block.text,
+                has_header=False,
+                schema=schema,
+                separator=self.separator,
+                null_values=list(MISSING),
+            )
+        except pl.exceptions.PolarsError as error:
+            place = f"from line {block.lines[0]}"
+            raise unreadable(f"{place}: not a CSV file: {error}") from error
+        return frame.select([str(j) for j in self.used])
 
     def _check_width(self, block: Block) -> None:
         wrong = np.flatnonzero(block.fields != self.width)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._numbers import count
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch._validate import whole
 from dpsearch.deadline import current
@@ -95,8 +96,7 @@ class Levels:
     def reason(self, options: LevelOptions, n_clusters: int) -> str:
         """Return in words what was found, and how it led to the clusters."""
         n = self.tree.n_components
-        components = "1 component" if n == 1 else f"{n} components"
-        clusters = "1 cluster" if n_clusters == 1 else f"{n_clusters} clusters"
+        components, clusters = count(n, "component"), count(n_clusters, "cluster")
         if isinstance(options.level, int):
             text = f"{components}; the tree was cut at {clusters}, as asked for"
         elif options.level == COMPONENTS:
@@ -147,16 +147,18 @@ def find_levels(
     groups = tree.cut()
     merges, finding = False, "no two of them share more rows than by chance"
     together = (np.bincount(groups)[groups] > 1)[labels]  # rows of components that would be merged
-    if together.any() and current().over:
-        finding = "there was no time to compare their rows with draws"
-    elif together.any():
-        rows = np.flatnonzero(together)
-        merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
+    if together.any():
+        rows, finding = np.flatnonzero(together), "there was no time to compare rows with draws"
+        with current().optional():
+            current().check()
+            merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
     agreement: Vector = np.full(n, np.nan)
     counts: tuple[int, ...] = ()
-    if halves and len(chosen) >= 4 and not current().over:
-        found = fit_halves(mixture, items, labels, TEMPER if merges else None, rng)
-        agreement, counts = agreements(found, tree), found.n_clusters
+    if halves and len(chosen) >= 4:
+        with current().optional():
+            current().check()
+            found = fit_halves(mixture, items, labels, TEMPER if merges else None, rng)
+            agreement, counts = agreements(found, tree), found.n_clusters
     return Levels(tree, merges, finding, agreement, counts)
 
 

@@ -139,7 +139,8 @@ class _DeviceFit(ShardsFit):
         except OutOfTime:
             return False
         except KeyboardInterrupt:  # labels and totals may not be of the same moment
-            batch.begin_from(batch.totals)
+            with current().needed():
+                batch.begin_from(batch.totals)
             return False
 
     def improved(self, batch: BatchSearch) -> bool:

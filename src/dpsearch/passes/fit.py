@@ -184,9 +184,8 @@ class ShardsFit:
             raise _OnePiece
         form = encoding.form()
         with current().during("searching a sample", 0.4):
-            found = first_partition(problem, replace(options, callback=None), options.order)
-            found = choice.or_carried(problem, found)
-            labels = found.labels
+            told = replace(options, callback=None)
+            labels = first_partition(problem, told, options.order, choice).labels
             if not self.suits_turns(encoding) or self.opened.n_rows > _FEW * len(labels):
                 labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
         rows = rows_in_memory(form, sample.matrix, n_threads(options.n_jobs))
@@ -218,7 +217,8 @@ class ShardsFit:
             features, threads = features_of(form, sample.matrix), n_threads(options.n_jobs)
             batch = PilotedSearch(rows, features, form, tables, *how, threads)
             improve = self.by_pilot
-        batch.begin_from(start.clusters)
+        with current().needed():
+            batch.begin_from(start.clusters)
         n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
         if n_seen < rows.n_rows:
             batch.tables = options.prior.tables(n_seen, min(n_seen, MOST_CLUSTERS))
@@ -262,7 +262,8 @@ class ShardsFit:
         except KeyboardInterrupt:
             # Labels and totals may not be of the same moment: one more pass makes them so.
             assert self.best is not None
-            batch.begin_from(self.best)
+            with current().needed():
+                batch.begin_from(self.best)
         return False
 
     def effort(self) -> tuple[int, int]:

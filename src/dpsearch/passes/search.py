@@ -22,7 +22,6 @@ import numpy as np
 
 from dpsearch._arrays import to_host
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
-from dpsearch.deadline import current
 from dpsearch.families.linear import LinearForm, indices, like, namespace
 from dpsearch.passes.arrays import here, spread, taken
 from dpsearch.passes.chunk import Candidates, Totals
@@ -100,9 +99,7 @@ class BatchSearch:
         n = len(totals.sizes)
         self.rows.place(None)
         scores = self.scores(totals)
-        everything = Candidates(np.zeros(1, np.int64), np.array([0, n]), *scores)
-        with current().needed():
-            found = here(self.rows.assign(everything))
+        found = here(self.rows.assign(Candidates(np.zeros(1, np.int64), np.array([0, n]), *scores)))
         there = found.sizes > 0
         self.rows.decide(np.where(there, np.cumsum(there) - 1, -1), np.zeros(1, np.int64))
         self.adopt(found.take(there))

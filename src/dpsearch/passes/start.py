@@ -30,7 +30,10 @@ def clusters_of_sample(problem: Problem, rng: Rng) -> Totals:
 
 
 def placed_by_sample(problem: Problem, rng: Rng, n_threads: int) -> Clustering:
-    """Return the partition that gives each row to the best of `clusters_of_sample`."""
+    """Return the partition that gives each row to the best of `clusters_of_sample`.
+
+    Raise if the time is up before all are placed.
+    """
     form = problem.model.family.linear(problem.model.n_features)
     assert form is not None
     rows = threaded_rows(form, n_threads, problem.model.matrix)

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpsearch._types import Ints, Vector
 from dpsearch.priors.completion import Completion, completion_room
+
+T = TypeVar("T", bound=tuple[Any, ...])
+Ints32 = NDArray[np.int32]
+Naturals = NDArray[np.uint32]  # which spare the test for indices from the end
 
 
 class Hypotheses(NamedTuple):
@@ -17,7 +23,7 @@ class Hypotheses(NamedTuple):
     hypotheses can then take the same number of steps for each, which processors predict.
     """
 
-    rows: Any  # [beam, capacity]; unsigned, which spares the test for indices from the end
+    rows: Naturals  # [beam, capacity]
     counts: Ints
     scores: Vector  # by which hypotheses are ranked
     placed: Vector  # scores without the prior's completion; for AntoniakCounts only
@@ -31,20 +37,20 @@ class Rows(NamedTuple):
     steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
     users: Ints
     members: Ints  # last node of the list of members
-    live: Any  # the rows in use, in no order
-    free: Any  # a stack of the others
+    live: Naturals  # the rows in use, in no order
+    free: Naturals  # a stack of the others
     gains: Vector  # score of the current item in this row
     wanted: Ints  # number of new hypotheses that add the current item to this row
-    successor: Any  # the row with the current item added
+    successor: Naturals  # the row with the current item added
 
 
 class Nodes(NamedTuple):
     """Linked lists of items, with common beginnings shared and counted by their users."""
 
-    before: Any  # int32, as all of these
-    item: Any
-    users: Any
-    free: Any
+    before: Ints32
+    item: Ints32
+    users: Ints32
+    free: Ints32
 
 
 class Room(NamedTuple):
@@ -53,11 +59,11 @@ class Room(NamedTuple):
     starts: Ints
     out: Vector
     row: Vector
-    parents: Any  # uint32
-    choices: Any  # uint32
+    parents: Naturals
+    choices: Naturals
     scores: Vector
     children: Ints
-    slots: Ints
+    slots: Naturals
     best: Vector  # per hypothesis: score of its best successor,
     second: Vector  # of the next best,
     at: Ints  # and which the best is
@@ -76,59 +82,51 @@ class Counts(NamedTuple):
     free_nodes: int
 
 
-def new_rows(width: int, capacity: int) -> Rows:
-    rows = Rows(
-        pool=np.empty(capacity * width),
-        sizes=np.zeros(capacity, np.int64),
-        steps=np.zeros(capacity),
-        users=np.zeros(capacity, np.int64),
-        members=np.zeros(capacity, np.int64),
-        live=np.zeros(capacity, np.uint32),
-        free=np.arange(capacity, dtype=np.uint32)[::-1].copy(),  # row 0, at the end, stays unused
-        gains=np.zeros(capacity),
-        wanted=np.zeros(capacity, np.int64),
-        successor=np.zeros(capacity, np.uint32),
+def zeros(kind: type[T], size: int, **others: Any) -> T:
+    """Return arrays of zeros of the types that the fields of a NamedTuple are annotated with.
+
+    All have this length but `others`: their lengths or shapes, or what is not an array itself.
+    """
+    return kind(
+        *(
+            np.zeros(others.get(name, size), dtype) if dtype else others[name]
+            for name, dtype in _dtypes(kind)
+        )
     )
+
+
+@functools.cache
+def _dtypes(kind: Any) -> list[tuple[str, Any]]:
+    """Return the fields, each with the type of its numbers; None if it is not an array."""
+    arrays = {name: get_args(hint)[1:] for name, hint in get_type_hints(kind).items()}
+    return [(name, get_args(of[0])[0] if of else None) for name, of in arrays.items()]
+
+
+def new_rows(width: int, capacity: int) -> Rows:
+    rows = zeros(Rows, capacity, pool=capacity * width)
+    rows.free[:] = np.arange(capacity)[::-1]  # row 0, at the end, stays unused
     rows.gains[0] = -np.inf
     return rows
 
 
 def new_nodes(capacity: int) -> Nodes:
-    return Nodes(
-        before=np.zeros(capacity, np.int32),
-        item=np.zeros(capacity, np.int32),
-        users=np.zeros(capacity, np.int32),
-        free=np.arange(capacity, dtype=np.int32)[::-1].copy(),
-    )
+    nodes = zeros(Nodes, capacity)
+    nodes.free[:] = np.arange(capacity)[::-1]
+    return nodes
 
 
 def new_hypotheses(beam_size: int, capacity: int) -> Hypotheses:
-    return Hypotheses(
-        rows=np.zeros((beam_size, capacity), np.uint32),
-        counts=np.zeros(beam_size, np.int64),
-        scores=np.zeros(beam_size),
-        placed=np.zeros(beam_size),
-    )
+    return zeros(Hypotheses, beam_size, rows=(beam_size, capacity))
 
 
 def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> Room:
-    beam_size = len(hypotheses.counts)
-    return Room(
-        starts=np.empty(len(rows.sizes), np.int64),
-        out=np.empty(len(rows.sizes)),
-        row=np.empty(width),
-        parents=np.empty(hypotheses.rows.size, np.uint32),
-        choices=np.empty(hypotheses.rows.size, np.uint32),
-        scores=np.empty(hypotheses.rows.size),
-        children=np.zeros(beam_size, np.int64),
-        slots=np.zeros(beam_size, np.uint32),
-        best=np.zeros(beam_size),
-        second=np.zeros(beam_size),
-        at=np.zeros(beam_size, np.int64),
-        values=np.empty(hypotheses.rows.size),
-        sizes=np.zeros(hypotheses.rows.shape[1], np.int64),
+    beam_size, capacity = hypotheses.rows.shape
+    all_rows, successors = len(rows.sizes), beam_size * capacity
+    return zeros(
+        Room, beam_size, starts=all_rows, out=all_rows, row=width, parents=successors,
+        choices=successors, scores=successors, values=successors, sizes=capacity,
         completion=completion_room(n_points),
-    )
+    )  # fmt: skip
 
 
 def enlarged(old: Any, larger: Any, n_free: int) -> Any:

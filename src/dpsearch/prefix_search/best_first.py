@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.events import Callback, Event
 from dpsearch.items import Rows, add_item, clear_row, copy_row, score_item
-from dpsearch.prefix_search.beam_state import copied
+from dpsearch.prefix_search.beam_state import Ints32, copied, zeros
 from dpsearch.prefix_search.dual import node_of, worth_of
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.heap import Queue, new_queue, pop, push, shrink
@@ -44,10 +44,10 @@ _CHUNK = 512  # expansions between two calls of the callback, or checks for Ctrl
 
 
 class _States(NamedTuple):
-    parent: Any  # int32
-    choice: Any  # int32: cluster of the last item
-    level: Any  # int32: number of items placed
-    count: Any  # int32: number of clusters
+    parent: Ints32
+    choice: Ints32  # cluster of the last item
+    level: Ints32  # number of items placed
+    count: Ints32  # type: ignore[assignment]  # number of clusters
     placed: Vector  # Σ log H, and Σ log W for a prior of product form
     first: Ints  # where its list of rows begins once expanded
 
@@ -57,9 +57,9 @@ class _Store(NamedTuple):
 
     pool: Vector
     sizes: Ints
-    lists: Any  # int32
-    last: Any  # int32: position of the item that made a row out of
-    before: Any  # int32: another row, or −1
+    lists: Ints32
+    last: Ints32  # position of the item that made a row out of
+    before: Ints32  # another row, or −1
 
 
 class _Used(NamedTuple):
@@ -115,7 +115,7 @@ def best_first(
     begun = time.perf_counter()
     deadline = math.inf if seconds is None else time.thread_time() + seconds
     n, width = problem.n_items, problem.model.core.width
-    states, store, queue = _new_states(4096), _new_store(256, width), new_queue(4096)
+    states, store, queue = zeros(_States, 4096), _new_store(256, width), new_queue(4096)
     states.parent[0] = -1
     states.first[0] = 0
     used = _Used(1, 1, 0, 0)
@@ -163,25 +163,8 @@ def _completed(problem: Problem, states: _States, state: int, order: Ints) -> La
     return labels
 
 
-def _new_states(capacity: int) -> _States:
-    return _States(
-        parent=np.zeros(capacity, np.int32),
-        choice=np.zeros(capacity, np.int32),
-        level=np.zeros(capacity, np.int32),
-        count=np.zeros(capacity, np.int32),
-        placed=np.zeros(capacity),
-        first=np.full(capacity, -1, np.int64),
-    )
-
-
 def _new_store(capacity: int, width: int) -> _Store:
-    return _Store(
-        pool=np.empty(capacity * width),
-        sizes=np.zeros(capacity, np.int64),
-        lists=np.zeros(16 * capacity, np.int32),
-        last=np.zeros(capacity, np.int32),
-        before=np.zeros(capacity, np.int32),
-    )
+    return zeros(_Store, capacity, pool=capacity * width, lists=16 * capacity)
 
 
 def _grown(
@@ -190,7 +173,7 @@ def _grown(
     """Double the structures that may not hold one more expansion."""
     if used.states + n + 1 > len(states.level):
         size = max(2 * len(states.level), used.states + 2 * n + 2)
-        states = copied(states, _new_states(size))
+        states = copied(states, zeros(_States, size))
     if used.queue + n + 1 > len(queue.score):
         size = max(2 * len(queue.score), used.queue + 2 * n + 2)
         queue = copied(queue, new_queue(size))
@@ -200,22 +183,11 @@ def _grown(
 
 
 def _new_room(problem: Problem) -> _Room:
-    n, width = problem.n_items, problem.model.core.width
-    return _Room(
-        out=np.empty(n + 1),
-        starts=np.empty(n + 1, np.int64),
-        row=np.empty(width),
-        scratch=np.empty(width),
-        first=np.empty(n + 1),
-        second=np.empty(n + 1),
-        holder=np.empty(n + 1, np.int64),
-        rest=np.empty(n + 1),
-        sizes=np.empty(n + 1, np.int64),
-        completion=completion_room(problem.n_points),
-        start=np.zeros(1, np.int64),
-        score=np.empty(1),
-        inside=np.zeros(n + 1, np.int64),
-    )
+    width, completion = problem.model.core.width, completion_room(problem.n_points)
+    return zeros(
+        _Room, problem.n_items + 1, row=width, scratch=width, start=1, score=1,
+        completion=completion,
+    )  # fmt: skip
 
 
 @inner

@@ -24,7 +24,7 @@ from dpsearch._types import Ints, Vector
 from dpsearch._validate import positive
 from dpsearch.priors.base import Prior, check_sizes
 from dpsearch.priors.completion import Rule, completion_room, greedy_completion
-from dpsearch.priors.concentration import Concentration, FixedConcentration, log_gamma_ratio
+from dpsearch.priors.concentration import Concentration, FixedConcentration
 from dpsearch.priors.dirichlet_process import DirichletProcess
 
 
@@ -60,11 +60,8 @@ class AntoniakCounts(Prior):
         positive(self.alpha, "alpha")
 
     def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
-        most_clusters = n_points if most_clusters is None else most_clusters
-        clusters = np.arange(most_clusters + 1, dtype=np.float64)
-        rising = float(log_gamma_ratio(self.alpha, n_points))
-        out = (clusters - 1.0) * math.log(self.alpha) + math.lgamma(n_points + 1.0) - rising
-        out[0] = 0.0
+        out = DirichletProcess(self.alpha).log_v(n_points, most_clusters)
+        out[1:] += math.lgamma(n_points + 1.0)
         return out
 
     def log_w(self, sizes: Ints) -> Vector:

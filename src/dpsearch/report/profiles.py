@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._numbers import brief
+from dpsearch._numbers import PLAIN, Format, share
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.deadline import current
 from dpsearch.report.table import Column, Table
 
 WORDS_SHOWN = 14
@@ -34,25 +35,36 @@ class Number:
     spread: float
     other_mean: float
     other_spread: float
+    format: Format = PLAIN
 
-    @property
-    def away(self) -> float:
-        """(mean of the cluster − mean of all) / standard deviation of all."""
-        return (self.mean - self.other_mean) / self.other_spread if self.other_spread else 0.0
-
-    def in_words(self, other: str = "all") -> str:
+    def _spreads(self) -> tuple[str, list[str]]:
+        """Return how the spreads differ, if that says more than the means, and the spreads."""
         near = abs(self.mean - self.other_mean) < 0.25 * max(self.spread, self.other_spread)
-        spreads = f"± {brief(self.spread)}; {other} ± {brief(self.other_spread)}"
-        if near and self.spread < 0.7 * self.other_spread:
-            return f"{self.name} closer together ({spreads})"
-        if near and self.spread > 1.4 * self.other_spread:
-            return f"{self.name} further apart ({spreads})"
-        word = "high" if self.mean > self.other_mean else "low"
-        return f"{word} {self.name} ({brief(self.mean)}; {other} {brief(self.other_mean)})"
+        word = "closer together" if self.spread < 0.7 * self.other_spread else ""
+        word = "further apart" if self.spread > 1.4 * self.other_spread else word
+        # A spread is no year, and may be small in a column of large numbers.
+        texts = Format(self.format.unit).distinct(self.spread, self.other_spread)
+        return (word if near else ""), [f"± {text}" for text in texts]
 
-    def of_all(self) -> list[float | None]:
+    def in_words(self) -> str:
+        word, (own, other) = self._spreads()
+        if word:
+            return f"{self.name} {word} ({own}; all {other})"
+        own, other = self.format.distinct(self.mean, self.other_mean)
+        return (
+            f"{'high' if self.mean > self.other_mean else 'low'} {self.name} ({own}; all {other})"
+        )
+
+    def contrast(self) -> str:
+        word, (own, other) = self._spreads()
+        if not word:
+            word = "higher" if self.mean > self.other_mean else "lower"
+            own, other = self.format.distinct(self.mean, self.other_mean)
+        return f"{self.name} is {word} ({own}, there {other})"
+
+    def of_all(self) -> list[Any]:
         others = (self.other_mean, self.other_spread)
-        return [x if np.isfinite(x) else None for x in others]
+        return [*(x if np.isfinite(x) else None for x in others), self.format]
 
     def packed(self) -> list[Any]:
         """Return what the page's script needs: a list of four."""
@@ -77,14 +89,21 @@ class Category:
     n_levels: int
     away: float  # total variation distance, ½ Σ |share − share of all|; of two levels with a sign
 
-    def in_words(self, other: str = "all") -> str:
+    def in_words(self) -> str:
         if not self.levels:
             return self.name
         level = max(self.levels, key=lambda one: one.share - one.other_share)
-        shares = f"{100.0 * level.share:.0f} %; {other} {100.0 * level.other_share:.0f} %"
-        return f"{self.name} {level.name} ({shares})"
+        return f"{self.name} {level.name} ({share(level.share)}; all {share(level.other_share)})"
 
-    def of_all(self) -> list[float | None]:
+    def contrast(self) -> str:
+        if not self.levels:
+            return f"{self.name} differs"
+        level = max(self.levels, key=lambda one: abs(one.share - one.other_share))
+        often = "more" if level.share > level.other_share else "less"
+        shares = f"{share(level.share)}, there {share(level.other_share)}"
+        return f"{self.name} is {often} often {level.name} ({shares})"
+
+    def of_all(self) -> list[Any]:
         return []
 
     def packed(self) -> list[Any]:
@@ -100,8 +119,10 @@ class Word:
     share: float
     lift: float  # share in the cluster / share in all, or in the sibling
 
-    def in_words(self, other: str = "all") -> str:
+    def in_words(self) -> str:
         return self.name
+
+    contrast = in_words
 
     def packed(self) -> list[Any]:
         """Return what the page's script needs: a list of four."""
@@ -123,7 +144,7 @@ class Profile:
 
     def against_in_words(self, *, together: bool) -> list[str]:
         """Return what sets it apart from its sibling, as one text if together."""
-        texts = [part.in_words("there") for part in self.against]
+        texts = [part.contrast() for part in self.against]
         return [", ".join(texts)] if together and texts else texts
 
 
@@ -184,6 +205,7 @@ def _described(
     part = [*_parts(table, labels, member, wanted.sets)]
     out = []
     for k, (own, contrast) in enumerate(zip(wanted.evidence, wanted.contrast, strict=True)):
+        current().check()
         best = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
         first = [part[j](k, -1, own[j]) for j in sorted(best, key=lambda j: (-own[j], j))]
         near = wanted.sibling[k]
@@ -207,7 +229,7 @@ def _parts(
         if column.is_category:
             yield _categories(j, column, labels, every)
         else:
-            yield _numbers(j, column.name, means[:, at], spreads[:, at])
+            yield _numbers(j, column, means[:, at], spreads[:, at])
             at += 1
 
 
@@ -220,15 +242,16 @@ def _moments(X: Matrix, member: Any, every: Matrix) -> tuple[Matrix, Matrix]:
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = every @ (member @ filled) / count
         variance = every @ (member @ filled**2) / count - mean**2
-    return mean + origin, np.sqrt(np.maximum(variance, 0.0))
+    # What the difference leaves of equal values is rounding.
+    return mean + origin, np.sqrt(np.where(variance > 1e-13 * mean**2, variance, 0.0 * variance))
 
 
 def _numbers(
-    j: int, name: str, mean: Vector, spread: Vector
+    j: int, column: Column, mean: Vector, spread: Vector
 ) -> Callable[[int, int, float], Number]:
     def number(k: int, other: int, evidence: float) -> Number:
-        own = (evidence, mean[k], spread[k], mean[other], spread[other])
-        return Number(j, name, *map(float, own))
+        own, there = (float(mean[k]), float(spread[k])), (float(mean[other]), float(spread[other]))
+        return Number(j, column.name, float(evidence), *own, *there, column.format)
 
     return number
 
@@ -262,11 +285,11 @@ def _words(
     """Return for each set the words that it has more of: those that it lacks say less."""
     counts = (member @ table.counts).T.tocsr()
 
-    def share(parts: Any) -> Vector:
+    def shares(parts: Any) -> Vector:
         total = counts @ parts.astype(np.float64)
         return np.asarray(total / max(total.sum(), 1.0))
 
-    of_all = share(np.ones(wanted.sets.shape[1]))
+    of_all = shares(np.ones(wanted.sets.shape[1]))
 
     def more(own: Vector, there: Vector, evidence: Vector) -> tuple[Word, ...]:
         lift = np.divide(own, there, out=np.full_like(own, np.inf), where=there > 0.0)
@@ -280,10 +303,10 @@ def _words(
 
     out = []
     for k, near in enumerate(wanted.sibling):
-        own = share(wanted.sets[k])
+        own = shares(wanted.sets[k])
         against: tuple[Word, ...] = ()
         if near >= 0:
-            words = more(own, share(wanted.sets[near]), wanted.contrast[k])
+            words = more(own, shares(wanted.sets[near]), wanted.contrast[k])
             against = tuple(word for word in words[:CONTRASTS_WORDS] if word.evidence > 0.0)
         out.append((more(own, of_all, wanted.evidence[k]), against))
     return out

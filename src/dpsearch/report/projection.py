@@ -10,9 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch._types import Ints, Vector
+from dpsearch.deadline import current
 from dpsearch.report.table import Table
 
 _FEW = 15  # rows up to which UMAP has too few neighbours
+_UMAP_SECONDS = 60.0  # that it may take
 _LEVELS = 50  # of a category that the map looks at
 _MANY = 50  # columns above which UMAP gets principal components
 
@@ -43,7 +45,8 @@ def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> li
         for j, share in enumerate(shares)
     ]
     out.append(Projection("principal components", scores[:, 0], scores[:, 1], titles))
-    if umap and len(rows) > _FEW:
+    current().check()
+    if umap and len(rows) > _FEW and current().left > _UMAP_SECONDS:
         with contextlib.suppress(ImportError):
             x, y = _umap(features, seed).T
             out.insert(0, Projection("UMAP", x, y, ["UMAP 1", "UMAP 2"]))

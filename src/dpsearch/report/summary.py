@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._numbers import brief
+from dpsearch._numbers import brief, count, share
 from dpsearch._types import Ints
 from dpsearch.explanation import Explanation
 from dpsearch.problem import Clustering
@@ -23,27 +23,28 @@ def found(table: Table, groups: list[Profile], apart: Ints) -> str:
     """Return a sentence about the numbers of rows and clusters, and their sizes."""
     what = "word" if table.is_counts else "column"
     sizes = [group.size for group in groups]
-    text = f"{_count(sum(sizes), 'row')} with {_count(len(table.names), what)} fall into "
+    fall = "falls" if sum(sizes) == 1 else "fall"
+    text = f"{count(sum(sizes), 'row')} with {count(len(table.names), what)} {fall} into "
     if len(sizes) == 1:
         return text + "a single cluster: nothing in them calls for more than one."
     text += f"{len(sizes):,} clusters. "
-    alone = sizes.count(1)
+    small = [size for size, near in zip(sizes, apart, strict=True) if near >= 0]
+    large = [size for size, near in zip(sizes, apart, strict=True) if near < 0]
     if sizes[0] == sizes[-1]:
-        text += f"Each has {_count(sizes[0], 'row')}."
+        text += f"Each has {count(sizes[0], 'row')}."
+    elif len(large) == 1:
+        text += f"One has {count(sizes[0], 'row')} ({share(groups[0].share)})."
     else:
         text += (
-            f"The largest has {_count(sizes[0], 'row')} ({_share(groups[0].share)}), the smallest"
-            f" {sizes[-1]:,}."
+            f"The largest has {count(sizes[0], 'row')} ({share(groups[0].share)}), the smallest"
+            f" {f'of more than four rows {large[-1]:,}' if small else count(large[-1], 'row')}."
         )
-    small = [size for size, near in zip(sizes, apart, strict=True) if near >= 0]
     if small:
+        be = "is" if len(small) == 1 else "are"
         text += (
-            f" {_count(len(small), 'cluster')} of at most four rows,"
-            f" {_count(sum(small), 'row')} in all, {'is' if len(small) == 1 else 'are'} shown as"
-            " rows apart."
+            f" {count(len(small), 'cluster')} of at most four rows, with"
+            f" {count(sum(small), 'row')} in all, {be} shown as rows apart."
         )
-    elif 0 < alone < len(sizes):
-        text += " One of them is a single row." if alone == 1 else f" {alone:,} are single rows."
     return text
 
 
@@ -58,6 +59,7 @@ def how_sure(
     certificate: Any = None,
     consensus: Any = None,
     draws: Any = None,
+    n_empty: int = 0,
 ) -> list[str]:
     """Return sentences about how good the partition is, and how certain the rows are."""
     out = [_proof(clustering, certificate)]
@@ -71,9 +73,15 @@ def how_sure(
         out.append("Every row belongs to its cluster with a probability of 90 % or more.")
     else:
         out.append(
-            f"{_share(1.0 - doubtful / n)} of the rows belong to their cluster with a probability"
-            f" of 90 % or more; {_count(doubtful, 'row')} {'is' if doubtful == 1 else 'are'} less"
+            f"{share(1.0 - doubtful / n)} of the rows belong to their cluster with a probability"
+            f" of 90 % or more; {count(doubtful, 'row')} {'is' if doubtful == 1 else 'are'} less"
             " certain."
+        )
+    if n_empty:
+        has, it, its = ("has", "it is", "its") if n_empty == 1 else ("have", "they are", "their")
+        out.append(
+            f"{count(n_empty, 'row')} {has} no value: {its} cluster is the prior's, where {it}"
+            " counted."
         )
     odd = len(explanation.outliers)
     if not explanation.can_find_outliers:
@@ -82,7 +90,7 @@ def how_sure(
         )
     elif odd:
         out.append(
-            f"{_count(odd, 'row')} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
+            f"{count(odd, 'row')} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
             f" under every cluster (chance alone makes about {brief(explanation.outlier_rate * n)}"
             f" of {n:,} look so)."
         )
@@ -120,7 +128,7 @@ def agreement(consensus: Any) -> str:
     return (
         f"Of {len(values)} searches from different orders, {reached} reached the best log joint;"
         f" those within {_FEW:g} nats of it have {numbers} components;"
-        f" {_share(moved)} of the rows are in notably different company from one to the other."
+        f" {share(moved)} of the rows are in notably different company from one to the other."
     )
 
 
@@ -128,18 +136,6 @@ def _drawn(draws: Any) -> str:
     shares = draws.k_posterior()
     low, high = np.quantile(draws.n_clusters, [0.025, 0.975], method="nearest")
     return (
-        f"Of {len(draws):,} draws from the posterior, {_share(shares.max())} have"
+        f"Of {len(draws):,} draws from the posterior, {share(shares.max())} have"
         f" {int(shares.argmax())} clusters; 95 % have {low} to {high}."
     )
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
-
-
-def _share(value: float) -> str:
-    """Return a percentage, rounded to 0 or 100 only if it is exactly that."""
-    percent = 100.0 * value
-    if 99.0 < percent < 100.0 or 0.0 < percent < 1.0:
-        return f"{min(max(percent, 0.1), 99.9):.1f}\u00a0%"
-    return f"{percent:.0f}\u00a0%"

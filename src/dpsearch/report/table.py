@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._numbers import brief
+from dpsearch._numbers import PLAIN, Format
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import as_matrix, is_array
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families.base import Family
 from dpsearch.plots._axes import column_titles
+from dpsearch.tables.columns import TRUTH
 from dpsearch.tables.frames import is_frame, read_column
 
 _CODED = ("category", "binary")  # kinds of columns whose numbers are codes
@@ -27,6 +28,7 @@ class Column:
     name: str
     values: Any
     levels: tuple[str, ...] | None = None
+    format: Format = PLAIN
 
     @property
     def is_category(self) -> bool:
@@ -63,10 +65,11 @@ class Table:
         index: ArrayLike = None,
         *,
         pixels: bool = False,
+        about: Sequence[Any] = (),
     ) -> Table:
         """Read the data of a fit: an array, a sparse matrix or a frame.
 
-        Pixels are numbers under every family.
+        Pixels are numbers under every family.  `about` has what the triage knows of columns.
         """
         if not is_frame(X) and not sp.issparse(X):
             X = np.asarray(X)
@@ -83,15 +86,15 @@ class Table:
             dense = X.toarray() if sp.issparse(X) else X
             values = list((dense if is_array(dense) else as_matrix(dense, gaps=True)).T)
         codes = [not pixels and own.kind in _CODED for own in family.by_column(width)]
-        return cls(rows, tuple(map(_column, known, values, codes)))
+        of = {one.name: one for one in about}
+        return cls(rows, tuple(map(_column, known, values, codes, map(of.get, known))))
 
-    def cell(self, i: int, j: int) -> str:
-        """Return the value of row i in column j as text."""
-        column = self.columns[j]
-        value = column.values[i]
-        if column.levels is None:
-            return brief(float(value))
-        return column.levels[value] if value >= 0 else "–"
+    def n_empty(self) -> int:
+        """Return how many rows have no value at all."""
+        if self.is_counts or not self.columns:
+            return 0
+        gone = [c.values < 0 if c.is_category else np.isnan(c.values) for c in self.columns]
+        return int(np.logical_and.reduce(gone).sum())
 
     def matrix(self) -> Matrix:
         """Return the columns of numbers as a matrix."""
@@ -109,11 +112,15 @@ def _row_names(X: Any, index: ArrayLike, n_rows: int) -> tuple[str, ...]:
     return tuple(str(name) for name in index)
 
 
-def _column(name: str, values: Any, is_code: bool) -> Column:
+def _column(name: str, values: Any, is_code: bool, about: Any) -> Column:
     """Return a column from an array of numbers, or from a list in which None is missing."""
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "b" and not is_code:
-            return Column(name, np.asarray(values, dtype=np.float64))
+            numbers = np.asarray(values, dtype=np.float64)
+            known = numbers[np.isfinite(numbers)]
+            ends = (known.min(), known.max()) if len(known) else ()
+            unit = "" if about is None else about.unit
+            return Column(name, numbers, format=Format.of(ends, unit))
         known = values == values  # NaN differs from itself
         seen = values[known]
     else:
@@ -122,7 +129,10 @@ def _column(name: str, values: Any, is_code: bool) -> Column:
     levels, inverse = np.unique(seen, return_inverse=True)
     codes = np.full(len(values), -1, np.int64)
     codes[known] = inverse.reshape(-1)
-    return Column(name, codes, tuple(_level(level) for level in levels))
+    texts = [_level(level) for level in levels]
+    if about is not None and about.form == TRUTH:
+        texts = [{"False": "no", "True": "yes"}.get(text, text) for text in texts]
+    return Column(name, codes, tuple(texts))
 
 
 def _level(level: Any) -> str:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from dpsearch._files import atomic_write
-from dpsearch._numbers import brief
+from dpsearch._numbers import brief, share
 from dpsearch._types import ArrayLike, Ints, Labels, Rng
 from dpsearch._validate import as_image_shape, readable, whole
 from dpsearch._version import __version__
+from dpsearch.deadline import current
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.explanation import Explanation
 from dpsearch.families.description import described
@@ -34,6 +36,8 @@ _COLUMNS = 24  # of the table and of the overview
 _PARTS, _FEWEST_PARTS = 30, 8  # columns described for each branch, at most and at least,
 _ALL_PARTS = 4000  # the number in all that this leads to, about
 _CELLS = 5  # columns of such a list
+_LEAST_SHARE = 5e-4  # of a component in a row, for the page to know it
+_BLOCK = 4_000_000  # shares at a time
 _IMAGE_BYTES = 2_500_000  # of pixels in a page
 _WORDS = "characteristic words"  # heading of the words of a row
 
@@ -102,15 +106,17 @@ def write_report(
     >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
     """
     X = readable(X)
-    rows, schema = X, model.schema_
+    rows, schema, dates = X, model.schema_, {}
     if schema is not None and is_frame(X):  # shown by what is clustered by
         rows, names = schema.decode(model.checked(X).matrix), schema.names
+        dates = schema.dates(X)
         index = X.index if index is None and hasattr(X, "iloc") else index
-    table = Table.of(rows, model.family_, names, index, pixels=image_shape is not None)
+    about = () if schema is None else schema.columns
+    table = Table.of(rows, model.family_, names, index, pixels=image_shape is not None, about=about)
     if certificate is None:
         certificate = getattr(model, "certificate_", None)
     page = _Page(
-        model, table, model.explain(X) if explanation is None else explanation,
+        model, X, table, dates, model.explain(X) if explanation is None else explanation,
         title or "Clusters found by dpsearch", image_shape, certificate, consensus, draws,
         whole(max_points, "max_points", 1), umap, seed, sample,
     )  # fmt: skip
@@ -124,7 +130,9 @@ class _Page:
     """A page: the options of `write_report`, and what is computed from them."""
 
     model: Any
+    X: Any
     table: Table
+    dates: dict[str, list[str]]  # the columns of dates, of which the table has parts
     explanation: Explanation
     title: str
     image_shape: tuple[int, int] | None
@@ -158,7 +166,6 @@ class _Page:
         chosen = np.array(list(dict.fromkeys(named.tolist())), dtype=np.int64)
         rows = rows_to_show(explanation.components, chosen, self.max_points, rng)
         images = self._images([*chosen, *rng.permutation(rows)])
-        few = columns[np.argsort(-self.evidence[columns], kind="stable")[:_CELLS]]
         return render(
             "report.html",
             title=self.title,
@@ -172,15 +179,19 @@ class _Page:
             n_columns_shown=len(columns),
             found=summary.found(self.table, self.clusters, explanation.apart),
             sure=summary.how_sure(
-                self.model.clustering_, explanation, self.certificate, self.consensus, self.draws
+                self.model.clustering_,
+                explanation,
+                self.certificate,
+                self.consensus,
+                self.draws,
+                self.table.n_empty(),
             ),
             figures=self._figures(),
-            **{kind: self._listing(own, few) for kind, own in self.listed.items()},
             consensus=self.consensus,
-            explanation=explanation,
+            outlier_rate=explanation.outlier_rate,
             images=images,
             posterior=None if self.draws is None else _posterior(self.draws),
-            has_trace=len(self.model.clustering_.trace) > 1,
+            has_trace=len({point.log_joint for point in self.model.clustering_.trace}) > 1,
             about=self._about(),
             triage=self.model.triage_,
             payload={**self._payload(rows), "images": images},
@@ -249,20 +260,6 @@ class _Page:
             "moved": most[away[most] > summary.MOVED],
         }
 
-    def _listing(self, rows: Ints, columns: Sequence[int] | Ints) -> dict[str, Any]:
-        """Return rows with their values in some columns, or their words."""
-        table = self.table
-        if table.is_counts:
-            heads, cells = [_WORDS], [[words] for words in top_words(table, rows)]
-        else:
-            heads = [table.names[j] for j in columns]
-            cells = [[table.cell(i, j) for j in columns] for i in rows]
-        lines = [
-            {"row": int(i), "name": table.rows[i], "cells": own}
-            for i, own in zip(rows, cells, strict=True)
-        ]
-        return {"heads": heads, "lines": lines}
-
     def _figures(self) -> list[tuple[str, str]]:
         model, table = self.model, self.table
         figures = [
@@ -270,7 +267,7 @@ class _Page:
             ("words" if table.is_counts else "columns", f"{len(table.names):,}"),
             ("clusters", f"{model.n_clusters_:,}"),
             ("components", f"{model.n_components_:,}"),
-            ("mean certainty", f"{100.0 * self.explanation.certainty.mean():.1f} %"),
+            ("mean certainty", share(self.explanation.certainty.mean())),
             ("log joint", f"{model.log_joint_:,.1f}".replace("-", "−")),
         ]
         if model.alpha_ is not None:
@@ -319,7 +316,13 @@ class _Page:
         for j in self.columns:
             column = table.columns[j]
             part: dict[str, Any] = {"name": column.name, "values": packed(column.values[rows])}
-            shown.append(part | ({} if column.levels is None else {"levels": column.levels}))
+            about = (
+                {"format": column.format} if column.levels is None else {"levels": column.levels}
+            )
+            shown.append(part | about)
+        shown += [{"name": k, "text": [v[i] for i in rows]} for k, v in self.dates.items()]
+        few = np.argsort(-self.evidence[self.columns], kind="stable")[:_CELLS]
+        moved = self.listed["moved"]
         if table.is_counts:
             shown.append({"name": _WORDS, "text": top_words(table, rows)})
         return {
@@ -332,8 +335,10 @@ class _Page:
             "described": self._described_columns(),
             "overview": self.columns.tolist(),
             "words": table.is_counts,
-            "second": packed(explanation.second[rows]),
-            "certainty": single(explanation.certainty[rows]),
+            "shares": self._shares(rows),
+            "outliers": self.listed["outliers"].tolist(),
+            "moved": [[int(i), float(self.consensus.disagreement[i])] for i in moved],
+            "cells": [shown[j]["name"] for j in few] if len(few) else [_WORDS] * table.is_counts,
             "density": single(explanation.log_density[rows]),
             "columns": shown,
             "maps": [
@@ -346,6 +351,29 @@ class _Page:
             ],
         }
 
+    def _shares(self, rows: Ints) -> dict[str, Any]:
+        """Return how probable components are for each row, in ten-thousandths; K is a new one."""
+        model, mixture = self.model, self.model.mixture_
+        table = model.checked(self.X)
+        labels, fitted = model.fitted_labels(table), model.encode(table).matrix
+        step = max(1, _BLOCK // (mixture.n_components + 1))
+        parts = []
+        for own in np.split(rows, range(step, len(rows), step)):
+            places = np.empty((len(own), mixture.n_components + 1))
+            known = None if labels is None else labels[own]
+            mixture.memberships(
+                table.matrix[own], known, fitted[own], check=current().check, places=places
+            )
+            shares = softmax(places, axis=1)
+            at = np.nonzero(shares >= _LEAST_SHARE)
+            parts.append((np.bincount(at[0], minlength=len(own)), at[1], shares[at]))
+        counts, components, shares = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return {
+            "counts": packed(counts),
+            "components": packed(components),
+            "shares": packed(np.round(1e4 * shares)),
+        }
+
     def _branch(self, profile: Profile, typical: Ints) -> dict[str, Any]:
         return {
             "size": profile.size,
@@ -356,7 +384,9 @@ class _Page:
         }
 
     def _described_columns(self) -> dict[int, list[Any]]:
-        """Return the name of each column that is described, its mean and spread in all rows."""
+        """Return of each column that is described its name, and of numbers the mean and spread in
+        all rows and the format.
+        """
         if self.table.is_counts:
             return {}
         return {

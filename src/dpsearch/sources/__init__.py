@@ -4,5 +4,6 @@
 ``pieces``      shards of files; ``files`` of paths, ``batches`` of what comes in batches
 ``survey``      what the columns of a table hold that is not in memory
 ``dask_tables`` shards of Dask's arrays and frames; ``dask_client`` the cluster that has them
+``options``     how a table is divided
 ``opened``      all of that for as long as a fit takes
 """

@@ -7,18 +7,16 @@ themselves on the worker that the shard is sent to.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpsearch._extras import naming_extras
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, DataTypeError, located
+from dpsearch.sources.options import TableOptions
 from dpsearch.sources.shards import SAMPLE_ROWS
 from dpsearch.tables import Schema, Triaged
-
-if TYPE_CHECKING:
-    from dpsearch.sources.opened import TableOptions
 
 
 @dataclass(frozen=True)
@@ -81,8 +79,7 @@ def _open_frame(X: Any, options: TableOptions) -> Collection:
     share = min(1.0, SAMPLE_ROWS / sum(sizes))
     sample = X if share == 1.0 else X.sample(frac=share, random_state=0)
     found = options.triaged(sample.compute(), n_rows=sum(sizes))
-    schema = None if found.schema.is_plain else found.schema
-    return _shards(X.to_delayed(), sizes, options.gaps, schema), found, X._meta
+    return _shards(X.to_delayed(), sizes, options.gaps, found.conversion), found, X._meta
 
 
 def _empty() -> DataError:

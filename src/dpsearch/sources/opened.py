@@ -17,19 +17,17 @@ from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.sources.dask_client import present_client, some_client
 from dpsearch.sources.dask_tables import is_collection, open_collection
+from dpsearch.sources.options import TableOptions, rows_within
 from dpsearch.sources.pieces import Layout, Piece, PieceShard, cut
-from dpsearch.sources.shards import SHARD_ROWS, ArrayShard, Shard, n_shards_for, shards_of_array
-from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame, triaged
+from dpsearch.sources.shards import ArrayShard, Shard, shards_of_array
+from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame
+
+__all__ = ["OpenedTable", "TableOptions", "lies_elsewhere", "open_table", "rows_within"]
 
 if TYPE_CHECKING:  # Polars is imported when there is something to read
     from dpsearch.io import Reading
     from dpsearch.sources.batches import Alike
     from dpsearch.sources.files import Files
-
-_BASE = 400 << 20  # bytes of a process that has only just begun, with its kernels and a sample
-_COPIES = 6  # of a shard: as read, as a matrix, as items, in a family's own form, …
-_PER_ROW = 200  # bytes beside: labels, orders, weights
-_FEWEST = 1000  # rows of a shard
 
 
 @dataclass
@@ -84,49 +82,6 @@ class OpenedTable:
             return None
         series = shard.column(self.index).alias(self.index_name)
         return series.cast(pl.Int64) if series.dtype == pl.Float64 else series
-
-
-def rows_within(memory: int, n_columns: int, n_threads: int) -> int:
-    """How many rows a shard may have so that the shards of all threads stay within `memory`."""
-    if memory < 1.25 * _BASE:
-        raise ParameterError(
-            f"memory must be at least {1.25 * _BASE / 1e6:.0f} MB, got {memory / 1e6:.0f} MB"
-        )
-    per_row = 8 * n_columns * _COPIES + _PER_ROW
-    return max(_FEWEST, min(SHARD_ROWS, (memory - _BASE) // (n_threads * per_row)))
-
-
-@dataclass(frozen=True)
-class TableOptions:
-    """How a table is divided, and what is known about its columns."""
-
-    n_shards: int | None = None
-    gaps: bool = True
-    kinds: Any = None
-    na: tuple[str, ...] = ()  # texts that stand for missing values
-    keep: bool = False  # whether all columns are wanted
-    cycles: bool = True  # whether months, hours and weekdays may become categories
-    unknown: str = "missing"  # what becomes of values that a model's columns cannot hold
-    reading: Reading | None = None
-    memory: int | None = None
-    n_threads: int = 1
-    schema: Schema | None = None  # of a model, for new rows
-    progress: Callable[[int], None] | None = None  # called with the number of rows read so far
-    weighted: bool = False  # whether rows have weights: they are then fitted in one piece
-    stay: bool = False  # whether arrays of other libraries stay where they are
-
-    def triaged(self, frame: Any, **options: Any) -> Triaged:
-        """Decide about the columns of a frame."""
-        how: dict[str, Any] = {"keep": self.keep, "cycles": self.cycles} | options
-        return triaged(frame, self.kinds, self.na, **how)
-
-    def divide(self, n_rows: int, n_columns: int) -> int:
-        """How many shards there are."""
-        if self.weighted:
-            return 1
-        if self.n_shards is None and self.memory is not None:
-            return -(-n_rows // rows_within(self.memory, n_columns, self.n_threads))
-        return n_shards_for(n_rows, n_columns, self.n_shards)
 
 
 @contextmanager
@@ -190,33 +145,32 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     if options.stay and is_foreign(X) and not is_sparse(X) and X.ndim == 2:
         return OpenedTable([ArrayShard(X, 0, X.shape[0], options.gaps)], X.shape[1])
     X = readable(X)
-    found, schema, table, names = None, None, None, None
-    if isinstance(X, CheckedTable):
-        table, names = X, X.names
-    elif options.kinds is not None or (is_frame(X) and all(X.shape)):
-        found = options.triaged(X)
-    if found is not None and not found.schema.is_plain:
-        schema, names = found.schema, tuple(found.schema.names)
-        table = CheckedTable(found.matrix, names)
-    elif table is None:
-        names = _feature_names(X)
-    if table is None and not is_array(X):
-        table = CheckedTable.of(X, gaps=options.gaps)
-    rows: Any = X if table is None else table.matrix
-    n_rows, n_columns = rows.shape
-    n_shards = options.divide(n_rows, n_columns)
-    if n_shards > 1:
-        shards, table = shards_of_array(rows, n_shards, options.gaps), None
-    else:
-        table = CheckedTable.of(X, gaps=options.gaps) if table is None else table
-        shards = shards_of_array(table.matrix, 1, options.gaps)
-    known: Any = names
-    if names is None and not isinstance(X, CheckedTable):
-        known = column_names(X)
+    found = None if isinstance(X, CheckedTable) else _triaged_frame(X, options)
+    schema = None if found is None else found.conversion
+    if found is not None and schema is not None:
+        X = CheckedTable(found.matrix, tuple(schema.names))
+    names, features = _names_of(X)
+    if not is_array(X) or options.divide(*X.shape) <= 1:
+        X = CheckedTable.of(X, gaps=options.gaps)
+    rows = X.matrix if isinstance(X, CheckedTable) else X
+    shards = shards_of_array(rows, options.divide(*rows.shape), options.gaps)
     return OpenedTable(
-        list(shards), n_columns, None if known is None else list(known), schema,
-        triage=None if found is None else found.triage, feature_names=names, table=table,
+        list(shards), rows.shape[1], names, schema, feature_names=features,
+        triage=None if found is None else found.triage, table=X if len(shards) == 1 else None,
     )  # fmt: skip
+
+
+def _names_of(X: Any) -> tuple[list[str] | None, tuple[str, ...] | None]:
+    """The names by which errors call the columns, and those of the features."""
+    if isinstance(X, CheckedTable):
+        return None if X.names is None else list(X.names), X.names
+    features = _feature_names(X)
+    return column_names(X) if features is None else list(features), features
+
+
+def _triaged_frame(X: Any, options: TableOptions) -> Triaged | None:
+    decided = options.kinds is not None or (is_frame(X) and all(X.shape))
+    return options.triaged(X) if decided else None
 
 
 def _feature_names(X: Any) -> tuple[str, ...] | None:
@@ -233,7 +187,7 @@ def _of_collection(X: Any, options: TableOptions, client: Any, stays: bool) -> O
     shards, found, like = open_collection(X, options)
     names, schema, triage = column_names(like), None, None
     if found is not None:
-        triage, schema = found.triage, None if found.schema.is_plain else found.schema
+        triage, schema = found.triage, found.conversion
     feature_names = _feature_names(like)
     if schema is not None:
         names, feature_names = schema.names, tuple(schema.names)
@@ -271,39 +225,39 @@ def _of_path(path: Path, folder: Path, options: TableOptions) -> Iterator[Opened
 def _of_files(files: Files, options: TableOptions) -> OpenedTable:
     from dpsearch.io.table import NAMELESS
 
-    pieces, choice = files.pieces, files.choice
-    if options.reading is not None and options.reading.model is not None:
-        options.reading.model.check_width(len(choice.kept), files.source)
+    choice, model = files.choice, None if options.reading is None else options.reading.model
+    if model is not None:
+        model.check_width(len(choice.kept), files.source)
     if files.names is None:
-        layout = Layout(None, tuple(choice.kept), options.schema, options.gaps)
-        width = len(choice.kept)
-        shards = cut(pieces, options.divide(files.n_rows, width), layout)
-        return OpenedTable(
-            shards, width, source=files.source, index=choice.index,
-            index_name=f"column {choice.index}", numbers=files.numbers(choice.kept),
-        )  # fmt: skip
-    names = [files.names[j] for j in choice.kept]
-    if options.reading is not None and options.reading.model is not None:
-        schema, triage = options.schema, None
-        schema = None if schema is None else schema.renamed(names)
-        index = None
+        return _of_array_file(files, options)
+    names, index, triage = [files.names[j] for j in choice.kept], None, None
+    if model is not None:
+        schema = None if options.schema is None else options.schema.renamed(names)
     else:
         found = _triaged(files, names, options)
-        schema, triage, index = found.schema, found.triage, found.row_names
-        names = schema.origins
-        schema = None if schema.is_plain else schema
+        schema, triage, index = found.conversion, found.triage, found.row_names
+        names = found.schema.origins
     if choice.index is not None:
         index = files.names[choice.index]
     unknown = options.unknown if triage is None else None
     layout = Layout(tuple(names), schema=schema, gaps=options.gaps, unknown=unknown)
     own = names if schema is None else schema.names
-    shards = cut(pieces, options.divide(files.n_rows, len(own)), layout)
-    places = {name: j for j, name in enumerate(files.names)}
+    shards = cut(files.pieces, options.divide(files.n_rows, len(own)), layout)
     return _named(OpenedTable(
         shards, len(own), None if files.unnamed and schema is None else own, schema, files.source,
         triage=triage, index=index, index_name="row" if index in NAMELESS else index or "row",
-        numbers=files.numbers([places[name] for name in names]), lasting=files.lasting,
+        numbers=files.numbers([files.names.index(name) for name in names]), lasting=files.lasting,
     ))  # fmt: skip
+
+
+def _of_array_file(files: Files, options: TableOptions) -> OpenedTable:
+    kept, index = files.choice.kept, files.choice.index
+    layout = Layout(None, tuple(kept), options.schema, options.gaps)
+    shards = cut(files.pieces, options.divide(files.n_rows, len(kept)), layout)
+    return OpenedTable(
+        shards, len(kept), source=files.source, index=index, index_name=f"column {index}",
+        numbers=files.numbers(kept),
+    )  # fmt: skip
 
 
 def _triaged(files: Files, names: list[str], options: TableOptions) -> Triaged:

@@ -86,15 +86,16 @@ class Layout:
         return pl.DataFrame(rows, schema=self.schema.origins, orient="row")
 
     def _encoded(self, frame: Any) -> Any:
-        assert self.schema is not None
-        return self.schema.encode(frame, self.unknown or "missing", quiet=self.unknown is None)
+        schema = self.schema or Schema.of_numbers(frame.columns)
+        return schema.encode(frame, self.unknown or "missing", quiet=self.unknown is None)
 
     def _numbers(self, frame: Any) -> Any:
         from dpsearch.io.table import as_floats
 
         assert self.names is not None
         frame = frame.select(self.names)
-        if self.schema is not None:
+        plain = all(kind.is_numeric() for kind in frame.dtypes)
+        if self.schema is not None or self.unknown is not None or not plain:
             return self._encoded(frame)
         return as_floats(frame.get_columns(), frame.height)
 

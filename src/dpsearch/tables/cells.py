@@ -34,8 +34,10 @@ _GROUPS = {
     COMMA: re.compile(r"\d{1,3}(\.\d{3})+(,\d*)?|\d+,?\d*|,\d+"),
 }
 _NUMBER = re.compile(
-    r"(?P<open>\()?(?P<sign>[+\-−])?\s?(?:[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|INR)(?=[\s\d+-]))?\s?"
-    r"(?P<minus>[+\-−])?(?P<digits>[\d.,](?:[\s'’]?[\d.,])*)(?P<power>[eE][+-]?\d{1,3})?"
+    r"(?P<open>\()?(?P<sign>[+\-−])?\s?"
+    r"(?P<money>[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|INR)(?=[\s\d+-]))?\s?"
+    r"(?P<minus>[+\-−])?(?P<digits>\d{1,3}(?:[\s'’]\d{3})+(?:[.,]\d*)?|[\d.,]+)"
+    r"(?P<power>[eE][+-]?\d{1,3})?"
     r"\s?(?P<unit>%|[$€£¥₹°]\w?|[^\W\d_][^\W\d_/²³.]{0,9}(?:/\w{1,6})?)?\)?"
 )
 _CODE = re.compile(r"[+-]?0\d+|\d{16,}")  # digits that are no quantity: 007, card numbers
@@ -43,7 +45,7 @@ _TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _DAYS = (
     "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y",
     "%d.%m.%y", "%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y", "%d-%b-%y",
-    "%d-%b-%Y", "%a %b %d %Y", "%b %Y", "%B %Y", "%Y-%m", "%Y/%m",
+    "%d-%b-%Y", "%b-%d-%Y", "%a %b %d %Y", "%b %Y", "%B %Y", "%Y-%m", "%Y/%m",
 )  # fmt: skip
 _HOURS = ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")
 ISO = "ISO 8601"
@@ -114,6 +116,14 @@ def number_form(texts: Sequence[str], counts: Ints) -> str | None:
         return None  # several units
     form = decisive.most_common(1)[0][0] if decisive else POINT
     return form if _suffice(number_reader(form), known) else None
+
+
+def unit_of(values: Sequence[Any]) -> str:
+    """Return the unit that numbers of a column are written with, or their sign of money."""
+    found = [_NUMBER.fullmatch(value) for value in values if isinstance(value, str)]
+    units = Counter(match["money"] or match["unit"] or "" for match in found if match)
+    unit = units.most_common(1)[0][0] if units else ""
+    return "" if unit in _TIMES else unit
 
 
 def _form_of(digits: str) -> str | None:
@@ -205,6 +215,19 @@ def part_of_date(seconds: Vector, part: str) -> Vector:
         months = dates.astype("datetime64[M]").astype(np.int64)
         out[known] = months // 12 + 1970 if part == "year" else months % 12
     return out
+
+
+def date_texts(seconds: Vector) -> list[str]:
+    """Return dates as texts, with the time of the day if there is one; "–" for missing ones.
+
+    >>> date_texts(np.array([0.0, np.nan])), date_texts(np.array([0.0, 3660.0]))
+    (['1970-01-01', '–'], ['1970-01-01 00:00', '1970-01-01 01:01'])
+    """
+    known = ~np.isnan(seconds)
+    form = "datetime64[D]" if (seconds[known] % 86400 == 0).all() else "datetime64[m]"
+    whole = np.where(known, seconds, 0.0).astype(np.int64).astype("datetime64[s]")
+    texts = whole.astype(form).astype(str).tolist()
+    return [text.replace("T", " ") if is_so else "–" for text, is_so in zip(texts, known)]
 
 
 def days_vary(seconds: Vector) -> bool:

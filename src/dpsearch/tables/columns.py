@@ -48,6 +48,10 @@ class RawColumn(NamedTuple):
             return self.values
         return [None if math.isnan(v) else self.uniques[int(v)] for v in self.values]
 
+    def seconds(self, form: str) -> Vector:
+        """Return dates as seconds since 1970; texts are read by their form."""
+        return self.values if self.source == "date" else self.map(date_reader(form))
+
     def map(self, read: Any) -> Vector:
         """Return what a function makes of each value, calling it once for each that differs."""
         uniques, codes = self.uniques, self.values
@@ -84,6 +88,7 @@ class Column:
     form: str = ""
     part: str = ""
     role: str = field(default="number", compare=False)
+    unit: str = field(default="", compare=False)  # that numbers were written with: $, %, kg
 
     @property
     def came_from(self) -> str:
@@ -98,8 +103,7 @@ class Column:
     def encode(self, raw: RawColumn) -> tuple[Vector, Unseen | None]:
         """Return the column as numbers, and which values it cannot hold, NaN among the numbers."""
         if self.part:
-            seconds = raw.map(date_reader(self.form)) if raw.source != "date" else raw.values
-            out = part_of_date(seconds, self.part)
+            out = part_of_date(raw.seconds(self.form), self.part)
         elif self.levels is not None:
             truths = self.form == TRUTH or self.source == "bool"
             out = raw.map(truth_reader if truths else self._code)
@@ -172,7 +176,7 @@ class Column:
             raise ParameterError(f"column {name!r}: levels do not go with the kind {kind}")
         rest = {key: spec[key] for key in spec if key not in needed}
         if not all(isinstance(value, str) for value in rest.values()):
-            raise ParameterError(f"column {name!r}: origin, form, part and role are texts")
+            raise ParameterError(f"column {name!r}: origin, form, part, role and unit are texts")
         own = None if levels is None else _levels(name, kind, levels)
         column = cls(name, kind, source, own, **rest)
         column._check()
@@ -180,16 +184,14 @@ class Column:
 
     def _check(self) -> None:
         """Raise if a file describes what cannot be read."""
-        numeric = self.form in ("", POINT, COMMA) and not self.part
-        with_levels = self.form in ("", OTHER, TRUTH) and not self.part
-        fits = with_levels if self.levels is not None else numeric
+        levels = self.levels or ()
         if self.part:
-            fits = self.part in PARTS and (self.levels is None) == (PARTS[self.part] is None)
-            fits = fits and len(self.levels or ()) == len(PARTS[self.part] or ())
-        if self.form == OTHER:
-            fits = fits and OTHER in (self.levels or ())
-        if self.form == TRUTH:
-            fits = fits and len(self.levels or ()) == 2
+            wanted = PARTS.get(self.part, ("?",))
+            fits = (self.levels is None) == (wanted is None) and len(levels) == len(wanted or ())
+        elif self.levels is None:
+            fits = self.form in ("", POINT, COMMA)
+        else:
+            fits = {"": True, OTHER: OTHER in levels, TRUTH: len(levels) == 2}.get(self.form, False)
         if not fits:
             raise ParameterError(f"column {self.name!r}: unknown form {self.form!r}")
 

@@ -12,15 +12,15 @@ _LOOKED_AT = 10_000  # rows by which columns are compared first
 _SOME = 20  # rows from which on columns are not alike by chance
 
 
-def copies(vectors: Sequence[Sequence[Vector]], most_levels: int) -> dict[int, int]:
-    """Return which columns are copies, and of which before them; parts of dates are none."""
+def copies(vectors: Sequence[Vector], most_levels: int) -> dict[int, int]:
+    """Return which columns are copies, and of which before them."""
     seen: dict[bytes, int] = {}
     out = {}
     for j, own in enumerate(vectors):
-        if len(own) != 1 or len(own[0]) < _SOME:
+        if len(own) < _SOME:
             continue
-        first = seen.setdefault(_key(own[0][:_LOOKED_AT], most_levels), j)
-        if first != j and _key(vectors[first][0], most_levels) == _key(own[0], most_levels):
+        first = seen.setdefault(_key(own[:_LOOKED_AT], most_levels), j)
+        if first != j and _key(vectors[first], most_levels) == _key(own, most_levels):
             out[j] = first
     return out
 

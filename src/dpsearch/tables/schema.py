@@ -12,6 +12,7 @@ import numpy as np
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
+from dpsearch.tables.cells import POINT, date_texts
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
@@ -61,6 +62,11 @@ class Schema:
         said = {name for name, kind in (kinds or {}).items() if kind in KINDS}
         texts = tuple(map(str, na))
         return cls(library, tuple(found.columns), frozenset(said), found.triage.dropped, texts)
+
+    @classmethod
+    def of_numbers(cls, names: Sequence[str]) -> Schema:
+        """Return the schema of numbers, by which cells that are texts are read as such."""
+        return cls("polars", tuple(Column(name, "real", "float", form=POINT) for name in names))
 
     @property
     def names(self) -> list[str]:
@@ -135,8 +141,9 @@ class Schema:
             if column.name in place:  # as `decode` returns it
                 own = column if not column.part else replace(column, form="", part="")
                 out[:, j] = _encoded(own, raws[column.name], unknown, quiet)
-            else:
-                out[:, j] = _encoded(column, raws[column.came_from], unknown, quiet)
+            else:  # parts of a date are said once not to be read
+                again = j > 0 and column.part and self.columns[j - 1].origin == column.origin
+                out[:, j] = _encoded(column, raws[column.came_from], unknown, quiet or bool(again))
         return out
 
     def _place(self, frame: Any) -> dict[str, int]:
@@ -171,6 +178,15 @@ class Schema:
         }
         return module(self.library).DataFrame(values)
 
+    def dates(self, frame: Any) -> dict[str, list[str]]:
+        """Return the columns of dates that a frame has, of which these columns are parts."""
+        place = {name: j for j, name in enumerate(names_of(frame))}
+        of = {c.came_from: c.form for c in self.columns if c.part and c.came_from in place}
+        return {
+            name: date_texts(read_column(frame, place[name], self.na).seconds(form))
+            for name, form in of.items()
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
         return {
@@ -202,14 +218,15 @@ class Schema:
 
 def _encoded(column: Column, raw: RawColumn, unknown: str, quiet: bool) -> Any:
     values, unseen = column.encode(raw)
-    if unseen is None:
-        return values
-    if unknown == "error":
+    if unseen is not None and unknown == "error":
         raise column.refused(unseen)
-    if not quiet and (column.levels is not None or column.kind == "count"):
-        warnings.warn(
-            UnseenValuesWarning(column.came_from, len(unseen.rows), unseen.example), stacklevel=2
-        )
+    if raw.n_infinite and unknown == "error":
+        raise DataError("{place} of X has a number that is not finite", column=column.came_from)
+    n_lost = raw.n_infinite + (0 if unseen is None else len(unseen.rows))
+    if n_lost and not quiet:
+        levels = column.levels is not None and not column.part
+        example = "inf" if unseen is None else unseen.example
+        warnings.warn(UnseenValuesWarning(column.came_from, n_lost, example, levels), stacklevel=2)
     return values
 
 
@@ -221,6 +238,12 @@ class Triaged:
     schema: Schema
     matrix: Matrix
     row_names: str | None  # the column that names the rows
+    renamed: bool = False  # whether names repeat, and are numbered
+
+    @property
+    def conversion(self) -> Schema | None:
+        """The schema, if the table is not clustered by as it is."""
+        return None if self.schema.is_plain and not self.renamed else self.schema
 
 
 def triaged(
@@ -239,7 +262,8 @@ def triaged(
     if len(frame) == 0 or not names:
         raise DataError(f"X is empty: a frame of shape {frame.shape}")
     raws = [read_column(frame, j, na) for j in range(len(names))]
-    return triaged_columns(library, names, raws, kinds, na, **options)
+    found = triaged_columns(library, names, raws, kinds, na, **options)
+    return replace(found, renamed=len({*map(str, frame.columns)}) < len(names))
 
 
 def triaged_columns(

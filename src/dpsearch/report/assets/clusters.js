@@ -49,13 +49,13 @@ const total = clusters.reduce((sum, one) => sum + one.size, 0);
 
 function clusterItem(one) {
   const { k, branch, members, size } = one;
-  const name = "cluster " + k;
-  const button = toggle(members, "Show or hide " + name, swatch(k), make("b", k), meanPicture(branch, name),
-    bar(size, `var(--c${k % data.colours.length})`), counted(size));
+  const name = titleOf(k);
+  const button = toggle(members, "Show or hide " + name, swatch(k), make("b", numberAndName(k)), meanPicture(branch, name),
+    bar(size, `var(--${toneOf(one.look)})`), counted(size));
   button.dataset.k = k;
   const alone = only(members, name);
   alone.dataset.k = k;
-  const words = images ? null : make("p", branches[branch].words || "no single column sets it apart", { class: "words" });
+  const words = images ? null : make("p", branches[branch].words || (clusters.length > 1 ? "no single column sets it apart" : "all rows"), { class: "words" });
   const item = nest("li", { class: "leaf" }, nest("div", { class: "line" }, button, alone), words);
   if ($("inside").checked && members.length > 1) {
     item.append(nest("ul", { class: "inside", "aria-label": "Components of " + name },
@@ -92,7 +92,7 @@ function apartItem() {
   for (let i = 0; i < n; i++) places.get(clusterOfRow(i))?.push(i);
   const each = small.map((one) => nest("li", {}, `cluster ${one.k}: `,
     ...places.get(one.k).map((i) => make("button", data.names[i], { type: "button", class: "row", "data-row": rows[i] })),
-    ` nearest to cluster `, swatch(one.apart), String(one.apart)));
+    ` nearest to `, swatch(one.apart), titleOf(one.apart)));
   return [nest("li", { class: "apart" },
     nest("div", { class: "line" }, toggle(members, "Show or hide rows apart", swatch(small[0].k), make("b", "rows apart"),
       make("span", "", { class: "size" }), counted(size)), only(members, "rows apart")),

@@ -12,6 +12,11 @@ const nest = (tag, attributes, ...inside) => {
   node.append(...inside.filter((one) => one !== null && one !== ""));
   return node;
 };
+const placed = (tag, name, style) => {
+  const node = make(tag, undefined, { class: name });
+  Object.assign(node.style, style);
+  return node;
+};
 
 const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 const KINDS = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f4: Float32Array, f8: Float64Array };
@@ -19,19 +24,24 @@ const unpack = (packed) => new KINDS[packed.dtype](bytes(packed.data).buffer);
 const data = JSON.parse($("report-data").textContent);
 const rows = unpack(data.rows);
 const component = unpack(data.component);
-const second = unpack(data.second);
-const certainty = unpack(data.certainty);
 const density = unpack(data.density);
 const n = rows.length;
 const at = new Map(Array.from(rows, (row, i) => [row, i]));
 
-const brief = (x) => {
+// Numbers as `Format.text` in _numbers.py writes them: unit, whether they may be years, what is 0.
+const brief = (x, [unit, years, tiny] = ["", false, 0], digits = 3) => {
   if (!Number.isFinite(x)) return "–";
-  const size = Math.abs(x);
-  const text = Number.isInteger(x) || size >= 999.5
-    ? Math.round(x).toLocaleString("en")
-    : Number(x.toPrecision(4)).toString();
-  return text.replace("-", "−");
+  const size = Math.abs(x), least = years ? 1 : 0;
+  let text = "0";
+  if (size > 0 && size >= tiny) {
+    const decimals = Math.max(digits - 1 - Math.floor(Math.log10(size)), least);
+    text = size < 1e-4 || size >= 1e15
+      ? Number(size.toPrecision(digits)).toExponential().replace("e+", "e").replace("-", "−")
+      : size.toLocaleString("en", { maximumFractionDigits: decimals, useGrouping: !years });
+  }
+  const minus = x < 0 && text !== "0" ? "−" : "";
+  return minus + ("$€£¥₹".includes(unit) ? unit + text : `${text}\u00a0${unit}`);
 };
+const spread = (x, [unit]) => "± " + brief(x, [unit, false, 0], 2); // which is no year
 const count = (x, what) => `${x.toLocaleString("en")} ${what}${x === 1 ? "" : "s"}`;
 const percent = (x, digits = 0) => (100 * x).toFixed(digits) + " %";

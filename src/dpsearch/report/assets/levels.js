@@ -10,10 +10,10 @@ const weights = tree.merges ? unpack(tree.weights) : [];
 const agreement = tree.merges ? unpack(tree.agreement) : [];
 const membersOf = (branch) => tree.members[branch];
 
-// What is shown now: for each cluster its branch, its components, and the cluster that its rows are
-// nearest to if they are rows apart, else −1.
+// What is shown now: for each cluster its branch, its components, how it looks, and the cluster that
+// its rows are nearest to if they are rows apart, else −1.
 let clusters = [];
-const clusterOf = new Int32Array(Math.max(...tree.members.flat()) + 1);
+const clusterOf = new Int32Array(tree.members.flat().reduce((a, b) => Math.max(a, b)) + 1);
 const clusterOfRow = (i) => clusterOf[component[i]];
 const isFitted = () => clusters.length === nFitted;
 
@@ -29,15 +29,31 @@ function cutTree(nClusters) {
     .sort((a, b) => b[1] - a[1] || a[2] - b[2]).map(([branch]) => branch);
 }
 
+// Each component's look, which is that of the clusters whose largest component it is: its turn as
+// the tree is split from the top.  So n clusters have n looks, and keep them at every level.
+const lookOf = new Int32Array(clusterOf.length);
+{
+  const largest = (branch) => membersOf(branch)[0];
+  let turns = tree.fitted.map(largest);
+  if (tree.merges) {
+    turns = [0];
+    for (let m = nComponents - 2; m >= 0; m--) {
+      turns.push(...tree.merges[m].map(largest).filter((k) => k !== largest(nComponents + m)));
+    }
+    turns = [false, true].flatMap((small) => turns.filter((k) => (tree.points[k] <= SMALL) === small));
+  }
+  turns.forEach((k, turn) => { lookOf[k] = turn; });
+}
+
 const logSum = (values) => {
   const top = Math.max(...values);
   return top === -Infinity ? top : top + Math.log(values.reduce((sum, x) => sum + Math.exp(x - top), 0));
 };
-const lift = (a, b) => lifts[(Math.max(a, b) * (Math.max(a, b) - 1)) / 2 + Math.min(a, b)];
+const liftOf = (a, b) => lifts[(Math.max(a, b) * (Math.max(a, b) - 1)) / 2 + Math.min(a, b)];
 const share = (members) => logSum(members.map((k) => weights[k]));
 // The log lift of two clusters: the mean of those of their components, by their shares.
 const logLift = (one, other) =>
-  logSum(one.flatMap((a) => other.map((b) => lift(a, b) + weights[a] + weights[b]))) - share(one) - share(other);
+  logSum(one.flatMap((a) => other.map((b) => liftOf(a, b) + weights[a] + weights[b]))) - share(one) - share(other);
 
 function findRowsApart() {
   const points = clusters.map((one) => one.members.reduce((sum, k) => sum + tree.points[k], 0));
@@ -55,17 +71,59 @@ function setClusters(nClusters) {
   const chosen = nClusters === nFitted ? tree.fitted : cutTree(nClusters);
   clusters = chosen.map((branch, k) => ({
     k, branch, members: membersOf(branch), size: branches[branch].size, apart: -1,
+    look: lookOf[membersOf(branch)[0]],
   }));
   clusters.forEach((one) => one.members.forEach((j) => { clusterOf[j] = one.k; }));
   if (tree.merges) findRowsApart();
+  placeRows();
+}
+
+// How certain rows are of their cluster, and which comes next (as many as there are: a new one).
+const certainty = new Float32Array(n), second = new Int32Array(n);
+const shares = Object.fromEntries(Object.entries(data.shares).map(([name, values]) => [name, unpack(values)]));
+function placeRows() {
+  const total = new Float64Array(clusters.length + 1);
+  let at = 0;
+  for (let i = 0; i < n; i++) {
+    const end = at + shares.counts[i], own = clusterOfRow(i), found = new Set();
+    for (; at < end; at++) {
+      const j = shares.components[at], k = j < clusterOf.length ? clusterOf[j] : clusters.length;
+      total[k] += shares.shares[at] / 1e4;
+      found.add(k);
+    }
+    certainty[i] = Math.min(total[own], 1);
+    const others = [...found].filter((k) => k !== own).sort((a, b) => total[b] - total[a]);
+    second[i] = others[0] ?? clusters.length;
+    found.forEach((k) => { total[k] = 0; });
+  }
 }
 
 const described = () => clusters.filter((one) => one.apart < 0);
 const rowsApart = () => clusters.filter((one) => one.apart >= 0);
 const clustersIn = (members) => [...new Set(members.map((j) => clusterOf[j]))].sort((a, b) => a - b);
-setClusters(nFitted);
 
-const clusterText = (k) => (clusters[k].apart < 0 ? String(k) : `${k}, apart (near ${clusters[k].apart})`);
+// -- names, and what the page's link keeps -------------------------------------------------
+
+const given = new Map(); // by branch
+const givenTo = (k) => given.get(clusters[k]?.branch) ?? "";
+const titleOf = (k) => (k === clusters.length ? "a new one" : givenTo(k) || `cluster ${k}`);
+const numberAndName = (k) => [k, givenTo(k)].filter((text) => text !== "").join(" ");
+const clusterText = (k) => (clusters[k].apart < 0 ? numberAndName(k) : `${k}, apart (near ${clusters[k].apart})`);
+function readLink() {
+  const kept = new URLSearchParams(location.hash.slice(1)), level = Number(kept.get("level"));
+  given.clear();
+  for (const [key, name] of kept) if (key.startsWith("name.") && name) given.set(Number(key.slice(5)), name);
+  setClusters(tree.merges && level >= 1 && level <= nComponents ? Math.floor(level) : nFitted);
+}
+function keepInLink() {
+  const kept = new URLSearchParams(isFitted() ? {} : { level: clusters.length });
+  for (const [branch, name] of given) kept.set("name." + branch, name);
+  try { history.replaceState(null, "", "#" + kept); } catch { /* in a frame without an address */ }
+}
+readLink();
+
+// -- fields of rows ------------------------------------------------------------------------
+
 // A field of a row: `key` sorts and plots, `text` is read.
 const numbered = data.names.every((name) => name !== "" && Number.isFinite(Number(name)));
 const fields = [
@@ -76,7 +134,7 @@ const fields = [
   { name: "log density", key: (i) => density[i], text: (i) => brief(density[i]) },
 ];
 for (const column of data.columns) {
-  const { name, levels, text } = column;
+  const { name, levels, text, format } = column;
   if (text) {
     fields.push({ name, words: true, own: true, key: (i) => text[i], text: (i) => text[i] });
     continue;
@@ -84,8 +142,8 @@ for (const column of data.columns) {
   const values = unpack(column.values);
   if (levels) {
     const read = (i) => (values[i] < 0 ? "–" : levels[values[i]]);
-    fields.push({ name, words: true, own: true, key: (i) => values[i], text: read });
+    fields.push({ name, words: true, own: true, levels, codes: values, key: (i) => values[i], text: read });
   } else {
-    fields.push({ name, own: true, values, key: (i) => values[i], text: (i) => brief(values[i]) });
+    fields.push({ name, own: true, values, format, key: (i) => values[i], text: (i) => brief(values[i], format, 4) });
   }
 }

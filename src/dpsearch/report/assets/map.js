@@ -15,19 +15,18 @@ const SHAPES = [
 ];
 const CROSS = "M1.5 3l1.5-1.5l3 3l3-3l1.5 1.5l-3 3l3 3l-1.5 1.5l-3-3l-3 3l-1.5-1.5l3-3z";
 const SYMBOLS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross"];
-const clusterColour = (k) => colour("c" + (k % data.colours.length));
+const toneOf = (look) => `c${look % data.colours.length}`;
+const shapeOf = (look) => Math.floor(look / data.colours.length) % SHAPES.length;
 const swatch = (k) => {
-  const apart = clusters[k].apart >= 0;
+  const { look } = clusters[k], apart = clusters[k].apart >= 0;
   const svg = document.createElementNS(SVG, "svg");
   for (const [name, value] of Object.entries({ class: "swatch", viewBox: "0 0 12 12", "aria-hidden": "true" })) {
     svg.setAttribute(name, value);
   }
-  svg.style.color = apart ? "var(--soft)" : `var(--c${k % data.colours.length})`;
-  svg.appendChild(document.createElementNS(SVG, "path"))
-    .setAttribute("d", apart ? CROSS : SHAPES[Math.floor(k / data.colours.length) % SHAPES.length]);
+  svg.style.color = apart ? "var(--soft)" : `var(--${toneOf(look)})`;
+  svg.appendChild(document.createElementNS(SVG, "path")).setAttribute("d", apart ? CROSS : SHAPES[shapeOf(look)]);
   return svg;
 };
-const symbol = (k) => SYMBOLS[Math.floor(k / data.colours.length) % SYMBOLS.length];
 const layout = (across, up) => {
   const ink = colour("ink"), grid = colour("line"), axis = {
     gridcolor: grid, linecolor: grid, zeroline: false, automargin: true, color: ink,
@@ -55,25 +54,29 @@ for (const map of data.maps) {
   axes.push({ name: map.titles[0], values: unpack(map.x), group: map.name });
   axes.push({ name: map.titles[1], values: unpack(map.y), group: map.name });
 }
-for (const field of fields) {
-  if (field.values) axes.push({ name: field.name, values: field.values, group: "columns" });
-}
-axes.push({ name: "certainty", values: certainty, group: "about rows" });
-axes.push({ name: "log density", values: density, group: "about rows" });
+const columns = fields.filter((field) => field.values || field.levels)
+  .map(({ name, values, levels, codes, format }) => ({ name, values, levels, codes, format, group: "columns" }));
+const aboutRows = [["certainty", certainty], ["log density", density]]
+  .map(([name, values]) => ({ name, values, group: "about rows" }));
+axes.push(...columns.filter((one) => one.values), ...aboutRows);
+// What rows are coloured by: clusters, a column, or what is known about rows.
+const tints = [{ name: "cluster", group: "clusters" }, ...columns, ...aboutRows];
 
-const choices = [$("across"), $("up")];
-choices.forEach((select, which) => {
+function offer(select, options, first) {
   let group;
-  axes.forEach((axis, j) => {
-    if (!group || group.label !== axis.group) {
+  options.forEach((one, j) => {
+    if (!group || group.label !== one.group) {
       group = select.appendChild(make("optgroup"));
-      group.label = axis.group;
+      group.label = one.group;
     }
-    group.appendChild(make("option", axis.name, { value: j }));
+    group.appendChild(make("option", one.name, { value: j }));
   });
-  select.value = String(which);
+  select.value = String(first);
   select.addEventListener("change", () => { clearMark(); drawMap(); });
-});
+}
+const choices = [$("across"), $("up")];
+choices.forEach((select, which) => offer(select, axes, which));
+offer($("tint"), tints, 0);
 
 const hidden = new Set(); // components
 const plot = $("plot");
@@ -87,49 +90,97 @@ const pick = (values, own) => Float32Array.from(own, (i) => values[i]);
 
 // One trace for each look, which more clusters than looks share; one for rows apart.
 function looks() {
-  const most = Math.min(described().length, data.colours.length * SYMBOLS.length);
-  const out = Array.from({ length: most + (rowsApart().length ? 1 : 0) }, () => []);
+  const many = data.colours.length * SYMBOLS.length;
+  const out = new Map([...described().map((one) => one.look % many), ...rowsApart().map(() => -1)].map((look) => [look, []]));
   for (let i = 0; i < n; i++) {
-    const k = clusterOfRow(i);
-    if (!hidden.has(component[i])) out[clusters[k].apart >= 0 ? most : k % most].push(i);
+    const { look, apart } = clusters[clusterOfRow(i)];
+    if (!hidden.has(component[i])) out.get(apart >= 0 ? -1 : look % many).push(i);
   }
-  return out.map((own, k) => ({ own, apart: k === most }));
+  return [...out];
 }
 
-// The numbers of the components, each in the middle of its rows; of many the largest.
-function componentNames(across, up) {
-  if (!$("inside").checked) return [];
-  const own = new Map();
+// The numbers of the components, or the names of the clusters, each in the middle of its rows.
+function labels(across, up) {
+  const inside = $("inside").checked, own = new Map();
   for (let i = 0; i < n; i++) {
-    if (hidden.has(component[i])) continue;
-    if (!own.has(component[i])) own.set(component[i], []);
-    own.get(component[i]).push(i);
+    const k = inside ? component[i] : clusterOfRow(i);
+    if (hidden.has(component[i]) || (!inside && clusters[k].apart >= 0)) continue;
+    if (!own.has(k)) own.set(k, []);
+    own.get(k).push(i);
   }
+  if (!inside && described().length < 2) return [];
   const middle = (values, chosen) => Array.from(chosen, (i) => values[i]).sort((a, b) => a - b)[chosen.length >> 1];
   return [...own].sort((a, b) => b[1].length - a[1].length).slice(0, MOST_NAMES).map(([k, chosen]) => ({
-    x: middle(across.values, chosen), y: middle(up.values, chosen), text: String(k), showarrow: false, yshift: 11,
+    x: middle(across.values, chosen), y: middle(up.values, chosen), showarrow: false, yshift: inside ? 11 : 0,
+    text: inside ? String(k) : `<b>${plain(givenTo(k).slice(0, 24) || String(k))}</b>`,
     font: { size: 11, color: colour("ink") }, bgcolor: colour("card"), opacity: 0.85, borderpad: 1,
   }));
 }
 
+// The range of an axis is that of all rows, so that it stays when clusters are hidden.
+function rangeOf(values) {
+  let low = Infinity, high = -Infinity;
+  for (const x of values) if (Number.isFinite(x)) { low = Math.min(low, x); high = Math.max(high, x); }
+  if (low > high) return [0, 1];
+  const margin = 0.04 * (high - low) || 0.5;
+  return [low - margin, high + margin];
+}
+
+// Colours of rows by a column, and the key to them; rows without a value are grey.
+const STOPS = [[94, 79, 162], [50, 136, 189], [77, 181, 155], [181, 195, 52], [224, 160, 0]];
+const mixed = (t) => {
+  const place = Math.min(Math.max(t, 0), 1) * (STOPS.length - 1), j = Math.min(Math.floor(place), STOPS.length - 2);
+  return `rgb(${STOPS[j].map((x, c) => Math.round(x + (place - j) * (STOPS[j + 1][c] - x))).join(",")})`;
+};
+function colours(tint) {
+  const none = colour("soft"), named = data.colours.map((_, j) => colour("c" + j));
+  const key = (tone, text) => nest("span", {}, placed("span", "tone", { background: tone }), text);
+  if (tint.levels) {
+    const sizes = new Map();
+    for (const code of tint.codes) sizes.set(code, (sizes.get(code) ?? 0) + 1);
+    const order = [...sizes.keys()].filter((code) => code >= 0).sort((a, b) => sizes.get(b) - sizes.get(a) || a - b);
+    const first = order.slice(0, order.length > named.length ? named.length - 1 : named.length);
+    const tones = new Map(first.map((code, j) => [code, named[j]]));
+    const rest = order.length - first.length ? [key(none, `${order.length - first.length} others`)] : [];
+    return { of: (i) => tones.get(tint.codes[i]) ?? none, key: [...first.map((code, j) => key(named[j], tint.levels[code])), ...rest] };
+  }
+  const known = Float64Array.from(tint.values).filter(Number.isFinite).sort();
+  const [low, high] = [0.02, 0.98].map((q) => known[Math.round(q * (known.length - 1))]); // a few far values do not decide
+  const at = (x) => (high > low ? (x - low) / (high - low) : 0.5), text = (x) => brief(x, tint.format);
+  const bar = placed("span", "ramp", { background: `linear-gradient(90deg, ${[0, 0.25, 0.5, 0.75, 1].map(mixed)})` });
+  return {
+    of: (i) => (Number.isFinite(tint.values[i]) ? mixed(at(tint.values[i])) : none),
+    key: known.length ? [(known[0] < low ? "≤ " : "") + text(low), bar, (known.at(-1) > high ? "≥ " : "") + text(high)] : ["no values"],
+  };
+}
+
 function drawMap() {
-  const [across, up] = chosenAxes();
+  const [across, up] = chosenAxes(), tint = tints[Number($("tint").value)];
   const size = n > 20000 ? 3.5 : n > 3000 ? 4.5 : n > 500 ? 6 : 8;
-  const traces = looks().map(({ own, apart }, k) => ({
-    type: webgl ? "scattergl" : "scatter", mode: "markers", name: apart ? "rows apart" : String(k),
+  const by = tint.name === "cluster" && tint.group === "clusters" ? null : colours(tint);
+  const traces = looks().map(([look, own]) => ({
+    type: webgl ? "scattergl" : "scatter", mode: "markers", name: look < 0 ? "rows apart" : String(look),
     customdata: own, x: pick(across.values, own), y: pick(up.values, own), hoverinfo: "none",
     marker: {
-      color: apart ? colour("soft") : clusterColour(k), symbol: apart ? "x" : symbol(k), size,
-      opacity: n > 3000 ? 0.6 : 0.8,
+      color: by ? own.map(by.of) : colour(look < 0 ? "soft" : toneOf(look)), symbol: look < 0 ? "x" : SYMBOLS[shapeOf(look)],
+      size, opacity: n > 3000 ? 0.6 : 0.8,
     },
   }));
+  $("key").replaceChildren(...(by ? [tint.name + ": ", ...by.key] : []));
   traces.push({
     type: "scatter", mode: "markers", hoverinfo: "skip", x: [], y: [], name: "marked",
     marker: { size: 18, symbol: "circle-open", color: colour("ink"), line: { width: 2.5 } },
   });
-  Plotly.react(plot, traces, { ...layout(across.name, up.name), annotations: componentNames(across, up) }, CONFIG);
+  const page = { ...layout(across.name, up.name), annotations: labels(across, up) };
+  Object.assign(page.xaxis, { range: rangeOf(across.values) }, ticks(across));
+  Object.assign(page.yaxis, { range: rangeOf(up.values) }, ticks(up));
+  Plotly.react(plot, traces, page, CONFIG);
   if (marked !== null) mark(marked);
 }
+
+const ticks = ({ format }) => (!format ? {} : {
+  tickformat: format[1] ? "~f" : undefined, ["$€£¥₹".includes(format[0]) ? "tickprefix" : "ticksuffix"]: format[0],
+});
 
 function mark(i) {
   marked = i;
@@ -148,9 +199,8 @@ const tip = $("tip");
 function fillTip(i) {
   tip.replaceChildren(make("b", "Row " + data.names[i]));
   const k = clusterOfRow(i), { apart } = clusters[k];
-  const other = second[i] === nFitted ? "a new one" : "cluster " + second[i];
-  const doubt = isFitted() && certainty[i] < 0.995 ? `, ${percent(certainty[i])}; or else ${other}` : "";
-  tip.append(make("div", `cluster ${k}${apart < 0 ? "" : `, a row apart, nearest to cluster ${apart}`}${doubt}`));
+  const doubt = certainty[i] < 0.995 ? `, ${percent(certainty[i])}; or else ${titleOf(second[i])}` : "";
+  tip.append(make("div", `${titleOf(k)}${apart < 0 ? "" : `, a row apart, nearest to ${titleOf(apart)}`}${doubt}`));
   if (nComponents > clusters.length) tip.append(make("div", `component ${component[i]}`));
   const list = tip.appendChild(make("dl"));
   for (const field of fields.filter((f) => f.own).slice(0, 12)) {

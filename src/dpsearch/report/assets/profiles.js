@@ -10,11 +10,6 @@ const away = (part) => {
   const [, mean, spread] = data.described[part[0]];
   return spread ? (part[2] - mean) / spread : 0;
 };
-const placed = (tag, name, style) => {
-  const node = make(tag, undefined, { class: name });
-  Object.assign(node.style, style);
-  return node;
-};
 
 function drawOverview() {
   const box = $("overview");
@@ -26,7 +21,7 @@ function drawOverview() {
   }));
   const lines = described().slice(0, CARDS).map((one) => {
     const parts = new Map(branches[one.branch].parts.map((part) => [part[0], part]));
-    return nest("tr", {}, nest("th", { scope: "row" }, nest("a", { href: "#cluster-" + one.k }, swatch(one.k), String(one.k))),
+    return nest("tr", {}, nest("th", { scope: "row" }, nest("a", { href: "#cluster-" + one.k }, swatch(one.k), numberAndName(one.k))),
       ...data.overview.map((j) => overviewCell(parts.get(j))));
   });
   box.querySelector("table").replaceChildren(nest("thead", {}, head), nest("tbody", {}, ...lines));
@@ -34,16 +29,16 @@ function drawOverview() {
 
 function overviewCell(part) {
   const far = away(part), category = isCategory(part);
-  const deep = Math.abs(far) > (category ? 0.6 : 1.2);
-  const cell = make("td", undefined, { class: deep ? "cell deep" : "cell" });
+  const cell = make("td", undefined, { class: "cell" });
   cell.style.setProperty("--t", (category ? far : Math.max(-1, Math.min(far / 2, 1))).toFixed(2));
   if (category) {
     const [name, own] = part[3].reduce((a, b) => (b[1] > a[1] ? b : a), ["–", 0, 0]);
     cell.append(name + " ", make("small", percent(own)));
     cell.title = `${nameOf(part)}: ${part[3].map((level) => `${level[0]} ${percent(level[1])}, all ${percent(level[2])}`).join("; ")}`;
   } else {
-    cell.append(brief(part[2] ?? NaN));
-    cell.title = `${nameOf(part)}: ${brief(part[2] ?? NaN)}, all ${brief(data.described[part[0]][1] ?? NaN)}`;
+    const [name, all, , format] = data.described[part[0]];
+    cell.append(brief(part[2] ?? NaN, format));
+    cell.title = `${name}: ${brief(part[2] ?? NaN, format)}, all ${brief(all ?? NaN, format)}`;
   }
   return cell;
 }
@@ -63,20 +58,20 @@ function scales() {
 }
 
 function numberLine(part, size, range) {
-  const [, evidence, mean, spread] = part;
-  const [name, allMean, allSpread] = data.described[part[0]];
+  const [, evidence, mean, width] = part;
+  const [name, allMean, allSpread, format] = data.described[part[0]];
   const [low, high] = range ?? [0, 0];
   const where = (value) => (high > low && Number.isFinite(value) ? Math.max(0, Math.min((100 * (value - low)) / (high - low), 100)) : 50);
   const to = (value) => where(value).toFixed(1) + "%", from = (value) => (100 - where(value)).toFixed(1) + "%";
   const own = mean ?? NaN, strip = nest("span", { class: "strip-box" },
     placed("span", "band", { left: to(allMean - allSpread), right: from(allMean + allSpread) }),
     placed("span", "tick", { left: to(allMean) }),
-    placed("span", "span", { left: to(own - spread), right: from(own + spread) }),
+    placed("span", "span", { left: to(own - width), right: from(own + width) }),
     placed("span", "dot", { left: to(own) }));
   return nest("tr", {}, nest("th", { scope: "row" }, ...breakable(name)),
     nest("td", { class: "strip", title: `evidence ${brief(evidence)} nats` }, strip),
-    nest("td", { class: "n" }, brief(own), size > 1 ? make("small", ` ± ${brief(Number((spread ?? NaN).toPrecision(2)))}`) : ""),
-    make("td", brief(allMean ?? NaN), { class: "n whole", title: `± ${brief(allSpread ?? NaN)}` }));
+    nest("td", { class: "n" }, brief(own, format), size > 1 ? make("small", " " + spread(width ?? NaN, format)) : ""),
+    make("td", brief(allMean ?? NaN, format), { class: "n whole", title: spread(allSpread ?? NaN, format) }));
 }
 
 function categoryLines(part) {
@@ -132,18 +127,60 @@ function typicalRows(chosen, parts) {
     nest("div", { class: "scroll" }, nest("table", { class: "rows-table" }, nest("thead", {}, head), nest("tbody", {}, ...body))));
 }
 
-const clusterNames = (ks) => {
-  const small = ks.filter((k) => clusters[k].apart >= 0), large = ks.filter((k) => clusters[k].apart < 0);
-  if (!large.length) return "rows apart";
-  return (large.length === 1 ? "cluster " : "clusters ") + large.join(", ") + (small.length ? " and rows apart" : "");
-};
+// How a column differs between two branches, in words, and by how many standard deviations.
+function contrast(part, other) {
+  const name = isWords ? part[0] : nameOf(part);
+  if (isWords) return [other ? 0 : part[1], name];
+  if (isCategory(part)) {
+    const there = new Map(other[3].map((level) => [level[0], level[1]]));
+    const far = part[3].map(([level, own]) => [Math.abs(own - (there.get(level) ?? 0)), level, own, there.get(level) ?? 0]);
+    const [by, level, own, then] = far.reduce((a, b) => (b[0] > a[0] ? b : a), [0]);
+    return [3 * by, `${name} is ${own > then ? "more" : "less"} often ${level} (${percent(own)}, there ${percent(then)})`];
+  }
+  const [, , mean, width] = part, [, , there, thereWidth] = other, format = data.described[part[0]][3];
+  const by = Math.abs(mean - there) / (Math.hypot(width, thereWidth) || 1e-9);
+  return [by, `${name} is ${mean > there ? "higher" : "lower"} (${brief(mean, format)}, there ${brief(there, format)})`];
+}
 
-// What sets a cluster apart from the branch that it is merged with next.
-function siblingLine(one) {
-  const near = tree.sibling[one.branch];
-  if (near < 0 || images || clustersIn(membersOf(near)).length >= clusters.length - 1) return null;
-  const said = branches[one.branch].against.join(", ") || "no single column sets it apart";
-  return nest("p", { class: "against" }, make("b", `Against ${clusterNames(clustersIn(membersOf(near)))}, nearest in the tree: `), said);
+// What sets a cluster apart from the nearest: from that alone if the tree merges them next.
+function nearestLine(one) {
+  const others = described().filter((other) => other !== one);
+  if (images || !tree.merges || others.length < 2) return null;
+  const sibling = tree.sibling[one.branch];
+  let near = others.find((other) => other.branch === sibling), said = near && branches[one.branch].against;
+  if (!near) {
+    const values = others.map((other) => logLift(one.members, other.members));
+    near = others[values.indexOf(values.reduce((a, b) => Math.max(a, b)))];
+    const there = new Map(branches[near.branch].parts.map((part) => [part[0], part]));
+    said = branches[one.branch].parts.filter((part) => isWords || there.has(part[0]))
+      .map((part) => contrast(part, there.get(part[0]))).filter(([by]) => by > 0.5)
+      .sort((a, b) => b[0] - a[0]).slice(0, isWords ? 6 : 3).map(([, text]) => text);
+    if (isWords) said = [said.join(", ")].filter(Boolean);
+  }
+  const text = said.length ? (isWords ? "more of " : "") + said.join(", ") : "no single column sets it apart";
+  return nest("p", { class: "against" }, make("b", `Compared with ${titleOf(near.k)}, the nearest: `), text + ".");
+}
+
+// A name that the reader gives: kept in the page's link and in the file of labels.
+function nameInput({ k, branch }) {
+  const input = make("input", undefined, { class: "given", maxlength: 60, placeholder: "name it", "aria-label": `Name of cluster ${k}` });
+  input.value = given.get(branch) ?? "";
+  input.addEventListener("change", () => {
+    const name = input.value.trim();
+    if (name) given.set(branch, name); else given.delete(branch);
+    keepInLink();
+    drawNames();
+  });
+  return input;
+}
+// All names but those in the cards, in one of which the reader is.
+function drawNames() {
+  drawClusters();
+  drawMap();
+  drawOverview();
+  drawRows();
+  drawTable();
+  for (const one of described()) $("cluster-" + one.k)?.querySelector(".against")?.replaceWith(nearestLine(one));
 }
 
 function card(one, ranges) {
@@ -151,14 +188,14 @@ function card(one, ranges) {
   const known = typical.filter((row) => at.has(row));
   const inside = members.length > 1 ? `, ${members.length} components` : "";
   const node = nest("article", { class: "card profile", id: "cluster-" + k },
-    nest("h3", {}, swatch(k), ` Cluster ${k} `, make("small", `${count(size, "row")}, ${percent(size / total, 1)}${inside}`)));
-  node.style.setProperty("--c", `var(--c${k % data.colours.length})`);
+    nest("h3", {}, swatch(k), ` Cluster ${k} `, nameInput(one), make("small", `${count(size, "row")}, ${percent(size / total, 1)}${inside}`)));
+  node.style.setProperty("--c", `var(--${toneOf(one.look)})`);
   if (images) {
     const pictures = known.map((row) => nest("button", { type: "button", class: "row", "data-row": row, title: "Row " + nameOfRow(row) }, rowPicture(row) ?? nameOfRow(row)));
     node.append(nest("div", { class: "pictures" }, meanPicture(branch, "cluster " + k), nest("div", {}, make("h4", "Typical rows"), ...pictures)));
     return node;
   }
-  const near = siblingLine(one);
+  const near = nearestLine(one);
   if (near) node.append(near);
   if (parts.length) node.append(...(isWords ? [wordTable(parts)] : columnTables(parts, size, ranges)));
   node.append(typicalRows(known, parts));
@@ -173,15 +210,28 @@ function drawProfiles() {
   $("cards-note").textContent = left ? `The ${CARDS} largest of ${described().length} clusters are described; the table has rows of all.` : "";
 }
 
-// Clusters of rows that are named elsewhere on the page.
-function drawPlaces() {
-  for (const cell of document.querySelectorAll(".place")) {
-    const i = at.get(Number(cell.dataset.of));
-    if (i !== undefined) cell.replaceChildren(swatch(clusterOfRow(i)), clusterText(clusterOfRow(i)));
-  }
-  for (const cell of document.querySelectorAll(".second")) {
-    const branch = tree.fitted[Number(cell.dataset.cluster)];
-    const ks = branch === undefined ? [] : clustersIn(membersOf(branch));
-    cell.replaceChildren(...(ks.length ? ks.flatMap((k) => [swatch(k), `${k} `]) : ["a new one"]));
-  }
+// Rows to look at, with what is said about them and their values in the telling columns.
+const BORDERLINE = 0.9, LISTED = 12;
+function rowList(id, chosen, heads, about) {
+  if (!$(id)) return;
+  const cells = fields.filter((field) => field.own && data.cells.includes(field.name));
+  const line = (i) => nest("tr", {}, ...(images ? [nest("td", {}, rowPicture(rows[i]) ?? "")] : []),
+    nest("td", {}, rowButton(rows[i], data.names[i])), nest("td", {}, swatch(clusterOfRow(i)), clusterText(clusterOfRow(i))),
+    ...about(i).map((text, j) => nest("td", j ? {} : { class: "n" }, ...[text].flat())),
+    ...cells.map((field) => make("td", field.text(i))));
+  const head = nest("tr", {}, ...[...(images ? [""] : []), "row", "cluster"].map((text) => make("th", text, { scope: "col" })),
+    ...heads.map((text, j) => make("th", text, { scope: "col", class: j ? "" : "n" })),
+    ...cells.map((field) => nest("th", { scope: "col" }, ...breakable(field.name))));
+  $(id).replaceChildren(chosen.length
+    ? nest("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": $(id).dataset.about },
+      nest("table", { class: "rows-table" }, nest("thead", {}, head), nest("tbody", {}, ...chosen.map(line))))
+    : make("p", "None."));
+}
+function drawRows() {
+  const doubtful = [...certainty.keys()].filter((i) => certainty[i] < BORDERLINE).sort((a, b) => certainty[a] - certainty[b]);
+  const other = (k) => (k < clusters.length ? [swatch(k), clusterText(k)] : ["a new one"]);
+  rowList("borderline", doubtful.slice(0, LISTED), ["certainty", "or else"], (i) => [percent(certainty[i]), other(second[i])]);
+  rowList("outliers", data.outliers.map((row) => at.get(row)), ["log density"], (i) => [brief(density[i])]);
+  const moved = new Map(data.moved.map(([row, share]) => [at.get(row), share]));
+  rowList("moved", [...moved.keys()], ["disagreement"], (i) => [percent(moved.get(i))]);
 }

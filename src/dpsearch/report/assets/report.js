@@ -13,7 +13,7 @@ function drawTrace() {
     traces.push({
       type: "scatter", mode: "markers", name: plain(kind), x: own.map((p) => p[0]), y: own.map((p) => p[1]),
       text: own.map((p) => `${p[2]} components`), hovertemplate: "%{y:,.1f} after %{x:.3g} s<br>%{text}",
-      marker: { size: 8, color: clusterColour(j), symbol: SYMBOLS[j % SYMBOLS.length] },
+      marker: { size: 8, color: colour(toneOf(j)), symbol: SYMBOLS[j % SYMBOLS.length] },
     });
   });
   const page = layout("seconds", "log joint");
@@ -39,7 +39,7 @@ function sayLevel() {
   if (k > 1 && Number.isFinite(found)) {
     said.push(`Fits to halves of the rows find these clusters again with an agreement (adjusted Rand index) of ${found.toFixed(2)}.`);
   }
-  if (!isFitted()) said.push(`Certainties, borderline rows and the summary are those of the ${count(nFitted, "cluster")} of the fit.`);
+  if (!isFitted()) said.push(`The summary is that of the ${count(nFitted, "cluster")} of the fit.`);
   $("level-note").textContent = said.join(" ");
 }
 function drawLevel() {
@@ -47,7 +47,7 @@ function drawLevel() {
   drawClusters();
   drawMap();
   drawProfiles();
-  drawPlaces();
+  drawRows();
   drawTable();
 }
 let waiting = 0; // one drawing for a frame, however fast the slider moves
@@ -58,7 +58,18 @@ function changeLevel(nClusters) {
   waiting = requestAnimationFrame(drawLevel);
 }
 $("level")?.addEventListener("input", () => changeLevel(Number($("level").value)));
-$("fitted")?.addEventListener("click", () => changeLevel(nFitted));
+$("level")?.addEventListener("change", keepInLink);
+$("fitted")?.addEventListener("click", () => { changeLevel(nFitted); keepInLink(); });
+addEventListener("hashchange", () => { readLink(); drawLevel(); });
+// Links within the page leave its own link, which keeps the level and the names, as it is.
+document.addEventListener("click", (event) => {
+  const place = event.target.closest("a[href^='#']") && $(event.target.closest("a").hash.slice(1));
+  if (!place) return;
+  event.preventDefault();
+  place.scrollIntoView();
+  place.tabIndex = -1;
+  place.focus({ preventScroll: true });
+});
 $("inside").addEventListener("change", () => { drawClusters(); drawMap(); });
 
 // -- light and dark ------------------------------------------------------------------------
@@ -78,10 +89,6 @@ $("theme").addEventListener("click", () => {
 });
 wish.addEventListener("change", redraw);
 
-for (const canvas of document.querySelectorAll("canvas[data-row]")) {
-  const j = images.rows.get(Number(canvas.dataset.row));
-  if (j !== undefined) paint(canvas, images.pixels, j);
-}
 drawHead();
 drawLevel();
 redraw();

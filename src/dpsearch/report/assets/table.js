@@ -26,7 +26,7 @@ function filterOf(field, text) {
     const [low, high] = [scale * Number(between[1]), scale * Number(between[2])];
     return (i) => value(i) >= low && value(i) <= high;
   }
-  if (!field.own && field.name === "cluster") return (i) => clusterOfRow(i) === Number(wanted);
+  if (!field.own && field.name === "cluster" && Number.isFinite(Number(wanted))) return (i) => clusterOfRow(i) === Number(wanted);
   const lower = text.trim().toLowerCase().replaceAll("−", "-");
   return (i) => field.text(i).toLowerCase().replaceAll("−", "-").includes(lower);
 }
@@ -101,10 +101,10 @@ function drawTable() {
 // The labels of the rows of the page, as a file.
 const quoted = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
 function labelsAsText() {
-  const lines = ["row,cluster,component,apart_from"];
+  const lines = ["row,cluster,name,component,certainty,apart_from"];
   for (let i = 0; i < n; i++) {
     const k = clusterOfRow(i);
-    lines.push([quoted(data.names[i]), k, component[i], clusters[k].apart].join(","));
+    lines.push([quoted(data.names[i]), k, quoted(givenTo(k)), component[i], certainty[i].toFixed(4), clusters[k].apart].join(","));
   }
   return lines.join("\n") + "\n";
 }

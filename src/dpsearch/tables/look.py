@@ -1,0 +1,182 @@
+"""A look at one column: the facts by which the rules of the triage decide about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dpsearch._types import Vector
+from dpsearch.tables import cells
+from dpsearch.tables.columns import Column, Level, RawColumn
+from dpsearch.tables.entries import DROPPED, Entry
+
+SOME = 20  # rows from which on values are not different, or alike, by chance
+FEW = 5  # the same of integers from 0 or 1 without a gap, and of texts
+_LOOKED_AT = 10_000  # values by which numbers are judged
+
+
+class TableFacts(NamedTuple):
+    """What is known of the whole table."""
+
+    n_rows: int
+    named: bool  # whether the table names its columns
+    cycles: bool  # whether numbers of months, hours and weekdays become categories
+
+
+class Found(NamedTuple):
+    """What is made of a column."""
+
+    entry: Entry
+    columns: tuple[Column, ...] = ()
+    names_rows: bool = False  # whether no two values are the same
+
+
+class Look:
+    """A column as it came, as what its texts may be read, and what the user says of it."""
+
+    def __init__(
+        self, name: str, raw: RawColumn, said: str | None, last: bool, table: TableFacts
+    ) -> None:
+        self.name, self.raw, self.said, self.last, self.table = name, raw, said, last, table
+        self.free = said is None
+        self.n = int((~np.isnan(raw.values)).sum())
+        self.notes: list[str] = []
+        self.among = " in a sample" if len(raw.values) < table.n_rows else ""
+        gaps = len(raw.values) - self.n - raw.n_infinite
+        if gaps:
+            self.notes.append(f"{gaps:,} missing{self.among}")
+        if raw.n_infinite:
+            self.notes.append(f"{raw.n_infinite:,} not finite, taken as missing")
+
+    # -- what comes of it -----------------------------------------------------------------------
+
+    def dropped(self, role: str, why: str, names_rows: bool = False) -> Found:
+        reason = "; ".join([why, *self.notes])
+        return Found(Entry(self.name, role, DROPPED, reason), (), names_rows)
+
+    def used(self, role: str, treatment: str, why: str, *columns: Column) -> Found:
+        reason = "; ".join([why, *self.notes])
+        return Found(Entry(self.name, role, treatment, reason), columns)
+
+    # -- names ----------------------------------------------------------------------------------
+
+    def called(self, pattern: re.Pattern[str]) -> bool:
+        """Whether the table gives the column such a name."""
+        return self.table.named and pattern.fullmatch(self.name.strip()) is not None
+
+    # -- texts ----------------------------------------------------------------------------------
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The different texts; none if the column holds anything else."""
+        uniques = self.raw.uniques or ()
+        return uniques if all(isinstance(text, str) for text in uniques) else ()
+
+    @cached_property
+    def counts(self) -> Any:
+        """How often each text or level is there."""
+        codes = self.raw.values[~np.isnan(self.raw.values)].astype(np.int64)
+        return np.bincount(codes, minlength=len(self.raw.uniques or ()))
+
+    @property
+    def n_levels(self) -> int:
+        return int((self.counts > 0).sum())
+
+    def form(self, form_of: Callable[..., str | None]) -> str | None:
+        """The form of numbers or dates that the texts have; None if they have none."""
+        return form_of(self.texts, self.counts) if self.texts else None
+
+    @property
+    def levels(self) -> tuple[Level, ...]:
+        """All different values, in an order that the rows do not decide."""
+        raw = self.raw
+        if raw.uniques is None:
+            seen = np.unique(raw.values[~np.isnan(raw.values)]).tolist()
+            return tuple(int(value) if raw.source == "int" else value for value in seen)
+        texts = raw.source == "text" or len(raw.uniques) != len({*map(str, raw.uniques)})
+        return tuple(sorted(map(str, raw.uniques))) if texts else raw.uniques
+
+    def read(self, read: cells.Reader, what: str) -> Vector:
+        """Return the texts as numbers, and note what they look like."""
+        texts, values = self.texts, self.raw.map(read)
+        known = ~np.isnan(values)
+        other = np.flatnonzero(~known & ~np.isnan(self.raw.values))
+        if known.any():
+            example = texts[int(self.raw.values[known][0])]
+            self.notes.insert(0, f"read as {what}, as in {example!r}")
+        if len(other):
+            first = texts[int(self.raw.values[other[0]])]
+            self.notes.append(f"{len(other):,} others{self.among}, as {first!r}, taken as missing")
+        return values
+
+    @property
+    def date_form(self) -> str | None:
+        """How dates are read: "" as they are; None if the column holds none."""
+        if self.raw.source == "date":
+            return ""
+        may_be = self.raw.source == "text" and self.number_form is None
+        return self.form(cells.date_form) if may_be or self.said == "date" else None
+
+    # -- numbers --------------------------------------------------------------------------------
+
+    @cached_property
+    def number_form(self) -> str | None:
+        """How numbers are read: "" as they are; None if the column holds none."""
+        if self.raw.uniques is None:
+            return cells.POINT if self.raw.n_infinite else ""
+        return self.form(cells.number_form) if self.raw.source == "text" else None
+
+    @cached_property
+    def numbers(self) -> Vector:
+        """The column as numbers."""
+        if self.raw.uniques is None or self.number_form is None:
+            return self.raw.values
+        return self.read(cells.number_reader(self.number_form), "numbers")
+
+    @cached_property
+    def known(self) -> Vector:
+        """The numbers that are there, or the codes of texts."""
+        return self.numbers[~np.isnan(self.numbers)]
+
+    @cached_property
+    def looked_at(self) -> Vector:
+        """Some of the numbers, spread over the column."""
+        return self.known[:: -(-len(self.known) // _LOOKED_AT) or 1]
+
+    @cached_property
+    def seen(self) -> Vector:
+        """The different ones of these, in order."""
+        return np.unique(self.looked_at)
+
+    @property
+    def range(self) -> tuple[float, float]:
+        return float(self.known.min()), float(self.known.max())
+
+    @cached_property
+    def whole(self) -> bool:
+        return self.number_form is not None and bool((np.floor(self.seen) == self.seen).all())
+
+    @cached_property
+    def source(self) -> str:
+        """What the numbers came as, or would have come as."""
+        if self.raw.uniques is None:
+            return self.raw.source
+        return "int" if bool((np.floor(self.known) == self.known).all()) else "float"
+
+    @property
+    def different(self) -> bool:
+        """Whether each row has a number of its own."""
+        return len(self.seen) == len(self.looked_at) and self.n == len(self.raw.values)
+
+    @property
+    def may_number_rows(self) -> bool:
+        return self.free and self.whole and self.n >= FEW and self.different
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each number follows the one before."""
+        return self.different and bool((np.diff(self.numbers) == 1.0).all())
