@@ -272,10 +272,11 @@ def test_predict_counts_what_it_cannot_read(run, tmp_path, how):
     pl.DataFrame(rng.normal(size=(30, 2)), schema=["x", "y"]).write_csv(tmp_path / "x.csv")
     _, _, err = run("fit", "x.csv", "--refine", "no")
     assert err.index("used as it is") < err.index("30 rows in")  # the triage comes first
-    (tmp_path / "new.csv").write_text("x,y\n1,2\nabc,3\n,\n")
+    (tmp_path / "new.csv").write_text("x,y\n1,1e999\nabc,3\n,\n")
     code, out, err = run("predict", "x.clusters", "new.csv", *how)
     assert (code, len(out.splitlines())) == (0, 4)
     assert "note: column 'x' has 1 value that cannot be read, as 'abc', taken as missing" in err
+    assert "note: column 'y' has 1 value that cannot be read, as 'inf', taken as missing" in err
     assert "1 row has no value (2)" in err
     code, _, err = run("predict", "x.clusters", "new.csv", "--handle-unknown", "error", *how)
     assert code == 1
@@ -808,7 +809,7 @@ def test_rows_without_any_value_are_named(run, tmp_path):
         code, _, err = run("fit", "x.csv", "--force", *options)
         assert code == 0, err
         assert "note: 2 rows have no value (3, 7): their label is the prior's" in err
-        assert "; the sizes in clusters.csv count them" in err
+        assert "; the sizes in clusters.csv include such rows" in err
         labels = pl.read_csv("x.clusters/labels.csv")["cluster"].value_counts().sort("cluster")
         clusters = pl.read_csv("x.clusters/clusters.csv")
         assert clusters["size"].to_list() == labels["count"].to_list()
@@ -1064,7 +1065,7 @@ def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
         "import os, signal, time\n"
         "import importlib\n"
         "signals = importlib.import_module('dpsearch._signals')\n"
-        "signals._GRACE = 0.0\n"
+        "signals._GRACE = 0.0, 0.0\n"
         "signals.watch_signals()\n"
         "child = os.fork()\n"
         "if child == 0:\n"

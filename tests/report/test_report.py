@@ -499,6 +499,8 @@ def test_cells_are_written_as_python_writes_them(browser, houses):
     assert set(shown) == {"0"}
     garage = page.locator(f"#data tbody td:nth-child({heads.index('garage') + 1})")
     assert garage.all_inner_texts() == frame["garage"][:25].tolist()
+    sold = page.locator(f"#data tbody td:nth-child({heads.index('sold') + 1})")
+    assert sold.all_inner_texts() == frame["sold"].dt.strftime("%Y-%m-%d")[:25].tolist()
 
 
 def test_rows_are_coloured_by_a_column_and_axes_stay(browser, houses):

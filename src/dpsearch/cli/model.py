@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpsearch._validate import is_array
 from dpsearch.cli.options import errors_name
 from dpsearch.errors import DataError
 
@@ -36,9 +37,11 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     known.check_width(table.n_columns, table.source)
     if wanted is not None:
         _put_in_order(table, wanted)
-    if schema is None and is_frame(table.X):
+    dense = isinstance(table.X, np.ndarray)
+    if schema is None and (is_frame(table.X) or (dense and np.isinf(table.X).any())):
         with errors_name(table):
-            table.X = Schema.of_numbers(table.all_names).encode(table.X, model.handle_unknown)
+            names = table.all_names
+            table.X = Schema.of_numbers(names).encode(table.frame(), model.handle_unknown)
     elif schema is not None:
         import polars as pl
 
@@ -88,9 +91,10 @@ def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
     """Write a report with the names that the table has; see `dpsearch.report`."""
     from dpsearch.report import write_report
 
+    X = table.X if table.dates is None or is_array(table.X) else table.X.hstack(table.dates)
     with quiet_about_names():
         write_report(
-            path, model, table.X, names=table.names, index=table.index, title=table.source,
+            path, model, X, names=table.names, index=table.index, title=table.source,
             **options,
         )  # fmt: skip
 

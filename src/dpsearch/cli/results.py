@@ -172,7 +172,7 @@ class Results:
         some = empty[:NAMED].tolist()
         known = self.source.opened is None
         names = self.source.table.row_names[some].to_list() if known else some
-        return f"{empty_in_words(names, len(empty))}; the sizes in clusters.csv count them"
+        return f"{empty_in_words(names, len(empty))}; the sizes in clusters.csv include such rows"
 
     def summary(self) -> str:
         model = self.model

@@ -78,6 +78,7 @@ class Table:
     said: dict[str, str] = field(default_factory=dict)  # what the user says of some
     triage: Triage | None = None  # what was decided about the columns of the file
     schema: Schema | None = None  # that X is of, if it is not of numbers as they are in the file
+    dates: Any = None  # a frame of the columns of dates, of which X has the parts
     source: str = ""
     notes: list[str] = field(default_factory=list)  # what the reader decided by itself
     # The line of the file on which each row ends, as ranges or arrays, where that is known.
@@ -157,6 +158,8 @@ class Table:
         numbers = self.numbers or range(len(names))
         self.numbers = [numbers[places[column.came_from]] for column in schema.columns]
         self.names, self.schema = schema.names, schema
+        dates = list(dict.fromkeys(column.came_from for column in schema.columns if column.part))
+        self.dates = None if isinstance(self.X, np.ndarray) else self.X[dates]
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 
     def take_features(self, model: Any) -> None:

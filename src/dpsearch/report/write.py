@@ -106,16 +106,17 @@ def write_report(
     >>> write_report("report.html", model, X, names=["height", "weight"])  # doctest: +SKIP
     """
     X = readable(X)
-    rows, schema = X, model.schema_
+    rows, schema, dates = X, model.schema_, {}
     if schema is not None and is_frame(X):  # shown by what is clustered by
         rows, names = schema.decode(model.checked(X).matrix), schema.names
+        dates = schema.dates(X)
         index = X.index if index is None and hasattr(X, "iloc") else index
     about = () if schema is None else schema.columns
     table = Table.of(rows, model.family_, names, index, pixels=image_shape is not None, about=about)
     if certificate is None:
         certificate = getattr(model, "certificate_", None)
     page = _Page(
-        model, X, table, model.explain(X) if explanation is None else explanation,
+        model, X, table, dates, model.explain(X) if explanation is None else explanation,
         title or "Clusters found by dpsearch", image_shape, certificate, consensus, draws,
         whole(max_points, "max_points", 1), umap, seed, sample,
     )  # fmt: skip
@@ -131,6 +132,7 @@ class _Page:
     model: Any
     X: Any
     table: Table
+    dates: dict[str, list[str]]  # the columns of dates, of which the table has parts
     explanation: Explanation
     title: str
     image_shape: tuple[int, int] | None
@@ -318,6 +320,7 @@ class _Page:
                 {"format": column.format} if column.levels is None else {"levels": column.levels}
             )
             shown.append(part | about)
+        shown += [{"name": k, "text": [v[i] for i in rows]} for k, v in self.dates.items()]
         few = np.argsort(-self.evidence[self.columns], kind="stable")[:_CELLS]
         moved = self.listed["moved"]
         if table.is_counts:

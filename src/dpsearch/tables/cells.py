@@ -217,6 +217,19 @@ def part_of_date(seconds: Vector, part: str) -> Vector:
     return out
 
 
+def date_texts(seconds: Vector) -> list[str]:
+    """Return dates as texts, with the time of the day if there is one; "–" for missing ones.
+
+    >>> date_texts(np.array([0.0, np.nan])), date_texts(np.array([0.0, 3660.0]))
+    (['1970-01-01', '–'], ['1970-01-01 00:00', '1970-01-01 01:01'])
+    """
+    known = ~np.isnan(seconds)
+    form = "datetime64[D]" if (seconds[known] % 86400 == 0).all() else "datetime64[m]"
+    whole = np.where(known, seconds, 0.0).astype(np.int64).astype("datetime64[s]")
+    texts = whole.astype(form).astype(str).tolist()
+    return [text.replace("T", " ") if is_so else "–" for text, is_so in zip(texts, known)]
+
+
 def days_vary(seconds: Vector) -> bool:
     """Whether dates fall on different days of the month; the weekday of a month says nothing."""
     days = np.floor(seconds).astype(np.int64).astype("datetime64[s]").astype("datetime64[D]")

@@ -48,6 +48,10 @@ class RawColumn(NamedTuple):
             return self.values
         return [None if math.isnan(v) else self.uniques[int(v)] for v in self.values]
 
+    def seconds(self, form: str) -> Vector:
+        """Return dates as seconds since 1970; texts are read by their form."""
+        return self.values if self.source == "date" else self.map(date_reader(form))
+
     def map(self, read: Any) -> Vector:
         """Return what a function makes of each value, calling it once for each that differs."""
         uniques, codes = self.uniques, self.values
@@ -99,8 +103,7 @@ class Column:
     def encode(self, raw: RawColumn) -> tuple[Vector, Unseen | None]:
         """Return the column as numbers, and which values it cannot hold, NaN among the numbers."""
         if self.part:
-            seconds = raw.map(date_reader(self.form)) if raw.source != "date" else raw.values
-            out = part_of_date(seconds, self.part)
+            out = part_of_date(raw.seconds(self.form), self.part)
         elif self.levels is not None:
             truths = self.form == TRUTH or self.source == "bool"
             out = raw.map(truth_reader if truths else self._code)

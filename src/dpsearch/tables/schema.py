@@ -12,7 +12,7 @@ import numpy as np
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
-from dpsearch.tables.cells import POINT
+from dpsearch.tables.cells import POINT, date_texts
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
@@ -178,6 +178,15 @@ class Schema:
         }
         return module(self.library).DataFrame(values)
 
+    def dates(self, frame: Any) -> dict[str, list[str]]:
+        """Return the columns of dates that a frame has, of which these columns are parts."""
+        place = {name: j for j, name in enumerate(names_of(frame))}
+        of = {c.came_from: c.form for c in self.columns if c.part and c.came_from in place}
+        return {
+            name: date_texts(read_column(frame, place[name], self.na).seconds(form))
+            for name, form in of.items()
+        }
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
         return {
@@ -209,16 +218,15 @@ class Schema:
 
 def _encoded(column: Column, raw: RawColumn, unknown: str, quiet: bool) -> Any:
     values, unseen = column.encode(raw)
-    if unseen is None:
-        return values
-    if unknown == "error":
+    if unseen is not None and unknown == "error":
         raise column.refused(unseen)
-    if not quiet:
+    if raw.n_infinite and unknown == "error":
+        raise DataError("{place} of X has a number that is not finite", column=column.came_from)
+    n_lost = raw.n_infinite + (0 if unseen is None else len(unseen.rows))
+    if n_lost and not quiet:
         levels = column.levels is not None and not column.part
-        warnings.warn(
-            UnseenValuesWarning(column.came_from, len(unseen.rows), unseen.example, levels),
-            stacklevel=2,
-        )
+        example = "inf" if unseen is None else unseen.example
+        warnings.warn(UnseenValuesWarning(column.came_from, n_lost, example, levels), stacklevel=2)
     return values
 
 

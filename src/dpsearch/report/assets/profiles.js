@@ -29,8 +29,7 @@ function drawOverview() {
 
 function overviewCell(part) {
   const far = away(part), category = isCategory(part);
-  const deep = Math.abs(far) > (category ? 0.6 : 1.2);
-  const cell = make("td", undefined, { class: deep ? "cell deep" : "cell" });
+  const cell = make("td", undefined, { class: "cell" });
   cell.style.setProperty("--t", (category ? far : Math.max(-1, Math.min(far / 2, 1))).toFixed(2));
   if (category) {
     const [name, own] = part[3].reduce((a, b) => (b[1] > a[1] ? b : a), ["–", 0, 0]);
