@@ -14,7 +14,6 @@ import numpy as np
 from dpsearch._validate import is_array
 from dpsearch.cli.options import errors_name
 from dpsearch.errors import DataError
-from dpsearch.tables import Schema, is_frame
 
 if TYPE_CHECKING:
     from dpsearch.io import ModelColumns, Reading, Table
@@ -30,6 +29,7 @@ def load_model(path: Path) -> Any:
 def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number."""
     from dpsearch.io import read_table
+    from dpsearch.tables import Schema, is_frame
 
     known = known_columns(model)
     table = read_table(data, replace(reading, model=known), **options)
