@@ -143,6 +143,7 @@ def _stopped(folder: Path, kind: str, at: float, rng: Any) -> tuple[_Stop | None
     )
     try:
         run.communicate(timeout=at)
+        shutil.rmtree(place)
         return None, ""  # it had ended
     except subprocess.TimeoutExpired:
         pass
