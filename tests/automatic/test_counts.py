@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
-from dpsearch import DPMixture, families
+from dpsearch import DPMixture, families, log_joint, priors
 from dpsearch.automatic.counts import wide_counts
 from dpsearch.errors import DataError
 
@@ -47,6 +47,16 @@ def test_how_long_a_row_was_counted_does_not_matter():
     logged, _ = wide_counts(np.log1p(COUNTS))
     z = logged.project(np.log1p(COUNTS))
     np.testing.assert_allclose(z, family.project(COUNTS), atol=1e-9)
+
+
+def test_the_log_joint_is_that_of_the_logarithms():
+    family, _ = wide_counts(COUNTS)
+    logarithms = np.array([np.log1p(family.total * row / row.sum()) for row in COUNTS])
+    plain = family.with_parameters(total=None)
+    assert family.total == np.median(COUNTS.sum(axis=1))
+    assert log_joint(COUNTS, LABELS, family, priors.DirichletProcess(1.0)) == pytest.approx(
+        log_joint(logarithms, LABELS, plain, priors.DirichletProcess(1.0)), rel=1e-9
+    )
 
 
 def test_other_tables_are_not_counts():
