@@ -160,7 +160,7 @@ class Table:
         self.numbers = [numbers[places[column.came_from]] for column in schema.columns]
         self.names, self.schema = schema.names, schema
         dates = list(dict.fromkeys(column.came_from for column in schema.columns if column.part))
-        self.dates = None if isinstance(self.X, np.ndarray) else self.X[dates]
+        self.dates = self.X[dates] if dates else None  # an array has no dates
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 
     def take_features(self, model: Any) -> None:
