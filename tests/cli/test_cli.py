@@ -266,6 +266,13 @@ def test_predict_takes_columns_by_name(run, tmp_path):
     complains(run("predict", "x.csv", "x.csv"), "x.csv: damaged, or not a dpsearch model")
 
 
+def test_a_report_of_texts_without_dates(run, tmp_path):
+    (tmp_path / "x.csv").write_text("k,w\n" + "a,79 kg\nb,75 kg\na,75 kg\n" * 9)
+    code, _, err = run("fit", "x.csv", "--refine", "no", "--report")
+    assert code == 0, err
+    assert (tmp_path / "x.clusters/report.html").is_file()
+
+
 @pytest.mark.parametrize("how", [(), ("--memory", "2GB")])
 def test_predict_counts_what_it_cannot_read(run, tmp_path, how):
     rng = np.random.default_rng(0)
