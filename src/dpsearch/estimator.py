@@ -369,8 +369,9 @@ class DPMixture(
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.
 
-        The first batch is fitted as by `fit`, and decides on the family and its hyperparameters.
-        Each later one is added to the clusters, which are merged and split from time to time.
+        The first batch is fitted as by `fit`.  Each later one is added to the clusters, which are
+        merged and split from time to time.  While the first 20,000 rows come, all are fitted again
+        at growing intervals, and so is the choice of the family and its hyperparameters.
         `log_joint_` is that of all rows seen, exactly; `labels_` are those of this batch.  After
         `fit`, goes on from its clusters.
 
@@ -390,10 +391,7 @@ class DPMixture(
         """Add a batch; if it is stopped half-way, the model must not be used."""
         if not hasattr(self, "mixture_"):
             self.fit(X)
-            stream = self._new_stream(0)
-            stream.keep(self.encode(X).matrix, 0, self.component_labels_)
-            self.state_ = self.state_._replace(last_batch=True)
-            self._stream = stream
+            self._begin(self.encode(X))
             return
         table, mixture = self.checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
@@ -405,6 +403,9 @@ class DPMixture(
             stream.clusters = Rows(mixture.pool, mixture.sizes)
         model, prior = mixture.model, mixture.prior
         labels, renamed = stream.add(model, prior, table.matrix)
+        if stream.keeps_all and stream.is_due and isinstance(self.family, str):
+            self._learn_again(stream, len(labels))
+            return
         found = Clustering(labels, stream.log_joint(model, prior))
         mixture = Mixture(model, *stream.clusters, prior)
         state = self.state_._replace(
@@ -412,6 +413,26 @@ class DPMixture(
         )
         self._set(self._with_levels(state, stream, renamed is not None))
         self._stream = stream
+
+    def _begin(self, table: CheckedTable, n_last: int | None = None) -> None:
+        """Begin a stream with the rows of the fit, of which the last ones are the last batch."""
+        stream, state = self._new_stream(0), self.state_
+        seen = slice(None) if state.weights is None else state.weights > 0
+        stream.keep(table.matrix[seen], 0, self.component_labels_[seen])
+        last = slice(None if n_last is None else -n_last, None)
+        found = replace(state.clustering, labels=state.clustering.labels[last], weights=None)
+        self._set(state._replace(clustering=found, weights=None, completed=None, last_batch=True))
+        self._stream = stream
+
+    def _learn_again(self, stream: Stream, n_last: int) -> None:
+        """Fit all rows that came, of which none was lost, as if they had come at once."""
+        before, rows = self.state_, CheckedTable(stream.kept)
+        kinds = None if before.schema is None else before.schema.for_choice
+        state = fit_in_memory(rows, kinds, self._options(None))
+        codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
+        names, schema, triage = before.names, before.schema, before.triage
+        self._set(state._replace(names=names, schema=schema, triage=triage, codes=codes))
+        self._begin(self.encode(rows), n_last)
 
     def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
         """Return a state with clusters: those of before, or found again from the rows kept.

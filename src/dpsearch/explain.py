@@ -328,6 +328,8 @@ def _p_values_of_whole(
     rng: Rng,
 ) -> Vector:
     """Compare all rows with the same draws, which have the lengths of the rows."""
+    if mixture.narrow is not mixture:  # where draws have densities, and equal no row
+        mixture, known = mixture.narrow, _Known(None, None)
     wanted = rng.choice(lengths, size=n_draws)
     drawn = np.empty(n_draws)
     step = max(1, _CHUNK // mixture.model.n_features)

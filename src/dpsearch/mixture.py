@@ -317,6 +317,15 @@ class Mixture:
         model, pool = gapped(family, rows, self.model.n_features)
         return Mixture(model, pool, self.sizes, self.prior, self.groups)
 
+    @cached_property
+    def narrow(self) -> Mixture:
+        """The same components for rows of few columns, where the densities are those of such."""
+        family, n_features = self.model.family.narrow(self.model.n_features)
+        if family is self.model.family:
+            return self
+        model = family.compile_empty(n_features)
+        return Mixture(model, self.pool, self.sizes, self.prior, self.groups)
+
     @property
     def has_gaps(self) -> bool:
         """Whether the clusters are in that form already."""

@@ -11,7 +11,8 @@
 | numbers, up to 32 columns, rows enough | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
 | numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
-| numbers, more columns | full covariance on the principal components, at most 20 |
+| numbers, more columns | full covariance on principal components above the noise |
+| the same, counts or their logarithms | the same of logarithms of shares of the row's total |
 | columns of several kinds, by a frame's types or by being 0 and 1 | a family for each kind |
 """
 
@@ -24,6 +25,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
+from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
 from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import (
     far_rows,
@@ -55,7 +57,6 @@ from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, without_codes
 from dpsearch.weights import copies_of, with_what_they_lack
 
-_AT_ONCE = 1 << 20  # numbers
 _WIDE = 32  # columns: more are projected
 _NARROW = 10  # columns: with few rows they are taken as independent, more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
@@ -386,6 +387,9 @@ def _for_kind(kind: Kind, own: CheckedTable) -> Family:
 
 def _start(matrix: Any, kind: type[Family], reason: str) -> tuple[Family, str]:
     """Return a family of a class to start from, condensed if columns follow from others."""
+    shared = wide_counts(matrix) if kind is ProjectedGaussian else None
+    if shared is not None:
+        return shared
     found = ProjectedGaussian.condensed(matrix) if kind is FullGaussian else None
     if found is None:
         return kind.suggest(matrix), reason
@@ -415,9 +419,9 @@ def guess(table: CheckedTable) -> tuple[type[Family], str]:
 def _guess(table: CheckedTable) -> tuple[type[Family], str]:
     X, gaps = table.matrix, table.gaps
     if table.sparse:
-        if not _is_counts(X.data) and are_directions(X):
+        if not is_counts(X.data) and are_directions(X):
             return VonMisesFisher, "a sparse table of rows of length 1"
-        if not _is_counts(X.data):
+        if not is_counts(X.data):
             raise DataError(
                 "X is sparse with values that are not counts, which no family takes unless all"
                 " rows have the length 1: use sklearn.preprocessing.normalize(X), X.toarray(), or"
@@ -427,10 +431,10 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
             return Bernoulli, "a sparse table of 0 and 1"
         return Multinomial, "a sparse table of counts"
     seen = X[~np.isnan(X)] if gaps else X
-    if _is_counts(seen) and X.shape[1] > 1:
+    if is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
             return Bernoulli, "all values are 0 or 1"
-        if not gaps and _is_mostly_zero(X):
+        if not gaps and is_mostly_zero(X):
             return Multinomial, "counts, most of them 0 and most others 1"
     if gaps:
         return DiagonalGaussian, "numbers, some of them missing, skipped"
@@ -455,23 +459,6 @@ def _rows_suffice(n_rows: int, width: int) -> bool:
     """Whether there are enough rows for a full covariance: as many as it has parameters."""
     needed = max(_ROWS_A_COLUMN * width, width * (width + 1) // 2)
     return width <= _WIDE and n_rows >= needed
-
-
-def _is_counts(values: Any) -> bool:
-    flat = values.reshape(-1)
-    parts = (flat[at : at + _AT_ONCE] for at in range(0, len(flat), _AT_ONCE))
-    return all(bool((part >= 0).all() and (part == np.floor(part)).all()) for part in parts)
-
-
-def _is_mostly_zero(X: Any) -> bool:
-    """Whether counts look like counts of events: rare, and seldom more than one."""
-    above = X[X > 0.0]
-    if not 0 < len(above) <= 0.5 * X.size:
-        return False
-    if above.max() < _AT_ONCE:  # where counting is faster than sorting
-        return int(np.bincount(above.astype(np.int64)).argmax()) == 1
-    values, times = np.unique(above, return_counts=True)
-    return bool(values[times.argmax()] == 1.0)
 
 
 # -- checks before the choice -------------------------------------------------------------------

@@ -119,6 +119,7 @@ class Family(Described):
     # ones.  None if none of these.
     kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
+    numbers_a_value: ClassVar[int] = 1  # that encoded data hold, at most
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
     # Whether columns are independent given the cluster: missing values can then be skipped.
@@ -255,6 +256,13 @@ class Family(Described):
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
         """Draws from a cluster's posterior predictive: for `sample` and `outliers`."""
         return None
+
+    def narrow(self, n_features: int) -> tuple[Family, int]:
+        """A family of few columns with the same rows of statistics, and their number.
+
+        The density of a row of the table is that of a row of these columns.
+        """
+        return self, n_features
 
     def lengths(self, X: Any) -> Matrix:
         """What the model takes as given of each row, [rows, any number]: a document's length."""

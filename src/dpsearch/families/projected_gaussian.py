@@ -2,8 +2,8 @@
 
     z = A (x − m),   z | μ, Σ ~ N(μ, Σ),   μ, Σ ~ Normal–inverse-Wishart
 
-with A of q rows: the leading principal components of the standardised columns, or coordinates for
-columns that follow from each other.  Rows of statistics and functions are those of `FullGaussian`
+with A of q rows: the leading principal components of the columns, or coordinates for columns that
+follow from each other.  Rows of statistics and functions are those of `FullGaussian`
 for z.  Densities, and so the log joint, are of z: they compare only under the same A.
 
 The way back is x = m + Bz + r, with AB = I and Ar = 0: r, the rest of the row, is (I − BA)ε, where
@@ -14,29 +14,38 @@ o, gives
 
 and with G = USVᵀ the projections S⁻¹Uᵀ A_o (x_o − m_o) = Vᵀz + noise, where S is not small: all of
 z if little is missing.  The noise is normal; its covariance adds to the scale matrix of Vᵀz.
+
+Counts of events vary by factors, and rows of them by how much was counted.  Of such a table x
+stands for log(1 + T u/Σu), with u the counts of a row and T the median of their sums.
+
+Components above the noise are kept: those whose singular value exceeds ω(β) times the median of
+all, with β the ratio of the table's sides (Gavish & Donoho 2014, "The optimal hard threshold for
+singular values is 4/√3", equation 5).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
+from scipy.linalg import eigh, eigvalsh
 
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
-from dpsearch.errors import ParameterError
+from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family, Functions
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
-from dpsearch.families.linear import LinearForm, like
+from dpsearch.families.linear import LinearForm, like, namespace
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 15
+_ROWS_COUNTED = 1000  # by which components are told from noise, at most
 _NOTHING = 1e-10  # share of the variance below which a component is rounding
 _UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
 _LEAST_OBSERVED = 0.3  # how much of a projection's information must have been observed
@@ -71,6 +80,10 @@ class ProjectedGaussian(Family):
     residual_variance
         The variances ψ of what the projections do not tell of the columns: a scalar, or one number
         per column.  They matter to draws of rows and to rows with gaps alone.
+    total
+        If given, the columns are counts u, and x is log(1 + total · u/Σu).
+    logged
+        Whether a table of counts holds log(1 + u) in place of u.
 
     Examples
     --------
@@ -87,14 +100,25 @@ class ProjectedGaussian(Family):
     scale: Any = 1.0
     loadings: Any = None
     residual_variance: Any = 0.0
+    total: float | None = None
+    logged: bool = False
 
     name: ClassVar[str] = "projected_gaussian"
     kind: ClassVar[str] = "projection"
     functions: ClassVar[Functions] = FullGaussian.functions
 
+    @cached_property
+    def _arrays(self) -> tuple[Matrix, Matrix | None]:
+        """A, and B if it is given; tuples of many numbers take a while to become arrays."""
+        loadings = None if self.loadings is None else _as_matrix(self.loadings, "loadings")
+        return _as_matrix(self.components, "components"), loadings
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_arrays"}
+
     def _matrix(self, n_features: int) -> Matrix:
         """A, checked."""
-        matrix = _as_matrix(self.components, "components")
+        matrix = self._arrays[0]
         if matrix.shape[1] != n_features:
             raise ParameterError(
                 f"components has {matrix.shape[1]} columns, but the data have {n_features}"
@@ -104,9 +128,9 @@ class ProjectedGaussian(Family):
     def _way_back(self, n_features: int) -> Matrix:
         """B, checked."""
         matrix = self._matrix(n_features)
-        if self.loadings is None:
+        loadings = self._arrays[1]
+        if loadings is None:
             return np.asarray(np.linalg.pinv(matrix))
-        loadings = _as_matrix(self.loadings, "loadings")
         if loadings.shape != matrix.T.shape:
             raise ParameterError(
                 f"loadings has shape {loadings.shape}, but components {matrix.shape}"
@@ -146,10 +170,30 @@ class ProjectedGaussian(Family):
 
     def project(self, X: Any) -> Matrix:
         """Return z = A (x − m) of each row."""
-        return np.asarray((X - self._centre(X.shape[1])) @ self._matrix(X.shape[1]).T)
+        return np.asarray((self._seen(X) - self._centre(X.shape[1])) @ self._matrix(X.shape[1]).T)
+
+    def _seen(self, X: Any) -> Any:
+        """Return x of each row: the row itself, or logarithms of counts at a common total."""
+        if self.total is None:
+            return X
+        xp = namespace(X)
+        counts = xp.expm1(X) if self.logged else X
+        sums = xp.sum(xp.where(xp.isnan(counts), like(X, 0.0), counts), axis=1, keepdims=True)
+        return xp.log1p(counts * (like(X, self.total) / xp.where(sums > 0.0, sums, like(X, 1.0))))
+
+    def _as_rows(self, seen: Any) -> Any:
+        """Return rows of the table from x, for counts with the sum `total`."""
+        if self.total is None:
+            return seen
+        return np.maximum(seen, 0.0) if self.logged else np.expm1(np.maximum(seen, 0.0))
+
+    def check(self, X: Any) -> None:
+        if self.total is not None and X.size and np.nanmin(X, initial=0.0) < 0.0:
+            at = int(np.flatnonzero((X < 0.0).any(axis=0))[0])
+            raise DataError("{place} of X holds counts, which are at least 0", column=at)
 
     def _back(self, z: Any, n_features: int) -> Matrix:
-        """Return the rows m + Bz that have these projections."""
+        """Return x = m + Bz with these projections."""
         return np.asarray(self._centre(n_features) + z @ self._way_back(n_features).T)
 
     def hyperparameters(self) -> dict[str, Any]:
@@ -185,7 +229,11 @@ class ProjectedGaussian(Family):
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         """Of the projections; `mean` is that of the columns."""
         out = self._inner.posterior(row, len(self._matrix(n_features)))
-        return {**out, "projected_mean": out["mean"], "mean": self._back(out["mean"], n_features)}
+        mean = self._as_rows(self._back(out["mean"], n_features))
+        return {**out, "projected_mean": out["mean"], "mean": mean}
+
+    def narrow(self, n_features: int) -> tuple[Family, int]:
+        return self._inner, len(self._matrix(n_features))
 
     def columns(self, row: Vector, n_features: int) -> Columns:
         """Of each column as its projections show it, vᵀz with v its row of B."""
@@ -196,7 +244,8 @@ class ProjectedGaussian(Family):
         centre, matrix = self._centre(n_features), self._matrix(n_features)
         form = self._inner.linear(len(matrix))
         return replace(
-            form, features=lambda X: form.features((X - like(X, centre)) @ like(X, matrix.T))
+            form,
+            features=lambda X: form.features((self._seen(X) - like(X, centre)) @ like(X, matrix.T)),
         )
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
@@ -215,7 +264,8 @@ class ProjectedGaussian(Family):
             for part in self._observed_projections(X):
                 at, turned = part.at, _turned(means, scales, part)
                 z = expected(part.seen, weights[at], *turned) @ part.rotation.T
-                out[at] = np.where(np.isnan(X[at]), self._back(z, n_features), X[at])
+                filled = self._as_rows(self._back(z, n_features))
+                out[at] = np.where(np.isnan(X[at]), filled, X[at])
             return out
 
         return Gaps(densities, fill)
@@ -233,7 +283,7 @@ class ProjectedGaussian(Family):
             reading, noise = np.zeros_like(known), np.zeros_like(known)
             reading[enough] = left.T[enough] @ known / values[enough, None]
             noise[enough] = (reading - right @ components)[enough] * deviation
-            seen = np.where(missing, 0.0, X[at] - centre) @ reading.T
+            seen = np.where(missing, 0.0, self._seen(X[at]) - centre) @ reading.T
             seen[:, ~enough] = np.nan
             yield _Observed(at, seen, right.T, reading, noise)
 
@@ -276,7 +326,7 @@ class ProjectedGaussian(Family):
             if deviation.any():
                 rest = rng.standard_normal(rows.shape) * deviation
                 rows += rest - rest @ components.T @ loadings.T
-            return rows
+            return self._as_rows(rows)
 
         return PredictiveDraws(sample)
 
@@ -286,19 +336,34 @@ class ProjectedGaussian(Family):
 
         At most 20, and at most one for every fifteen rows.  A constant column has no part in them.
         """
-        mean, variance = mean_and_variance(X)
-        deviation = np.sqrt(variance)
-        scale = np.where(varies(X), 1.0 / deviation, 0.0)
+        return cls._leading(X, 1.0 / np.sqrt(mean_and_variance(X)[1]))
+
+    @classmethod
+    def of_one_unit(
+        cls, X: Any, total: float | None = None, logged: bool = False
+    ) -> ProjectedGaussian:
+        """The same of columns that share a unit, which are not divided by their deviations."""
+        seen = cls(((1.0,),), total=total, logged=logged)._seen(X)
+        variance = mean_and_variance(seen)[1][varies(seen)].mean() if varies(seen).any() else 1.0
+        found = cls._leading(seen, np.full(X.shape[1], 1.0 / np.sqrt(variance)))
+        return found.with_parameters(total=total, logged=logged)
+
+    @classmethod
+    def _leading(cls, X: Any, scale: Vector) -> ProjectedGaussian:
+        """The leading principal components of columns that are multiplied by `scale` first."""
+        mean, changing = X.mean(axis=0), varies(X)
+        units = np.where(changing, scale, 0.0)
         n_rows, width = X.shape
-        wanted = max(1, min(_MOST_COMPONENTS, n_rows // _ROWS_A_COMPONENT, width))
-        components = _principal(X, mean, scale, wanted)
+        most = max(1, min(_MOST_COMPONENTS, n_rows // _ROWS_A_COMPONENT, width))
+        wanted = min(most, _n_components(X, mean, units))
+        components = _principal(X, mean, units, wanted)
         if not len(components):  # all columns are constant
-            components, scale = np.eye(1, width), 1.0 / deviation
+            components, units = np.eye(1, width), scale
         # The sign of an eigenvector is arbitrary: its largest entry is made positive.
         rows = np.arange(len(components))
         signs = np.sign(components[rows, np.abs(components).argmax(axis=1)])
         components = components * signs[:, None]
-        return cls._with_coordinates(X, mean, components * scale, deviation[:, None] * components.T)
+        return cls._with_coordinates(X, mean, components * units, (components / scale).T)
 
     @classmethod
     def condensed(cls, X: Any) -> ProjectedGaussian | None:
@@ -356,6 +421,7 @@ class ProjectedGaussian(Family):
         return [
             Example(cls(components, 0.0, 0.0, 0.5), X),
             Example(cls(components, (1.0, 0.0, 2.0, 0.0), (0.3, -1.0), 1.5, 3.5, 2.0), X),
+            Example(cls(components, 1.0, total=9.0), rng.poisson(3.0, (12, 4)).astype(float)),
         ]
 
 
@@ -373,6 +439,20 @@ def _turned(means: Matrix, scales: Matrix, part: _Observed) -> tuple[Matrix, Mat
     """Locations and scale matrices of Vᵀz and its noise."""
     turned = part.rotation.T @ scales @ part.rotation + part.noise @ part.noise.T
     return np.ascontiguousarray(means @ part.rotation), np.ascontiguousarray(turned)
+
+
+def _n_components(X: Matrix, mean: Vector, scale: Vector) -> int:
+    """Return how many components, at least 1, rise above the noise in a sample of the rows."""
+    rows = np.sort(np.random.default_rng(0).permutation(len(X))[:_ROWS_COUNTED])
+    standard = ((X[rows] - mean) * scale)[:, scale > 0.0]
+    short, long = sorted(standard.shape)
+    if not short:
+        return 1
+    wide = len(standard) == short
+    gram = standard @ standard.T if wide else standard.T @ standard
+    values = np.sqrt(np.maximum(eigvalsh(gram), 0.0))
+    noise = np.polyval([0.56, -0.95, 1.82, 1.43], short / long) * np.median(values)
+    return max(1, int((values > noise).sum()))
 
 
 def _principal(X: Matrix, mean: Vector, scale: Vector, wanted: int) -> Matrix:

@@ -84,6 +84,9 @@ def kolmogorov_smirnov(rows: Vector, draws: Vector) -> Check:
 
 def _drawn_certainty(mixture: Mixture, matrix: Any, labels: Labels, rng: Rng) -> Vector:
     """Return the certainties of draws that have the lengths and the gaps of these rows."""
+    if mixture.narrow is not mixture and not np.isnan(matrix).any():
+        mixture = mixture.narrow
+        matrix = np.zeros((len(labels), mixture.model.n_features))
     n_draws = max(_LEAST_DRAWS, min(2 * len(labels), _NUMBERS // mixture.model.n_features))
     models = rng.integers(len(labels), size=n_draws)  # the row that each draw is like
     lengths = mixture.model.family.lengths(matrix)

@@ -7,6 +7,9 @@ clusters, split where they ask for it, and what remains of each cluster and each
 rows are searched as items.  So clusters are merged, dissolved and
 opened by the one objective, and the log joint is always exactly that of the partition of all rows
 seen, though only statistics are left of most.
+
+A first batch knows little.  While all rows are kept, everything is learned again from them at
+growing intervals: the family, its projections and hyperparameters, and the partition.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from dpsearch.sources.shards import stacked
 KEPT_ROWS = 20_000
 _PERIOD = 10 * KEPT_ROWS  # rows between two consolidations, or twice as many as there were
 _TRIES = 2
+# How many times as many rows there are when all is learned again: more rows than a few thousand say
+# little that is new.
+_FEW, _SOONER, _LATER = 2000, 1.25, 2.0
 _STALE = 1.05  # tables of the prior serve for this multiple of their points when rows are placed
 
 
@@ -58,6 +64,7 @@ class Stream:
     rng: Rng
     consolidated: int  # rows that had been seen
     before: int  # rows that came otherwise, of which none can be kept
+    learned: int = 0  # rows that had been seen when hyperparameters were learned
     _cached: Any = None
 
     def copy(self) -> Stream:
@@ -68,6 +75,17 @@ class Stream:
     def n_seen(self) -> int:
         return int(self.clusters.sizes.sum())
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all rows that were seen are kept, in order."""
+        return len(self.kept_rows) == self.n_seen
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so many rows came since hyperparameters were learned that it is time again."""
+        growth = _SOONER if self.learned < _FEW else _LATER
+        return self.n_seen >= growth * self.learned
+
     @classmethod
     def of(
         cls, model: Model, prior: Prior, clusters: Rows, log_joint: float, rng: Rng, before: int
@@ -75,7 +93,7 @@ class Stream:
         """Go on from clusters of rows of which nothing is kept yet, or of `before` of them ever."""
         n_seen = int(clusters.sizes.sum())
         empty = np.empty(0, np.int64)
-        out = cls(clusters, 0.0, None, empty, empty, rng, n_seen, before)
+        out = cls(clusters, 0.0, None, empty, empty, rng, n_seen, before, n_seen)
         out.log_base = log_joint - out.log_joint(model, prior)
         return out
 
@@ -96,7 +114,8 @@ class Stream:
         self.clusters = Rows(*problem.rows(labels))
         self.log_base += float(base.sum())
         self.keep(matrix, first, labels)
-        if self.n_seen - self.consolidated < min(_PERIOD, self.consolidated):
+        wait = self.consolidated if self.consolidated > _FEW else 0
+        if self.n_seen - self.consolidated < min(_PERIOD, wait):
             return labels, None
         renamed = self.consolidate(model, prior)
         if renamed is not None:
