@@ -23,7 +23,7 @@ slow: $(VENV)/.test
 # Attacks on files and processes, CHAOS of each; 300 by hand.
 CHAOS ?= 300
 chaos: $(VENV)/.test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks kills refusals rivals interrupts memory \
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks kills refusals rivals interrupts stops memory \
 		clocks cluster --count $(CHAOS)
 
 # Hostile model files, tables, command lines and problems: FUZZ of each, or MINUTES of processor time

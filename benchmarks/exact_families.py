@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.cluster import HDBSCAN
 from sklearn.datasets import load_iris
+from sklearn.mixture import BayesianGaussianMixture
 
 from dpsearch import DPMixture, families, priors
 from dpsearch.exact import Certificate, certify
 from dpsearch.mean_field import variational
+from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
 
 TOLERANCE = 1e-4
@@ -52,7 +55,7 @@ def learned_cases(folder: Path | None) -> list[Learned]:
         Learned("1,000 planted rows × 2", _planted(1000, 2, 5), diagonal, 60.0, 60.0),
         Learned("iris, 150 × 3", iris[:, 1:], diagonal, 60.0, 60.0),
         Learned("iris, 150 × 4", iris, diagonal, 600.0, 600.0, long=True),
-        Learned("iris petals, full covariance", iris[:, 2:], full, 600.0, 5.0),
+        Learned("iris petals, full covariance", iris[:, 2:], full, 600.0, 600.0, long=True),
     ]
     path = None if folder is None else Path(folder) / "classic_dpm.npz"
     if path is None or not path.exists():
@@ -70,7 +73,7 @@ def learned_cases(folder: Path | None) -> list[Learned]:
         Learned("galaxy, α integrated out", galaxy / 1000.0, diagonal, 0.1, 10.0, "auto"),
         Learned("Old Faithful, 272 × 2", faithful, diagonal, 10.0, 30.0),
         Learned("Old Faithful, α integrated out", faithful, diagonal, 10.0, 60.0, "auto"),
-        Learned("Old Faithful, full covariance", faithful, full, 600.0, 5.0),
+        Learned("Old Faithful, full covariance", faithful, full, 600.0, 600.0, long=True),
     ]
     return first + out
 
@@ -156,9 +159,33 @@ def table_of_proofs(proved: list[Proved]) -> list[str]:
     return lines
 
 
+def _by_mixture(problem: Problem) -> float:
+    """Return the log joint of the components that scikit-learn assigns rows to."""
+    X = problem.model.matrix
+    mixture = BayesianGaussianMixture(
+        n_components=min(20, len(X)), max_iter=1000, weight_concentration_prior=1.0, random_state=0
+    )
+    return problem.log_joint(by_appearance(mixture.fit_predict(X)))
+
+
+def _by_density(problem: Problem) -> float:
+    """Return the log joint of HDBSCAN's clusters, rows that it calls noise on their own."""
+    labels = HDBSCAN(copy=True).fit_predict(problem.model.matrix)
+    noise = np.flatnonzero(labels < 0)
+    labels[noise] = labels.max() + 1 + np.arange(len(noise))
+    return problem.log_joint(by_appearance(labels.astype(np.int64)))
+
+
+PEERS = {"BayesianGaussianMixture": _by_mixture, "HDBSCAN": _by_density}
+
+
 def distances(proved: list[Proved], methods: dict[str, Callable[[Problem], float]]) -> list[str]:
     """How many nats other methods end below each proved optimum."""
-    methods = {**methods, "variational": lambda p: variational(p, rng=0).clustering.log_joint}
+    methods = {
+        **methods,
+        "variational": lambda p: variational(p, rng=0).clustering.log_joint,
+        **PEERS,
+    }
     lines = [
         "| problem | " + " | ".join(methods) + " |",
         "| --- |" + " --- |" * len(methods),

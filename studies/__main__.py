@@ -9,6 +9,7 @@ import typer
 from dpsearch.errors import DPSearchError
 from studies.attacks.command import attacks
 from studies.calibration.command import calibration
+from studies.clouds.command import clouds
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature, tables,
+    reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature, clouds, tables,
 ):  # fmt: skip
     app.command()(command)
 

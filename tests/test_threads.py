@@ -51,7 +51,7 @@ def test_a_reader_that_leaves_early_waits_for_what_runs():
 
 
 def test_a_forked_child_has_a_pool_of_its_own():
-    assert list(each(abs, [-1, -2], 2)) == [1, 2]
+    list(each(time.sleep, [0.02] * 4, 2))
     time.sleep(0.05)  # until its threads are idle
     child = os.fork()
     if child == 0:

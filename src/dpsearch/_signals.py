@@ -17,7 +17,8 @@ from dpsearch.deadline import Deadline
 _COMPILERS = ("llvmlite", "numba")  # which do not survive an exception anywhere
 _WAIT = 0.02  # seconds
 _AGAIN = 1.0  # seconds, after which a second signal is meant as such
-_AT_ONCE, _GRACE = 1.0, 8.0  # seconds until a process ends in any case: without a result, with one
+# Seconds until a process ends in any case, of processor time and in all: without and with a result.
+_AT_ONCE, _GRACE = (1.0, 1.0), (5.0, 30.0)
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -111,19 +112,22 @@ def watch_signals() -> None:
             for deadline in now:
                 deadline.stop()
             kept = all(deadline.has_result for deadline in now)
-            last = threading.Timer(_GRACE if kept else _AT_ONCE, _end, (number, now))
-            last.daemon = True
-            last.start()
+            grace = _GRACE if kept else _AT_ONCE
+            threading.Thread(target=_end, args=(number, now, *grace), daemon=True).start()
 
     threading.Thread(target=wait, daemon=True).start()
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"dpsearch: terminated\n")
     raise SystemExit(128 + number)
 
 
-def _end(number: int, stopped: tuple[Deadline, ...]) -> None:
-    """End the process, unless what was to be stopped has ended."""
+def _end(number: int, stopped: tuple[Deadline, ...], processor: float, seconds: float) -> None:
+    """End the process after a while, unless what was to be stopped has ended."""
+    processor, seconds = processor + time.process_time(), seconds + time.perf_counter()
+    while time.process_time() < processor and time.perf_counter() < seconds:
+        time.sleep(_WAIT)
     if any(deadline not in _stoppable for deadline in stopped):
         return
     for deadline in stopped[-1:]:

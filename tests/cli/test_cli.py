@@ -266,16 +266,24 @@ def test_predict_takes_columns_by_name(run, tmp_path):
     complains(run("predict", "x.csv", "x.csv"), "x.csv: damaged, or not a dpsearch model")
 
 
+def test_a_report_of_texts_without_dates(run, tmp_path):
+    (tmp_path / "x.csv").write_text("k,w\n" + "a,79 kg\nb,75 kg\na,75 kg\n" * 9)
+    code, _, err = run("fit", "x.csv", "--refine", "no", "--report")
+    assert code == 0, err
+    assert (tmp_path / "x.clusters/report.html").is_file()
+
+
 @pytest.mark.parametrize("how", [(), ("--memory", "2GB")])
 def test_predict_counts_what_it_cannot_read(run, tmp_path, how):
     rng = np.random.default_rng(0)
     pl.DataFrame(rng.normal(size=(30, 2)), schema=["x", "y"]).write_csv(tmp_path / "x.csv")
     _, _, err = run("fit", "x.csv", "--refine", "no")
     assert err.index("used as it is") < err.index("30 rows in")  # the triage comes first
-    (tmp_path / "new.csv").write_text("x,y\n1,2\nabc,3\n,\n")
+    (tmp_path / "new.csv").write_text("x,y\n1,1e999\nabc,3\n,\n")
     code, out, err = run("predict", "x.clusters", "new.csv", *how)
     assert (code, len(out.splitlines())) == (0, 4)
     assert "note: column 'x' has 1 value that cannot be read, as 'abc', taken as missing" in err
+    assert "note: column 'y' has 1 value that cannot be read, as 'inf', taken as missing" in err
     assert "1 row has no value (2)" in err
     code, _, err = run("predict", "x.clusters", "new.csv", "--handle-unknown", "error", *how)
     assert code == 1
@@ -1064,7 +1072,7 @@ def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
         "import os, signal, time\n"
         "import importlib\n"
         "signals = importlib.import_module('dpsearch._signals')\n"
-        "signals._GRACE = 0.0\n"
+        "signals._GRACE = 0.0, 0.0\n"
         "signals.watch_signals()\n"
         "child = os.fork()\n"
         "if child == 0:\n"

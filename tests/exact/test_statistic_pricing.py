@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 import enumeration
 from dpsearch import certify, families, priors
@@ -52,6 +53,12 @@ def _one_matrix(rng, n):
     return families.FullGaussian(0.0, 0.1, 3.0, np.eye(1)), _numbers(rng, n, 1)
 
 
+def _matrix(rng, n):
+    scale = np.array([[1.0, 0.3], [0.3, 0.5]]) * rng.uniform(0.1, 2.0)
+    slope = np.array([[1.0, rng.normal()], [0.0, 0.3]])
+    return families.FullGaussian(0.0, 0.1, 3.5, scale), _numbers(rng, n, 2) @ slope
+
+
 def _categories(rng, n):
     return families.Categorical(rng.uniform(0.1, 2.0), 3), rng.integers(3, size=(n, 2)) * 1.0
 
@@ -74,7 +81,8 @@ def _mixed(rng, n):
 
 
 KINDS = [
-    _column, _columns, _gaps, _known, _one_matrix, _categories, _bits, _counts, _words, _mixed
+    _column, _columns, _gaps, _known, _one_matrix, _matrix, _categories, _bits, _counts, _words,
+    _mixed,
 ]  # fmt: skip
 
 
@@ -106,10 +114,54 @@ def check_pricing(make, seed, largest=7):
     assert above.complete
     assert not above.columns
     assert true <= above.bound
+    slack = rng.uniform(0.0, 4.0)
+    everything = excesses(pricer, y)
+    columns = pricer.columns_within(y, slack, limit=2000)
+    assert len(columns) == len({tuple(members) for members in columns})
+    assert (everything >= -slack).sum() == len(columns)
+    assert all(pricer.log_weight(c) - y[c].sum() >= -slack - 1e-9 for c in columns)
     raised = pricer.raise_prices(y, threshold=1e-6, max_columns=1000)
     assert raised.complete
     assert (raised.y >= y).all()
     assert excesses(pricer, raised.y).max() <= raised.bound
+
+
+def enclosed(shape, rng):
+    """Whether the statistic of a random cluster in a random box is an average of its corners."""
+    low = np.array(
+        [*rng.normal(size=2), rng.uniform(0.1, 2.0), rng.normal(), rng.uniform(0.0, 1.0)]
+    )
+    high = low + rng.uniform(0.1, 2.0, size=5)
+    m1, m2, u, slope, rest = rng.uniform(low, high)
+    v = np.array([[u - shape.least, slope * u], [slope * u, rest + slope**2 * u]])
+    mean = np.array([m1, m2])
+    second = v + np.outer(mean, mean)
+    want = np.array([m1, m2, second[0, 0], second[0, 1], second[1, 1]])
+    points = shape.points(low[None], high[None])
+    far, near, (c1, c2, tilt) = points.far[0], points.near[0], points.frame[0]
+    matrix = np.vstack([far.T, np.ones(len(far))])
+    found = linprog(np.zeros(len(far)), A_eq=matrix, b_eq=np.append(want, 1.0))
+    # The same points in the frame of the box: about its centre, the second value less its slope.
+    turn = np.array([[1.0, 0.0], [-tilt, 1.0]])
+    for a, b in zip(far, near, strict=True):
+        off = a[:2] - [c1, c2]
+        full = np.array([[a[2], a[3]], [a[3], a[4]]]) - np.outer([c1, c2], a[:2])
+        full -= np.outer(off, [c1, c2])
+        np.testing.assert_allclose(b[:2], turn @ off, atol=1e-9)
+        np.testing.assert_allclose(
+            b[[2, 3, 4]], (turn @ full @ turn.T)[[0, 0, 1], [0, 1, 1]], atol=1e-9
+        )
+    return found.status == 0
+
+
+def test_corners_enclose_the_covariances_of_a_box():
+    rng = np.random.default_rng(0)
+    shape = regions.shape_of(families.FullGaussian().linear(2).terms[0], 50)
+    assert all(enclosed(shape, rng) for _ in range(40))
+    flat = shape._replace(slope=np.zeros_like(shape.slope))  # β² taken for linear
+    assert not all(enclosed(flat, rng) for _ in range(40))
+    narrow = shape._replace(square=0.0 * shape.square)
+    assert not all(enclosed(narrow, rng) for _ in range(40))
 
 
 def check_certificate(make, seed, largest=7):
@@ -151,9 +203,9 @@ def test_corners_that_do_not_enclose_the_region_are_noticed(monkeypatch):
     correct = regions.Shape.points
 
     def planted(self, low, high):
-        near, far, m = correct(self, low, high)
-        inside = 0.5 * (near + near[:, :1])
-        return inside, far + inside - near, m
+        points = correct(self, low, high)
+        inside = 0.5 * (points.near + points.near[:, :1])
+        return points._replace(near=inside, far=points.far + inside - points.near)
 
     monkeypatch.setattr(regions.Shape, "points", planted)
     with pytest.raises(AssertionError):

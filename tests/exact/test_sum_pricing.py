@@ -175,4 +175,7 @@ def test_takes_only_what_it_can():
     assert pricer_for(huge, 0.0) is None
     diagonal = Problem(bits, families.DiagonalGaussian(), PRIORS[0])
     assert isinstance(pricer_for(diagonal, 0.0), StatisticPricer)
-    assert pricer_for(Problem(bits, families.FullGaussian(), PRIORS[0]), 0.0) is None
+    full = Problem(bits, families.FullGaussian(), PRIORS[0])
+    assert isinstance(pricer_for(full, 0.0), StatisticPricer)
+    wide = Problem(np.zeros((4, 3)), families.FullGaussian(), PRIORS[0])
+    assert pricer_for(wide, 0.0) is None

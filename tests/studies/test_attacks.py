@@ -18,8 +18,8 @@ from studies.attacks.rounds import in_processes, in_rounds
 
 ROOT = Path(__file__).parents[2]
 OWN = {
-    "kills", "refusals", "rivals", "interrupts", "memory", "clocks", "cluster", "fuzz_model_file",
-    "fuzz_csv", "fuzz_command_line", "fuzz_problem",
+    "kills", "refusals", "rivals", "interrupts", "stops", "memory", "clocks", "cluster",
+    "fuzz_model_file", "fuzz_csv", "fuzz_command_line", "fuzz_problem",
 }  # fmt: skip
 
 

@@ -134,15 +134,9 @@ class _Learner:
         best: _Round | None = None
         thorough = self.prior.product_form and (thorough or self.n_rows <= _FEW_ROWS)
         for _ in range(_ROUNDS):
-            problem, before, settled = under.problem, labels, False
-            if labels is None or not self.prior.product_form:  # which refinement needs
-                labels = search(problem, beam_size=1).labels
-            if self.prior.product_form:
-                tries = None if best is None else 0 if quick else 1
-                found = refine(
-                    problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
-                )
-                labels, settled = found.labels, found.converged
+            problem, before = under.problem, labels
+            tries = None if best is None else 0 if quick else 1
+            labels, settled = self.partition(problem, labels, thorough, tries)
             value = problem.log_joint(labels)
             gain = np.inf if best is None else value - best.log_joint
             if best is None or gain > 0.0:
@@ -155,6 +149,20 @@ class _Learner:
             under = self.under(labels)
         assert best is not None
         return best
+
+    def partition(
+        self, problem: Problem, labels: Labels | None, thorough: bool, tries: int | None
+    ) -> tuple[Labels, bool]:
+        """Search, or go on from a partition; return labels, and whether no move improves them."""
+        if labels is None or not self.prior.product_form:  # which refinement needs
+            with current().needed():  # of few rows, and all that follows is built on it
+                labels = search(problem, beam_size=1).labels
+        if not self.prior.product_form:
+            return labels, False
+        found = refine(
+            problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
+        )
+        return found.labels, found.converged
 
     def from_simpler(self, simpler: Simpler, best: _Round, replaces: bool) -> _Round:
         """Go on from the clusters that a simpler family finds; return what is better.

@@ -15,8 +15,9 @@ They compete by Σ_k log H(x_k) of the column within a partition: the one that w
 cluster for all rows, which is where a cloud that is not Gaussian shows; and that of a product which
 was better, where the columns' families may be told better apart.  The best of every column
 make a product.  Unless its log joint within that partition is far below that of the family which
-was chosen, its own partition is learned, and it is taken if its log joint is larger.  A density and
-a probability compare once every whole number is spread over what rounds to it.
+was chosen, its own partition is learned, and it is taken if its log joint is larger by more than
+search may be off.  A density and a probability compare once every whole number is spread over what
+rounds to it.
 """
 
 from __future__ import annotations
@@ -44,17 +45,16 @@ from dpsearch.families import (
 )
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
-from dpsearch.families.by_nodes import ByNodes
 from dpsearch.items import log_marginals
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Problem
 from dpsearch.tables.checked import CheckedTable
 
 _FEWEST_ROWS = 20
-_WORTH = 5.0  # nats that a column's family, and all of them, must gain within a partition
+_WORTH = 5.0  # nats that a column's family, and all of them, must gain
 _HOPE = 0.2  # nats a row that learning may add to what a product has within a partition
 _MOST_LEVELS = 12
-_MOST_VALUES = 200_000  # of a table whose columns may have nodes
+_MOST_NUMBERS = 40_000_000  # that encoded columns of a table may have
 _FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "bearing": 360.0,
               "heading": 360.0, "azimuth": 360.0, "phase": None}  # fmt: skip
 
@@ -81,10 +81,10 @@ class _Column(NamedTuple):
     name: str
     said: str | None  # the kind that the user says it is of
 
-    def candidates(self, *, large: bool) -> list[tuple[Family, Matrix]]:
+    def candidates(self, n_values: int) -> list[tuple[Family, Matrix]]:
         """Return families to start from, each with the values that it is compared on.
 
-        For a large table without those by nodes, which keep a number for each value and node.
+        Without those that keep too many numbers of as many values as the table has.
         """
         least, kinds = self.x.min(), list[Any]()
         if self.whole and self.said is None:
@@ -97,19 +97,22 @@ class _Column(NamedTuple):
             kinds += [DiagonalGaussian, StudentT]
             if least > 0.0:
                 kinds += [LogNormal, Gamma]
-        if large:
-            kinds = [kind for kind in kinds if not issubclass(kind, ByNodes)]
-        out: list[tuple[Family, Matrix]] = [(kind.suggest(self.x), self.x) for kind in kinds]
+        if not varies(self.x).all():
+            return []
+        out: list[tuple[Family, Matrix]] = [
+            (kind.suggest(self.x), self.x) for kind in kinds if _fits(kind, n_values)
+        ]
         period = _period(self.x, self.name)
-        if period is not None and not large:
+        if period is not None and _fits(VonMises, n_values):
             out.append((VonMises(period=period).resolve(self.x), self.spread))
         return out
 
-    def winner(self, partition: Labels, *, large: bool) -> tuple[Family, float]:
+    def winner(
+        self, partition: Labels, candidates: list[tuple[Family, Matrix]]
+    ) -> tuple[Family, float]:
         """Return the best family within a partition, and what it gains over a Gaussian."""
         gaussian = DiagonalGaussian.suggest(self.spread)
-        candidates = self.candidates(large=large)
-        if not varies(self.x).all() or not candidates:
+        if not candidates:
             return gaussian, 0.0
         found = [(_log_evidence(own, x, partition), own) for own, x in candidates]
         found = [pair for pair in found if np.isfinite(pair[0])] or [(-np.inf, gaussian)]
@@ -131,9 +134,10 @@ def better_columns(
     """
     if table.shape[0] < _FEWEST_ROWS or not said:
         return None
-    rows, large = learning_rows(table.shape[0]), table.shape[0] * len(said) > _MOST_VALUES
+    rows = learning_rows(table.shape[0])
     sample, own = table.rows(rows), np.unique(labels[rows], return_inverse=True)[1]
-    columns = _columns(sample, said)
+    columns, n_values = _columns(sample, said), table.shape[0] * len(said)
+    candidates = {j: column.candidates(n_values) for j, column in columns.items()}
     spread, kinds = np.array(sample.matrix), family.by_column(table.shape[1])
     for j, column in columns.items():
         if kinds[j].kind == "real":
@@ -148,7 +152,7 @@ def better_columns(
             current().tell("families of columns", len(found), len(columns))
             if current().over:
                 return best
-            found[j] = column.winner(partition, large=large)
+            found[j] = column.winner(partition, candidates[j])
         key = tuple(type(winner) for winner, _ in found.values())
         if sum(gain for _, gain in found.values()) < _WORTH or key in started:
             continue
@@ -161,12 +165,16 @@ def better_columns(
         learned = learn(table, start, prior)
         at = np.unique(learned.labels[rows], return_inverse=True)[1]
         after = Problem(sample, learned.family, prior).log_joint(at)
-        if after > before:
+        if after > before + _WORTH:
             words = f"{_in_words(key)}, better by {after - chosen:.0f} nats"
             before = after
             partitions.append(at)
             best = Tried(learned.family, learned.labels, learned.problem, words, learned.settled)
     return best
+
+
+def _fits(kind: type[Family], n_values: int) -> bool:
+    return n_values * kind.numbers_a_value <= _MOST_NUMBERS
 
 
 def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, _Column]:

@@ -86,18 +86,10 @@ def certify(
     bound of a certificate is proved again from the data, and the exit code is 1 if it is not.
     """
     from dpsearch.io import labels_table, write_table
-    from dpsearch.io.output import check_ending
     from dpsearch.progress import stages
 
-    if labels is not None:
-        check_ending(labels)
-    if check and out is not None:
-        raise ParameterError.of(
-            "--check", "verifies a certificate, and writes none: leave out --out"
-        )
-    for path in (labels, out):
-        if path is not None:
-            opt.check_writable(path, force)
+    _check_outputs(labels, out, check, force)
+    asked = _integers("--numbers", numbers, 1), _integers("--pairs", pairs, 2)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
         if check:
@@ -109,7 +101,7 @@ def certify(
             )
         stage.begin("verifying")
         verified = found.verify() if verify else None
-        said = _said(found, numbers, pairs, verified)
+        said = _said(found, *asked, verified)
     if check and not verified:
         if as_json:  # nothing else that the file says is worth repeating
             print_json({"verified": False})
@@ -125,10 +117,25 @@ def certify(
     if as_json:
         subject = _subject(found, table) if check else {}
         print_json(_about(found, value, verified) | subject | said)
-    else:
-        about = _subject_lines(found, table) if check else []
-        lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
-        messages.print("\n".join(lines))
+        return
+    about = _subject_lines(found, table) if check else []
+    lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
+    messages.print("\n".join(lines))
+
+
+def _check_outputs(labels: Path | None, out: Path | None, check: bool, force: bool) -> None:
+    """Raise before any work is done if what is asked for cannot be written."""
+    from dpsearch.io.output import check_ending
+
+    if labels is not None:
+        check_ending(labels)
+    if check and out is not None:
+        raise ParameterError.of(
+            "--check", "verifies a certificate, and writes none: leave out --out"
+        )
+    for path in (labels, out):
+        if path is not None:
+            opt.check_writable(path, force)
 
 
 def _certified(
@@ -257,16 +264,18 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     return problem, value
 
 
-def _said(found: Certificate, numbers: str, pairs: str, verified: bool | None) -> dict[str, Any]:
+def _said(
+    found: Certificate,
+    numbers: list[tuple[int, ...]],
+    pairs: list[tuple[int, ...]],
+    verified: bool | None,
+) -> dict[str, Any]:
     """Return what is proved of these numbers of components and of these pairs of rows."""
     if verified is False:
         return {}
-    of_numbers = [
-        found.with_clusters(k, time_limit=_OF_NUMBER)._asdict()
-        for (k,) in _integers("--numbers", numbers, 1)
-    ]
+    of_numbers = [found.with_clusters(k, time_limit=_OF_NUMBER)._asdict() for (k,) in numbers]
     of_pairs = []
-    for i, j in _integers("--pairs", pairs, 2):
+    for i, j in pairs:
         apart = found.apart(i, j, within=_WITHIN)
         verdict = "apart" if apart else None
         if not apart and found.together(i, j, within=_WITHIN):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,9 @@ from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.fit import FORMATS, WRITTEN
 from dpsearch.cli.model import load_model
 from dpsearch.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from dpsearch.cli.results import Results
 
 
 def cut(
@@ -61,7 +64,8 @@ def cut(
         record["parameters"] |= {"level": model.level, "min_cluster_size": min_size}
         stage.begin("writing")
         with atomic_folder(folder, WRITTEN, force=True) as new:
-            found.write(new, record, form, verbatim)
+            found.write(new, form, verbatim)
+            found.write_record(new, record)
             if wanted:
                 stage.begin("report")
                 shape = record.get("image_shape")
@@ -106,7 +110,7 @@ def _results(
     data: Path,
     record: dict[str, Any],
     memory: int | None,
-) -> Any:
+) -> Results:
     """Read the data as the fit did, and return the results at the model's level."""
     from dpsearch.cli.results import Results
     from dpsearch.cli.source import Source, TableOptions

@@ -14,7 +14,6 @@ import numpy as np
 from dpsearch._validate import is_array
 from dpsearch.cli.options import errors_name
 from dpsearch.errors import DataError
-from dpsearch.tables import Schema, is_frame
 
 if TYPE_CHECKING:
     from dpsearch.io import ModelColumns, Reading, Table
@@ -30,6 +29,7 @@ def load_model(path: Path) -> Any:
 def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number."""
     from dpsearch.io import read_table
+    from dpsearch.tables import Schema, is_frame
 
     known = known_columns(model)
     table = read_table(data, replace(reading, model=known), **options)
@@ -37,9 +37,11 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     known.check_width(table.n_columns, table.source)
     if wanted is not None:
         _put_in_order(table, wanted)
-    if schema is None and is_frame(table.X):
+    dense = isinstance(table.X, np.ndarray)
+    if schema is None and (is_frame(table.X) or (dense and np.isinf(table.X).any())):
         with errors_name(table):
-            table.X = Schema.of_numbers(table.all_names).encode(table.X, model.handle_unknown)
+            names = table.all_names
+            table.X = Schema.of_numbers(names).encode(table.frame(), model.handle_unknown)
     elif schema is not None:
         import polars as pl
 

@@ -5,9 +5,11 @@ and a(n₂) the sums over terms of the largest F at the corners, every set C of 
 
     log w(C) − y(C) ≤ base(n) + a(n) + Σ_{i∈C} (⟨g, T(x_i)⟩ − y_i),
 
-a(n) linear between n₁ and n₂, base(n) = λ + log W(n).  The sum is at most that of the n largest
-values: one pass and a sort.  The bound is convex in g, with the subgradient T(C) − n c at the best
-set and the corners where F is largest; a few steps along it (Polyak 1969) find a lower one.
+a(n) linear between n₁ and n₂, base(n) = λ + log W(n).  The sum is at most that of the points that
+are in and of the largest values of open ones: one pass and a sort.  The bound is convex in g, with
+the subgradient T(C) − n c at the best set and the corners where F is largest; a few steps along it
+(Polyak 1969) find a lower one.  Under each plane, an open point without which the bound falls to
+the threshold is in from then on, and one with which it does is out.
 """
 
 from __future__ import annotations
@@ -16,24 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import kernel
+from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.exact._box_limits import IN, OPEN, OUT
 
 _EPSILON = 2.0**-52
 _STEPS = 8
-
-
-class Space(NamedTuple):
-    """Points, and how the coordinates of a box are laid out by terms."""
-
-    values: Matrix  # [value, point]
-    masks: Matrix  # [term, point]: whether it has values
-    n_values: Ints  # by term
-    squares: Ints
-    counted: Ints
-    begin: Ints  # [term + 1]: first coordinate
-    corners: Ints  # [term + 1]: first point of a region
-    base: Vector  # [n]
 
 
 class Boxes(NamedTuple):
@@ -41,11 +31,13 @@ class Boxes(NamedTuple):
 
     n_low: Ints
     n_high: Ints
-    centre: Matrix  # [box, value]: m₀
+    frame: Matrix  # [box, values and slopes of terms]
     gradient: Matrix  # [box, coordinate]: g to begin with
     extent: Matrix  # [box, coordinate]
+    parts: Matrix  # [box, coordinate]: how large the parts are that a corner is added up from
     corner: Matrix  # [box, point × coordinate of its term], term by term
     height: Any  # [box, 2, point]: f at both sizes
+    cap: Any  # [box, 2, term]: what f does not exceed in the box, another function above it
 
 
 class Bounds(NamedTuple):
@@ -57,115 +49,170 @@ class Bounds(NamedTuple):
         No set of the box but the best one under the plane, `members`, exceeds it.
     score
         [box, coordinate]: how far the axis sticks out above the plane.
+    point
+        An open point that decides most, or −1.
     """
 
     bound: Vector
     other: Vector
     members: Any  # int8 [box, point]
     score: Matrix
+    point: Ints
+
+
+class _Room(NamedTuple):
+    """Working space for one box, by point."""
+
+    local: Matrix  # [coordinate, place]: features of points that are not out, those in first
+    parts: Matrix  # how large the parts are that they are added up from
+    points: Ints  # which they are
+    value: Vector
+    size: Vector  # sum of absolute values
+    order: Ints  # of open places, best first
+    bound: Vector  # [n]
+    after: Vector  # [n]: the largest bound of this size and more
+    swapped: Vector  # the same, with the best point that is left out for another
 
 
 @kernel
-def bound_boxes(space, y, boxes, out, threshold, begin, end):  # type: ignore[no-untyped-def]
+def bound_boxes(space, y, boxes, status, out, threshold):  # type: ignore[no-untyped-def]
     """Bound boxes, each until it is no more than `threshold` or further steps do not help."""
     n_points = space.values.shape[1]
     n_terms = space.n_values.shape[0]
     width = space.begin[n_terms]
-    local = np.empty((width, n_points))
+    room = _Room(
+        np.empty((width, n_points)), np.empty((width, n_points)), np.empty(n_points, np.int64),
+        np.empty(n_points),
+        np.empty(n_points), np.empty(n_points, np.int64), np.empty(n_points + 2),
+        np.empty(n_points + 2), np.empty(n_points + 2),
+    )  # fmt: skip
     g = np.empty(width)
     kept = np.empty(width)
     slope = np.empty(width)
-    value = np.empty(n_points)
-    size = np.empty(n_points)
     best_at = np.empty((2, n_terms), np.int64)
-    for b in range(begin, end):
-        n1 = boxes.n_low[b]
-        n2 = boxes.n_high[b]
-        _local_features(space, boxes.centre[b], local)
-        g[:] = boxes.gradient[b]
-        kept[:] = g
-        best = np.inf
+    for b in range(boxes.n_low.shape[0]):
         out.bound[b] = np.inf
         out.other[b] = np.inf
+        out.point[b] = -1
+        n_in, n_all = _gather(space, boxes.frame[b], status[b], room)
+        g[:] = boxes.gradient[b]
+        kept[:] = g
         stalled = 0
         for _ in range(_STEPS):
+            n1 = max(boxes.n_low[b], n_in)
+            n2 = min(boxes.n_high[b], n_all)
+            if n1 > n2:
+                out.bound[b] = -np.inf
+                break
             a1, a2, error = _heights(space, boxes, b, g, best_at)
             if a1 == np.inf or a2 == np.inf:
                 break
-            value[:] = -y
-            size[:] = np.abs(y)
-            for j in range(width):
-                w = g[j]
-                if w != 0.0:
-                    for i in range(n_points):
-                        step = w * local[j, i]
-                        value[i] += step
-                        size[i] += abs(step)
-            order = np.argsort(-value)
-            bound, other, k, error_of_sum = _best_set(
-                space.base, value, size, order, n1, n2, a1, a2
-            )
-            error = (error + error_of_sum) * (n2 + width + 16) * _EPSILON
+            rise = 0.0
+            if boxes.n_high[b] > boxes.n_low[b]:
+                rise = (a2 - a1) / (boxes.n_high[b] - boxes.n_low[b])
+            a1 += rise * (n1 - boxes.n_low[b])
+            k, error = _best_set(space, y, g, n_in, n_all, n1, n2, a1, rise, error, room)
+            bound = room.bound[k]
             now = bound + error
+            if now <= threshold:
+                out.bound[b] = now
+                break
+            scale = (n2 + width + 16) * _EPSILON
+            other, point, fixed = _fix(
+                n_in, n_all, n1, n2, k, threshold, error, scale, status[b], room
+            )
+            best = out.bound[b]
             if now < best:
                 stalled = 0 if now < best - 0.1 * (best - threshold) else stalled + 1
-                best = now
                 out.bound[b] = now
                 out.other[b] = other + error
+                out.point[b] = point
                 kept[:] = g
                 for i in range(n_points):
-                    out.members[b, order[i]] = 1 if i < k else 0
+                    out.members[b, i] = 0
+                for j in range(k):
+                    out.members[b, room.points[j if j < n_in else room.order[j]]] = 1
             else:
                 stalled += 1
-            if best <= threshold or stalled >= 3:
+            if stalled >= 3:
                 break
-            share = 0.0 if n2 == n1 else (k - n1) / (n2 - n1)
-            norm = _subgradient(space, boxes, b, local, order, k, share, best_at, slope)
+            share = 0.0
+            if boxes.n_high[b] > boxes.n_low[b]:
+                share = (k - boxes.n_low[b]) / (boxes.n_high[b] - boxes.n_low[b])
+            norm = _subgradient(space, boxes, b, n_in, k, share, best_at, slope, room)
             if norm <= 0.0:
                 break
             step = (bound - threshold) / norm
             for j in range(width):
-                scale = max(k * boxes.extent[b, j], 1e-150)
-                g[j] -= step * slope[j] / (scale * scale)
+                reach = max(k * boxes.extent[b, j], 1e-150)
+                g[j] -= step * slope[j] / (reach * reach)
+            if fixed:
+                n_in, n_all = _gather(space, boxes.frame[b], status[b], room)
         _scores(space, boxes, b, kept, out.score[b])
 
 
-@kernel
-def _local_features(space, centre, local):  # type: ignore[no-untyped-def]
-    """Features about the centre, 0 where a point has no values."""
-    n_points = local.shape[1]
+@inner
+def _gather(space, frame, status, room):  # type: ignore[no-untyped-def]
+    """Lay out the features of points that are not out; return how many are in, and how many."""
+    n_points = status.shape[0]
+    n_in = 0
+    for i in range(n_points):
+        if status[i] == IN:
+            room.points[n_in] = i
+            n_in += 1
+    n_all = n_in
+    for i in range(n_points):
+        if status[i] == OPEN:
+            room.points[n_all] = i
+            n_all += 1
+    local, parts = room.local, room.parts
     at = 0
     for t in range(space.n_values.shape[0]):
         d = space.n_values[t]
         c = space.begin[t]
+        mask = space.masks[t]
         if space.counted[t] == 1:
-            for i in range(n_points):
-                local[c, i] = space.masks[t, i]
+            for p in range(n_all):
+                local[c, p] = mask[room.points[p]]
+                parts[c, p] = mask[room.points[p]]
             c += 1
         for k in range(d):
-            for i in range(n_points):
-                local[c + k, i] = space.masks[t, i] * (space.values[at + k, i] - centre[at + k])
+            values = space.values[at + k]
+            for p in range(n_all):
+                i = room.points[p]
+                local[c + k, p] = mask[i] * (values[i] - frame[at + t + k])
+                parts[c + k, p] = abs(local[c + k, p])
         if space.squares[t] == 1:
+            if d == 2:
+                for p in range(n_all):
+                    local[c + 1, p] -= frame[at + t + 2] * local[c, p]
+                    parts[c + 1, p] += abs(frame[at + t + 2]) * parts[c, p]
             q = c + d
             for k in range(d):
                 for m in range(k + 1):
-                    for i in range(n_points):
-                        local[q, i] = local[c + k, i] * local[c + m, i]
+                    for p in range(n_all):
+                        local[q, p] = local[c + k, p] * local[c + m, p]
+                        parts[q, p] = parts[c + k, p] * parts[c + m, p]
                     q += 1
         at += d
+    return n_in, n_all
 
 
-@kernel
+@inner
 def _heights(space, boxes, b, g, best_at):  # type: ignore[no-untyped-def]
     """The largest F at the corners for both sizes, summed over terms; and absolute values."""
-    total = np.zeros(2)
+    total1 = 0.0
+    total2 = 0.0
     error = 0.0
     begin = 0
     for t in range(space.n_values.shape[0]):
         first = space.begin[t]
         width = space.begin[t + 1] - first
+        flat1, flat2 = boxes.cap[b, 0, t], boxes.cap[b, 1, t]
         best1 = -np.inf
         best2 = -np.inf
+        low1 = np.inf
+        at1 = at2 = lowest = space.corners[t]
         largest = 0.0
         for p in range(space.corners[t], space.corners[t + 1]):
             dot = 0.0
@@ -173,57 +220,127 @@ def _heights(space, boxes, b, g, best_at):  # type: ignore[no-untyped-def]
             for j in range(width):
                 term = g[first + j] * boxes.corner[b, begin + j]
                 dot += term
-                size += abs(term)
+                size += abs(term) + abs(g[first + j]) * boxes.parts[b, first + j]
             begin += width
             f1 = boxes.height[b, 0, p] - boxes.n_low[b] * dot
             f2 = boxes.height[b, 1, p] - boxes.n_high[b] * dot
             if f1 > best1:
                 best1 = f1
-                best_at[0, t] = p
+                at1 = p
             if f2 > best2:
                 best2 = f2
-                best_at[1, t] = p
+                at2 = p
+            if dot < low1:
+                low1 = dot
+                lowest = p
             largest = max(largest, boxes.n_high[b] * size)
-        total[0] += best1
-        total[1] += best2
+        low2 = flat2 - boxes.n_high[b] * low1
+        low1 = flat1 - boxes.n_low[b] * low1
+        if low1 + low2 < best1 + best2:
+            best1, best2 = low1, low2
+            at1 = at2 = lowest
+        best_at[0, t] = at1
+        best_at[1, t] = at2
+        total1 += best1
+        total2 += best2
         error += largest + abs(best1) + abs(best2)
-    return total[0], total[1], error
+    return total1, total2, error
 
 
 @kernel
-def _best_set(base, value, size, order, n1, n2, a1, a2):  # type: ignore[no-untyped-def]
-    """The largest bound over sizes, that of every set but the best, its size; absolute values."""
-    bound = -np.inf
-    other = -np.inf
-    best = n1
+def _best_set(space, y, g, n_in, n_all, n1, n2, a1, rise, error, room):  # type: ignore[no-untyped-def]
+    """Sort open points, and bound each size; return the best size, and the error by rounding."""
+    value, size = room.value, room.size
+    for p in range(n_all):
+        value[p] = -y[room.points[p]]
+        size[p] = abs(value[p])
+    width = g.shape[0]
+    for j in range(width):
+        w = g[j]
+        if w != 0.0:
+            for p in range(n_all):
+                value[p] += w * room.local[j, p]
+                size[p] += abs(w) * room.parts[j, p]
+    room.order[n_in:n_all] = n_in + np.argsort(-value[n_in:n_all])
     total = 0.0
-    error = 0.0
-    slope = 0.0 if n2 == n1 else (a2 - a1) / (n2 - n1)
-    for k in range(1, n2 + 1):
-        i = order[k - 1]
-        total += value[i]
-        error += size[i]
+    for p in range(n_in):
+        total += value[p]
+        error += size[p]
+    best = n1
+    for k in range(n_in, n2 + 1):
+        if k > n_in:
+            p = room.order[k - 1]
+            total += value[p]
+            error += size[p]
         if k >= n1:
-            now = base[k] + a1 + slope * (k - n1) + total
-            if now > bound:
-                other = max(other, bound)
-                bound = now
+            room.bound[k] = space.base[k] + a1 + rise * (k - n1) + total
+            if room.bound[k] > room.bound[best]:
                 best = k
-            else:
-                other = max(other, now)
-    if best < value.shape[0]:  # one point exchanged for the next best
-        other = max(other, bound - (value[order[best - 1]] - value[order[best]]))
-    return bound, other, best, error + abs(base[n1]) + abs(base[n2])
+    error += abs(space.base[n1]) + abs(space.base[n2])
+    return best, error * (n2 + width + 16) * _EPSILON
 
 
-@kernel
-def _subgradient(space, boxes, b, local, order, k, share, best_at, slope):  # type: ignore[no-untyped-def]
+@inner
+def _fix(n_in, n_all, n1, n2, best, threshold, error, scale, status, room):  # type: ignore[no-untyped-def]
+    """Fix open points without or with which no set is above the threshold.
+
+    Return a bound on all sets but the best, the open point that decides most, and whether any is
+    fixed.  With the point of rank r the bound is the largest of that of sizes from r on, and for
+    smaller ones with the point instead of the last; without it, that of sizes below r, and for
+    others with the next one instead of it.
+    """
+    value, order, bound = room.value, room.order, room.bound
+    room.after[n2 + 1] = -np.inf
+    room.swapped[n2 + 1] = -np.inf
+    for k in range(n2, n1 - 1, -1):
+        room.after[k] = max(room.after[k + 1], bound[k])
+        following = value[order[k]] if k < n_all else -np.inf
+        room.swapped[k] = max(room.swapped[k + 1], bound[k] + following)
+    other = -np.inf
+    for k in range(n1, n2 + 1):
+        if k != best:
+            other = max(other, bound[k])
+    if n_in < best < n_all:  # one point exchanged for the next best
+        other = max(other, bound[best] - value[order[best - 1]] + value[order[best]])
+    before = -np.inf  # the largest bound of a smaller size
+    less = -np.inf  # the same without the last point
+    deepest = -np.inf
+    point = -1
+    fixed = False
+    for r in range(n_in + 1, n_all + 1):
+        p = order[r - 1]
+        i = room.points[p]
+        if r - 1 >= n1 and r - 1 <= n2:
+            before = max(before, bound[r - 1])
+            if r - 1 > n_in:
+                less = max(less, bound[r - 1] - value[order[r - 2]])
+        k = max(r, n1)
+        has = room.after[k] if k <= n2 else -np.inf
+        has = max(has, less + value[p])
+        lacks = max(before, room.swapped[k] - value[p] if k <= n2 else -np.inf)
+        off = error + scale * room.size[p]
+        if has + off <= threshold:
+            status[i] = OUT
+            fixed = True
+        elif lacks + off <= threshold:
+            status[i] = IN
+            fixed = True
+        elif bound[best] - min(has, lacks) > deepest:
+            deepest = bound[best] - min(has, lacks)
+            point = i
+    return other, point, fixed
+
+
+@inner
+def _subgradient(space, boxes, b, n_in, k, share, best_at, slope, room):  # type: ignore[no-untyped-def]
     """T(C) − n c, in the place of `slope`; return its square length relative to the box."""
     width = slope.shape[0]
     for j in range(width):
         total = 0.0
-        for i in range(k):
-            total += local[j, order[i]]
+        for p in range(n_in):
+            total += room.local[j, p]
+        for r in range(n_in, k):
+            total += room.local[j, room.order[r]]
         slope[j] = total
     begin = 0
     for t in range(space.n_values.shape[0]):
@@ -242,7 +359,7 @@ def _subgradient(space, boxes, b, local, order, k, share, best_at, slope):  # ty
     return norm
 
 
-@kernel
+@inner
 def _scores(space, boxes, b, g, score):  # type: ignore[no-untyped-def]
     """How far above the plane both ends of each axis lie on average, relative to the centre."""
     begin = 0

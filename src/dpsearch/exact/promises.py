@@ -113,7 +113,7 @@ def totals_of(problem: Problem) -> Totals | None:
     if features.shape != (problem.n_items, form.n_totals) or not np.isfinite(features).all():
         raise _disagreement(problem, "its features are not one row of numbers a row of X", "linear")
     for term in form.terms:
-        own = features[:, term.totals][:, term.counted :]
+        own = term.of(features)[:, term.counted :]
         i, j = np.tril_indices(term.n_values)
         products = own[:, i] * own[:, j]
         if term.squares and not np.allclose(own[:, term.n_values :], products, rtol=1e-12, atol=0):
@@ -124,13 +124,20 @@ def totals_of(problem: Problem) -> Totals | None:
         np.add.at(totals, labels, features)
         declared = np.zeros(len(sizes))
         for term in form.terms:
-            here = term.upper(sizes, totals[:, term.totals])
+            here = term.upper(sizes, term.of(totals))
             declared += here
-            between = 0.5 * (totals + totals[::-1])[:, term.totals]
+            between = term.of(0.5 * (totals + totals[::-1]))
             middle = term.upper(0.5 * (sizes + sizes[::-1]), between)
             over = middle - 0.5 * (here + here[::-1])
             if not (over <= AGREEMENT * (1.0 + np.abs(middle))).all():
                 raise _disagreement(problem, "a term is not convex", "linear")
+            if term.squares and not term.counted:
+                own, d = term.of(totals).copy(), term.n_values
+                i, j = np.tril_indices(d)
+                own[:, d:] = 0.5 * (own[:, d:] - own[:, i] * own[:, j] / sizes[:, None])
+                own[:, :d] = 0.0
+                if not (here <= term.upper(sizes, own) + AGREEMENT * (1.0 + np.abs(here))).all():
+                    raise _disagreement(problem, "a term rises with the scatter", "linear")
         for one in (declared, form.log_marginals(sizes, totals)):
             _compare_statistic(problem, _log_marginals(problem, labels), one, "linear")
     return Totals(form, features)

@@ -2,16 +2,17 @@
 
 A *box* has a range n₁ … n₂ of sizes and ranges of what a cluster's rows have on average: for each
 term (`dpsearch.families.terms`) the share ρ of rows that have values if it is counted, the means m
-of its D values, and if it has squares the variances and covariances V.
+of its D values, and if it has squares of one value the variance v; of two values, with a constant
+c > 0, the variance U = V₁₁ + c, the slope β = V₁₂/U and the rest v = V₂₂ − β²U ≥ 0.  In these terms
+the determinant of a covariance matrix is a product, and no box lies askew to the curvature.
 
-Let m = m₀ + δ, |δ_i| ≤ h_i.  In features about m₀, z − m₀ and their products, the averages of a
-cluster are linear functions of its totals.  They are (δ, V + δδᵀ), and in each column i
-
-    v₁ + δ² ≤ V'_ii ≤ v₂ + h²,
-
-above a parabola, hence above its tangents at −h, 0 and h: six corners enclose the region.  Off the
-diagonal V'_ij lies within h_i h_j of V_ij.  A share ρ and a size n stretch the region from the
-origin: a cone, convex again, with the corners at both ends.
+Let m = m₀ + δ, |δ_i| ≤ h_i.  In features about m₀ the averages of a cluster are (δ, V + δδᵀ).  The
+points (δ_i, δ_i²) lie above a parabola, hence in the polygon of its tangents at −h, 0 and h, with
+four corners (p, q).  The products of the weights of δ₁ and δ₂ at their corners are weights at the
+pairs of corners, which have (p₁, p₂, q₁, p₁p₂, q₂) on average where the point has (δ₁, δ₂, δ₁²,
+δ₁δ₂, δ₂²): the pairs enclose it.  So do four corners (β, β²), and both ends of U, of which the
+rest is a linear function.  Upper ends of a variance need outer corners alone.  A share ρ and a size
+n stretch the region from the origin: a cone, convex again, with the corners at both ends.
 """
 
 from __future__ import annotations
@@ -22,76 +23,150 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Ints, Matrix
+from dpsearch._types import Matrix, Vector
 from dpsearch.families.terms import Term
+
+_PARABOLA = ((-1.0, 1.0), (1.0, 1.0), (-0.5, 0.0), (0.5, 0.0))  # p and q for h = 1
+
+
+class Points(NamedTuple):
+    """Points of boxes of one term, as averages [box, point, coordinate].
+
+    near
+        About m₀, with the second value less β₀ times the first.
+    far
+        About 0.
+    frame
+        m₀ and β₀ [box, D + 1]; β₀ is 0 unless there are squares of two values.
+    parts
+        [box, coordinate]: the absolute values of what `near` is added up from, where they cancel.
+    """
+
+    near: Any
+    far: Any
+    frame: Matrix
+    parts: Matrix
 
 
 class Shape(NamedTuple):
     """The points of a region of one term: its centre, two on each axis, and its corners.
 
-    A point has δ = h·`along`, V' = middle + half·`across` + h_i h_j·`curve`, and ρ = middle +
-    half·`share`.
+    Each is given by where it lies in the box: `mean` and `square` are p and q of each value, `rest`
+    the places −1 … 1 of the coordinates after the means, `slope` is q of β, `share` the place of ρ.
     """
 
     n_values: int
     squares: bool
     counted: bool
-    along: Matrix  # [point, D]
-    across: Matrix  # [point, D(D + 1)/2], or none
-    curve: Matrix
-    share: Matrix  # [point, 1] or none
+    mean: Matrix  # [point, D]
+    square: Matrix
+    rest: Matrix  # [point, 0], [point, 1] or [point, 3]
+    slope: Vector
+    share: Vector
+    least: float  # c
 
     @property
     def width(self) -> int:
         """The number of coordinates."""
-        return int(self.along.shape[1] + self.across.shape[1] + self.share.shape[1])
+        return int(self.counted + self.n_values + self.rest.shape[1])
 
-    def points(self, low: Matrix, high: Matrix) -> tuple[Any, Any, Matrix]:
-        """Return averages about m₀ and about 0 [box, point, coordinate], and m₀ [box, D].
+    @property
+    def scales(self) -> Any:
+        """Which coordinates are variances."""
+        out = np.zeros(self.width, bool)
+        if self.squares:
+            out[[self.width - 1, self.width - 2 * self.n_values + 1]] = True
+        return out
 
-        `low` and `high` are the sides of the boxes [box, coordinate].
-        """
+    def points(self, low: Matrix, high: Matrix) -> Points:
+        """Return the points of boxes with these sides [box, coordinate]."""
         c, d = int(self.counted), self.n_values
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         m, h = middle[:, c : c + d], half[:, c : c + d]
-        near = [h[:, None] * self.along]
-        far = [near[0] + m[:, None]]
+        first = h[:, None] * self.mean
+        slope: Vector = np.zeros(len(low))
+        parts = np.zeros_like(low)
+        near, far = [first], [first + m[:, None]]
         if self.squares:
+            rest = middle[:, None, c + d :] + half[:, None, c + d :] * self.rest
+            squares = h[:, None] ** 2 * self.square
             i, j = np.tril_indices(d)
-            v, w, hh = middle[:, c + d :], half[:, c + d :], h[:, i] * h[:, j]
-            near.append(v[:, None] + w[:, None] * self.across + hh[:, None] * self.curve)
-            shift = far[0][:, :, i] * m[:, None, j] + m[:, None, i] * near[0][:, :, j]
-            far.append(near[1] + shift)
+            products = rest[:, :, :1] + squares
+            if d == 2:
+                slope, bend = middle[:, c + 3], half[:, c + 3]
+                beta = bend[:, None] * self.rest[:, 1]  # about β₀
+                power = bend[:, None] ** 2 * self.slope
+                # In the frame: (δ₁, δ₂ − β₀δ₁), V₁₁, V₁₂ − β₀V₁₁ and V₂₂ − 2β₀V₁₂ + β₀²V₁₁.
+                u, tilt = rest[:, :, 0], slope[:, None] * self.least
+                p1, q1, q2 = first[:, :, 0], squares[:, :, 0], squares[:, :, 1]
+                p12 = p1 * first[:, :, 1]
+                b0 = slope[:, None]
+                own = [u - self.least + q1, beta * u + tilt + p12 - b0 * q1]
+                own.append(rest[:, :, 2] + power * u - b0 * tilt + q2 - b0 * (2 * p12 - b0 * q1))
+                near[0] = np.stack([p1, first[:, :, 1] - b0 * p1], axis=2)
+                cross = own[1] + b0 * own[0]
+                outer = own[2] + b0 * (2.0 * own[1] + b0 * own[0])
+                products = np.stack([own[0], cross, outer], axis=2)
+                near.append(np.stack(own, axis=2))
+                steep, widest = np.abs(slope), high[:, c + 2]
+                reach = h[:, 1] + steep * h[:, 0]
+                parts[:, c + 1] = reach
+                parts[:, c + 3] = bend * widest + steep * self.least + reach * h[:, 0]
+                parts[:, c + 4] = steep**2 * self.least + reach**2
+            else:
+                near.append(products)
+            far.append(products + far[0][:, :, i] * m[:, None, j] + m[:, None, i] * first[:, :, j])
         if self.counted:
-            share = middle[:, None, :1] + half[:, None, :1] * self.share
+            share = middle[:, None, :1] + half[:, None, :1] * self.share[:, None]
             near = [share, *(share * one for one in near)]
             far = [share, *(share * one for one in far)]
-        return np.concatenate(near, axis=2), np.concatenate(far, axis=2), m
+        frame = np.column_stack([m, slope])
+        return Points(np.concatenate(near, axis=2), np.concatenate(far, axis=2), frame, parts)
 
-    def extents(self, low: Matrix, high: Matrix) -> Matrix:
-        """Return how far the averages about m₀ reach in each coordinate."""
+    def peak(self, low: Matrix, high: Matrix) -> Matrix:
+        """Return averages [box, coordinate] at which a term with squares is largest in each box.
+
+        With given variances it is largest at means nearest to 0, and the smaller the variances and
+        the slope, the larger it is: a determinant |1 + nV| is (1 + nV₁₁)(1 + nv) + nβ²U(1 − nc),
+        and a mean of two values only raises it.
+        """
         c, d = int(self.counted), self.n_values
-        out = 0.5 * (high - low)
-        if self.squares:
-            i, j = np.tril_indices(d)
-            h = out[:, c : c + d]
-            out[:, c + d :] += h[:, i] * h[:, j]
+        nearest = np.clip(0.0, low, high)
+        out = [nearest[:, c : c + d]]
+        if d == 1:
+            out.append(low[:, c + 1 :] + out[0] ** 2)
+        else:
+            u, beta, v = low[:, c + 2], nearest[:, c + 3], low[:, c + 4]
+            out = [0.0 * out[0]]
+            out.append(np.column_stack([u - self.least, beta * u, v + beta * beta * u]))
+        if self.counted:
+            share = high[:, :1]
+            out = [share, *(share * one for one in out)]
+        return np.hstack(out)
+
+    def outside(self, low: Matrix, high: Matrix, sizes: Vector) -> Matrix:
+        """Return how wide each coordinate is, in squares beside the variances of the box."""
+        c, d = int(self.counted), self.n_values
+        half, least = 0.5 * (high - low), 1.0 / sizes[:, None]
+        out = np.zeros_like(half)
+        out[:, c : c + d] = half[:, c : c + d]
+        if not self.squares:
+            return out
+        scales = [c + d, c + d + 2][:d]
+        small, large = low[:, scales] + least, high[:, scales] + least
+        middle = np.sqrt(small * large)
+        out[:, c : c + d] = half[:, c : c + d] ** 2 / middle
+        if d == 2:
+            out[:, c + 3] = half[:, c + 3] ** 2 * middle[:, 0] / middle[:, 1]
+            slope = 0.5 * (low[:, c + 3] + high[:, c + 3])
+            out[:, c] += (half[:, c] * slope) ** 2 / middle[:, 1]
+        out[:, scales] = np.log(large / small)
         return out
 
-    def outside(self, half: Matrix) -> Matrix:
-        """Return how far corners may lie outside of the domain by the width of each coordinate."""
+    def about(self, weights: Matrix, frame: Matrix) -> Matrix:
+        """Return a gradient by averages about 0 as one by averages in the frame."""
         c, d = int(self.counted), self.n_values
-        out = np.where(np.arange(half.shape[1]) < c, 0.0, half)
-        if self.squares:
-            out[:, c : c + d] **= 2
-            if d == 1:
-                out[:, c + d :] = 0.0
-        return np.asarray(out)
-
-    def about(self, weights: Matrix, m: Matrix) -> Matrix:
-        """Return a gradient by averages about 0 as one by averages about m₀."""
-        c, d = int(self.counted), self.n_values
-        out = weights.copy()
+        out, m = weights.copy(), frame[:, :d]
         if self.squares:
             i, j = np.tril_indices(d)
             for k, (a, b) in enumerate(zip(i, j, strict=True)):
@@ -101,86 +176,55 @@ class Shape(NamedTuple):
                     out[:, 0] += weights[:, c + d + k] * m[:, a] * m[:, b]
         if c:
             out[:, 0] += (weights[:, c : c + d] * m).sum(axis=1)
+        if self.squares and d == 2:
+            slope = frame[:, 2]
+            out[:, c] += slope * out[:, c + 1]
+            out[:, c + 2] += slope * (out[:, c + 3] + slope * out[:, c + 4])
+            out[:, c + 3] += 2.0 * slope * out[:, c + 4]
         return out
 
 
-def shape_of(term: Term) -> Shape:
+def shape_of(term: Term, n_points: int) -> Shape:
     """Return the points of a region of the term."""
     d = term.n_values
-    i, j = np.tril_indices(d) if term.squares else (np.zeros(0, int), np.zeros(0, int))
-    q = len(i)
-    rows: list[tuple[Any, Any, Any, float]] = [(np.zeros(d), np.zeros(q), np.zeros(q), 0.0)]
+    if term.squares and d > 2:
+        raise ValueError("squares of more than two values have too many corners")
+    n_rest = (0, 1, 3)[d] if term.squares else 0
+    zero = (np.zeros(d), np.zeros(d), np.zeros(n_rest), 0.0, 0.0)
+    rows: list[tuple[Any, ...]] = [zero]
+    sides = (-1.0, 1.0)
     if term.counted:
-        rows += [(np.zeros(d), np.zeros(q), np.zeros(q), side) for side in (-1.0, 1.0)]
-    for k, side in itertools.product(range(d), (-1.0, 1.0)):
+        rows += [(*zero[:4], side) for side in sides]
+    for k, side in itertools.product(range(d), sides):
         on = (np.arange(d) == k).astype(float)
-        rows.append((side * on, np.zeros(q), on[i] * on[j], 0.0))
-    for k, side in itertools.product(range(q), (-1.0, 1.0)):
-        rows.append((np.zeros(d), side * (np.arange(q) == k), np.zeros(q), 0.0))
-    shares = (-1.0, 1.0) if term.counted else (0.0,)
-    rows += [(*corner, side) for corner in _corners(term, i, j) for side in shares]
-    along, across, curve, share = (np.array(one, dtype=float) for one in zip(*rows, strict=True))
-    n = len(rows)
+        rows.append((side * on, on, zero[2], 0.0, 0.0))
+    for k, side in itertools.product(range(n_rest), sides):
+        rows.append((zero[0], zero[1], side * (np.arange(n_rest) == k), float(k == 1), 0.0))
+    shares = sides if term.counted else (0.0,)
+    rows += [(*corner, side) for corner in _corners(term) for side in shares]
+    mean, square, rest, slope, share = (
+        np.array(one, dtype=float) for one in zip(*rows, strict=True)
+    )
     return Shape(
-        d, term.squares, term.counted, along, across.reshape(n, q), curve.reshape(n, q),
-        share[:, None] if term.counted else np.zeros((n, 0)),
+        d, term.squares, term.counted, mean, square, rest, slope, share,
+        0.25 / n_points if n_rest == 3 else 0.0,
     )  # fmt: skip
 
 
-def _corners(term: Term, i: Ints, j: Ints) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield `along`, `across` and `curve` of the corners."""
+def _corners(term: Term) -> Iterator[tuple[Any, Any, Any, float]]:
+    """Yield `mean`, `square`, `rest` and `slope` of the corners."""
+    d, sides = term.n_values, (-1.0, 1.0)
     if not term.squares:
-        for along in itertools.product((-1.0, 1.0), repeat=term.n_values):
-            yield np.array(along), np.zeros(0), np.zeros(0)
+        for along in itertools.product(sides, repeat=d):
+            yield np.array(along), np.zeros(d), np.zeros(0), 0.0
         return
-    column = [(s, t, 1.0) for s in (-1.0, 1.0) for t in (-1.0, 1.0)]
-    column += [(-0.5, -1.0, 0.0), (0.5, -1.0, 0.0)]
-    for of_columns in itertools.product(column, repeat=term.n_values):
-        along, across_own, curve_own = np.array(of_columns).T
-        for signs in itertools.product((-1.0, 1.0), repeat=int((i != j).sum())):
-            across, curve = np.zeros(len(i)), np.zeros(len(i))
-            across[i == j], curve[i == j] = across_own, curve_own
-            across[i != j] = curve[i != j] = signs
-            yield along, across, curve
-
-
-class Limits(NamedTuple):
-    """What points allow: means between those of the n smallest and of the n largest values."""
-
-    least: Matrix  # [n, value of a term]: the mean of the n smallest
-    most: Matrix
-
-    @classmethod
-    def of(cls, values: Matrix) -> Limits:
-        """Return the limits of values [point, value]; those of size 0 are not used."""
-        n = np.arange(1, len(values) + 1)[:, None]
-        up = np.sort(values, axis=0)
-        least, most = np.cumsum(up, axis=0) / n, np.cumsum(up[::-1], axis=0) / n
-        slack = 1e-12 * (1.0 + np.abs(values).max(axis=0))
-        return cls(np.vstack([least[:1], least]) - slack, np.vstack([most[:1], most]) + slack)
-
-
-def shrink(shape: Shape, limits: Limits, n_low: Ints, low: Matrix, high: Matrix, at: slice) -> Any:
-    """Shrink boxes of one term, in place, to what sets of `n_low` points and more can have.
-
-    Returns which boxes are not empty.  By Bhatia and Davis (2000) a variance is at most
-    (largest − mean)(mean − smallest).
-    """
-    c, d = int(shape.counted), shape.n_values
-    if shape.counted:  # any number of its rows may have values
-        n_low = np.ones_like(n_low)
-    m = slice(c, c + d)
-    low[:, m] = np.maximum(low[:, m], limits.least[n_low, at])
-    high[:, m] = np.minimum(high[:, m], limits.most[n_low, at])
-    alive = (low[:, m] <= high[:, m]).all(axis=1)
-    if shape.squares:
-        first, last = limits.least[1, at], limits.most[1, at]
-        best = np.clip(0.5 * (first + last), low[:, m], high[:, m])
-        most = np.maximum((last - best) * (best - first), 0.0)
-        i, j = np.tril_indices(d)
-        covariance = np.sqrt(most[:, i] * most[:, j]) * (1.0 + 1e-12) + 1e-15
-        v = slice(c + d, None)
-        high[:, v] = np.minimum(high[:, v], covariance)
-        low[:, v] = np.maximum(low[:, v], np.where(i == j, 0.0, -covariance))
-        alive &= (low[:, v] <= high[:, v]).all(axis=1)
-    return alive
+    for columns in itertools.product(_PARABOLA, repeat=d):
+        p, q = np.array(columns).T
+        if d == 1:
+            for v in sides:
+                if v < 0.0 or q[0] > 0.0:
+                    yield p, q, np.array([v]), 0.0
+            continue
+        for u, (b, power), v in itertools.product(sides, _PARABOLA, sides):
+            if v < 0.0 or (q[1] > 0.0 and power > 0.0):
+                yield p, q, np.array([u, b, v]), power

@@ -4,11 +4,15 @@ log H(n, T) is convex in the size and the totals of a cluster (`dpsearch.familie
 box of statistics (`regions`) it lies below a plane, and the best set under a plane is found by
 sorting (`_plane_bounds`).  As boxes shrink to a point the plane becomes a tangent, which lies below
 log H everywhere: a box that holds no set above its price is closed, whatever the tolerance.
+
+A *node* is a box with points that are in all of its sets, and points that are in none.
 """
 
 from __future__ import annotations
 
+import heapq
 import math
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,77 +21,99 @@ import numpy as np
 
 from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Matrix, Vector
-from dpsearch.exact._plane_bounds import Bounds, Boxes, Space, bound_boxes
-from dpsearch.exact.pricing import LARGEST, RAISE, Explored, Pricer, Run
+from dpsearch.exact._box_limits import IN, OPEN, OUT, Space, shrink_boxes
+from dpsearch.exact._plane_bounds import Bounds, Boxes, bound_boxes
+from dpsearch.exact.pricing import ALL, LARGEST, RAISE, Explored, Pricer, Run
 from dpsearch.exact.promises import EPSILON, Totals
-from dpsearch.exact.regions import Limits, shape_of, shrink
+from dpsearch.exact.regions import Shape, shape_of
 from dpsearch.problem import Problem
 
-_BATCH = 512  # boxes at a time
-_SHARE = 256  # boxes of a batch that one thread bounds
-_MANY = 20_000  # open boxes, from which on they are worked on depth first
+_BATCH = 512  # nodes at a time
+_SHARE = 256  # nodes of a batch that one thread bounds
+_MANY = 20_000  # open nodes, from which on they are worked on depth first
 _ASCENTS = 4  # sets of a batch that are improved before prices are raised for them
 _MOST_CUTS = 16  # sets of a batch that become cuts though others have raised their prices
 _SIZES_FIRST = 32.0  # how much rather boxes are cut by size than elsewhere
-_FEW = 14  # points, whose sets are listed one by one
+_LOCAL = 1.0  # squares of a box's half widths beside the variances, up to which it is small
+_FEW = 6  # open points, whose sets are gone through one by one
 
 
-class _Open(NamedTuple):
-    """Boxes that are still open."""
+class _Nodes(NamedTuple):
+    """Nodes that are open."""
 
     n_low: Ints
     n_high: Ints
-    low: Matrix  # [box, coordinate]
+    low: Matrix  # [node, coordinate]
     high: Matrix
     bound: Vector
+    status: Any  # int8 [node, point]
 
-    def take(self, which: Any) -> _Open:
-        return _Open(*(field[which] for field in self))
+    def take(self, which: Any) -> _Nodes:
+        return _Nodes(*(field[which] for field in self))
 
-    def join(self, other: _Open) -> _Open:
-        return _Open(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
-
-
-def _joined(parts: list[tuple[Bounds, Vector]]) -> tuple[Bounds, Vector]:
-    bounds = zip(*(part for part, _ in parts), strict=True)
-    return Bounds(*map(np.concatenate, bounds)), np.concatenate([score for _, score in parts])
+    @classmethod
+    def joined(cls, parts: list[_Nodes]) -> _Nodes:
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def _next(stack: _Open) -> tuple[_Open, _Open]:
-    """Take boxes off the stack: those that lack most a point, or the last ones if it is large."""
-    n = len(stack.bound)
-    if _BATCH < n < _MANY:
-        lack = np.argpartition(stack.bound / stack.n_low, n - _BATCH)
-        return stack.take(lack[n - _BATCH :]), stack.take(lack[: n - _BATCH])
-    return stack.take(slice(-_BATCH, None)), stack.take(slice(None, -_BATCH))
+class _Stack:
+    """Open nodes in slots of arrays; those that lack most a point come first, up to a number."""
+
+    def __init__(self, nodes: _Nodes) -> None:
+        self._nodes = nodes
+        self._free: list[int] = []
+        self._heap: list[tuple[float, int]] = []
+        self._deep: list[int] = []
+        self._file(np.arange(len(nodes.bound)))
+
+    def __len__(self) -> int:
+        return len(self._heap) + len(self._deep)
+
+    def put(self, nodes: _Nodes) -> None:
+        count, capacity = len(nodes.bound), len(self._nodes.bound)
+        if count > len(self._free):
+            more = max(capacity, count)
+            self._nodes = _Nodes(
+                *(np.concatenate([old, np.empty((more, *old.shape[1:]), old.dtype)])
+                  for old in self._nodes)
+            )  # fmt: skip
+            self._free += range(capacity, capacity + more)
+        slots = np.array([self._free.pop() for _ in range(count)], dtype=np.int64)
+        for field, new in zip(self._nodes, nodes, strict=True):
+            field[slots] = new
+        self._file(slots)
+
+    def pop(self) -> _Nodes:
+        slots = [
+            self._deep.pop() if self._deep else heapq.heappop(self._heap)[1]
+            for _ in range(min(_BATCH, len(self)))
+        ]
+        self._free += slots
+        return self._nodes.take(np.array(slots, dtype=np.int64))
+
+    def left(self) -> _Nodes:
+        """Return all that is open."""
+        slots = self._deep + [slot for _, slot in self._heap]
+        return self._nodes.take(np.array(slots, dtype=np.int64))
+
+    def _file(self, slots: Ints) -> None:
+        if len(self._heap) >= _MANY:
+            self._deep += slots[np.argsort(self._nodes.bound[slots])].tolist()
+            return
+        lack = self._nodes.bound[slots] / self._nodes.n_low[slots]
+        for key, slot in zip((-lack).tolist(), slots.tolist(), strict=True):
+            heapq.heappush(self._heap, (key, slot))
 
 
 class StatisticPricer(Pricer):
-    """Branch and bound over boxes of sizes and averages of features."""
+    """Branch and bound over boxes of sizes and averages of features, and over points."""
 
     def __init__(self, problem: Problem, totals: Totals, lam: float, n_threads: int = 1) -> None:
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
-        self.form, self.features = form, features = totals
-        self.shapes = [shape_of(term) for term in form.terms]
-        values, masks = [], []
-        for term, shape in zip(form.terms, self.shapes, strict=True):
-            own = features[:, term.totals]
-            masks.append(own[:, 0] if shape.counted else np.ones(self.n))
-            values.append(own[:, shape.counted : shape.counted + shape.n_values])
-        joined = np.hstack(values)
-        self._limits = Limits.of(joined)
-        self._values = np.concatenate([[0], np.cumsum([s.n_values for s in self.shapes])])
-        self._begin_of = np.concatenate([[0], np.cumsum([s.width for s in self.shapes])])
-        self.space = Space(
-            values=np.ascontiguousarray(joined.T),
-            masks=np.ascontiguousarray(masks),
-            n_values=np.array([s.n_values for s in self.shapes]),
-            squares=np.array([s.squares for s in self.shapes], dtype=np.int64),
-            counted=np.array([s.counted for s in self.shapes], dtype=np.int64),
-            begin=self._begin_of,
-            corners=np.concatenate([[0], np.cumsum([len(s.along) for s in self.shapes])]),
-            base=self.lam + self.log_w,
-        )
+        self.form, self.features = totals
+        self.shapes = [shape_of(term, self.n) for term in self.form.terms]
+        self.space = _space(totals, self.shapes, self.lam + self.log_w)
+        self._scales = np.concatenate([shape.scales for shape in self.shapes])
         self.n_threads = n_threads
         self.n_boxes = 0
 
@@ -111,109 +137,100 @@ class StatisticPricer(Pricer):
     def _explore(self, y: Vector, run: Run, threads: ThreadPoolExecutor) -> Explored:
         sets: list[tuple[float, Ints]] = []
         level = run.level
-        stack = self._root()
-        while len(stack.bound):
-            if clock() > run.deadline or len(sets) > run.limit:
-                break
-            batch, stack = _next(stack)
+        stack = _Stack(self._root())
+        while len(stack) and clock() <= run.deadline and len(sets) <= run.limit:
+            batch = stack.pop()
             batch = batch.take(batch.bound > level)
-            if not len(batch.bound):
-                continue
-            self.n_boxes += len(batch.bound)
             begins = range(0, len(batch.bound), _SHARE)
             shares = [batch.take(slice(at, at + _SHARE)) for at in begins]
-            bounds, n_score = _joined(list(threads.map(partial(self._bound, y, level), shares)))
-            alive = np.flatnonzero(bounds.bound > level)
-            if not len(alive):
-                continue
-            worth = self._worth(bounds.members[alive], y)
-            found = self._record(bounds.members[alive], worth, y, run)
-            sets += found
-            if run.mode == LARGEST and found:
-                level = max(level, max(value for value, _ in found) + run.rounding)
-            # The best set under the plane is known: only the others can still be above.
-            worth = self._worth(bounds.members[alive], y) + run.rounding
-            left = np.maximum(bounds.other[alive], np.minimum(worth, bounds.bound[alive]))
-            left = np.where(np.isfinite(bounds.bound[alive]), left, np.inf)
-            keep = left > level
-            alive, left = alive[keep], left[keep]
-            children = self._split(
-                batch.take(alive)._replace(bound=left), bounds.score[alive], n_score[alive]
-            )
-            stack = stack.join(children)
+            # All are bounded before any price is raised, so that threads do not matter.
+            bounded = list(threads.map(partial(self._bound, y, level), shares))
+            for nodes, bounds, n_score in bounded:
+                self.n_boxes += len(nodes.bound)
+                worth = self._worth(bounds.members, y)
+                found = self._record(bounds.members, worth, y, run)
+                sets += found
+                if run.mode == LARGEST and found:
+                    level = max(level, max(value for value, _ in found) + run.rounding)
+                # The best set under the plane is known: only the others can still be above.
+                if run.mode == RAISE and found:
+                    worth = self._worth(bounds.members, y)
+                left = np.maximum(bounds.other, np.minimum(worth + run.rounding, bounds.bound))
+                if run.mode == ALL:  # sets are listed, not priced
+                    left = np.where(worth >= run.floor, bounds.other, left)
+                left = np.where(bounds.bound < np.inf, left, np.inf)
+                left = np.minimum(left, np.minimum(bounds.bound, nodes.bound))
+                keep = np.flatnonzero(left > level)
+                if len(keep):
+                    listed = run.mode == ALL and worth[keep] >= run.floor
+                    nodes = nodes.take(keep)._replace(bound=left[keep])
+                    stack.put(self._split(nodes, bounds, n_score, keep, listed))
+        opened = stack.left()
         left = np.full(self.n + 1, -math.inf)
-        np.maximum.at(left, stack.n_low, stack.bound)
+        np.maximum.at(left, opened.n_low, opened.bound)
         return Explored(sets, left, level)
 
-    def columns_within(
-        self, y: Vector, slack: float, *, limit: int, deadline: float = math.inf
-    ) -> list[Ints] | None:
-        if self.n > _FEW:
-            return None
-        codes = np.arange(1, 1 << self.n)
-        members = ((codes[:, None] >> np.arange(self.n)) & 1).astype(np.int8)
-        worth = self._worth(members, y)
-        found = members[worth >= -slack - 2.0 * self.rounding(y)]
-        return [np.flatnonzero(one) for one in found] if len(found) <= limit else None
-
-    def _root(self) -> _Open:
+    def _root(self) -> _Nodes:
         """Return boxes that hold the statistics of all sets of two and more points.
 
         No size in a box is twice another, so that what a box lacks can be shared by its points.
         """
-        width = self._begin_of[-1]
         n_low = 2 ** np.arange(1, max(int(self.n).bit_length(), 1))
-        count = len(n_low)
-        low, high = np.full((count, width), -np.inf), np.full((count, width), np.inf)
-        for shape, begin in zip(self.shapes, self._begin_of[:-1], strict=True):
-            if shape.counted:
-                low[:, begin], high[:, begin] = 0.0, 1.0
-        root = _Open(n_low, np.minimum(2 * n_low - 1, self.n), low, high, np.full(count, np.inf))
-        return self._shrunk(root)
+        shape = len(n_low), int(self.space.begin[-1])
+        low, high = np.full(shape, -np.inf), np.full(shape, np.inf)
+        for begin in self.space.begin[:-1][self.space.counted == 1]:
+            low[:, begin], high[:, begin] = 0.0, 1.0
+        status = np.full((len(n_low), self.n), OPEN, np.int8)
+        n_high = np.minimum(2 * n_low - 1, self.n)
+        return _Nodes(n_low, n_high, low, high, np.full(len(n_low), np.inf), status)
 
-    def _shrunk(self, boxes: _Open) -> _Open:
-        alive = np.ones(len(boxes.bound), bool)
-        for t, shape in enumerate(self.shapes):
-            at = slice(self._begin_of[t], self._begin_of[t + 1])
-            low, high = boxes.low[:, at], boxes.high[:, at]
-            own = slice(self._values[t], self._values[t + 1])
-            alive &= shrink(shape, self._limits, boxes.n_low, low, high, own)
-        return boxes if alive.all() else boxes.take(alive)
-
-    def _bound(self, y: Vector, level: float, batch: _Open) -> tuple[Bounds, Vector]:
-        """Return bounds of the boxes, and how far the sizes between stick out."""
-        k, n_low, n_high = len(batch.bound), batch.n_low, batch.n_high
+    def _bound(self, y: Vector, level: float, nodes: _Nodes) -> tuple[_Nodes, Bounds, Vector]:
+        """Return nodes that may hold sets, shrunk, their bounds, and how far sizes stick out."""
+        alive = np.ones(len(nodes.bound), bool)
+        shrink_boxes(self.space, *nodes[:4], nodes.status, alive)
+        nodes = nodes if alive.all() else nodes.take(alive)
+        k, n_low, n_high = len(nodes.bound), nodes.n_low, nodes.n_high
         middle: Vector = 0.5 * (n_low + n_high).astype(np.float64)
-        corner, height, centre, gradient, extent = [], [], [], [], []
+        corner, height, frame, gradient, extent, parts = [], [], [], [], [], []
+        cap = np.full((k, 2, len(self.shapes)), np.inf)
         n_score = np.zeros(k)
-        for t, (term, shape) in enumerate(zip(self.form.terms, self.shapes, strict=True)):
-            at = slice(self._begin_of[t], self._begin_of[t + 1])
-            near, far, m = shape.points(batch.low[:, at], batch.high[:, at])
-            count = near.shape[1]
-            flat = far.reshape(k * count, -1)
+        for t, (term, shape, at) in enumerate(self._of_terms()):
+            points = shape.points(nodes.low[:, at], nodes.high[:, at])
+            count = points.near.shape[1]
+            flat = points.far.reshape(k * count, shape.width)
             ends = []
-            for n in (n_low, n_high):
-                sizes = np.repeat(n.astype(np.float64), count)
+            for side, n in enumerate((n_low.astype(np.float64), n_high.astype(np.float64))):
+                sizes = np.repeat(n, count)
                 ends.append(term.upper(sizes, sizes[:, None] * flat).reshape(k, count))
-            inner = middle[:, None] * far[:, 0]
+                if shape.squares and not shape.counted:
+                    peak = shape.peak(nodes.low[:, at], nodes.high[:, at])
+                    cap[:, side, t] = term.upper(n, n[:, None] * peak)
+            centre = middle[:, None] * points.far[:, 0]
             with np.errstate(invalid="ignore"):
-                n_score += 0.5 * (ends[0][:, 0] + ends[1][:, 0]) - term.upper(middle, inner)
-            weights, _ = term.weights(middle, inner)
-            corner.append(near.reshape(k, -1))
+                n_score += 0.5 * (ends[0][:, 0] + ends[1][:, 0]) - term.upper(middle, centre)
+            weights, _ = term.weights(middle, centre)
+            corner.append(points.near.reshape(k, count * shape.width))
             height.append(np.stack(ends, axis=1))
-            centre.append(m)
-            gradient.append(shape.about(weights, m))
-            extent.append(shape.extents(batch.low[:, at], batch.high[:, at]))
+            frame.append(points.frame)
+            parts.append(points.parts)
+            gradient.append(shape.about(weights, points.frame))
+            extent.append(np.abs(points.near - points.near[:, :1]).max(axis=1))
         boxes = Boxes(
-            n_low, n_high, np.hstack(centre), np.hstack(gradient), np.hstack(extent),
-            np.hstack(corner), np.concatenate(height, axis=2),
+            n_low, n_high, np.hstack(frame), np.hstack(gradient), np.hstack(extent),
+            np.hstack(parts), np.hstack(corner), np.concatenate(height, axis=2), cap,
         )  # fmt: skip
         out = Bounds(
-            np.empty(k), np.empty(k), np.zeros((k, self.n), np.int8),
-            np.zeros((k, int(self._begin_of[-1]))),
+            np.empty(k), np.empty(k), np.zeros((k, self.n), np.int8), np.zeros(nodes.low.shape),
+            np.empty(k, np.int64),
         )  # fmt: skip
-        bound_boxes(self.space, y, boxes, out, level, 0, k)
-        return out, np.where(np.isfinite(n_score), n_score, 0.0)
+        bound_boxes(self.space, y, boxes, nodes.status, out, level)
+        return nodes, out, np.where(np.isfinite(n_score), n_score, 0.0)
+
+    def _of_terms(self) -> Iterator[tuple[Any, Shape, slice]]:
+        """Yield each term with its shape, and where its coordinates are."""
+        ends = zip(self.space.begin[:-1], self.space.begin[1:], strict=True)
+        for term, shape, (begin, end) in zip(self.form.terms, self.shapes, ends, strict=True):
+            yield term, shape, slice(begin, end)
 
     def _worth(self, members: Any, y: Vector) -> Vector:
         """Return log w(C) − y(C) of sets given as rows of zeros and ones; −∞ of empty ones."""
@@ -227,7 +244,7 @@ class StatisticPricer(Pricer):
         """Return sets above the run's floor, the best first, and raise prices if it is asked."""
         out: list[tuple[float, Ints]] = []
         order = np.argsort(-worth)
-        for rank, at in enumerate(order[worth[order] > run.floor]):
+        for rank, at in enumerate(order[worth[order] >= run.floor]):
             chosen, value = members[at], float(worth[at])
             if run.mode == RAISE:
                 value = float(self._worth(chosen[None], y)[0])
@@ -255,32 +272,71 @@ class StatisticPricer(Pricer):
                 return chosen, value
             chosen, value = other, better
 
-    def _split(self, boxes: _Open, score: Matrix, n_score: Vector) -> _Open:
-        """Cut each box in two where it gives away most."""
-        k = len(boxes.bound)
-        half = 0.5 * (boxes.high - boxes.low)
-        score = np.where(half > 0.0, score, -np.inf)
-        for t, shape in enumerate(self.shapes):
-            own = slice(self._begin_of[t], self._begin_of[t + 1])
-            unknown = ~(score[:, own] < np.inf).all(axis=1)
-            # Where f is not defined, the box reaches too far out of the domain.
-            outside = shape.outside(half[unknown, own])
-            score[unknown, own] = np.where(outside > 0.0, 1e100 * (1.0 + outside), -np.inf)
-        best = score.argmax(axis=1)
-        rows = np.arange(k)
-        by_size = (boxes.n_low < boxes.n_high) & ~(score[rows, best] > _SIZES_FIRST * n_score)
-        out = []
-        for side in range(2):
-            n_low, n_high = boxes.n_low.copy(), boxes.n_high.copy()
-            low, high = boxes.low.copy(), boxes.high.copy()
-            cut = np.floor(np.sqrt(n_low * n_high.astype(float))).astype(np.int64)
-            cut = np.clip(cut, n_low, np.maximum(n_high - 1, n_low))
-            middle = 0.5 * (low[rows, best] + high[rows, best])
-            if side == 0:
-                n_low = np.where(by_size, cut + 1, n_low)
-                low[rows, best] = np.where(by_size, low[rows, best], middle)
-            else:
-                n_high = np.where(by_size, cut, n_high)
-                high[rows, best] = np.where(by_size, high[rows, best], middle)
-            out.append(self._shrunk(_Open(n_low, n_high, low, high, boxes.bound)))
-        return out[0].join(out[1])
+    def _split(
+        self, nodes: _Nodes, bounds: Bounds, n_score: Vector, keep: Ints, listed: Any
+    ) -> _Nodes:
+        """Cut each node in two where it gives away most; by a point if it holds a set to list."""
+        half = 0.5 * (nodes.high - nodes.low)
+        score = np.where(half > 0.0, bounds.score[keep], -np.inf)
+        for _, shape, own in self._of_terms():
+            # Where f is not defined, or a box is not small beside its scale, planes say little.
+            outside = shape.outside(
+                nodes.low[:, own], nodes.high[:, own], nodes.n_high.astype(float)
+            )
+            unknown: Any = ~(score[:, own] < np.inf).all(axis=1)
+            if shape.squares:
+                unknown |= (outside > _LOCAL).any(axis=1)
+            large = np.where(outside > 0.0, 1e100 * (1.0 + outside), -np.inf)
+            score[:, own] = np.where(unknown[:, None], large, score[:, own])
+        best, rows = np.asarray(score.argmax(axis=1)), np.arange(len(keep))
+        largest = score[rows, best]
+        n_open = (nodes.status == OPEN).sum(axis=1)
+        point = bounds.point[keep]
+        by_point: Any = (point >= 0) & (listed | (n_open <= _FEW) | (largest == -np.inf))
+        by_size = (
+            ~by_point & (nodes.n_low < nodes.n_high) & ~(largest > _SIZES_FIRST * n_score[keep])
+        )
+        by_box = ~by_point & ~by_size
+        cut = np.floor(np.sqrt(nodes.n_low * nodes.n_high.astype(float))).astype(np.int64)
+        cut = np.clip(cut, nodes.n_low, np.maximum(nodes.n_high - 1, nodes.n_low))
+        low, high = nodes.low[rows, best], nodes.high[rows, best]
+        scale = np.where(self._scales[best], 1.0 / nodes.n_high, np.inf)
+        with np.errstate(invalid="ignore"):  # variances are cut at their geometric mean
+            middle = np.sqrt((low + scale) * (high + scale)) - scale
+        middle = np.where(self._scales[best], np.clip(middle, low, high), 0.5 * (low + high))
+        below = nodes._replace(
+            n_high=np.where(by_size, cut, nodes.n_high), high=nodes.high.copy(),
+            status=nodes.status.copy(),
+        )  # fmt: skip
+        above = nodes._replace(n_low=np.where(by_size, cut + 1, nodes.n_low), low=nodes.low.copy())
+        below.high[rows[by_box], best[by_box]] = middle[by_box]
+        above.low[rows[by_box], best[by_box]] = middle[by_box]
+        below.status[rows[by_point], point[by_point]] = OUT
+        above.status[rows[by_point], point[by_point]] = IN
+        return _Nodes.joined([below, above])
+
+
+def _space(totals: Totals, shapes: list[Shape], base: Vector) -> Space:
+    """Lay out the values of all terms."""
+    values, masks = [], []
+    for term, shape in zip(totals.form.terms, shapes, strict=True):
+        own = term.of(totals.features)
+        masks.append(own[:, 0] if shape.counted else np.ones(len(own)))
+        values.append(own[:, shape.counted : shape.counted + shape.n_values])
+    joined = np.ascontiguousarray(np.hstack(values).T)
+    largest = 1.0 + np.abs(joined).max(axis=1)
+    whole = (joined == np.floor(joined)).all(axis=1) & (largest * len(base) < 1e9)
+    return Space(
+        values=joined,
+        order=np.ascontiguousarray(np.argsort(joined, axis=1, kind="stable")),
+        largest=largest,
+        whole=whole.astype(np.int64),
+        masks=np.ascontiguousarray(masks),
+        n_values=np.array([s.n_values for s in shapes]),
+        squares=np.array([s.squares for s in shapes], dtype=np.int64),
+        counted=np.array([s.counted for s in shapes], dtype=np.int64),
+        least=np.array([s.least for s in shapes]),
+        begin=np.concatenate([[0], np.cumsum([s.width for s in shapes])]),
+        corners=np.concatenate([[0], np.cumsum([len(s.mean) for s in shapes])]),
+        base=base,
+    )

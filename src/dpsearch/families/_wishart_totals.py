@@ -20,9 +20,9 @@ from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
 from dpsearch.families.linear import LinearForm, inverses, namespace, special
-from dpsearch.families.terms import Term, rounded_up
+from dpsearch.families.terms import Term, each_run, rounded_up
 
-_MOST_COLUMNS = 1  # for proofs: the corners of a region are too many with more
+_MOST_COLUMNS = 2  # for proofs: the corners of a region are too many with more
 
 
 class NormalWishart(NamedTuple):
@@ -47,17 +47,36 @@ class NormalWishart(NamedTuple):
         return LinearForm.of(self, n_totals, features, self._rows, terms)
 
     def _upper(self, sizes: Vector, totals: Matrix) -> Vector:
-        """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix."""
-        kappa, sums, scale = self._scale(sizes, totals)
-        smallest = np.linalg.eigvalsh(scale)[:, 0]
-        half = 0.5 * (self.degrees + sizes)
-        parts = 1.0 + np.abs(totals[:, self.n_features :]).sum(axis=1)
-        parts += (sums**2).sum(axis=1) / kappa
-        inside = smallest > 0.5
+        """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix.
+
+        For one column, or two: the determinant and the smaller eigenvalue are written out.
+        """
+        d, kappa = self.n_features, self.strength + sizes
+        squares = totals[:, :d] ** 2 / kappa[:, None]
+        places = [d, d + 2][:d]
+        diagonal = 1.0 + totals[:, places] - squares
+        parts = 1.0 + totals[:, places].sum(axis=1) + squares.sum(axis=1)
+        smallest = determinant = diagonal[:, 0]
+        if d == 2:
+            cross = totals[:, 3] - totals[:, 0] * totals[:, 1] / kappa
+            determinant = determinant * diagonal[:, 1] - cross * cross
+            trace = diagonal.sum(axis=1)
+            root = np.sqrt((diagonal[:, 0] - diagonal[:, 1]) ** 2 + 4.0 * cross * cross)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                smallest = np.where(trace > 0.0, 2.0 * determinant / (trace + root), -1.0)
+        half, inside = 0.5 * (self.degrees + sizes), smallest > 0.125
+        by_size = each_run(self._by_size, sizes)
         with np.errstate(invalid="ignore", divide="ignore"):
             spread = parts / np.where(inside, smallest, 1.0) + np.log(parts) + np.log1p(half) + 4.0
-            out = rounded_up(self.log_marginals(sizes, totals), self.n_features * half * spread)
+            out = rounded_up(by_size - half * np.log(determinant), d * half * spread)
         return np.where(inside, out, np.inf)
+
+    def _by_size(self, sizes: Vector) -> Vector:
+        """Return log H without |Ψ|."""
+        d, steps = self.n_features, 0.5 * np.arange(self.n_features)
+        gammas = scipy.special.gammaln(0.5 * (self.degrees + sizes)[:, None] - steps).sum(axis=1)
+        gammas -= scipy.special.gammaln(0.5 * self.degrees - steps).sum()
+        return np.asarray(gammas - 0.5 * d * (np.log1p(sizes / self.strength) + sizes * LOG_PI))
 
     def _scale(self, sizes: Any, totals: Any) -> tuple[Any, Any, Any]:
         """Return κ, s and Ψ of each block."""

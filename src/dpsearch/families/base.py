@@ -119,6 +119,7 @@ class Family(Described):
     # ones.  None if none of these.
     kind: ClassVar[str | None] = None
     accepts_sparse: ClassVar[bool] = False
+    numbers_a_value: ClassVar[int] = 1  # that encoded data hold, at most
     # Whether points can be scaled, as the paper's replica heuristic does with real vectors.
     scale_replicas: ClassVar[bool] = False
     # Whether columns are independent given the cluster: missing values can then be skipped.

@@ -66,6 +66,7 @@ class ByNodes(Family):
     log_weights: Any = field(default=None, repr=False)
 
     independent_columns: ClassVar[bool] = True
+    numbers_a_value: ClassVar[int] = MOST
     functions: ClassVar[Functions] = FUNCTIONS
     # What the dimensions of a node are called.
     parameter_names: ClassVar[tuple[str, ...]] = ("location", "width")

@@ -20,7 +20,6 @@ import numpy as np
 from dpsearch._types import Ints, Matrix, Vector
 
 _ROUNDING = 16.0 * 2.0**-52
-MOST_CORNERS = 256  # of a region, for one term
 
 
 class Term(NamedTuple):
@@ -28,8 +27,10 @@ class Term(NamedTuple):
 
     totals
         The numbers of its totals in the linear form: the number of rows that have values if it is
-        `counted`, the sums of D values, and if `squares` the sums of their products, by rows of
-        the lower triangle.
+        `counted`, the sums of D values, and if `squares` (of one value or two) the sums of their
+        products, by rows of the lower triangle.  With squares, the term is the larger the smaller
+        the scatter of the values is, and for a given scatter largest at means nearest to 0, as
+        that of normal values is with the prior mean at 0.
     upper
         `upper(sizes, totals)` returns the term [K], rounded up; ∞ where the totals are none of any
         data and the function is not defined.
@@ -43,6 +44,12 @@ class Term(NamedTuple):
     weights: Callable[[Vector, Matrix], tuple[Matrix, Vector]]
     squares: bool = False
     counted: bool = False
+    begins: Ints | None = None  # if given, totals from each of these on are added up
+
+    def of(self, totals: Matrix) -> Matrix:
+        """Return its own totals of those of the linear form, or of its features."""
+        own = totals[:, self.totals]
+        return own if self.begins is None else np.add.reduceat(own, self.begins, axis=1)
 
     def moved(self, begin: int) -> Term:
         """Return the term in a form whose totals begin `begin` places later."""
@@ -56,25 +63,39 @@ def rounded_up(value: Vector, *magnitudes: Any) -> Vector:
     return np.where(np.isfinite(out), out, np.inf)
 
 
+def each_run(function: Callable[[Vector], Vector], sizes: Vector) -> Vector:
+    """Return a function of sizes, computed once for each run of equal ones."""
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(sizes)) + 1])[: len(sizes)]
+    return np.repeat(function(sizes[begins]), np.diff(np.append(begins, len(sizes))))
+
+
 def group_terms(totals_of: Any) -> tuple[Term, ...]:
-    """Return a term for each group of levels, or none where one has too many for its corners."""
+    """Return terms for groups of levels.
+
+    A Dirichlet is a tree of betas: the levels of a group are halved again and again, each time with
+    a term B(a + s, b + t)/B(a, b) of the totals of both halves.
+    """
     levels, concentrations = totals_of
-    if len(levels) == 0 or 2 ** int(levels.max()) > MOST_CORNERS:
-        return ()
     begins = np.cumsum(levels) - levels
-    return tuple(
-        _of_group(type(totals_of), np.arange(begin, begin + size), concentrations)
-        for begin, size in zip(begins, levels, strict=True)
-    )
+    whole = [np.arange(begin, begin + size) for begin, size in zip(begins, levels, strict=True)]
+    out = []
+    while whole:
+        at = whole.pop()
+        if len(at) > 1:
+            middle = len(at) // 2
+            out.append(_of_halves(type(totals_of), at, middle, concentrations))
+            whole += [at[:middle], at[middle:]]
+    return tuple(out)
 
 
-def _of_group(kind: Any, at: Ints, concentrations: Vector) -> Term:
-    own = kind(np.array([len(at)]), concentrations[at])
+def _of_halves(kind: Any, at: Ints, middle: int, concentrations: Vector) -> Term:
+    begins = np.array([0, middle])
+    own = kind(np.array([2]), np.add.reduceat(concentrations[at], begins))
 
     def upper(sizes: Vector, totals: Matrix) -> Vector:
         return rounded_up(own.log_marginals(sizes, totals), own.magnitude(totals))
 
-    return Term(at, len(at), upper, own.weights)
+    return Term(at, 2, upper, own.weights, begins=begins)
 
 
 def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
@@ -93,4 +114,5 @@ def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
 def counted_term(term: Term) -> Term:
     """Return a term of a column that rows may lack."""
     at, functions = np.concatenate([[0], term.totals + 1]), of_counted(term.upper, term.weights)
-    return Term(at, term.n_values, *functions, term.squares, counted=True)
+    begins = None if term.begins is None else np.concatenate([[0], term.begins + 1])
+    return Term(at, term.n_values, *functions, term.squares, True, begins)

@@ -116,7 +116,8 @@ class Table:
 
     def rows(self, chosen: Any) -> Table:
         """Return some of the rows, with the names that they have."""
-        return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()])
+        dates = None if self.dates is None else self.dates[chosen]
+        return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()], dates=dates)
 
     def line(self, row: int) -> int | None:
         """Return the line of the file for a row, counted from 1."""
@@ -159,7 +160,7 @@ class Table:
         self.numbers = [numbers[places[column.came_from]] for column in schema.columns]
         self.names, self.schema = schema.names, schema
         dates = list(dict.fromkeys(column.came_from for column in schema.columns if column.part))
-        self.dates = None if isinstance(self.X, np.ndarray) else self.X[dates]
+        self.dates = self.X[dates] if dates else None  # an array has no dates
         self.X = found.matrix if schema.all_numbers else schema.decode(found.matrix)
 
     def take_features(self, model: Any) -> None:

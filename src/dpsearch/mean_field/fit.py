@@ -77,10 +77,9 @@ def variational(
     Parameters
     ----------
     data, family, prior
-        A `Problem`, or X with a family and a prior, as for `search`.  The family must have a
-        linear form, the prior stick-breaking weights: DirichletProcess or PitmanYor.  With a Gamma
-        prior on α, α has its own posterior.  X may also be the path of a file, batches, or one of
-        Dask's collections, as for `DPMixture.fit`; such rows stay where they are.
+        A `Problem`, or X with a family of linear form and a prior with stick-breaking weights:
+        DirichletProcess or PitmanYor.  α with a Gamma prior has its own posterior.  X may also be
+        the path of a file, batches, or one of Dask's collections, as for `DPMixture.fit`.
     variant
         ``"stick-breaking"``: mean field with q(v) for the sticks (Blei & Jordan 2005).
         ``"collapsed"``: the sticks integrated out (Kurihara, Welling & Teh 2007).
@@ -96,27 +95,14 @@ def variational(
     moves
         Whether to try merges and births of components when the iteration has converged.
     cells
-        If given, rows share responsibilities in at most so many cells of a tree, which are divided
-        where the bound gains most; see `dpsearch.mean_field.cells`.  For rows in memory.
+        If given, rows in memory share responsibilities in at most so many cells of a tree.
     max_iter, tol
         An iteration ends after so many passes (of the same cells), or when the bound rises by less
         than tol nats a row.
-    rng
-        Seed or Generator for the births.
-    n_jobs
-        Threads; −1 for all cores.  The result does not depend on it.
-    n_shards
-        Into how many shards a file, batches or an array are divided, as for `DPMixture`.
-    device
-        ``"cuda"``, or one of several GPUs as in ``"cuda:1"``, to make the passes over dense rows
-        there.
-    callback
-        Called with an `Event` after each pass; its log joint is the bound.
+    rng, n_jobs, n_shards, device, callback
+        As for `DPMixture`: births are random; an event's log joint is the bound.
 
-    Returns
-    -------
-    VariationalMixture
-        After Ctrl-C, as it is at that moment.
+    Ctrl-C returns the mixture as it is at that moment.
 
     Examples
     --------
@@ -131,68 +117,99 @@ def variational(
     >>> found.predict([[-5.0], [5.0]])
     array([1, 0])
     """
-    begun = time.perf_counter()
-    if variant not in VARIANTS:
-        raise ParameterError(
-            f"{{parameter}} must be one of {', '.join(VARIANTS)}, got {variant!r}",
-            parameter="variant",
-        )
-    if order not in (1, 2):
-        raise ParameterError(f"{{parameter}} must be 1 or 2, got {order!r}", parameter="order")
-    most, passes = whole(truncation, "truncation", 2), whole(max_iter, "max_iter", 1)
-    rng, threads = as_rng(rng), n_threads(n_jobs)
-    collapsed = order if variant == "collapsed" else 0
-
-    most_cells = None if cells is None else whole(cells, "cells", 1)
-
-    def fitted(table: Table) -> VariationalMixture:
-        fit = _Fit(table, most, rng, begun, callback)
-        fit.collapsed, fit.with_tail = collapsed, tail
-        if tail and (not fit.sticks.has_tail or collapsed):
-            raise ParameterError(
-                "{parameter} needs the variant 'stick-breaking' and a Dirichlet process with α"
-                " fixed",
-                parameter="tail",
-            )
-        fit.least = float(tol) * table.rows.n_rows
-        return _run(fit, passes, moves)
-
-    def in_memory(problem: Problem) -> Table:
-        if most_cells is None:
-            return InMemory(problem, start, threads, device)
-        if device is not None:
-            raise ParameterError(
-                "{parameter} are of rows in memory, not on a device", parameter="cells"
-            )
-        return InCells(problem, start, threads, most_cells)
-
+    how = _How.checked(
+        variant, truncation, tail, order, start, moves, cells, max_iter, tol, rng, n_jobs, device,
+        callback,
+    )  # fmt: skip
     if isinstance(data, Problem) or (n_shards is None and not lies_elsewhere(data)):
-        return fitted(in_memory(as_problem(data, family, prior)))
+        return _fitted(_in_memory(as_problem(data, family, prior), how), how)
     if not isinstance(family, Family) or not isinstance(prior, Prior):
         raise ParameterError("data that are not a Problem need a family and a prior")
-    options = TableOptions(n_shards, family.takes_gaps, n_threads=threads)
+    options = TableOptions(n_shards, family.takes_gaps, n_threads=how.threads)
     with open_table(data, options) as opened, located(columns=opened.names):
         if opened.in_memory:
-            return fitted(in_memory(Problem(opened.load(), family, prior)))
-        for name, given in {
-            "start": not isinstance(start, str), "device": device, "cells": cells
-        }.items():  # fmt: skip
-            if given:
-                raise ParameterError("{parameter} is for rows in memory", parameter=name)
-        return fitted(InShards(opened, family, prior, threads, rng))
+            return _fitted(_in_memory(Problem(opened.load(), family, prior), how), how)
+        for name in how.in_memory_only:
+            raise ParameterError.of(name, "is for rows in memory")
+        return _fitted(InShards(opened, family, prior, how.threads, how.rng), how)
 
 
-def _run(fit: _Fit, passes: int, moves: bool) -> VariationalMixture:
+class _How(NamedTuple):
+    """The parameters of `variational`, checked."""
+
+    begun: float
+    collapsed: int  # the order of the expansion; 0: sticks are not integrated out
+    most: int
+    tail: bool
+    start: Any
+    moves: bool
+    cells: int | None
+    passes: int
+    tol: float
+    rng: Rng
+    threads: int
+    device: str | None
+    callback: Callback | None
+
+    @classmethod
+    def checked(
+        cls, variant: str, truncation: int, tail: bool, order: int, start: Any, moves: bool,
+        cells: int | None, max_iter: int, tol: float, rng: Any, n_jobs: int | None,
+        device: str | None, callback: Callback | None,
+    ) -> _How:  # fmt: skip
+        """Check the parameters."""
+        if variant not in VARIANTS:
+            raise ParameterError.must("variant", f"be one of {', '.join(VARIANTS)}", variant)
+        if order not in (1, 2):
+            raise ParameterError.must("order", "be 1 or 2", order)
+        if cells is not None and device is not None:
+            raise ParameterError.of("cells", "are of rows in memory, not on a device")
+        return cls(
+            time.perf_counter(),
+            order if variant == "collapsed" else 0,
+            whole(truncation, "truncation", 2),
+            tail,
+            start,
+            moves,
+            None if cells is None else whole(cells, "cells", 1),
+            whole(max_iter, "max_iter", 1),
+            float(tol),
+            as_rng(rng),
+            n_threads(n_jobs),
+            device,
+            callback,
+        )
+
+    @property
+    def in_memory_only(self) -> list[str]:
+        """The parameters that were given and that rows elsewhere do not take."""
+        given = {"start": not isinstance(self.start, str), "device": self.device,
+                 "cells": self.cells}  # fmt: skip
+        return [name for name, value in given.items() if value]
+
+
+def _in_memory(problem: Problem, how: _How) -> Table:
+    if how.cells is None:
+        return InMemory(problem, how.start, how.threads, how.device)
+    return InCells(problem, how.start, how.threads, how.cells)
+
+
+def _fitted(table: Table, how: _How) -> VariationalMixture:
     """Iterate until nothing improves any more, or Ctrl-C."""
+    fit = _Fit(table, how)
+    if how.tail and (not fit.sticks.has_tail or how.collapsed):
+        raise ParameterError.of(
+            "tail", "needs the variant 'stick-breaking' and a Dirichlet process with α fixed"
+        )
     fit.begin()
     converged = False
     try:
         with plain_interrupts():
-            most = passes
-            fit.improve(most, moves)
+            most = how.passes
+            fit.improve(most, how.moves)
             while fit.table.refine():
-                most = len(fit.history) + passes  # for the cells that there are now
-                fit.improve(most, moves)
+                most = len(fit.history) + how.passes  # for the cells that there are now
+                fit.improve(most, how.moves)
             converged = len(fit.history) < most
     except KeyboardInterrupt:
         if not fit.history:
@@ -203,17 +220,12 @@ def _run(fit: _Fit, passes: int, moves: bool) -> VariationalMixture:
 class _Fit:
     """Rows, the components' totals, and the bound."""
 
-    collapsed = 0  # the order of the expansion; 0: sticks are not integrated out
-    with_tail = False
-    least = 0.0
-
-    def __init__(
-        self, table: Table, most: int, rng: Rng, begun: float, callback: Callback | None
-    ) -> None:
+    def __init__(self, table: Table, how: _How) -> None:
         self.table, self.form, self.rows = table, table.form, table.rows
-        self.most, self.rng = most, rng
-        self.sticks = Sticks(table.prior, most, "variational")
-        self.begun, self.callback = begun, callback
+        self.most, self.rng, self.begun, self.callback = how.most, how.rng, how.begun, how.callback
+        self.collapsed, self.with_tail = how.collapsed, how.tail
+        self.least = how.tol * table.rows.n_rows
+        self.sticks = Sticks(table.prior, how.most, "variational")
         self.history: list[float] = []
 
     def begin(self) -> None:

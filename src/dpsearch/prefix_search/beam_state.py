@@ -98,8 +98,14 @@ def zeros(kind: type[T], size: int, **others: Any) -> T:
 @functools.cache
 def _dtypes(kind: Any) -> list[tuple[str, Any]]:
     """Return the fields, each with the type of its numbers; None if it is not an array."""
-    arrays = {name: get_args(hint)[1:] for name, hint in get_type_hints(kind).items()}
-    return [(name, get_args(of[0])[0] if of else None) for name, of in arrays.items()]
+    return [(name, _dtype(hint)) for name, hint in get_type_hints(kind).items()]
+
+
+def _dtype(hint: Any) -> Any:
+    """The type of an array's numbers: the last parameter of NDArray, or of what it stands for."""
+    if parameters := get_args(hint):
+        return _dtype(parameters[-1])
+    return hint if isinstance(hint, type) and issubclass(hint, np.generic) else None
 
 
 def new_rows(width: int, capacity: int) -> Rows:

@@ -94,7 +94,8 @@ class Layout:
 
         assert self.names is not None
         frame = frame.select(self.names)
-        if self.schema is not None or not all(kind.is_numeric() for kind in frame.dtypes):
+        plain = all(kind.is_numeric() for kind in frame.dtypes)
+        if self.schema is not None or self.unknown is not None or not plain:
             return self._encoded(frame)
         return as_floats(frame.get_columns(), frame.height)
 

@@ -218,16 +218,15 @@ class Schema:
 
 def _encoded(column: Column, raw: RawColumn, unknown: str, quiet: bool) -> Any:
     values, unseen = column.encode(raw)
-    if unseen is None:
-        return values
-    if unknown == "error":
+    if unseen is not None and unknown == "error":
         raise column.refused(unseen)
-    if not quiet:
+    if raw.n_infinite and unknown == "error":
+        raise DataError("{place} of X has a number that is not finite", column=column.came_from)
+    n_lost = raw.n_infinite + (0 if unseen is None else len(unseen.rows))
+    if n_lost and not quiet:
         levels = column.levels is not None and not column.part
-        warnings.warn(
-            UnseenValuesWarning(column.came_from, len(unseen.rows), unseen.example, levels),
-            stacklevel=2,
-        )
+        example = "inf" if unseen is None else unseen.example
+        warnings.warn(UnseenValuesWarning(column.came_from, n_lost, example, levels), stacklevel=2)
     return values
 
 
