@@ -119,6 +119,7 @@ def watch_signals() -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"dpsearch: terminated\n")
     raise SystemExit(128 + number)
 
 

@@ -47,7 +47,7 @@ from dpsearch.mixture import Mixture
 _DRAWS = 20_000  # at least, and at least _BELOW expected among them below the threshold
 _BELOW = 20
 _CHUNK = 4_000_000  # numbers drawn at a time
-_MOST = 100_000_000  # numbers drawn in all: some seconds
+_MOST = 20_000_000  # numbers drawn in all: a second or two
 _FIRST_DRAWS = 32  # for a row with gaps, and twice as many in all each time after
 _ENOUGH = 10  # of its draws below it
 _LARGEST_COUNT = 2.0**53  # from here on doubles cannot represent every integer
@@ -83,7 +83,7 @@ def explain_mixture(
     if X is not None:
         place = mixture.memberships(X, labels, fitted, check=current().check)
         wanted = max(_DRAWS, math.ceil(_BELOW / outlier_rate))
-        n_draws = max(1, min(wanted, _MOST // X.shape[1]))
+        n_draws = max(1, min(wanted, _MOST // mixture.narrow.model.n_features))
         known = _Known(
             _Twins.of(mixture, X, labels, place.log_inside), _Levels.of(mixture, X, labels)
         )

@@ -104,7 +104,9 @@ def test_a_run_says_what_its_time_did_not_suffice_for(run, tmp_path, monkeypatch
 
 def test_what_does_not_suffice_for_all_rows_may_for_some(run, tmp_path, monkeypatch):
     """The explanation of all rows is over at once, that of a sample is not."""
-    (tmp_path / "x.csv").write_text(as_text(table()))
+    x, y = table().T
+    days = [f"2020-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(len(x))]
+    pl.DataFrame({"x": x, "y": y, "day": days}).write_csv(tmp_path / "x.csv")
     monkeypatch.setattr("dpsearch.cli.results._FEW", 10)
     during = Deadline.during
 

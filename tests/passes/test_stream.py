@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_iris
 from sklearn.metrics import adjusted_rand_score
 
 import dpsearch
@@ -301,3 +302,29 @@ def test_after_fit_rows_of_the_stream_are_kept_alike(monkeypatch):
         kept[one._stream.kept_rows - 500] += 1
     assert kept.sum() == 300 * 20
     assert kept[:20].sum() < 2 * kept[-20:].sum()  # 15 times as many, if they were not alike
+
+
+def test_a_stream_in_the_order_of_its_classes_learns_on():
+    X, truth = load_iris(return_X_y=True)
+    model, seen = DPMixture(random_state=0), []
+    for at in range(0, 150, 25):
+        model.partial_fit(X[at : at + 25])
+        seen.append(repr(model.family_))
+        rows = model._stream
+        assert rows.keeps_all
+        assert model.log_joint_ == pytest.approx(
+            log_joint(X[: at + 25], rows.kept_labels, model.family_, model.mixture_.prior)
+        )
+        np.testing.assert_array_equal(model.component_labels_, rows.kept_labels[-25:])
+    assert len(set(seen)) > 3
+    assert adjusted_rand_score(truth, model.predict(X)) > 0.85
+    given = DPMixture(GAUSSIAN, 1.0).partial_fit(X[:50, :3]).partial_fit(X[50:, :3])
+    assert given.family_ == DPMixture(GAUSSIAN, 1.0).fit(X[:50, :3]).family_
+
+
+def test_a_row_without_any_value_is_not_kept():
+    X, _ = planted(120)
+    X[3] = np.nan
+    model = DPMixture(random_state=0).partial_fit(X[:60]).partial_fit(X[60:])
+    assert model._stream.n_seen == 119
+    assert model._stream.keeps_all

@@ -484,9 +484,13 @@ def test_legend_filters_map_and_table(browser, written):
     assert points_in_map(page) == [40, 30, 20]
 
 
-def test_cells_are_written_as_python_writes_them(browser, houses):
-    path, frame, _ = houses
-    page = browser().open(path)
+@pytest.fixture(scope="module")
+def houses_page(browser, houses):
+    return browser().open(houses[0])
+
+
+def test_cells_are_written_as_python_writes_them(houses_page, houses):
+    (path, frame, _), page = houses, houses_page
     data = Reader(path.read_text()).data
     heads = [text.strip(" ▲▼") for text in page.locator("#data thead button").all_inner_texts()]
     for name, units in {"price": "$,", "discount": "%", "built": "", "weight": "kg"}.items():
@@ -503,9 +507,8 @@ def test_cells_are_written_as_python_writes_them(browser, houses):
     assert sold.all_inner_texts() == frame["sold"].dt.strftime("%Y-%m-%d")[:25].tolist()
 
 
-def test_rows_are_coloured_by_a_column_and_axes_stay(browser, houses):
-    path, frame, _ = houses
-    page = browser().open(path)
+def test_rows_are_coloured_by_a_column_and_axes_stay(houses_page, houses):
+    (_, frame, _), page = houses, houses_page
     colours = "document.getElementById('plot').data.slice(0, -1).flatMap(t => t.marker.color)"
     rows = "document.getElementById('plot').data.slice(0, -1).flatMap(t => t.customdata)"
     axes = "['xaxis', 'yaxis'].map(a => document.getElementById('plot').layout[a].range)"

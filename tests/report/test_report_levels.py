@@ -45,6 +45,12 @@ def browser():
         yield found
 
 
+@pytest.fixture(scope="module")
+def page(browser, written):
+    """One page for tests that choose a level themselves."""
+    return browser().open(written)
+
+
 def choose(page, n_clusters):
     page.evaluate(
         """(n) => new Promise((done) => {
@@ -136,15 +142,13 @@ def agrees(page, model, table):
     assert [int(line["apart_from"]) for line in lines] == apart.tolist()
 
 
-def test_the_page_cuts_the_tree_as_the_model_does(browser, written, model, table):
-    page = browser().open(written)
+def test_the_page_cuts_the_tree_as_the_model_does(page, model, table):
     for count in (1, 2, 4, 6, 8):
         choose(page, count)
         agrees(page, model.at_level(count), table)
 
 
-def test_clusters_keep_their_colours_at_every_level(browser, written, model):
-    page = browser().open(written)
+def test_clusters_keep_their_colours_at_every_level(page):
     look = """() => Object.fromEntries(
         [...document.querySelectorAll(".toggle[data-k]")].map((one) => [
         Math.min(...one.dataset.components.split(" ")),
@@ -204,8 +208,7 @@ def test_map_profiles_and_table_follow_the_level(browser, written, model):
     page.wait_for_function("document.querySelectorAll('#cards article').length === 3")
 
 
-def test_a_card_contrasts_a_cluster_with_its_sibling(browser, written, model):
-    page = browser().open(written)
+def test_a_card_contrasts_a_cluster_with_its_sibling(page, model):
     choose(page, 8)
     explanation = model.at_level(8).explain()
     for k in range(6):

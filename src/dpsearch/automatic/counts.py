@@ -48,13 +48,16 @@ def wide_counts(X: Any) -> tuple[ProjectedGaussian, str] | None:
     No column may have most of the counts: that would be another kind of number.
     """
     changing = varies(X)
-    if X.min() < 0.0 or (X[:, changing] == 0.0).any(axis=0).mean() < _WITH_ZERO:
+    if (
+        not changing.any()
+        or X.min() < 0.0
+        or (X[:, changing] == 0.0).any(axis=0).mean() < _WITH_ZERO
+    ):
         return None
     width, small = X.shape[1], X.max() < _LARGEST_LOGARITHM
-    tries = [(False, False, X)] + [
-        (True, rowwise, np.expm1(X)) for rowwise in (False, True) if small
-    ]
-    for logged, rowwise, counts in tries:
+    tries = [(False, False), (True, False), (True, True)]
+    for logged, rowwise in tries if small else tries[:1]:
+        counts = np.expm1(X) if logged else X
         units = np.where(counts > 0.0, counts, np.inf).min(axis=1, keepdims=True)
         counts = counts / np.where(np.isinf(units), 1.0, units) if rowwise else counts / units.min()
         whole = np.round(counts)
@@ -64,10 +67,8 @@ def wide_counts(X: Any) -> tuple[ProjectedGaussian, str] | None:
         few = whole.max() <= _MOST_LEVELS or by_column.max() > _LARGEST_SHARE * by_column.sum()
         if few or not _least_is_commonest(whole):
             return None
-        if rowwise:
-            words = f"logarithms of counts at a common total, in {width} columns"
-            return ProjectedGaussian.of_one_unit(X), words
         what = "logarithms of counts" if logged else "counts"
+        what += " brought to a common total," if rowwise else ""
         words = f"{what} in {width} columns, as logarithms of shares of their row's total"
         total = float(np.median(whole.sum(axis=1)))
         return ProjectedGaussian.of_one_unit(X, max(total, 1.0), logged), words

@@ -155,7 +155,8 @@ class _Learner:
     ) -> tuple[Labels, bool]:
         """Search, or go on from a partition; return labels, and whether no move improves them."""
         if labels is None or not self.prior.product_form:  # which refinement needs
-            labels = search(problem, beam_size=1).labels
+            with current().needed():  # of few rows, and all that follows is built on it
+                labels = search(problem, beam_size=1).labels
         if not self.prior.product_form:
             return labels, False
         found = refine(

@@ -155,9 +155,8 @@ class StatisticPricer(Pricer):
                 # The best set under the plane is known: only the others can still be above.
                 if run.mode == RAISE and found:
                     worth = self._worth(bounds.members, y)
-                left = np.maximum(bounds.other, np.minimum(worth + run.rounding, bounds.bound))
-                if run.mode == ALL:  # sets are listed, not priced
-                    left = np.where(worth >= run.floor, bounds.other, left)
+                above = (worth > level) & (run.mode != ALL)
+                left = np.maximum(bounds.other, np.where(above, worth + run.rounding, -np.inf))
                 left = np.where(bounds.bound < np.inf, left, np.inf)
                 left = np.minimum(left, np.minimum(bounds.bound, nodes.bound))
                 keep = np.flatnonzero(left > level)
@@ -292,7 +291,10 @@ class StatisticPricer(Pricer):
         largest = score[rows, best]
         n_open = (nodes.status == OPEN).sum(axis=1)
         point = bounds.point[keep]
-        by_point: Any = (point >= 0) & (listed | (n_open <= _FEW) | (largest == -np.inf))
+        # A point may have been fixed since it was found to decide most.
+        known = (point < 0) | (nodes.status[rows, point] != OPEN)
+        point = np.where(known, (nodes.status == OPEN).argmax(axis=1), point)
+        by_point: Any = (n_open > 0) & (listed | (n_open <= _FEW) | (largest == -np.inf))
         by_size = (
             ~by_point & (nodes.n_low < nodes.n_high) & ~(largest > _SIZES_FIRST * n_score[keep])
         )

@@ -116,7 +116,8 @@ class Table:
 
     def rows(self, chosen: Any) -> Table:
         """Return some of the rows, with the names that they have."""
-        return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()])
+        dates = None if self.dates is None else self.dates[chosen]
+        return replace(self, X=self.X[chosen], index=self.row_names[chosen.tolist()], dates=dates)
 
     def line(self, row: int) -> int | None:
         """Return the line of the file for a row, counted from 1."""

@@ -44,7 +44,7 @@ class Number:
         word = "further apart" if self.spread > 1.4 * self.other_spread else word
         # A spread is no year, and may be small in a column of large numbers.
         texts = Format(self.format.unit).distinct(self.spread, self.other_spread)
-        return (word if near else ""), [f"± {text}" for text in texts]
+        return (word if near else ""), [f"±\u00a0{text}" for text in texts]
 
     def in_words(self) -> str:
         word, (own, other) = self._spreads()

@@ -113,8 +113,7 @@ def write_report(
         index = X.index if index is None and hasattr(X, "iloc") else index
     about = () if schema is None else schema.columns
     table = Table.of(rows, model.family_, names, index, pixels=image_shape is not None, about=about)
-    if certificate is None:
-        certificate = getattr(model, "certificate_", None)
+    certificate = getattr(model, "certificate_", None) if certificate is None else certificate
     page = _Page(
         model, X, table, dates, model.explain(X) if explanation is None else explanation,
         title or "Clusters found by dpsearch", image_shape, certificate, consensus, draws,

@@ -42,6 +42,6 @@ const brief = (x, [unit, years, tiny] = ["", false, 0], digits = 3) => {
   const minus = x < 0 && text !== "0" ? "−" : "";
   return minus + ("$€£¥₹".includes(unit) ? unit + text : `${text}\u00a0${unit}`);
 };
-const spread = (x, [unit]) => "± " + brief(x, [unit, false, 0], 2); // which is no year
+const spread = (x, [unit]) => "±\u00a0" + brief(x, [unit, false, 0], 2); // which is no year
 const count = (x, what) => `${x.toLocaleString("en")} ${what}${x === 1 ? "" : "s"}`;
-const percent = (x, digits = 0) => (100 * x).toFixed(digits) + " %";
+const percent = (x, digits = 0) => (100 * x).toFixed(digits) + "\u00a0%";

@@ -130,7 +130,7 @@ const fields = [
   { name: "row", key: (i) => rows[i], text: (i) => data.names[i], words: !numbered, value: (i) => Number(data.names[i]) },
   { name: "cluster", key: clusterOfRow, text: (i) => clusterText(clusterOfRow(i)) },
   { name: "component", key: (i) => component[i], text: (i) => String(component[i]) },
-  { name: "certainty", key: (i) => certainty[i], text: (i) => (100 * certainty[i]).toFixed(1) + " %", percent: true },
+  { name: "certainty", key: (i) => certainty[i], text: (i) => percent(certainty[i], 1), percent: true },
   { name: "log density", key: (i) => density[i], text: (i) => brief(density[i]) },
 ];
 for (const column of data.columns) {

@@ -80,8 +80,8 @@ function categoryLines(part) {
     nest("th", { scope: "row" }, ...(j ? [make("span", name, { class: "unseen" })] : breakable(name)),
       j === 0 && nLevels > Math.max(levels.length, 2) ? make("small", ` (${nLevels} levels)`) : ""),
     nest("td", { class: "strip" }, nest("span", { class: "level" },
-      placed("span", "fill", { width: percent(own, 1).replace(" ", "") }),
-      placed("span", "tick", { left: percent(all, 1).replace(" ", "") }), make("span", level, { class: "name" }))),
+      placed("span", "fill", { width: (100 * own).toFixed(1) + "%" }),
+      placed("span", "tick", { left: (100 * all).toFixed(1) + "%" }), make("span", level, { class: "name" }))),
     make("td", percent(own), { class: "n" }), make("td", percent(all), { class: "n whole" })));
 }
 
