@@ -148,7 +148,8 @@ def find_levels(
     merges, finding = False, "no two of them share more rows than by chance"
     together = (np.bincount(groups)[groups] > 1)[labels]  # rows of components that would be merged
     if together.any():
-        rows, finding = np.flatnonzero(together), "there was no time to compare rows with draws"
+        rows = np.flatnonzero(together)
+        merges, finding = True, "there was no time to compare rows with draws"
         with current().optional():
             current().check()
             merges, finding = _found(mixture, matrix[rows], labels[rows], log_r[rows], rng)
