@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -37,6 +40,7 @@ def tables(
     out: Annotated[Path | None, typer.Option(help="Page to write.")] = None,
     only: Annotated[str, typer.Option(help="Only tables with this in their name.")] = "",
     most_rows: Annotated[int, typer.Option(help="Leave out larger tables.")] = 10**9,
+    jobs: Annotated[int, typer.Option(min=1, help="Tables at a time, on two cores each.")] = 1,
     environments: Annotated[
         Path | None, typer.Option(help="Folder for the packages' environment. Default: a cache.")
     ] = None,
@@ -44,13 +48,26 @@ def tables(
     """Fit tables that come with PyPI packages, as they are; exit code 1 if one gives no answer."""
     python = Environments(environments or default_folder()).python("tables")
     (site,) = python.parents[1].glob("[Ll]ib/**/site-packages")
+    chosen = [one for one in packaged(site) if only in one[0] and one[1].count(b"\n") <= most_rows]
+    cores, free = sorted(os.sched_getaffinity(0)), SimpleQueue[set[int]]()
+    for at in range(0, 2 * jobs, 2):
+        free.put(set(cores[at : at + 2]))
+
+    def on_two_cores(table: tuple[str, bytes]) -> Found:
+        own = free.get()
+        os.sched_setaffinity(0, own)  # of this thread, and so of the process that it starts
+        try:
+            return fitted(*table)
+        finally:
+            free.put(own)
+
     found = []
-    for name, text in packaged(site):
-        if only in name and text.count(b"\n") <= most_rows:
-            found.append(fitted(name, text))
-            say(_line(found[-1]))
+    with ThreadPoolExecutor(jobs) as pool:
+        for one in pool.map(on_two_cores, chosen):
+            found.append(one)
+            say(_line(one))
             if out is not None:
-                out.write_text(_page(found))
+                out.write_text(_page(found, jobs))
     if any(one.n_clusters is None for one in found):
         raise typer.Exit(1)
 
@@ -83,7 +100,7 @@ def _line(one: Found) -> str:
     return f"{one.name}: {one.n_rows} rows, {found}, {one.seconds:.1f} s"
 
 
-def _page(found: list[Found]) -> str:
+def _page(found: list[Found], jobs: int) -> str:
     """Return the page: a line for each table."""
     answers = sum(one.n_clusters is not None for one in found)
     lines = [
@@ -93,7 +110,7 @@ def _page(found: list[Found]) -> str:
         " untouched, by `dpsearch fit FILE --report --time 60` without any other option. The last"
         " column is [the triage](../tables.md) in short: how many columns are used in which role,"
         " and which are left out. A time above 60 seconds includes what it takes to write the"
-        " results.",
+        f" results. {jobs} at a time were fitted, on two cores each.",
         "",
         f"{answers} of {len(found)} tables have an answer within {_LIMIT:.0f} seconds.",
         "",
