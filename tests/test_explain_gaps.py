@@ -346,7 +346,7 @@ def wide_rates(drop_residuals=False):
     family = families.ProjectedGaussian.suggest(X).learned(X, labels)
     if drop_residuals:
         family = family.with_parameters(residual_variance=0.0)
-    new, _ = wide(500, 1)
+    new, _ = wide(1000, 1)
     rng = np.random.default_rng(2)
     gaps = np.where(rng.random(new.shape) < 0.3, np.nan, new)
     mixture = mixture_of(X, family, DP, labels)
@@ -362,10 +362,10 @@ def wide_rates(drop_residuals=False):
 def test_wide_rows_with_gaps_are_called_outliers_at_the_stated_rate(monkeypatch):
     """Under projections too, which tell nothing of most of a row."""
     monkeypatch.setattr(explain, "_DRAWS", 2000)
-    low, high = stats.binom(500, 0.05).interval(1.0 - 1e-4)
+    low, high = stats.binom(1000, 0.05).interval(1.0 - 1e-4)
     for rate in wide_rates():
-        assert low <= 500 * rate <= high
-    assert 500 * wide_rates(drop_residuals=True)[1] > high
+        assert low <= 1000 * rate <= high
+    assert 1000 * wide_rates(drop_residuals=True)[1] > high
 
 
 def test_draws_for_the_gaps_of_wide_rows_have_the_spread_of_the_rows():

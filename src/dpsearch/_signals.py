@@ -111,7 +111,7 @@ def watch_signals() -> None:
             now = tuple(_stoppable)
             for deadline in now:
                 deadline.stop()
-            kept = all(deadline.has_result for deadline in now)
+            kept = bool(now) and all(deadline.has_result for deadline in now)
             grace = _GRACE if kept else _AT_ONCE
             threading.Thread(target=_end, args=(number, now, *grace), daemon=True).start()
 

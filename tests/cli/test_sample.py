@@ -101,7 +101,9 @@ def test_it_says_what_it_is_doing(sampled, monkeypatch):
     monkeypatch.setattr(Stages, "begin", lambda self, stage: told.append(stage))
     options = ["--draws", 10, "--chains", 1, "--family", "gaussian"]
     assert sampled("x.npy", *options)[0] == 0
-    assert told == ["reading x.npy", "fitting", "preparing", "writing"]
+    outer = ["reading x.npy", "fitting", "preparing", "writing"]
+    assert [stage for stage in told if stage in outer] == outer
+    assert told.index("fitting") < told.index("searching") < told.index("preparing")
 
 
 def test_a_file_that_came_meanwhile_is_kept(sampled, tmp_path, monkeypatch):
@@ -123,7 +125,7 @@ def test_samplers(sampled, sampler):
         "x.npy", "--draws", 50, "--sampler", sampler, "--start", "one", "--chains", 1
     )
     assert code == 0
-    assert f"1 chains of {sampler}" in said
+    assert f"1 chain of {sampler}" in said
 
 
 @pytest.mark.slow

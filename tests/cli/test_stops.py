@@ -16,12 +16,6 @@ WRITTEN = ["clusters.csv", "labels.csv", "model.npz", "run.json"]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 
 
-@pytest.fixture(autouse=True)
-def _no_watch(monkeypatch):
-    """The thread that ends a program which does not end by itself would end the tests."""
-    monkeypatch.setattr("dpsearch.cli.app.watch_signals", lambda: None)
-
-
 def send_while(monkeypatch, phase, number):
     """Send a signal when something is refined in a phase."""
     run, sent = Refinement.run, []

@@ -113,4 +113,4 @@ def test_a_capped_queue_still_returns_a_partition():
 )
 def test_says_where_it_does_not_apply(family, prior, reason):
     with pytest.raises(CapabilityError, match=reason):
-        search(np.zeros((5, 2)), family, prior, heuristic="dual")
+        search(np.zeros((5, 3)), family, prior, heuristic="dual")

@@ -47,6 +47,7 @@ def test_roles():
     assert len(str(found).splitlines()) == 1 + 25 + 1
 
 
+@pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
 def test_both_libraries_agree():
     frame = whole_table().drop(columns=["mixed", *OBJECTS])
     same = pl.from_pandas(frame)
@@ -147,6 +148,7 @@ def test_dates_in_texts(form):
         np.testing.assert_array_equal(parts["hour"], [date.hour for date in dates])
 
 
+@pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
 def test_a_model_keeps_the_triage(tmp_path):
     frame = whole_table(80)
     model = DPMixture(refine=False).fit(frame)
@@ -203,6 +205,7 @@ def _found(frame):
     return ()
 
 
+@pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
 def test_fuzz():
     """Whatever the columns hold: an answer, or one error about a table without any."""
     for seed in range(25):
