@@ -22,6 +22,7 @@ def test_samplers_are_calibrated(sampler):
         assert one.p_value() > LEAST, one.what
 
 
+@pytest.mark.slow
 def test_predictions_and_p_values_are_calibrated():
     ranks, reliability = of_predictions("Gaussian", COUNT, 0)
     assert min(one.p_value() for one in ranks) > LEAST

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpsearch._validate import is_array
 from dpsearch.cli.options import errors_name
 from dpsearch.errors import DataError
 
@@ -89,6 +88,7 @@ def rows_of(model: Any, table: Table) -> Any:
 
 def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
     """Write a report with the names that the table has; see `dpsearch.report`."""
+    from dpsearch._validate import is_array
     from dpsearch.report import write_report
 
     X = table.X if table.dates is None or is_array(table.X) else table.X.hstack(table.dates)
