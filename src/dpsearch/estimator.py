@@ -306,11 +306,11 @@ class DPMixture(
         )  # fmt: skip
 
     def _codes(self) -> tuple[Any, tuple[str, ...]]:
-        """Return the codes of missing values that are numbers, or None or "auto", and the texts."""
+        """Return the codes of missing values that are numbers, or None or "auto", and all as texts."""
         codes = self.missing_codes
         if codes is None or isinstance(codes, str):
             return codes, ()
-        texts = tuple(code for code in codes if isinstance(code, str))
+        texts = tuple(map(str, codes))
         return [code for code in codes if not isinstance(code, str)], texts
 
     def _options(self, callback: Callback | None) -> FitOptions:

@@ -219,6 +219,17 @@ def test_fuzz():
         assert len(model.predict(frame)) == len(frame)
 
 
+def test_codes_that_are_given_do_not_decide_what_a_column_is():
+    rng = np.random.default_rng(0)
+    answers = rng.integers(1, 6, (60, 2))
+    answers[::7] = 99
+    frame = pd.DataFrame(answers, columns=["price", "quality"])
+    model = DPMixture(missing_codes=[99], refine=False).fit(frame)
+    assert [entry.reason for entry in model.triage_] == ["1 to 5; 9 missing"] * 2
+    same = model.predict_proba(frame.replace(99, np.nan))
+    np.testing.assert_array_equal(model.predict_proba(frame), same)
+
+
 def test_blanks_stand_between_thousands_only():
     assert cells.number_form(["1 2.66 20 0 0", "2 2.89 22 0 0"], np.ones(2, int)) is None
     assert cells.number_form(["12 345", "1 234 567,5"], np.ones(2, int)) == cells.COMMA
