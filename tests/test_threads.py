@@ -69,6 +69,13 @@ def test_a_forked_child_has_a_pool_of_its_own():
     assert pool(2) is pool(2)
 
 
+def test_work_inside_of_work_does_not_wait_for_itself():
+    def outer(i):
+        return sum(each(lambda j: i * j, range(4), 2))
+
+    assert list(each(outer, range(4), 2)) == [0, 6, 12, 18]
+
+
 def test_products_take_one_thread():
     from threadpoolctl import threadpool_info
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
@@ -18,11 +19,13 @@ from threadpoolctl import ThreadpoolController
 S = TypeVar("S")
 T = TypeVar("T")
 
+_NAME = "dpsearch-"
+
 
 @functools.cache
 def pool(n_threads: int) -> ThreadPoolExecutor:
     """Return the pool of this many threads, which begins them when it first has work."""
-    return ThreadPoolExecutor(n_threads)
+    return ThreadPoolExecutor(n_threads, thread_name_prefix=_NAME)
 
 
 os.register_at_fork(after_in_child=pool.cache_clear)  # a child has none of its parent's threads
@@ -44,7 +47,8 @@ def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generato
     After an error or Ctrl-C what has not begun never will, and what has is waited for.
     """
     with single_products():
-        if min(n_threads, len(items)) <= 1:
+        inside = threading.current_thread().name.startswith(_NAME)  # which must not wait for itself
+        if inside or min(n_threads, len(items)) <= 1:
             yield from map(work, items)
             return
         futures = [pool(n_threads).submit(work, one) for one in items]

@@ -151,5 +151,7 @@ def limited(seconds: float | None, callback: Callback | None) -> Iterator[Deadli
     if outer is not None and sooner and callback is None:
         yield outer
         return
+    if outer is not None and sooner:
+        seconds = outer.left
     with within(Deadline(seconds, callback)) as own:
         yield own

@@ -17,7 +17,7 @@ from dpsearch._sklearn import (
 )
 from dpsearch._types import ArrayLike, Labels
 from dpsearch._validate import positive
-from dpsearch.automatic import check_kinds, resolve_prior, takes_gaps
+from dpsearch.automatic import check_kinds, recognises_codes, resolve_prior, takes_gaps
 from dpsearch.deadline import limited
 from dpsearch.errors import CapabilityError, ParameterError, located, plain_interrupts
 from dpsearch.events import Callback
@@ -37,7 +37,7 @@ from dpsearch.passes.stream import Stream
 from dpsearch.problem import Clustering
 from dpsearch.sources.dask_tables import is_collection
 from dpsearch.sources.opened import TableOptions, open_table
-from dpsearch.tables import UNKNOWN, CheckedTable
+from dpsearch.tables import UNKNOWN, CheckedTable, without_codes
 
 
 class DPMixture(
@@ -302,11 +302,12 @@ class DPMixture(
                                       self.handle_unknown)  # fmt: skip
         return TableOptions(
             self.n_shards, takes_gaps(self.family), self.kinds, na=self._codes()[1],
-            keep=isinstance(self.family, Family), cycles=self.family == "auto", **options,
+            keep=isinstance(self.family, Family), cycles=self.family == "auto",
+            codes=recognises_codes(self.family, self.missing_codes), **options,
         )  # fmt: skip
 
     def _codes(self) -> tuple[Any, tuple[str, ...]]:
-        """Return the codes of missing values that are numbers, or None or "auto", and all as texts."""
+        """Return the codes that are numbers, or None or "auto", and all codes as texts."""
         codes = self.missing_codes
         if codes is None or isinstance(codes, str):
             return codes, ()
@@ -428,11 +429,12 @@ class DPMixture(
         """Fit all rows that came, of which none was lost, as if they had come at once."""
         before, rows = self.state_, CheckedTable(stream.kept)
         kinds = None if before.schema is None else before.schema.for_choice
-        state = fit_in_memory(rows, kinds, self._options(None))
+        with limited(self.time_limit, None):
+            state = fit_in_memory(rows, kinds, self._options(None))
         codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
         names, schema, triage = before.names, before.schema, before.triage
         self._set(state._replace(names=names, schema=schema, triage=triage, codes=codes))
-        self._begin(self.encode(rows), n_last)
+        self._begin(self.encode(without_codes(rows, codes)), n_last)
 
     def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
         """Return a state with clusters: those of before, or found again from the rows kept.

@@ -70,7 +70,7 @@ def test_copies_and_other_names_of_levels():
 
 
 def test_parts_of_dates_that_columns_have_already():
-    dates = pd.date_range("2020-01-01", periods=90, freq="9D")
+    dates = pd.date_range("2020-01-01", periods=90, freq="30D")
     frame = pd.DataFrame({"month": dates.month, "when": dates, "again": dates, "year": dates.year})
     found = triaged(frame)
     assert found.schema.names == ["month", "when (year)", "when (weekday)"]
@@ -228,6 +228,32 @@ def test_codes_that_are_given_do_not_decide_what_a_column_is():
     assert [entry.reason for entry in model.triage_] == ["1 to 5; 9 missing"] * 2
     same = model.predict_proba(frame.replace(99, np.nan))
     np.testing.assert_array_equal(model.predict_proba(frame), same)
+
+
+def test_codes_that_are_recognised_do_not_decide_either():
+    rng = np.random.default_rng(0)
+    answers = rng.integers(1, 6, (60, 2))
+    answers[::7] = 99
+    found = triage(pd.DataFrame(answers, columns=["price", "quality"]))
+    assert [entry.reason for entry in found] == ["1 to 5; 9 of 99, taken as missing"] * 2
+    kept = triaged(pd.DataFrame(answers, columns=["price", "quality"]), codes=False).triage
+    assert kept["price"].reason == "1 to 99"
+
+
+def test_two_whole_numbers_and_few_years_make_no_clusters_of_themselves():
+    rng = np.random.default_rng(1)
+    group = rng.integers(2, size=300)
+    days = np.datetime64("2021-01-01") + rng.integers(0, 730, 300).astype("timedelta64[D]")
+    frame = pd.DataFrame({
+        "x": 8.0 * group + rng.normal(size=300), "y": rng.normal(size=300),
+        "sex": rng.integers(1, 3, 300), "when": days,
+    })  # fmt: skip
+    found = triage(frame)
+    assert (found["sex"].role, found["sex"].reason) == ("category", "1 or 2")
+    assert found["when"].reason == "month, weekday"
+    assert DPMixture().fit(frame).n_clusters_ == 2
+    alone = triage(frame.assign(when=pd.to_datetime(np.where(group, "2021-01-01", "2022-01-01"))))
+    assert alone["when"].reason.startswith("year")
 
 
 def test_blanks_stand_between_thousands_only():

@@ -8,6 +8,7 @@ from dpsearch.automatic.choice import (
     choose_weighted,
     completed_table,
     recognise_codes,
+    recognises_codes,
     resolve_prior,
     takes_gaps,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "completed_table",
     "learn",
     "recognise_codes",
+    "recognises_codes",
     "resolve_prior",
     "takes_gaps",
 ]

@@ -286,6 +286,12 @@ def _far_rows(table: CheckedTable, schema: Schema | None) -> tuple[Any, CheckedT
     return far, others
 
 
+def recognises_codes(family: Any, wanted: Any) -> bool:
+    """Whether codes of missing values are to be found; `wanted` is `missing_codes`."""
+    automatic = isinstance(wanted, str) and wanted == "auto"
+    return automatic and not isinstance(family, Family) and takes_gaps(family)
+
+
 def recognise_codes(
     table: CheckedTable, family: Any, schema: Schema | None, wanted: Any
 ) -> tuple[CheckedTable, Codes]:
@@ -294,18 +300,16 @@ def recognise_codes(
     `wanted` is the estimator's `missing_codes`.  A family that the user gives is for the values as
     they are, and so is one that cannot skip gaps.
     """
-    automatic = isinstance(wanted, str) and wanted == "auto"
-    if wanted is None or table.sparse or (automatic and isinstance(family, Family)):
+    found = recognises_codes(family, wanted)
+    given = wanted is not None and not (isinstance(wanted, str) and wanted == "auto")
+    if table.sparse or not (found or given):
         return table, ()
     columns = list(range(table.shape[1]))
     if schema is not None:
         columns = [j for j in columns if schema.columns[j].kind in ("real", "count")]
     elif guess(table)[0].kind in ("words", "direction"):
         return table, ()
-    if automatic:
-        codes = find_codes(table, columns) if takes_gaps(family) else ()
-    else:
-        codes = given_codes(wanted, columns)
+    codes = find_codes(table, columns) if found else given_codes(wanted, columns)
     return without_codes(table, codes), codes
 
 

@@ -71,5 +71,7 @@ def wide_counts(X: Any) -> tuple[ProjectedGaussian, str] | None:
         what += " brought to a common total," if rowwise else ""
         words = f"{what} in {width} columns, as logarithms of shares of their row's total"
         total = float(np.median(whole.sum(axis=1)))
-        return ProjectedGaussian.of_one_unit(X, max(total, 1.0), logged), words
+        found = ProjectedGaussian.of_one_unit(X, max(total, 1.0), logged)
+        given = float(np.median(np.expm1(X).sum(axis=1))) if rowwise else None
+        return found.with_parameters(given_total=given), words
     return None

@@ -68,7 +68,7 @@ class Source:
         table, kinds = self.table, dict(options.kinds or {})
         if options.keep:
             table.named = True
-        table.decide(kinds or None, options.na, cycles=options.cycles)
+        table.decide(kinds or None, options.na, cycles=options.cycles, codes=options.codes)
 
     @property
     def rows(self) -> Any:

@@ -93,6 +93,9 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     return statistic
 
 
+_CANCELLED = 0.01  # of what may disagree: the rounding of totals from which it explains more
+
+
 class Totals(NamedTuple):
     """A linear form with terms, and the features of all points."""
 
@@ -138,10 +141,13 @@ def totals_of(problem: Problem) -> Totals | None:
                 own[:, :d] = 0.0
                 if not (here <= term.upper(sizes, own) + AGREEMENT * (1.0 + np.abs(here))).all():
                     raise _disagreement(problem, "a term rises with the scatter", "linear")
-        own, value = _log_marginals(problem, labels), form.log_marginals(sizes, totals)
-        allowed = np.maximum(declared - value, 0.0)  # for rounding, by the terms themselves
-        for one in (declared, value):
-            _compare_statistic(problem, own, one, "linear", allowed)
+        try:
+            for one in (declared, form.log_marginals(sizes, totals)):
+                _compare_statistic(problem, _log_marginals(problem, labels), one, "linear")
+        except CapabilityError:
+            if EPSILON * np.abs(totals).max() > _CANCELLED * AGREEMENT:
+                return None  # sums so large, far from the prior, that their differences are noise
+            raise
     return Totals(form, features)
 
 
@@ -221,14 +227,10 @@ def _check_form(problem: Problem, statistic: Statistic) -> None:
 
 
 def _compare_statistic(
-    problem: Problem,
-    own: Vector,
-    declared: Vector,
-    name: str = "statistic",
-    allowed: Vector | float = 0.0,
+    problem: Problem, own: Vector, declared: Vector, name: str = "statistic"
 ) -> None:
     off = np.abs(declared - own)
-    wrong = ~(off <= AGREEMENT * (1.0 + np.abs(own)) + allowed)
+    wrong = ~(off <= AGREEMENT * (1.0 + np.abs(own)))
     if wrong.any():
         at = int(np.flatnonzero(wrong)[0])
         how = f"it makes log H of some points {declared[at]:.6g} instead of {own[at]:.6g}"

@@ -86,6 +86,8 @@ class ProjectedGaussian(Family):
         not the mean counts.
     logged
         Whether a table of counts holds log(1 + u) in place of u.
+    given_total
+        The sum Σu of the rows that come back from x; by default `total`.
 
     Examples
     --------
@@ -104,6 +106,7 @@ class ProjectedGaussian(Family):
     residual_variance: Any = 0.0
     total: float | None = None
     logged: bool = False
+    given_total: float | None = None
 
     name: ClassVar[str] = "projected_gaussian"
     kind: ClassVar[str] = "projection"
@@ -184,10 +187,12 @@ class ProjectedGaussian(Family):
         return xp.log1p(counts * (like(X, self.total) / xp.where(sums > 0.0, sums, like(X, 1.0))))
 
     def _as_rows(self, seen: Any) -> Any:
-        """Return rows of the table from x, for counts with the sum `total`."""
+        """Return rows of the table from x, for counts with the sum `given_total`."""
         if self.total is None:
             return seen
-        return np.maximum(seen, 0.0) if self.logged else np.expm1(np.maximum(seen, 0.0))
+        scale = 1.0 if self.given_total is None else self.given_total / self.total
+        counts = scale * np.expm1(np.maximum(seen, 0.0))
+        return np.log1p(counts) if self.logged else counts
 
     def check(self, X: Any) -> None:
         if self.total is not None and X.size and np.nanmin(X, initial=0.0) < 0.0:

@@ -29,6 +29,7 @@ from dpsearch.mixture import Mixture
 
 TEMPER = 0.25
 _ROWS = 4000
+_LITTLE = 0.5  # agreement of fits to halves, below which the reason says so
 AUTO, COMPONENTS = "auto", "components"
 
 
@@ -109,7 +110,7 @@ class Levels:
             text = f"{components}; {self.finding}, so each component is a cluster"
             fewer = int(self.tree.cut().max()) + 1
             if fewer < n:
-                text += f" (cut at height 0, the tree has {fewer})"
+                text += f" (merging all that overlap would leave {fewer})"
         if options.min_size > 1:
             text += f"; clusters of fewer than {options.min_size} points went to their nearest"
         counts = self.n_clusters_in_halves
@@ -117,6 +118,9 @@ class Levels:
             low, high = min(counts), max(counts)
             found = f"{low}" if low == high else f"{low} to {high}"
             text += f"; fits to halves of the rows have {found}"
+            agreement = float(self.agreement[n_clusters - 1])
+            if agreement < _LITTLE:
+                text += f", and agree little about them ({agreement:.2f} of 1)"
         return text
 
 

@@ -39,6 +39,7 @@ class TableOptions:
     na: tuple[str, ...] = ()  # texts that stand for missing values
     keep: bool = False  # whether all columns are wanted
     cycles: bool = True  # whether months, hours and weekdays may become categories
+    codes: bool = True  # whether codes of missing values are recognised
     unknown: str = "missing"  # what becomes of values that a model's columns cannot hold
     reading: Reading | None = None
     memory: int | None = None
@@ -50,7 +51,11 @@ class TableOptions:
 
     def triaged(self, frame: Any, **options: Any) -> Triaged:
         """Decide about the columns of a frame."""
-        how: dict[str, Any] = {"keep": self.keep, "cycles": self.cycles} | options
+        how: dict[str, Any] = {
+            "keep": self.keep,
+            "cycles": self.cycles,
+            "codes": self.codes,
+        } | options
         return triaged(frame, self.kinds, self.na, **how)
 
     def divide(self, n_rows: int, n_columns: int) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 
 from dpsearch._types import Vector
 from dpsearch.tables import cells
+from dpsearch.tables.codes import FEWEST_COPIES, codes_in
 from dpsearch.tables.columns import Column, Level, RawColumn
 from dpsearch.tables.entries import DROPPED, Entry
 
@@ -25,6 +26,7 @@ class TableFacts(NamedTuple):
     n_rows: int
     named: bool  # whether the table names its columns
     cycles: bool  # whether numbers of months, hours and weekdays become categories
+    codes: bool  # whether codes of missing values are recognised
 
 
 class Found(NamedTuple):
@@ -139,13 +141,21 @@ class Look:
 
     @cached_property
     def known(self) -> Vector:
-        """The numbers that are there, or the codes of texts."""
-        return self.numbers[~np.isnan(self.numbers)]
+        """The numbers that are there, without codes of missing values, or the codes of texts."""
+        known = self.numbers[~np.isnan(self.numbers)]
+        if not (self.table.codes and self.number_form is not None and len(known)):
+            return known
+        some = _spread(known)
+        for code in codes_in(some):
+            if (some == code).sum() >= FEWEST_COPIES:
+                self.notes.append(f"{(known == code).sum():,} of {code:.10g}, taken as missing")
+                known = known[known != code]
+        return known
 
     @cached_property
     def looked_at(self) -> Vector:
         """Some of the numbers, spread over the column."""
-        return self.known[:: -(-len(self.known) // _LOOKED_AT) or 1]
+        return _spread(self.known)
 
     @cached_property
     def seen(self) -> Vector:
@@ -180,3 +190,8 @@ class Look:
     def in_order(self) -> bool:
         """Whether each number follows the one before."""
         return self.different and bool((np.diff(self.numbers) == 1.0).all())
+
+
+def _spread(values: Vector) -> Vector:
+    """Return some values, spread over a column."""
+    return values[:: -(-len(values) // _LOOKED_AT) or 1]

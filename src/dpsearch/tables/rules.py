@@ -4,7 +4,8 @@ The rules, in their order; none of them stops a run, and `kinds` overrides all o
 
 nested      lists, dictionaries and other objects: dropped
 date        types of dates, and texts of which 95 % are such: year, month, weekday and hour, those
-            that vary; month, weekday and hour as categories, since December is next to January
+            that vary; month, weekday and hour as categories, since December is next to January;
+            the year only if there are more than four, as few would each be a cluster
 constant    no value, one value, or one value in all but one of 1,000 rows: dropped
 target      few values in a column whose name says that it is the answer: dropped
 identifier  integers that number the rows, or many different under such a name as customer_id;
@@ -15,8 +16,8 @@ ordinal     other integers of at most 10 values, and categories in an order that
 skewed      numbers above 0 whose logarithms are far less skewed than they are
 number      other numbers; also texts of which 95 % are numbers, with signs, separators and units,
             which the five rules above take as numbers too; the other 5 % are missing
-category    yes or no, 0 or 1; texts of at most half as many values as rows, of which the 50 most
-            frequent make up half the rows; of more levels the rarest are "other"
+category    yes or no, 0 or 1, two whole numbers; texts of at most half as many values as rows, of
+            which the 50 most frequent make up half the rows; of more levels the rarest are "other"
 text        other texts, which are names or free texts: dropped
 copy        the same values as a column before, or other names for them: dropped
 """
@@ -46,6 +47,7 @@ MOST_LEVELS = 50  # of a category; the rest is "other"
 MOST_COUNTED = 30  # the median of integers up to which they are taken for counts
 _NEARLY_ALL = 0.9  # of texts that are different
 _SHARE = 0.5  # of the values that the most frequent levels make up
+_FEW_YEARS = 4  # which would each be a cluster
 _RARE = 1000  # rows, of which one may differ in a column that is called constant
 _MOST_ORDERED = 10  # different values of integers that are grades
 _SKEWED = 2.0  # standardised third moment
@@ -102,6 +104,7 @@ def decide(
     keep: bool = False,
     named: bool = True,
     cycles: bool = True,
+    codes: bool = True,
 ) -> Decided:
     """Decide about all columns of a table.
 
@@ -115,9 +118,11 @@ def decide(
         Whether the table names its columns.
     cycles
         Whether numbers of months, hours and weekdays become categories.
+    codes
+        Whether codes of missing values are recognised.
     """
     said = (dict.fromkeys(names, "keep") if keep else {}) | dict(kinds or {})
-    table = TableFacts(n_rows or len(raws[0].values), named, cycles)
+    table = TableFacts(n_rows or len(raws[0].values), named, cycles, codes)
     found = _looked(names, raws, said, table)
     if not any(one.columns for one in found):  # better a poor column than none
         found = _looked(names, raws, dict.fromkeys(names, "keep") | said, table)
@@ -239,11 +244,13 @@ def _date(look: Look) -> Found | None:
 
 
 def _parts(name: str, form: str, dates: Vector) -> list[Column]:
-    """Return the parts of dates that vary."""
-    columns = []
+    """Return the parts of dates that vary; a year of few only if nothing else does."""
+    columns, few_years = [], False
     for part, levels in cells.PARTS.items():
-        values = cells.part_of_date(dates, part)
-        if (values == values[0]).all() or (part == "weekday" and not cells.days_vary(dates)):
+        values, times = np.unique(cells.part_of_date(dates, part), return_counts=True)
+        if len(values) == 1 or (part == "weekday" and not cells.days_vary(dates)):
+            continue
+        if len(dates) >= SOME and len(dates) - times.max() <= len(dates) // _RARE:
             continue
         kind: tuple[Kind, str, str] = (
             ("real", "int", "ordinal") if levels is None else ("category", "text", "angle")
@@ -251,7 +258,8 @@ def _parts(name: str, form: str, dates: Vector) -> list[Column]:
         columns.append(
             Column(f"{name} ({part})", kind[0], kind[1], levels, name, form, part, kind[2])
         )
-    return columns
+        few_years |= part == "year" and len(values) <= _FEW_YEARS
+    return columns[1:] if len(columns) > 1 and few_years else columns
 
 
 # -- what is left out ----------------------------------------------------------------------------
@@ -331,6 +339,17 @@ def _cycle(look: Look) -> Found | None:
             column = Column(look.name, "category", look.source, levels, role="angle")
             return look.used("angle", USED, f"{what}s, as categories", column)
     return None
+
+
+def _two_values(look: Look) -> Found | None:
+    """Return two whole numbers, as 1 and 2 for the sexes, as categories."""
+    if not (look.table.cycles and look.free and look.whole) or look.number_form:
+        return None
+    pair = look.n >= SOME and len(look.seen) == 2 and bool(np.isin(look.known, look.seen).all())
+    if not pair or look.range == (0.0, 1.0):
+        return None
+    low, high = (int(value) for value in look.seen)
+    return _category(look, "category", (low, high), f"{low} or {high}")
 
 
 def _number(look: Look) -> Found | None:
@@ -462,5 +481,5 @@ def _most_frequent(look: Look, levels: tuple[Level, ...]) -> tuple[Level, ...]:
 RULES: tuple[Callable[[Look], Found | None], ...] = (
     _drop, _nested, _empty, _said_number, _said_levels,
     _date, _constant, _target, _row_number, _counter, _index, _number_that_identifies,
-    _cycle, _number, _truth, _levels, _free_text, _names,
+    _cycle, _two_values, _number, _truth, _levels, _free_text, _names,
 )  # fmt: skip
