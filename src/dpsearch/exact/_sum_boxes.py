@@ -2,12 +2,16 @@
 
 For a fixed size n the weight of a set C with sums s of its columns is
 
-    log w(C) = constant[n] + Σ_d f_d(n, s_d),   f_d = log (a)_s + log (b)_{n−s},
+    log w(C) = constant[n] + Σ_d f_d(n, s_d)
 
-(a)_s = Γ(a + s)/Γ(a), with every f_d convex in s_d (`BetaCounts`).
+with every f_d convex in s_d, except that of a document's length, which is concave:
+
+    BetaCounts         f = log (a)_s + log (b)_{n−s},   (a)_s = Γ(a + s)/Γ(a)
+    GammaCounts        f = log (a)_s − s log(b + n)
+    DirichletCounts    f = log (a)_s for each word, and −log (A)_S for the total S of all words
 
 A node has a size n, a box low ≤ s ≤ high, and points that are in or out of the set.  Over the box,
-f_d is at most its secant, so the best set of the node is at most
+f_d is at most its secant (the concave one: a tangent), so the best set of the node is at most
 the n best points by a linear function.  (Multipliers for the sides of the box lower this bound,
 but the nodes are then split in worse places, and there are more of them.)
 
@@ -26,7 +30,7 @@ import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
-from dpsearch.exact._sum_limits import FREE, IN, OUT, drop_losers, limit, part
+from dpsearch.exact._sum_limits import BINARY, FREE, IN, OUT, drop_losers, limit, part
 from dpsearch.exact.pricing import ALL, LARGEST
 
 _FEW = 6  # points free, whose sets are fewer than their sums: go through them
@@ -87,19 +91,39 @@ def _choose(values, free, n_free, wanted):  # type: ignore[no-untyped-def]
 
 @inner
 def _draw_lines(space, n, room):  # type: ignore[no-untyped-def]
-    """Slopes of the secants."""
+    """Slopes of the secants; of the tangent in the middle for the concave column."""
     for d in range(space.x.shape[1]):
         low, high = room.low[d], room.high[d]
-        if low == high:  # a slope between those of the steps before and after
-            low, high = max(low - 1, 0), min(high + 1, n)
-        rise = part(space, d, n, high) - part(space, d, n, low)
-        room.lines[d] = rise / (high - low)
+        if d == space.concave or low == high:
+            # On integers a slope between those of the steps before and after will do.
+            middle = (low + high) // 2
+            top = space.begin[d + 1] - space.begin[d] - 1
+            if space.kind == BINARY:
+                top = n
+            before, after = max(middle - 1, 0), min(middle + 1, top)
+            if after > before:
+                rise = part(space, d, n, after) - part(space, d, n, before)
+                room.lines[d] = rise / (after - before)
+            else:
+                room.lines[d] = 0.0
+        else:
+            rise = part(space, d, n, high) - part(space, d, n, low)
+            room.lines[d] = rise / (high - low)
 
 
 @inner
 def _height(space, n, d, line, low, high):  # type: ignore[no-untyped-def]
     """Return max over s in the box of f_d(n, s) − line · s."""
-    return max(part(space, d, n, low) - line * low, part(space, d, n, high) - line * high)
+    if d != space.concave:
+        return max(part(space, d, n, low) - line * low, part(space, d, n, high) - line * high)
+    # Concave: the steps fall, so bisect for where they pass the slope.
+    while low < high:
+        middle = (low + high) // 2
+        if part(space, d, n, middle + 1) - part(space, d, n, middle) > line:
+            low = middle + 1
+        else:
+            high = middle
+    return part(space, d, n, low) - line * low
 
 
 @inner

@@ -6,21 +6,32 @@ what is wanted, rule points out.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Matrix, Vector
 
+BINARY, COUNTS = range(2)
 FREE, IN, OUT = range(3)
 
 
 class Space(NamedTuple):
-    """Points and tables."""
+    """Points and tables.  For documents, their length is the last column."""
 
+    kind: int
     x: Any  # int64 [point, column]
     real: Matrix  # the same as floating-point numbers
-    ones: Matrix  # [column, s]: log (a)_s
-    zeros: Matrix  # [column, s]: log (b)_s
+    ascending: Any  # int64 [column, place]: points by increasing value
+    begin: Ints  # where a column's table begins in `table`
+    table: Vector  # log (a)_s, end to end
+    other: Matrix  # [column, s]: log (b)_s for BetaCounts
+    slope: Matrix  # [n, column]: what one more in the sum costs, for GammaCounts
+    prior: Vector  # a of each column
+    rate: Vector  # b of each column, for GammaCounts
+    concave: int  # the column of lengths, or −1
     constant: Vector  # [n]
 
 
@@ -44,7 +55,12 @@ class Room(NamedTuple):
 @inner
 def part(space, d, n, s):  # type: ignore[no-untyped-def]
     """Return f_d(n, s)."""
-    return space.ones[d, s] + space.zeros[d, n - s]
+    value = space.table[space.begin[d] + s]
+    if d == space.concave:
+        return -value
+    if space.kind == BINARY:
+        return value + space.other[d, n - s]
+    return value - s * space.slope[n, d]
 
 
 @inner
@@ -53,6 +69,14 @@ def limit(space, n, room):  # type: ignore[no-untyped-def]
 
     Return (whether the node may hold a set, number of points in, number free).
     """
+    if space.kind == BINARY:
+        return _limit_bits(space, n, room)
+    return _limit_sums(space, n, room)
+
+
+@inner
+def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
+    """`limit` for zeros and ones, of which only numbers matter."""
     n_points, n_columns = space.x.shape
     while True:
         n_in = 0
@@ -116,6 +140,88 @@ def _bar(space, room):  # type: ignore[no-untyped-def]
 
 
 @inner
+def _extreme_sum(space, d, wanted, place, step, room):  # type: ignore[no-untyped-def]
+    """Return the sum of the first `wanted` free points from an end; the same without the last."""
+    total = 0
+    all_but_one = 0
+    taken = 0
+    while taken < wanted:
+        i = space.ascending[d, place]
+        if room.status[i] == FREE:
+            all_but_one = total
+            total += space.x[i, d]
+            taken += 1
+        place += step
+    return total, all_but_one
+
+
+@inner
+def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
+    """`limit` for counts, by adding up the smallest and the largest of each column."""
+    n_points, n_columns = space.x.shape
+    n_in = 0
+    n_free = 0
+    for i in range(n_points):
+        if room.status[i] == IN:
+            n_in += 1
+        elif room.status[i] == FREE:
+            n_free += 1
+    wanted = n - n_in
+    if wanted < 0 or n_free < wanted:
+        return False, n_in, n_free
+    if wanted == 0 or wanted == n_free:  # there is one set left
+        for i in range(n_points):
+            if room.status[i] == FREE:
+                room.status[i] = OUT if wanted == 0 else IN
+        n_in += wanted
+        n_free = 0
+        wanted = 0
+    for d in range(n_columns):
+        inside = 0
+        for i in range(n_points):
+            if room.status[i] == IN:
+                inside += space.x[i, d]
+        least, least_but_one = _extreme_sum(space, d, wanted, 0, 1, room)
+        most, most_but_one = _extreme_sum(space, d, wanted, n_points - 1, -1, room)
+        if inside + least > room.low[d]:
+            room.low[d] = inside + least
+        if inside + most < room.high[d]:
+            room.high[d] = inside + most
+        if room.low[d] > room.high[d]:
+            return False, n_in, n_free
+        if wanted > 0:
+            for i in range(n_points):
+                if room.status[i] == FREE:
+                    with_it = inside + space.x[i, d]
+                    if (
+                        with_it + least_but_one > room.high[d]
+                        or with_it + most_but_one < room.low[d]
+                    ):
+                        room.status[i] = OUT
+                        n_free -= 1
+            if n_free < wanted:
+                return False, n_in, n_free
+    return True, n_in, n_free
+
+
+@inner
+def _best_gain(space, n, d, x, low, high):  # type: ignore[no-untyped-def]
+    """Return max over sums s in the box of f_d(n, s) − f_d(n − 1, s − x)."""
+    if d == space.concave:
+        s = max(low, x)  # one more word is the less likely, the longer the documents
+    elif space.slope[n, d] == 0.0:
+        s = high
+    else:
+        # One more in the sum of the others changes the gain by log (α + x)/α − log (β + 1)/β,
+        # α = a + s − x and β = b + n − 1: an increase while α ≤ xβ.
+        best = math.floor(x * (space.rate[d] + n - 1.0) - space.prior[d]) + 1.0 + x
+        s = int(min(max(best, low, x), high))
+    if s < x or s > high:
+        return -np.inf
+    return part(space, d, n, s) - part(space, d, n - 1, s - x)
+
+
+@inner
 def drop_losers(space, y, n, least, room):  # type: ignore[no-untyped-def]
     """Take out points whose gain is below `least`.  Return (whether a set is left, any taken out).
 
@@ -123,20 +229,25 @@ def drop_losers(space, y, n, least, room):  # type: ignore[no-untyped-def]
     """
     n_points, n_columns = space.x.shape
     step = space.constant[n] - space.constant[n - 1]
-    for d in range(n_columns):
-        low, high = room.low[d], room.high[d]
-        # A bit that cannot be has been barred; here it may gain what it likes.
-        one = part(space, d, n, max(high, 1)) - part(space, d, n - 1, max(high, 1) - 1)
-        zero = part(space, d, n, min(low, n - 1)) - part(space, d, n - 1, min(low, n - 1))
-        step += zero
-        room.gains[d] = one - zero
+    if space.kind == BINARY:
+        for d in range(n_columns):
+            low, high = room.low[d], room.high[d]
+            # A bit that cannot be has been barred; here it may gain what it likes.
+            one = part(space, d, n, max(high, 1)) - part(space, d, n - 1, max(high, 1) - 1)
+            zero = part(space, d, n, min(low, n - 1)) - part(space, d, n - 1, min(low, n - 1))
+            step += zero
+            room.gains[d] = one - zero
     changed = False
     for i in range(n_points):
         if room.status[i] == OUT:
             continue
         gain = step - y[i]
-        for d in range(n_columns):
-            gain += room.gains[d] * space.real[i, d]
+        if space.kind == BINARY:
+            for d in range(n_columns):
+                gain += room.gains[d] * space.real[i, d]
+        else:
+            for d in range(n_columns):
+                gain += _best_gain(space, n, d, space.x[i, d], room.low[d], room.high[d])
         if gain < least:
             if room.status[i] == IN:
                 return False, changed

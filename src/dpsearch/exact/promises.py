@@ -110,9 +110,9 @@ def totals_of(problem: Problem) -> Totals | None:
     halfway between these, and have squares that are those of their values.
     """
     form = problem.model.family.linear(problem.model.n_features)
-    if form is None or not form.terms or problem.n_items * form.n_totals > _LARGEST:
+    if form is None or not form.terms or sp.issparse(problem.model.matrix):
         return None
-    features = np.asarray(_dense(form.features(problem.model.matrix)), dtype=np.float64)
+    features = np.asarray(form.features(problem.model.matrix), dtype=np.float64)
     if features.shape != (problem.n_items, form.n_totals) or not np.isfinite(features).all():
         raise _disagreement(problem, "its features are not one row of numbers a row of X", "linear")
     for term in form.terms:

@@ -28,7 +28,7 @@ from dpsearch.exact.repair import Repair
 from dpsearch.exact.slopes import intercept, slope
 from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.exact.sum_pricing import SumPricer
-from dpsearch.families.statistics import BetaCounts, NormalMeans, Statistic
+from dpsearch.families.statistics import NormalMeans, Statistic
 from dpsearch.prefix_search.heuristics import admissible
 from dpsearch.problem import Problem
 
@@ -69,8 +69,8 @@ def pricer_for(
     """Return a pricer for the problem's clusters, or None if there is none."""
     if isinstance(statistic, NormalMeans) and CentrePricer.takes(problem):
         return CentrePricer(problem, statistic, lam)
-    if isinstance(statistic, BetaCounts) and SumPricer.takes(statistic):
-        return SumPricer(problem, statistic, lam)
+    if statistic is not None and not isinstance(statistic, NormalMeans):
+        return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
     totals = totals_of(problem)
     return None if totals is None else StatisticPricer(problem, totals, lam, n_threads)
 

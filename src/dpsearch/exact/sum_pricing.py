@@ -1,4 +1,4 @@
-"""Exact pricing of clusters of zeros and ones, by sums of their columns."""
+"""Exact pricing of clusters of counts and of zeros and ones, by sums of their columns."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from dpsearch._clock import clock
 from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
-from dpsearch.exact._sum_limits import Room, Space
+from dpsearch.exact._sum_limits import BINARY, COUNTS, Room, Space
 from dpsearch.exact.pricing import Found, Run, StackPricer
 from dpsearch.exact.promises import EPSILON
-from dpsearch.families.statistics import BetaCounts
+from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts
 from dpsearch.problem import Problem
 
 _WORK = 50_000_000  # numbers examined between two readings of the clock
 _LARGEST = 1 << 24  # numbers in tables, points times columns
 _MOST_POINTS = 2000  # a node is open for every size of a set
 
+Counts = GammaCounts | BetaCounts | DirichletCounts
+
 
 class SumPricer(StackPricer):
     """Branch and bound over boxes of the sums of columns; see `_sum_boxes`."""
 
-    def __init__(self, problem: Problem, statistic: BetaCounts, lam: float) -> None:
+    def __init__(self, problem: Problem, statistic: Counts, lam: float) -> None:
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
         self.statistic = statistic
         self.space = _space(statistic, self.lam + self.log_w)
@@ -43,7 +45,7 @@ class SumPricer(StackPricer):
         )
 
     @classmethod
-    def takes(cls, statistic: BetaCounts) -> bool:
+    def takes(cls, statistic: Counts) -> bool:
         points = statistic.points
         return len(points) <= _MOST_POINTS and points.size + float(points.sum()) <= _LARGEST
 
@@ -64,8 +66,15 @@ class SumPricer(StackPricer):
         statistic, n = self.statistic, len(members)
         points = statistic.points[members]
         sums = points.sum(axis=0)
-        down = digamma(statistic.failures + n - sums)
-        return np.asarray(points @ (digamma(statistic.successes + sums) - down))
+        if isinstance(statistic, BetaCounts):
+            down = digamma(statistic.failures + n - sums)
+            return np.asarray(points @ (digamma(statistic.successes + sums) - down))
+        if isinstance(statistic, GammaCounts):
+            return np.asarray(
+                points @ (digamma(statistic.shape + sums) - np.log(statistic.rate + n))
+            )
+        after = statistic.concentrations + sums
+        return np.asarray(points @ (digamma(after) - digamma(after.sum())))
 
     def rounding(self, y: Vector) -> float:
         magnitude = float(np.abs(self.space.constant).max() + np.abs(y).sum())
@@ -77,7 +86,9 @@ class SumPricer(StackPricer):
         nodes, count = self._nodes, self.n - 1
         nodes.size[:count] = np.arange(2, self.n + 1)
         nodes.low[:count] = 0
-        nodes.high[:count] = np.minimum(self.space.x.sum(axis=0), nodes.size[:count, None])
+        nodes.high[:count] = self.space.x.sum(axis=0)
+        if self.space.kind == BINARY:
+            nodes.high[:count] = np.minimum(nodes.high[:count], nodes.size[:count, None])
         nodes.status[:count] = 0
         nodes.bound[:count] = math.inf
         at_a_time = self._nodes_at_a_time()
@@ -112,17 +123,42 @@ class SumPricer(StackPricer):
         return left
 
 
-def _space(statistic: BetaCounts, log_w: Vector) -> Space:
+def _space(statistic: Counts, log_w: Vector) -> Space:
     """Lay out points and tables, with λ + log W(n) in the constants."""
     x = statistic.points.astype(np.int64)
-    n, (a, b) = len(x), (statistic.successes, statistic.failures)
-    both = np.array([_log_rising(value, n + 1) for value in a + b])
+    n, n_columns = x.shape
+    sizes = np.arange(n + 1, dtype=np.float64)[:, None]
+    kind, concave, constant = COUNTS, -1, log_w
+    other, slope = np.zeros((0, 0)), np.zeros((n + 1, n_columns + 1))
+    rate, lengths = np.zeros(n_columns), x.sum(axis=0) + 2
+    if isinstance(statistic, BetaCounts):
+        kind, prior, lengths = BINARY, statistic.successes, np.full(n_columns, n + 2)
+        other = np.array([_log_rising(b, n + 2) for b in statistic.failures])
+        both = prior + statistic.failures
+        constant = constant - np.array([_log_rising(value, n + 1) for value in both]).sum(axis=0)
+    elif isinstance(statistic, GammaCounts):
+        prior, rate = statistic.shape, statistic.rate
+        slope = np.log(rate + sizes)
+        constant = constant - (prior * np.log1p(sizes / rate)).sum(axis=1)
+    else:
+        concave = n_columns
+        prior = np.append(statistic.concentrations, statistic.concentrations.sum())
+        x = np.column_stack([x, x.sum(axis=1)])
+        lengths = np.append(lengths, x[:, -1].sum() + 2)
+    tables = [_log_rising(value, int(size)) for value, size in zip(prior, lengths, strict=True)]
     return Space(
+        kind=kind,
         x=np.ascontiguousarray(x),
         real=np.ascontiguousarray(x, dtype=np.float64),
-        ones=np.array([_log_rising(value, n + 2) for value in a]),
-        zeros=np.array([_log_rising(value, n + 2) for value in b]),
-        constant=log_w - both.sum(axis=0),
+        ascending=np.ascontiguousarray(np.argsort(x, axis=0, kind="stable").T),
+        begin=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        table=np.concatenate(tables),
+        other=other,
+        slope=slope,
+        prior=np.ascontiguousarray(prior),
+        rate=np.ascontiguousarray(rate),
+        concave=concave,
+        constant=constant,
     )
 
 
