@@ -63,6 +63,15 @@ def test_the_sooner_deadline_counts():
     assert current().left == math.inf
 
 
+def test_a_callback_inside_does_not_lose_the_limit_outside():
+    with limited(0.5, None), limited(None, lambda event: None) as inner:
+        assert inner.left <= 0.5
+    with limited(0.5, None), limited(10.0, lambda event: None) as inner:
+        assert inner.left <= 0.5
+    with limited(10.0, None), limited(0.5, lambda event: None) as inner:
+        assert inner.left <= 0.5
+
+
 def test_with_time_enough_nothing_changes():
     X = table()
     free, limited_ = DPMixture().fit(X), DPMixture(time_limit=1e6).fit(X)

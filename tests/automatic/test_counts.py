@@ -100,3 +100,19 @@ def test_outliers_of_projections_are_found_in_the_projections():
         mixture.log_joint_probabilities(X), few.log_joint_probabilities(z), strict=True
     ):
         np.testing.assert_allclose(whole, narrow, rtol=1e-9)
+
+
+def test_logarithms_at_a_common_total_come_back_in_their_own_unit():
+    X = np.log1p(1e4 * SHARES)
+    model = DPMixture(random_state=0).fit(X)
+    assert model.family_.given_total == pytest.approx(1e4)
+    for k in range(model.n_clusters_):
+        own = X[model.labels_ == k].mean(axis=0)
+        centre = model.mixture_.posterior(int(np.flatnonzero(model.mixture_.groups == k)[0]))
+        assert centre["mean"].mean() == pytest.approx(own.mean(), rel=0.25)
+    drawn, _ = model.sample(200)
+    assert drawn.mean() == pytest.approx(X.mean(), rel=0.25)
+    rng = np.random.default_rng(0)
+    gone = rng.random(X.shape) < 0.1
+    filled = model.impute(np.where(gone, np.nan, X))
+    assert filled[gone].mean() == pytest.approx(X[gone].mean(), rel=0.25)

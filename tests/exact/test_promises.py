@@ -256,3 +256,12 @@ def test_a_bound_below_a_partition_is_an_error(monkeypatch):
     family = families.Poisson(a, b)
     with pytest.raises(ProofError, match="contradicts"):
         search(X, family, DP, heuristic="trivial", beam_size=None, max_states=2)
+
+
+def test_rows_far_from_the_prior_have_a_bound_all_the_same():
+    rng = np.random.default_rng(0)
+    for far in (1e3, 1e5, 1e7):
+        X = rng.normal(size=(7, 2)) + far
+        problem = Problem(X, families.FullGaussian(0.0, 1.0, 4.0, 1.0), DP)
+        found = certify(problem, np.zeros(7), time_limit=1.0)
+        assert found.upper_bound >= enumeration.best(problem)

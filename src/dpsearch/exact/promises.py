@@ -115,6 +115,16 @@ def totals_of(problem: Problem) -> Totals | None:
     features = np.asarray(form.features(problem.model.matrix), dtype=np.float64)
     if features.shape != (problem.n_items, form.n_totals) or not np.isfinite(features).all():
         raise _disagreement(problem, "its features are not one row of numbers a row of X", "linear")
+    try:
+        _check_terms(problem, form, features)
+    except CapabilityError:
+        if EPSILON * np.abs(features).sum(axis=0).max() > _CANCELLED * AGREEMENT:
+            return None  # sums so large, far from the prior, that their differences are noise
+        raise
+    return Totals(form, features)
+
+
+def _check_terms(problem: Problem, form: LinearForm, features: Matrix) -> None:
     for term in form.terms:
         own = term.of(features)[:, term.counted :]
         i, j = np.tril_indices(term.n_values)
@@ -141,14 +151,8 @@ def totals_of(problem: Problem) -> Totals | None:
                 own[:, :d] = 0.0
                 if not (here <= term.upper(sizes, own) + AGREEMENT * (1.0 + np.abs(here))).all():
                     raise _disagreement(problem, "a term rises with the scatter", "linear")
-        try:
-            for one in (declared, form.log_marginals(sizes, totals)):
-                _compare_statistic(problem, _log_marginals(problem, labels), one, "linear")
-        except CapabilityError:
-            if EPSILON * np.abs(totals).max() > _CANCELLED * AGREEMENT:
-                return None  # sums so large, far from the prior, that their differences are noise
-            raise
-    return Totals(form, features)
+        for one in (declared, form.log_marginals(sizes, totals)):
+            _compare_statistic(problem, _log_marginals(problem, labels), one, "linear")
 
 
 def magnitude_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
