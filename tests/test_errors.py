@@ -17,9 +17,9 @@ def test_the_text_follows_the_fields():
     error = DataError("X at {place} is missing", row=3, column=1)
     assert str(error) == "X at row 3, column 1 is missing"
     error.column, error.source = "age", "people.csv"
-    assert str(error) == "people.csv: X at row 3, column 'age' is missing"
+    assert str(error) == "people.csv: row 3, column 'age' is missing"
     error.line = 5
-    assert str(error) == "people.csv: X at line 5, column 'age' is missing"
+    assert str(error) == "people.csv: line 5, column 'age' is missing"
 
 
 def test_a_place_that_the_text_does_not_mention_comes_first():
@@ -42,7 +42,7 @@ def test_the_parameter_is_a_field():
 
 def test_blocks_of_rows_and_columns_are_placed_from_inside_out():
     with (
-        pytest.raises(DataError, match=r"^file: X at row 1012, column 'c' is odd$") as caught,
+        pytest.raises(DataError, match=r"^file: row 1012, column 'c' is odd$") as caught,
         located("file", columns=["a", "b", "c"]),
         located(rows=1000),
         located(rows=[7, 12], columns=[0, 2]),

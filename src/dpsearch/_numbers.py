@@ -61,7 +61,7 @@ class Format(NamedTuple):
         """Return a value with `digits` digits, or rounded like a number of that size.
 
         >>> Format("$").text(-1234.5), Format("%").text(12.0), Format(years=True).text(2008.31)
-        ('−$1,234', '12\\xa0%', '2008.3')
+        ('−$1,234', '12\\xa0%', '2008')
         """
         if not math.isfinite(value):
             return "–" if math.isnan(value) else ("∞" if value > 0 else "−∞")
@@ -82,6 +82,8 @@ class Format(NamedTuple):
         size = max(map(abs, known), default=0.0)
         difference = max(known, default=0.0) - min(known, default=0.0)
         digits = max(3, _order(size) - _order(difference) + 2) if difference > self.tiny else 3
+        if self.years and len({*map(round, known)}) == len(known):
+            digits = 4  # years that differ have no decimals
         return [self.text(value, min(digits, 15), size) for value in values]
 
     def _digits(self, value: float, digits: int, size: float | None) -> str:
@@ -93,7 +95,7 @@ class Format(NamedTuple):
         decimals = digits - 1 - _order(size or value)
         if size:
             value = round(value, decimals)
-        decimals = max(decimals, 1 if self.years else 0)
+        decimals = max(decimals, 0)
         text = f"{value:.{decimals}f}" if self.years else f"{value:,.{decimals}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
 

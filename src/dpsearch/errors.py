@@ -60,6 +60,8 @@ class DPSearchError(Exception):
         text, place, source = super().__str__(), self.place, self.source
         if self.parameter is not None:
             text = text.replace("{parameter}", self.parameter, 1)
+        if source is not None or self.line is not None:  # it is a file, and not the argument X
+            text = text.replace("X at {place}", "{place}", 1)
         # Only the first marker is one: what follows it may come from the data.
         if place and "{place}" in text:
             text = text.replace("{place}", place, 1)

@@ -257,9 +257,9 @@ CHOICES = {
         "projected_gaussian",
         "160 rows are few",
     ),
-    "one column": (NUMBERS[:, :1], "full_gaussian", "numbers in 1 columns"),
-    "one column, few rows": (NUMBERS[:3, :1], "full_gaussian", "numbers in one column"),
-    "one column of 0 and 1": (BINARY[:, :1], "full_gaussian", "numbers in 1 columns"),
+    "one column": (NUMBERS[:, :1], "full_gaussian", "numbers in 1 column"),
+    "one column, few rows": (NUMBERS[:3, :1], "full_gaussian", "numbers in 1 column"),
+    "one column of 0 and 1": (BINARY[:, :1], "full_gaussian", "numbers in 1 column"),
     "gaps": (np.where(BINARY > 0, np.nan, NUMBERS)[:29], "diagonal_gaussian", "missing"),
     "correlated, with gaps": (
         np.where(BINARY > 0, np.nan, NUMBERS @ SLANT),

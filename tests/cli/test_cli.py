@@ -57,6 +57,10 @@ def test_help_and_wrong_usage():
         ["fit", "x.csv", "--beam-size", "0"],
         ["fit", "x.csv", "--refine", "long"],
         ["fit", "x.csv", "--certify", "long"],
+        ["fit", "x.csv", "--certify", "0"],
+        ["fit", "x.csv", "--refine", "0s"],
+        ["fit", "x.csv", "--time", "0"],
+        ["fit", "x.csv", "--time", "-1"],
         ["fit", "x.csv", "--image-shape", "28"],
         ["predict", "model.npz"],
     ):
@@ -318,9 +322,43 @@ def test_mixed_tables_without_names(run, tmp_path):
     assert pl.read_csv(io.StringIO(out))["cluster"].to_list() == found
     assert run("certify", "x.clusters", "x.csv", "--no-header", "--time-limit", "1s")[0] == 0
     (tmp_path / "x.csv").write_text("\n".join(["size,kind,code", *lines]))
-    complains(run("predict", "x.clusters", "x.csv"), "no column 'column 0', which the model needs")
+    complains(
+        run("predict", "x.clusters", "x.csv"),
+        "no columns 'column 0', 'column 1', 'column 2', which the model needs",
+    )
     code, _, err = run("predict", "x.clusters", "x.csv", "--no-header")
     assert (code, "column 'column 1' has 1 value that the fit did not see" in err) == (0, True)
+
+
+def test_files_without_names_for_a_model_with_names(run, tmp_path):
+    """Columns go by their places in the model, or in the file of the fit; the index too."""
+    lines = [
+        f"p{i:03},{(i % 2) * 9 + i / 40},same,{'uv'[i % 2]},{i % 2 * 7 + i % 5}\n"
+        for i in range(60)
+    ]
+    (tmp_path / "x.csv").write_text("who,length,site,kind,depth\n" + "".join(lines))
+    assert run("fit", "x.csv", "--refine", "no")[0] == 0
+    assert [*load("x.clusters/model.npz").triage_.dropped] == ["who", "site"]
+    (tmp_path / "y.csv").write_text("".join(lines))
+    want = [line.split(",")[:2] for line in Path("x.clusters/labels.csv").read_text().split("\n")]
+    for options in ((), ("--memory", "4GB")):
+        code, out, err = run("predict", "x.clusters", "y.csv", "--no-header", *options)
+        assert (code, err) == (0, "")
+        assert [line.split(",")[:2] for line in out.split("\n")][1:] == want[1:]
+    said = "no columns 'length', 'kind', 'depth', which the model needs"
+    complains(run("predict", "x.clusters", "y.csv"), said, "--no-header")
+    (tmp_path / "z.csv").write_text("".join(f"1,{line}" for line in lines))
+    said = "6 columns, but the model was fitted to 3 of 5"
+    complains(run("predict", "x.clusters", "z.csv", "--no-header"), said)
+    (tmp_path / "z.csv").write_text("who,Length (),site,kind,depths\n" + "".join(lines))
+    code, _, err = run("predict", "x.clusters", "z.csv")
+    said = (
+        "no columns 'length', 'depth', which the model needs: did you mean 'Length ()', 'depths'?"
+    )
+    assert (code, said in err, "--no-header" in err) == (1, True, False)
+    (tmp_path / "z.csv").write_text("who,site,kind,depth\n" + "p,same,u,3\n")
+    code, _, err = run("predict", "x.clusters", "z.csv")
+    assert (code, "no column 'length', which" in err, "did you mean" in err) == (1, True, False)
 
 
 def test_a_model_whose_columns_share_a_name(run, tmp_path):
@@ -769,6 +807,8 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
         (["--jobs", "0"], ["n_jobs"]),
         (["--columns", "height"], ["X.csv: --columns: no column 'height'; there are 'a', 'b'"]),
         (["--columns", "A"], ["did you mean 'a'?"]),
+        (["--keep", "nosuch"], ["--keep names the column 'nosuch', which the table does not"]),
+        (["--kinds", "nosuch=real"], ["--kinds names the column 'nosuch', which the table"]),
         (["--columns", "0-9"], ["no column 0-9; there are 2, numbered from 0"]),
         (["--columns", "a,0"], ["column 'a' is named twice"]),
         (["--columns", "a", "--drop", "b"], ["--columns and --drop"]),

@@ -564,16 +564,16 @@ def test_messages_are_put_in_terms_of_the_file(tmp_path):
         return str(error).removeprefix(f"{table.source}: ")
 
     at = "X at {place} is 4"
-    assert located(found, at, row=1, column=1) == "X at line 4, column 'b' is 4"
+    assert located(found, at, row=1, column=1) == "line 4, column 'b' is 4"
     assert located(found, "{place} of X is odd", row=0) == "line 3 of X is odd"
-    assert located(found, at, row=7, column=9) == "X at row 7, column 9 is 4"
-    assert located(found, at, row=1, column="b") == "X at line 4, column 'b' is 4"
+    assert located(found, at, row=7, column=9) == "row 7, column 9 is 4"
+    assert located(found, at, row=1, column="b") == "line 4, column 'b' is 4"
     assert located(found, "{place} of X has no value", column=1) == "column 'b' of X has no value"
     np.save(tmp_path / "x.npy", np.zeros((2, 3)))
     assert located(read_table(tmp_path / "x.npy"), "{place}", row=1, column=0) == "row 1, column 0"
     chosen = read_table(tmp_path / "x.npy", Reading(columns="2,0"))
     assert located(chosen, "{place} of X", column=0) == "column 2 of X"
-    assert located(chosen, "X at {place}", row=1, column=1) == "X at row 1, column 0"
+    assert located(chosen, "X at {place}", row=1, column=1) == "row 1, column 0"
 
 
 def test_long_documents(tmp_path):

@@ -289,7 +289,7 @@ def test_wrong_lines_and_cells_of_csv_files_are_named(tmp_path):
         fitted(tmp_path / "t.csv")
     (tmp_path / "t.csv").write_text(text + "1,many,2\n")
     with open_table(tmp_path / "t.csv", TableOptions(2)) as found:
-        assert "1 others, as 'many', taken as missing" in found.triage["b"].reason
+        assert "1 other, as 'many', taken as missing" in found.triage["b"].reason
         assert np.isnan(found.shards[1].load()[-1, 1])
 
 

@@ -122,7 +122,7 @@ def test_columns_that_cannot_be_used(columns, kinds, said):
 @pytest.mark.parametrize(
     ("kinds", "said"),
     [
-        ({"y": "real"}, "'y', which X does not have"),
+        ({"y": "real"}, "'y', which the table does not have"),
         ({"x": "number"}, r"kinds\['x'\] must be one of real, count, binary, category"),
         (["x"], "kinds must map"),
     ],

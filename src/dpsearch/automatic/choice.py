@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
@@ -451,9 +452,9 @@ def _guess_gaussian(X: Any) -> tuple[type[Family], str]:
         return VonMisesFisher, f"rows of length 1 in {X.shape[1]} columns"
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
     if _rows_suffice(n_rows, width):
-        return FullGaussian, f"numbers in {X.shape[1]} columns"
+        return FullGaussian, f"numbers in {count(X.shape[1], 'column')}"
     if width == 1:
-        return FullGaussian, "numbers in one column"
+        return FullGaussian, "numbers in 1 column"
     reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
     kind = DiagonalGaussian if width <= _NARROW else ProjectedGaussian
     return kind, f"numbers, and {reason} for a full covariance"

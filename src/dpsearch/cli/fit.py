@@ -68,11 +68,11 @@ class Fitting:
     ] = "auto"
     certify: Annotated[
         float | None,
-        opt.duration("Try to prove that the clustering is the best, for at most this long."),
+        opt.time_span("Try to prove that the clustering is the best, for at most this long."),
     ] = None
     time: Annotated[
         float | None,
-        opt.duration(
+        opt.time_span(
             "Time for the whole run; what does not fit is cut short, and the run says so."
         ),
     ] = None
@@ -100,8 +100,8 @@ class Fitting:
     def said(self) -> dict[str, str] | None:
         """Return what the user says of columns."""
         kinds = {} if self.kinds is None else opt.parse_kinds(self.kinds)
-        for name in () if self.keep is None else self.keep.split(","):
-            kinds.setdefault(name.strip(), "keep")
+        for name in opt.parse_names(self.keep):
+            kinds.setdefault(name, "keep")
         return kinds or None
 
     def codes(self) -> Any:
@@ -267,7 +267,13 @@ class _Job:
             self.estimator.reading(), keep=self.shape is not None, reading=self.reading,
             memory=fitting.memory, n_threads=n_threads(fitting.jobs), progress=stage.count_rows,
         )  # fmt: skip
-        self.source = Source(files, self.data, options)
+        try:
+            self.source = Source(files, self.data, options)
+        except ParameterError as error:
+            if error.parameter == "kinds":
+                kept = error.column in opt.parse_names(fitting.keep)
+                error.parameter = "--keep" if kept else "--kinds"
+            raise
         if self.source.opened is not None and fitting.restarts:
             why = "is for tables that are read into memory"
             raise ParameterError.of("--restarts", why, source=self.data)
@@ -392,7 +398,7 @@ def _refinement(text: str) -> str | bool | float:
     if text in ("converge", "no"):
         return text == "converge"
     try:
-        return opt.parse_duration(text)
+        return opt.parse_time(text)
     except typer.BadParameter as error:
         raise typer.BadParameter(
             f"--refine takes auto, converge, no, or a duration such as 30s, got {text!r}"

@@ -62,22 +62,26 @@ def known_columns(model: Any) -> ModelColumns:
         wanted = None  # names that repeat do not identify columns
     columns = () if schema is None else schema.columns
     levels = {column.came_from for column in columns if column.kind == "category"}
+    triage = getattr(model, "triage_", None) or ()
+    file = tuple(entry.name for entry in triage)
     return ModelColumns(
         wanted,
         model.n_features_in_ if schema is None else len(schema.origins),
         tuple(j for j, name in enumerate(wanted or ()) if name in levels),
         getattr(model, "index_name_", None),
+        file if wanted is not None and {*wanted} <= {*file} else (),
     )
 
 
 def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
+    from dpsearch.io.choice import missing_columns
+
     place = {table.name(j): j for j in range(table.n_columns)}
-    missing = next((name for name in wanted if name not in place), None)
-    if missing is None:
+    if place.keys() >= {*wanted}:
         if tuple(place) != wanted:
             table.select([place[name] for name in wanted])
     elif table.names is not None:
-        raise DataError(f"no column {missing!r}, which the model needs", source=table.source)
+        raise DataError(missing_columns(wanted, table.names), source=table.source)
 
 
 def rows_of(model: Any, table: Table) -> Any:

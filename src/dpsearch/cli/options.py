@@ -87,6 +87,14 @@ def parse_duration(text: str) -> float:
     return _quantity(text, _DURATIONS, "duration such as 30s, 2m or 1h")
 
 
+def parse_time(text: str) -> float:
+    """Return the seconds of a duration above 0."""
+    seconds = parse_duration(text)
+    if seconds == 0.0:
+        raise typer.BadParameter(f"must be above 0, got {text!r}")
+    return seconds
+
+
 def parse_alpha(text: str) -> float | str:
     """Return a number, or the text itself: "auto" or the name of a prior."""
     try:
@@ -115,6 +123,11 @@ def parse_kinds(text: str) -> dict[str, str]:
     return kinds
 
 
+def parse_names(text: str | None) -> list[str]:
+    """Return names that are separated by commas."""
+    return [] if text is None else [name.strip() for name in text.split(",")]
+
+
 def parse_values(text: str) -> list[str | float]:
     """Return values that are separated by commas: numbers, where they are some, and texts.
 
@@ -130,6 +143,7 @@ def option(help: str, *names: str, **about: Any) -> Any:
 
 
 duration = functools.partial(option, parser=parse_duration, metavar="DURATION")
+time_span = functools.partial(duration, parser=parse_time)
 
 Data = Annotated[
     Path,

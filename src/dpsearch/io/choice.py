@@ -12,6 +12,8 @@ from dpsearch._validate import name_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.table import ModelColumns, Reading, name_of
 
+_NAMED = 5  # columns that an error names
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -29,6 +31,8 @@ def choose(names: list[str] | None, width: int, reading: Reading) -> Choice:
     if reading.columns is not None and reading.drop is not None:
         raise ParameterError.of("--columns", "and --drop say the same thing twice: give one")
     file = _File(names, width)
+    if names is None and reading.model is not None and len(reading.model.file) == width:
+        file = _File(list(reading.model.file), width)  # the columns of the fit, by their places
     index, text = file.index(reading), file.one("--text", reading.text)
     if text is not None:
         if index == text:
@@ -61,7 +65,7 @@ class _File:
         """Return the columns to cluster by, and whether the user or a model named them."""
         if reading.columns is not None:
             return self.numbers(reading.columns, "--columns"), True
-        of_model = None if reading.drop is not None else self.columns_of(reading.model)
+        of_model = None if reading.drop is not None else self.columns_of(reading)
         if of_model is not None:
             return of_model, True
         dropped = set() if reading.drop is None else set(self.numbers(reading.drop, "--drop"))
@@ -97,7 +101,7 @@ class _File:
                 continue
             match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
             if match is None:
-                advice = _did_you_mean(part, self.names)
+                advice = _did_you_mean([part], self.names)
                 raise ParameterError.of(option, f": no column {part!r}{advice}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last >= self.width or first > last:
@@ -111,17 +115,18 @@ class _File:
             raise ParameterError.of(option, ": {place} is named twice", column=column)
         return found
 
-    def columns_of(self, model: ModelColumns | None) -> list[int] | None:
+    def columns_of(self, reading: Reading) -> list[int] | None:
         """Return the columns that a model knows by name; None if columns go by number."""
+        model = reading.model
         if model is None or model.names is None:
             return None
-        for name in model.names:
-            if name not in self.place:
-                if self.names is None:
-                    return None
-                advice = _did_you_mean(name, self.names)
-                raise DataError(f"no column {name!r}, which the model needs{advice}")
-        return [self.place[name] for name in model.names]
+        if all(name in self.place for name in model.names):
+            return [self.place[name] for name in model.names]
+        if self.names is None:
+            return None
+        known = {*model.names, *model.file} & {*self.names}
+        hint = "" if known or not reading.header else "; --no-header if the first line is a row"
+        raise DataError(missing_columns(model.names, self.names) + hint)
 
     def categories_of(self, model: ModelColumns | None, kept: list[int]) -> list[int]:
         """Return the columns kept that a model takes for categories, by name or by place."""
@@ -143,12 +148,30 @@ def repeated(values: Sequence[Any]) -> int | None:
     return None
 
 
-def _did_you_mean(name: str, names: list[str] | None) -> str:
+def missing_columns(wanted: Sequence[str], names: list[str]) -> str:
+    """Return in words which columns a model needs and a file lacks."""
+    missing = [name for name in wanted if name not in names]
+    some = ", ".join(map(repr, missing[:_NAMED]))
+    more = f" and {len(missing) - _NAMED:,} more" if len(missing) > _NAMED else ""
+    advice = _did_you_mean(missing[:_NAMED], names, [name for name in names if name not in wanted])
+    return f"no column{'s' * (len(missing) > 1)} {some}{more}, which the model needs{advice}"
+
+
+def _did_you_mean(
+    wanted: list[str], names: list[str] | None, others: list[str] | None = None
+) -> str:
+    """Return advice about names that are not there; by default all others may be meant."""
     if names is None:
         return "; the file has no column names, so columns go by numbers from 0"
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    close = close or [other for other in names if other.casefold() == name.casefold()]
+    plain = {_plain(name): name for name in reversed(names if others is None else others)}
+    found = [difflib.get_close_matches(_plain(name), plain, n=1) for name in wanted]
+    close = dict.fromkeys(repr(plain[name]) for names in found for name in names)
     if close:
-        return f": did you mean {close[0]!r}?"
+        return f": did you mean {', '.join(close)}?"
     some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
     return f"; there are {some}"
+
+
+def _plain(name: str) -> str:
+    """Return a name without what people write differently: cases and signs."""
+    return re.sub(r"[\W_]+", "", name.casefold()) or name

@@ -13,6 +13,7 @@ import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -105,7 +106,7 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
                 given = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
                 names = distinct_names(given)
                 block = rest
-            choice = choose(names, len(first), reading)
+            choice = choose(names, len(first), replace(reading, header=header))
             columns = Columns(names, len(first), choice, reading, separator)
             columns.notes += [note] if note else []
             if not len(block.fields):

@@ -27,6 +27,8 @@ FORMATS = {
     "svmlight": (".svmlight", ".svm", ".libsvm"),
     "h5ad": (".h5ad",),
 }
+# Files of tables that other programs write, and that are not read here.
+_OTHERS = (".xlsx", ".xls", ".xlsm", ".ods", ".json", ".jsonl", ".ndjson", ".dta", ".sav", ".rds")
 STANDARD_INPUT = "standard input"
 # The options that say something about each format; the others take the first three.
 _CHOOSING = {"columns", "drop", "index"}
@@ -134,8 +136,11 @@ def format_of(path: Path, reading: Reading) -> str:
         if ending.lower() in endings:
             return form
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
+    if ending.lower() in _OTHERS:
+        raise DataError(f"{ending} files are not read: save it as CSV or Parquet", source=path)
     raise DataError(
-        f"cannot tell the format from '{ending}'; known are {known} (or say --input-format)",
+        f"cannot tell the format from '{ending}'; known are {known}, and of text also those with"
+        " .gz, as .csv.gz (or say --input-format)",
         source=path,
     )
 

@@ -31,11 +31,13 @@ class ModelColumns:
     width: int  # the number of columns
     categories: tuple[int, ...] = ()  # the numbers of those that hold categories
     index: str | None = None  # the column that named the rows, taken as such if it is there
+    file: tuple[str, ...] = ()  # all columns of the file of the fit, in order, where known
 
     def check_width(self, n_columns: int, source: str) -> None:
         if n_columns != self.width:
+            others = f" of {len(self.file)}" if len(self.file) > self.width else ""
             raise DataError(
-                f"{n_columns} columns, but the model was fitted to {self.width}",
+                f"{n_columns} columns, but the model was fitted to {self.width}{others}",
                 source=source,
             )
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._numbers import share
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.mixture import Mixture
 from dpsearch.tables.checked import CheckedTable
@@ -53,7 +54,7 @@ class Check(NamedTuple):
         certainty = f"{self.certainty:.4f}".rstrip("0").rstrip(".")
         return (
             "rows lie between components more often than the mixture expects (a certainty of at"
-            f" most {certainty} have {self.rows:.0%}, expected are {self.draws:.0%})"
+            f" most {certainty} have {share(self.rows)}, expected are {share(self.draws)})"
         )
 
 

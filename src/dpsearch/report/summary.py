@@ -35,10 +35,11 @@ def found(table: Table, groups: list[Profile], apart: Ints) -> str:
     elif len(large) == 1:
         text += f"One has {count(sizes[0], 'row')} ({share(groups[0].share)})."
     else:
-        text += (
-            f"The largest has {count(sizes[0], 'row')} ({share(groups[0].share)}), the smallest"
-            f" {f'of more than four rows {large[-1]:,}' if small else count(large[-1], 'row')}."
-        )
+        text += f"The largest has {count(sizes[0], 'row')} ({share(groups[0].share)}), "
+        if small:
+            text += f"and the smallest of those with more than four rows has {large[-1]:,}."
+        else:
+            text += f"the smallest {count(large[-1], 'row')}."
     if small:
         be = "is" if len(small) == 1 else "are"
         text += (

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._numbers import count
 from dpsearch._types import Vector
 from dpsearch.tables import cells
 from dpsearch.tables.codes import FEWEST_COPIES, codes_in
@@ -112,7 +113,8 @@ class Look:
             self.notes.insert(0, f"read as {what}, as in {example!r}")
         if len(other):
             first = texts[int(self.raw.values[other[0]])]
-            self.notes.append(f"{len(other):,} others{self.among}, as {first!r}, taken as missing")
+            others = count(len(other), "other")
+            self.notes.append(f"{others}{self.among}, as {first!r}, taken as missing")
         return values
 
     @property

@@ -85,9 +85,8 @@ def check_kinds(kinds: Any, names: Sequence[str]) -> None:
         raise ParameterError.must("kinds", "map names of columns to kinds", kinds)
     for name, kind in kinds.items():
         if name not in names:
-            raise ParameterError(
-                f"kinds names the column {name!r}, which X does not have", parameter="kinds"
-            )
+            text = "{parameter} names the {place}, which the table does not have"
+            raise ParameterError(text, parameter="kinds", column=name)
         if kind not in SAID:
             raise ParameterError(
                 f"kinds[{name!r}] must be one of {', '.join(SAID)}, got {kind!r}",

@@ -31,10 +31,10 @@ const at = new Map(Array.from(rows, (row, i) => [row, i]));
 // Numbers as `Format.text` in _numbers.py writes them: unit, whether they may be years, what is 0.
 const brief = (x, [unit, years, tiny] = ["", false, 0], digits = 3) => {
   if (!Number.isFinite(x)) return "–";
-  const size = Math.abs(x), least = years ? 1 : 0;
+  const size = Math.abs(x);
   let text = "0";
   if (size > 0 && size >= tiny) {
-    const decimals = Math.max(digits - 1 - Math.floor(Math.log10(size)), least);
+    const decimals = Math.max(digits - 1 - Math.floor(Math.log10(size)), 0);
     text = size < 1e-4 || size >= 1e15
       ? Number(size.toPrecision(digits)).toExponential().replace("e+", "e").replace("-", "−")
       : size.toLocaleString("en", { maximumFractionDigits: decimals, useGrouping: !years });
