@@ -345,6 +345,10 @@ def test_files_without_names_for_a_model_with_names(run, tmp_path):
         code, out, err = run("predict", "x.clusters", "y.csv", "--no-header", *options)
         assert (code, err) == (0, "")
         assert [line.split(",")[:2] for line in out.split("\n")][1:] == want[1:]
+    assert run("fit", "x.csv", "--refine", "no", "--index", "who", "--out", "named")[0] == 0
+    code, out, err = run("predict", "named", "y.csv", "--no-header", "--index", "0")
+    assert (code, err) == (0, "")
+    assert [line.split(",")[:2] for line in out.split("\n")][1:] == want[1:]
     said = "no columns 'length', 'kind', 'depth', which the model needs"
     complains(run("predict", "x.clusters", "y.csv"), said, "--no-header")
     (tmp_path / "z.csv").write_text("".join(f"1,{line}" for line in lines))
@@ -359,6 +363,12 @@ def test_files_without_names_for_a_model_with_names(run, tmp_path):
     (tmp_path / "z.csv").write_text("who,site,kind,depth\n" + "p,same,u,3\n")
     code, _, err = run("predict", "x.clusters", "z.csv")
     assert (code, "no column 'length', which" in err, "did you mean" in err) == (1, True, False)
+
+
+def test_files_that_are_not_read(run):
+    for name, said in {"x.xlsx": "save it as CSV or Parquet", "x.odd": ".csv.gz"}.items():
+        Path(name).touch()
+        complains(run("fit", name), name, said)
 
 
 def test_a_model_whose_columns_share_a_name(run, tmp_path):

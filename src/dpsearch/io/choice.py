@@ -70,7 +70,10 @@ class _File:
             return of_model, True
         dropped = set() if reading.drop is None else set(self.numbers(reading.drop, "--drop"))
         kept = [j for j in range(self.width) if j not in dropped and j != index]
-        return kept, reading.model is not None and len(kept) == reading.model.width
+        model = reading.model
+        if self.names is None and model is not None and len(kept) == len(model.file):
+            kept = [kept[model.file.index(name)] for name in model.names or ()]
+        return kept, model is not None and len(kept) == model.width
 
     def categories(self, reading: Reading, kept: list[int]) -> list[int]:
         """Return the columns to take for categories, as the user says or as a model knows."""

@@ -136,11 +136,10 @@ def format_of(path: Path, reading: Reading) -> str:
         if ending.lower() in endings:
             return form
     known = ", ".join(ending for endings in FORMATS.values() for ending in endings)
-    if ending.lower() in _OTHERS:
-        raise DataError(f"{ending} files are not read: save it as CSV or Parquet", source=path)
+    advice = "save it as CSV or Parquet, " if ending.lower() in _OTHERS else ""
     raise DataError(
         f"cannot tell the format from '{ending}'; known are {known}, and of text also those with"
-        " .gz, as .csv.gz (or say --input-format)",
+        f" .gz, as .csv.gz ({advice}or say --input-format)",
         source=path,
     )
 
