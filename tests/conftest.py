@@ -16,10 +16,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def run(monkeypatch, capsys, tmp_path):
     """Run `dpsearch` in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
-    # The thread that ends a program which does not end by itself would end the tests.
-    monkeypatch.setattr("dpsearch.cli.app.watch_signals", lambda: None)
 
     def run(*arguments):
+        # The thread that ends a program which does not end by itself would end the tests.
+        monkeypatch.setattr("dpsearch.cli.app.watch_signals", lambda: None)
         monkeypatch.setattr(sys, "argv", ["dpsearch", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()

@@ -24,6 +24,7 @@ _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 Handler = Callable[[int, FrameType | None], Any]
 
 _stoppable: list[Deadline] = []  # what signals stop, the innermost last
+_told: list[int] = []  # signals of which it was said that they end the process
 
 
 class Stopped(KeyboardInterrupt):
@@ -119,8 +120,17 @@ def watch_signals() -> None:
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
-    os.write(2, b"dpsearch: terminated\n")
+    _tell(number, ())
     raise SystemExit(128 + number)
+
+
+def _tell(number: int, stopped: tuple[Deadline, ...]) -> None:
+    """Say that the process ends, once."""
+    if not _told:
+        _told.append(number)
+        phase = next((one.stopped_in for one in reversed(stopped)), None)
+        words = str(Stopped(number, phase)) if phase else _WORDS[signal.Signals(number)]
+        os.write(2, f"dpsearch: {words}\n".encode())
 
 
 def _end(number: int, stopped: tuple[Deadline, ...], processor: float, seconds: float) -> None:
@@ -130,7 +140,6 @@ def _end(number: int, stopped: tuple[Deadline, ...], processor: float, seconds: 
         time.sleep(_WAIT)
     if any(deadline not in _stoppable for deadline in stopped):
         return
-    for deadline in stopped[-1:]:
-        os.write(2, f"dpsearch: {Stopped(number, deadline.stopped_in or '')}\n".encode())
+    _tell(number, stopped)
     remove_all()
     os._exit(128 + number)

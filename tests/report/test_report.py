@@ -445,7 +445,7 @@ def test_words_know_what_columns_hold(houses):
     formats = {name: about[2] for name, about in every.items() if about}
     assert [formats[name][0] for name in ("price", "discount", "weight")] == ["$", "%", "kg"]
     assert formats["built"][1]
-    assert "sold (year)" in every
+    assert "sold (month)" in every
     assert re.search(r"built \((195\d|200\d)", words) or "($" in words
     assert "e−" not in words
     assert "2,0" not in words

@@ -240,6 +240,19 @@ def test_codes_that_are_recognised_do_not_decide_either():
     assert kept["price"].reason == "1 to 99"
 
 
+def test_codes_below_zero_among_counts_are_known_to_the_model(tmp_path):
+    rng = np.random.default_rng(0)
+    counts, x = rng.poisson(3.0, 60), rng.normal(size=60)
+    counts[::15] = -9999
+    pd.DataFrame({"visits": counts, "x": x}).to_csv(tmp_path / "x.csv", index=False)
+    frame = pd.read_csv(tmp_path / "x.csv")
+    assert triage(frame)["visits"].reason.endswith("4 of -9999, taken as missing")
+    model = DPMixture(refine=False).fit(tmp_path / "x.csv")
+    assert model.state_.codes == ((0, -9999.0),)
+    again = model.predict_proba(frame.replace(-9999, np.nan))
+    np.testing.assert_allclose(model.predict_proba(frame), again)
+
+
 def test_two_whole_numbers_and_few_years_make_no_clusters_of_themselves():
     rng = np.random.default_rng(1)
     group = rng.integers(2, size=300)

@@ -357,7 +357,8 @@ def _number(look: Look) -> Found | None:
     role = next((role for role, is_so in _ROLES if is_so(look)), "number")
     low, high = look.range
     why = "0 or 1" if role == "category" else f"{low:.6g} to {high:.6g}"
-    kind: Kind = "count" if role == "count" else "real"
+    # Codes below 0 are still among the numbers, which counts would refuse.
+    kind: Kind = "count" if role == "count" and not (look.numbers < 0.0).any() else "real"
     unit = cells.unit_of(look.raw.uniques or ())
     column = Column(look.name, kind, look.source, form=look.number_form, role=role, unit=unit)
     return look.used(role, READ if look.number_form else USED, why + look.among, column)
