@@ -508,7 +508,7 @@ from dpsearch.passes import fit
 from dpsearch.sources.opened import TableOptions, open_table
 fit.SAMPLE_ROWS = 2000  # to be quick
 before = peak_mb()
-with open_table(sys.argv[1], TableOptions(memory=600_000_000, n_threads=2)) as opened:
+with open_table(sys.argv[1], TableOptions(memory=600_000_000, n_threads=2, keep=True)) as opened:
     model = DPMixture(families.Gaussian(0.0, 60.0, 1.0), 1.0, refine=False, n_jobs=2)
     model.fit(opened)
 assert len(model.labels_) == opened.n_rows
