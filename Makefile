@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow chaos fuzz bench reproduce bench-peers docs dist clean
+.PHONY: demo test slow chaos stops fuzz bench reproduce bench-peers docs dist clean
 
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
@@ -23,8 +23,13 @@ slow: $(VENV)/.test
 # Attacks on files and processes, CHAOS of each; 300 by hand.
 CHAOS ?= 300
 chaos: $(VENV)/.test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks kills refusals rivals interrupts stops memory \
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks kills refusals rivals interrupts memory \
 		clocks cluster --count $(CHAOS)
+
+# Ctrl-C and SIGTERM at any moment of a fit, on tables of eight kinds, two of them large: minutes
+# before the first.
+stops: $(VENV)/.test
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m studies attacks stops --count $(CHAOS)
 
 # Hostile model files, tables, command lines and problems: FUZZ of each, or MINUTES of processor time
 # each in rounds of FUZZ, divided among PROCESSES.  By hand: make fuzz MINUTES=60 PROCESSES=16.
