@@ -41,8 +41,9 @@ def _remembered() -> Iterator[None]:
     It tries dozens of templates each time, when it infers types and again when it emits code.
     What is itself compiled for its callers is left alone: it depends on their options.
     """
-    resolve = types.Function.get_call_type
-    if resolve is not types.BaseFunction.get_call_type:
+    functions: Any = types.Function
+    resolve = functions.get_call_type
+    if "get_call_type" in vars(functions):
         yield  # within the compilation of a caller
         return
 
@@ -56,11 +57,11 @@ def _remembered() -> Iterator[None]:
             _SIGNATURES[key] = signature
         return signature
 
-    types.Function.get_call_type = remember
+    functions.get_call_type = remember
     try:
         yield
     finally:
-        del types.Function.get_call_type
+        del functions.get_call_type
 
 
 class _Passes(PassManager):  # type: ignore[misc]
