@@ -202,7 +202,6 @@ def _fitted(table: Table, how: _How) -> VariationalMixture:
             "tail", "needs the variant 'stick-breaking' and a Dirichlet process with α fixed"
         )
     fit.begin()
-    converged = False
     try:
         with plain_interrupts():
             most = how.passes
@@ -210,11 +209,11 @@ def _fitted(table: Table, how: _How) -> VariationalMixture:
             while fit.table.refine():
                 most = len(fit.history) + how.passes  # for the cells that there are now
                 fit.improve(most, how.moves)
-            converged = len(fit.history) < most
+            return fit.result(converged=len(fit.history) < most)
     except KeyboardInterrupt:
         if not fit.history:
             raise
-    return fit.result(converged)
+    return fit.result(converged=False)
 
 
 class _Fit:
