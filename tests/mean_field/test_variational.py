@@ -13,10 +13,11 @@ from scipy.special import betaln, digamma, logsumexp
 from scipy.stats import beta, gamma
 from sklearn.mixture import BayesianGaussianMixture
 
-from dpsearch import Problem, families, load, priors, search, variational
+from dpsearch import Problem, datasets, families, load, priors, search, variational
 from dpsearch.errors import CapabilityError, ModelFileError, ParameterError
 from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field import VariationalMixture
+from dpsearch.mean_field.births import parted
 from dpsearch.mean_field.sticks import Sticks, collapsed_weights, log_weights, own_share
 from dpsearch.passes import chunk
 from dpsearch.passes.device import open_rows
@@ -207,6 +208,35 @@ def test_births_and_merges_leave_a_bad_start():
     assert from_one.lower_bound > stuck.lower_bound + 100.0
     assert 3 <= from_many.n_components <= 4
     assert from_one.lower_bound == pytest.approx(from_many.lower_bound, abs=2.0)
+
+
+def test_births_divide_ellipses():
+    """Full covariances, of which a new one that is too long never lets the other rows go."""
+    X, labels = datasets.planted_clusters(400, 6, 6, rng=0)
+    family = families.FullGaussian(X.mean(axis=0), 1.0, 6.0, np.diag(X.var(axis=0)))
+    best = variational(X, family, DP, start=labels, moves=False).lower_bound
+    for rng in range(3):
+        found = variational(X, family, DP, start=np.zeros(400), truncation=10, rng=rng)
+        assert found.lower_bound == pytest.approx(best, abs=1e-3)
+
+
+def test_rows_are_parted_as_they_were_made():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-4.0, 1.0, (20, 2)), rng.normal(4.0, 1.0, (30, 2))])
+    form = FAMILY.linear(2)
+    features = form.features(X)
+    found, gain = parted(form, features, rng)
+    order = np.argsort(found.sizes)
+    np.testing.assert_array_equal(found.sizes[order], [20.0, 30.0])
+    np.testing.assert_allclose(found.sums[order[0]], features[:20].sum(axis=0))
+    problem = Problem(X, FAMILY, DP)
+    one, two = (problem.log_joint(x) - DP.log_probability(np.bincount(x))
+                for x in (np.zeros(50, int), np.repeat([0, 1], [20, 30])))  # fmt: skip
+    assert gain == pytest.approx(two - one + 20 * np.log(0.4) + 30 * np.log(0.6))
+    assert parted(form, features[:20], rng)[1] < 0.0
+    alike, none = parted(form, features[[0, 0, 0]], rng)
+    np.testing.assert_array_equal(alike.sizes, [1.0, 1.0])
+    assert none == -np.inf
 
 
 def test_predictions_are_those_of_the_mixture():
