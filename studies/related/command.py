@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import resource
@@ -153,14 +154,16 @@ def related(
             sets = list(_loaded(run, data, quick))
             largest = {type(one.problem.model.family): one
                        for one in sorted(sets, key=lambda one: one.problem.n_items)}  # fmt: skip
-            both = [(method, one) for one in largest.values() for method in METHODS]
-            # By many processes first, then from the cache, so that those forked later have it all.
-            compiling = [Job(None, partial(_compiled, method, [one.small, one.problem], one.fresh),
-                             math.inf) for method, one in both]  # fmt: skip
-            list(run_jobs(compiling, processes, until))
-            for method, one in both:
+            calls = []
+            for method, one in itertools.product(METHODS, largest.values()):
+                # Refinement of many rows has kernels that few rows do not need.
                 large = [one.problem] if method == "search and refinement" else []
-                _compiled(method, [one.small, *large], one.fresh)
+                calls.append(partial(_compiled, method, [one.small, *large], one.fresh))
+            # By many processes first, then from the cache, so that those forked later have it all.
+            list(run_jobs([Job(None, call, math.inf) for call in calls], processes, until))
+            for call in calls:
+                if time.monotonic() < until:
+                    call()
         say(f"{len(sets)} sets loaded, kernels compiled")
         units = [Job(one.name, partial(_unit, one), math.inf) for one in sets
                  if "unit" not in run.results[one.name]]  # fmt: skip
