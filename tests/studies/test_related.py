@@ -24,7 +24,9 @@ def test_a_method_finds_the_planted_clusters_in_its_time(method):
     truth = problem.log_joint(LABELS)
     METHODS[method](problem, 0.1, X[:30], 0.01)  # compiles
     found = METHODS[method](problem, 0.3, X[:30], 0.01)
-    assert found.log_joint >= truth - (1e-6 if "Metropolis" not in method else 500.0)
+    # Proposals that know nothing of a row, and rows that share a cell's label, do not get there.
+    rough = "Metropolis" in method or "cells" in method
+    assert found.log_joint >= truth - (500.0 if rough else 1e-6)
     assert -8.0 < found.held_out < -2.0
 
 
@@ -108,6 +110,7 @@ def test_a_quick_run_writes_the_page_and_goes_on(tmp_path, monkeypatch):
     tiny = problems.Set("tiny", lambda: (X, FAMILY))
     monkeypatch.setattr(problems, "sets", lambda data, quick: iter([tiny]))
     monkeypatch.setattr(command, "_LEAST", 0.005)
+    monkeypatch.setattr(command, "_WARM", 0.05)
     command.related(out=tmp_path, data=None, quick=True)
     page = (tmp_path / "related.md").read_text("utf-8")
     assert all(f"| {method} |" in page for method in METHODS)
