@@ -113,7 +113,7 @@ def test_the_log_joint_is_that_of_all_rows_seen(name, few_kept):
     followed, consolidations = Followed(), 0
     followed.add(begin.labels_, None)
     for at in range(50, X.shape[0], 50):
-        labels, renamed = seen.add(model, PRIOR, X[at : at + 50])
+        _, labels, renamed = seen.add(model, PRIOR, X[at : at + 50])
         followed.add(labels, renamed)
         consolidations += renamed is not None
         want = log_joint(X[: at + 50], followed.labels, family, PRIOR)
