@@ -194,8 +194,8 @@ class Stream:
     def learn(self, model: Model, prior: Prior, free: _Free) -> tuple[Model, Renamed | None]:
         """Learn hyperparameters from the rows that are kept, and rearrange all clusters under them.
 
-        The statistics of the clusters are restated, so that nothing is needed of other rows.  If
-        the log joint of all rows does not rise, or the family cannot restate them, all stays.
+        The statistics of the clusters are restated, so that nothing is needed of other rows.
+        Hyperparameters and clusters are each taken if the log joint of all rows rises.
         """
         self.learned = self.n_seen
         if not model.family.learns_on:
@@ -207,17 +207,20 @@ class Stream:
         changed = restated_rows(model, self.clusters, other)
         if changed is None:
             return model, None
+        self.consolidated = self.n_seen
         clusters, more = changed
         base = self.log_base + more
         best = self._rearranged(other, prior, clusters, base, free, found.labels)
         back = restated_rows(other, best.clusters, model)
         assert back is not None
-        same = replace(self, clusters=back[0]).log_joint(model, prior)
-        before = max(same, self.log_joint(model, prior))
-        if best.log_joint <= before + _ROUNDING * abs(before):
-            return model, None
-        self.consolidated = self.n_seen
-        return other, self._take(best, base, free)
+        before = self.log_joint(model, prior)
+        as_it_was = replace(self, clusters=back[0]).log_joint(model, prior)
+        least = _ROUNDING * abs(before)
+        if best.log_joint > max(before, as_it_was) + least:
+            return other, self._take(best, base, free)
+        if as_it_was > before + least:
+            return model, self._take(best._replace(clusters=back[0]), self.log_base, free)
+        return model, None
 
     def _rearranged(
         self,
