@@ -174,7 +174,8 @@ class Stream:
         if learning and self.is_due:
             model, renamed = self.learn(model, prior, free)
         wait = self.consolidated if self.consolidated > _FEW else 0
-        if renamed is None and self.n_seen - self.consolidated >= min(_PERIOD, wait):
+        rows = self.n_seen - self.consolidated
+        if renamed is None and rows and rows >= min(_PERIOD, wait):
             renamed = self.consolidate(model, prior, free)
         if renamed is not None:
             self.expected = None
