@@ -18,9 +18,10 @@ from scipy.special import logsumexp, softmax
 
 from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
-from dpsearch.families.base import Model, gapped
+from dpsearch.families.base import Model
 from dpsearch.families.capabilities import Gaps, PredictiveDraws, require
 from dpsearch.families.packing import unlocked
+from dpsearch.families.restored import gapped
 from dpsearch.items import (
     Core,
     Items,
