@@ -1,5 +1,6 @@
 """The choice of a family, its hyperparameters and the prior where the user gives none."""
 
+from dpsearch.automatic.checks import check_columns, check_kinds, takes_gaps
 from dpsearch.automatic.choice import (
     Choice,
     choose,

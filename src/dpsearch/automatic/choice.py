@@ -26,6 +26,7 @@ import numpy as np
 
 from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
+from dpsearch.automatic.checks import takes_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
 from dpsearch.automatic.directions import n_dimensions
