@@ -10,7 +10,6 @@ from dpsearch.automatic.choice import (
     recognises_codes,
     resolve_prior,
 )
-from dpsearch.automatic.given import check_columns, check_kinds, takes_gaps
 from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import codes_in_words
 

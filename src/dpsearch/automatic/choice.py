@@ -30,7 +30,6 @@ from dpsearch.automatic.checks import takes_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
 from dpsearch.automatic.directions import n_dimensions
-from dpsearch.automatic.given import takes_gaps
 from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import (
     far_rows,
