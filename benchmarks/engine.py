@@ -84,7 +84,7 @@ def particles_against_greedy(X: Any, resampling: str) -> Row:
     found = particle_filter(problem, particles=1000, order=order, resampling=resampling, rng=0)
     seconds = time.perf_counter() - begun
     what = f"1,000 particles on MNIST {len(X):,}×50, {resampling}, in greedy passes"
-    rows = found._filter.shared.counts.live
+    rows = len(found._filter.shared.rows_in_use())
     return what, f"{seconds / one:.0f}× ({seconds:.1f} s, {rows:,} distinct clusters)", "≤ 40"
 
 

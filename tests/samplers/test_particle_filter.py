@@ -134,8 +134,11 @@ def test_rejuvenated_particles_keep_their_books():
     found = particle_filter(problem, particles=30, rejuvenate=2, rng=0)
     for h, labels in enumerate(found.labels):
         assert found.log_joint[h] == pytest.approx(problem.log_joint(labels), abs=1e-8)
-    rows = found._filter.shared.rows
-    assert (rows.users[rows.live[: found._filter.shared.counts.live]] > 0).all()
+    shared = found._filter.shared
+    lists = zip(shared.hypotheses.rows, shared.hypotheses.counts, strict=True)
+    held = np.concatenate([rows[:count] for rows, count in lists])
+    wanted = np.bincount(held, minlength=len(shared.rows.users))
+    np.testing.assert_array_equal(shared.rows.users[1:], wanted[1:])
 
 
 def test_the_same_seed_gives_the_same_particles():

@@ -15,6 +15,7 @@ from dpsearch.prefix_search.shared_rows import (
     labels_of_members,
     log_fresh,
     nothing_placed,
+    packed,
     score_live,
     step,
     with_more_room,
@@ -47,7 +48,7 @@ def beam(
         placed, made, taken, counts = _advance(
             *model, rule, *shared, order, placed, stop, beam_size
         )
-        shared = shared._replace(counts=counts)
+        shared = packed(shared._replace(counts=counts), width)
         n_enqueued += made
         n_dequeued += taken
         if placed < stop:  # something is full
@@ -81,7 +82,7 @@ def _advance(  # type: ignore[no-untyped-def]
             return t, made, taken, counts
         i = order[t]
         taken += counts.hypotheses
-        score_live(core, items, i, tables, rows, counts, room)
+        score_live(core, None, items, i, 0, tables, rows, counts, room)
         if rule is None:
             found, created = _candidates(
                 tables, beam, rows, counts, items.sizes[i], alone[i], beam_size, room
@@ -95,7 +96,9 @@ def _advance(  # type: ignore[no-untyped-def]
         kept = min(found, beam_size)
         if found > kept:
             _select(room.scores, room.parents, room.choices, found, kept)
-        counts = step(core, items, i, alone[i], tables, beam, rows, nodes, counts, room, kept)
+        counts = step(
+            core, None, items, i, 0, alone[i], tables, beam, rows, nodes, counts, room, kept
+        )
     return end, made, taken, counts
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.dots import BLOCK
 from dpsearch.priors.completion import Completion, completion_room
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -30,16 +31,19 @@ class Hypotheses(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Cluster statistics, shared between hypotheses and counted by their users."""
+    """Cluster statistics, shared between hypotheses and counted by their users.
+
+    Rows that become free are the first to be taken again, so that those in use lie close together:
+    loops go through all rows up to the highest one, in the order of memory.
+    """
 
     pool: Vector
     sizes: Ints
     steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
     users: Ints
-    members: Ints  # last node of the list of members
-    live: Naturals  # the rows in use, in no order
-    free: Naturals  # a stack of the others
-    gains: Vector  # score of the current item in this row
+    members: Ints  # last node of the list of members; −1 if the row is free
+    free: Naturals  # a stack of the rows that are not in use
+    gains: Vector  # score of the current item in this row, −∞ if it is free
     wanted: Ints  # number of new hypotheses that add the current item to this row
     successor: Naturals  # the row with the current item added
 
@@ -56,7 +60,10 @@ class Nodes(NamedTuple):
 class Room(NamedTuple):
     """Working space: of one item's scores, and of the successors that it gives rise to."""
 
-    starts: Ints
+    starts: Ints  # where each row begins
+    points: Matrix  # for families with the block capability: the next items,
+    products: Matrix  # their inner products with each row,
+    gram: Matrix  # and with each other
     out: Vector
     row: Vector
     parents: Naturals
@@ -67,7 +74,7 @@ class Room(NamedTuple):
     best: Vector  # per hypothesis: score of its best successor,
     second: Vector  # of the next best,
     at: Ints  # and which the best is
-    values: Vector  # of all successors, hypothesis by hypothesis; for AntoniakCounts and particles
+    values: Vector  # of successors, hypothesis by hypothesis; for AntoniakCounts and particles
     sizes: Ints
     completion: Completion  # for AntoniakCounts
 
@@ -77,7 +84,7 @@ class Counts(NamedTuple):
 
     hypotheses: int
     widest: int  # largest number of clusters that a hypothesis has had
-    live: int
+    highest: int  # no row above this one is in use
     free_rows: int
     free_nodes: int
 
@@ -112,6 +119,7 @@ def new_rows(width: int, capacity: int) -> Rows:
     rows = zeros(Rows, capacity, pool=capacity * width)
     rows.free[:] = np.arange(capacity)[::-1]  # row 0, at the end, stays unused
     rows.gains[0] = -np.inf
+    rows.members[:] = -1
     return rows
 
 
@@ -128,18 +136,21 @@ def new_hypotheses(beam_size: int, capacity: int) -> Hypotheses:
 def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> Room:
     beam_size, capacity = hypotheses.rows.shape
     all_rows, successors = len(rows.sizes), beam_size * capacity
-    return zeros(
-        Room, beam_size, starts=all_rows, out=all_rows, row=width, parents=successors,
-        choices=successors, scores=successors, values=successors, sizes=capacity,
-        completion=completion_room(n_points),
+    room = zeros(
+        Room, beam_size, starts=all_rows, points=(BLOCK, width), products=(BLOCK, all_rows),
+        gram=(BLOCK, BLOCK), out=all_rows, row=width, parents=successors, choices=successors,
+        scores=successors, values=successors, sizes=capacity, completion=completion_room(n_points),
     )  # fmt: skip
+    room.starts[:] = np.arange(all_rows) * width
+    return room
 
 
 def enlarged(old: Any, larger: Any, n_free: int) -> Any:
-    """Copy pools into larger ones; what these have in addition joins the stack of free entries."""
-    copied(old, larger)
+    """Copy pools into larger ones; what these have in addition goes below the free entries."""
     n, more = len(old.free), len(larger.free) - len(old.free)
-    larger.free[n_free : n_free + more] = np.arange(n, n + more)
+    copied(old, larger)
+    larger.free[more : more + n_free] = old.free[:n_free]
+    larger.free[:more] = np.arange(n, n + more)[::-1]
     return larger
 
 

@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner, kernel, view
-from dpsearch.items import add_item, clear_row, copy_row, score_item
+from dpsearch._jit import call_score_dots, inner, kernel, view
+from dpsearch._types import Ints
+from dpsearch.dots import BLOCK, block_products
+from dpsearch.items import add_item, clear_row, copy_row, item_values, score_item
 from dpsearch.prefix_search.beam_state import (
     Counts,
     Hypotheses,
@@ -29,6 +31,8 @@ from dpsearch.prefix_search.beam_state import (
 )
 from dpsearch.priors.base import size_step, size_weight
 
+_DENSE = 0.9  # share of the rows that should be in use
+
 
 class Shared(NamedTuple):
     """The hypotheses with all that they share, as kernels see them."""
@@ -38,6 +42,10 @@ class Shared(NamedTuple):
     nodes: Nodes
     counts: Counts
     room: Room
+
+    def rows_in_use(self) -> Ints:
+        """Return the numbers of the rows that some hypothesis has."""
+        return 1 + np.flatnonzero(self.rows.users[1 : self.counts.highest + 1])
 
 
 def nothing_placed(width: int, n_points: int, most: int) -> Shared:
@@ -64,6 +72,24 @@ def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
     return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
 
 
+def packed(shared: Shared, width: int) -> Shared:
+    """Return the same hypotheses with their rows moved together, if many in between are free."""
+    hypotheses, rows, _, counts, _ = shared
+    old = shared.rows_in_use()
+    if len(old) > _DENSE * counts.highest:
+        return shared
+    n = len(old)
+    numbers = np.zeros(len(rows.sizes), np.uint32)
+    numbers[old] = np.arange(1, n + 1)
+    hypotheses.rows[:] = numbers[hypotheses.rows]
+    table = rows.pool.reshape(-1, width)
+    for values in (table, rows.sizes, rows.steps, rows.users, rows.members):
+        values[1 : n + 1] = values[old]
+    rows.users[n + 1 :], rows.members[n + 1 :] = 0, -1
+    rows.free[:] = np.arange(len(rows.free))[::-1]
+    return shared._replace(counts=counts._replace(highest=n, free_rows=len(rows.free) - 1 - n))
+
+
 @kernel
 def labels_of_members(nodes, members, n):  # type: ignore[no-untyped-def]
     """Read the partition off the clusters' member lists; what is not placed has the label −1."""
@@ -84,21 +110,36 @@ def full(beam, counts, beam_size):  # type: ignore[no-untyped-def]
 
 
 @inner
-def score_live(core, items, i, tables, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Score item i once in every row that some hypothesis has."""
-    size = items.sizes[i]
-    n_live = counts.live
-    for j in range(n_live):
-        room.starts[j] = rows.live[j] * core.width
-    score_item(core, items, i, rows.pool, view(room.starts, 0, n_live), room.out, room.row)
-    for j in range(n_live):
-        row = rows.live[j]
-        rows.gains[row] = room.out[j]
-        if size == 1:
-            rows.gains[row] += rows.steps[row]
-        elif not tables.multiplicity:
-            n = rows.sizes[row]
-            rows.gains[row] += size_weight(tables, n + size) - size_weight(tables, n)
+def begin_block(dots, items, chosen, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Take the inner products of the next few points with all rows, for the block capability."""
+    for b in range(chosen.shape[0]):
+        copy_row(item_values(items, chosen[b]), room.points[b])
+    starts = view(room.starts, 0, counts.highest + 1)
+    block_products(dots, room.points, rows.pool, starts, room.products, room.gram)
+
+
+@inner
+def score_live(core, dots, items, i, b, tables, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Score item i once in every row that some hypothesis has.
+
+    It is point b of a block, if the family has the block capability, `dots`.
+    """
+    size, n = items.sizes[i], counts.highest
+    starts, out = view(room.starts, 1, n), view(rows.gains, 1, n)
+    if dots is not None:
+        products = view(room.products[b], 1, n)
+        call_score_dots(
+            dots.score_dots, (core.params, rows.pool, starts, products, room.gram[b, b], out)
+        )
+    else:
+        score_item(core, items, i, rows.pool, starts, out, room.row)
+    if size > 1 and not tables.multiplicity:
+        for row in range(1, n + 1):
+            before = rows.sizes[row]
+            rows.gains[row] += size_weight(tables, before + size) - size_weight(tables, before)
+    for row in range(1, n + 1):
+        step = rows.steps[row] if size == 1 else 0.0
+        rows.gains[row] = rows.gains[row] + step if rows.users[row] > 0 else -np.inf
 
 
 @inner
@@ -111,11 +152,13 @@ def log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
 
 
 @inner
-def step(core, items, i, alone, tables, beam, rows, nodes, counts, room, kept):  # type: ignore[no-untyped-def]
+def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room, kept):  # type: ignore[no-untyped-def]
     """Make the first `kept` candidates the new hypotheses; return the counts."""
     n_ended = _count_children(beam, rows, counts.hypotheses, room, kept)
     widest, n_fresh, n_holes = _branch(tables, beam, rows, counts, room, kept, n_ended, alone)
-    n_live, free_rows, free_nodes = _change_rows(core, items, i, tables, rows, nodes, counts)
+    highest, free_rows, free_nodes = _change_rows(
+        core, dots, items, i, b, tables, rows, nodes, counts, room
+    )
     fresh = -1
     if n_fresh > 0:
         free_rows -= 1
@@ -124,8 +167,9 @@ def step(core, items, i, alone, tables, beam, rows, nodes, counts, room, kept): 
         rows.sizes[fresh] = 0
         free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
         rows.users[fresh] = n_fresh
-        rows.live[n_live] = fresh
-        n_live += 1
+        highest = max(highest, fresh)
+        if dots is not None:
+            _carry_products(room, 0, fresh, b)
     for c in range(kept):
         slot = room.parents[c]
         k = room.choices[c]
@@ -134,10 +178,10 @@ def step(core, items, i, alone, tables, beam, rows, nodes, counts, room, kept): 
         else:
             beam.rows[slot, k] = fresh
             beam.counts[slot] += 1
-    n_live, free_rows, free_nodes = _drop_unused(rows, nodes, n_live, free_rows, free_nodes)
+    free_rows, free_nodes = _drop_unused(rows, nodes, highest, free_rows, free_nodes)
     if n_holes > 0:
         _fill_holes(beam, room, kept, n_holes, widest)
-    return Counts(kept, widest, n_live, free_rows, free_nodes)
+    return Counts(kept, widest, highest, free_rows, free_nodes)
 
 
 @inner
@@ -224,12 +268,11 @@ def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-d
 
 
 @inner
-def _change_rows(core, items, i, tables, rows, nodes, counts):  # type: ignore[no-untyped-def]
+def _change_rows(core, dots, items, i, b, tables, rows, nodes, counts, room):  # type: ignore[no-untyped-def]
     """Change each wanted row once: in place if no hypothesis keeps the old one, else in a copy."""
     width = core.width
-    n_live, free_rows, free_nodes = counts.live, counts.free_rows, counts.free_nodes
-    for j in range(n_live):
-        old = rows.live[j]
+    highest, free_rows, free_nodes = counts.highest, counts.free_rows, counts.free_nodes
+    for old in range(1, counts.highest + 1):
         if rows.wanted[old] == 0:
             continue
         row = old
@@ -240,32 +283,35 @@ def _change_rows(core, items, i, tables, rows, nodes, counts):  # type: ignore[n
             rows.sizes[row] = rows.sizes[old]
             rows.users[row] = 0
             nodes.users[rows.members[old]] += 1
-            rows.live[n_live] = row
-            n_live += 1
+            highest = max(highest, row)
         free_nodes = _append(
             core, items, i, tables, rows, nodes, row, rows.members[old], free_nodes
         )
         rows.users[row] += rows.wanted[old]
         rows.wanted[old] = 0
         rows.successor[old] = row
-    return n_live, free_rows, free_nodes
+        if dots is not None:
+            _carry_products(room, old, row, b)
+    return highest, free_rows, free_nodes
 
 
 @inner
-def _drop_unused(rows, nodes, n_live, free_rows, free_nodes):  # type: ignore[no-untyped-def]
+def _carry_products(room, old, row, b):  # type: ignore[no-untyped-def]
+    """Set the products of the rest of a block with a row that is `old` and point b."""
+    for c in range(b + 1, BLOCK):
+        room.products[c, row] = room.products[c, old] + room.gram[b, c]
+
+
+@inner
+def _drop_unused(rows, nodes, highest, free_rows, free_nodes):  # type: ignore[no-untyped-def]
     """Make the rows that no hypothesis has free again."""
-    j = 0
-    while j < n_live:
-        row = rows.live[j]
-        if rows.users[row] == 0:
+    for row in range(highest, 0, -1):
+        if rows.users[row] == 0 and rows.members[row] >= 0:
             free_nodes = _release(nodes, rows.members[row], free_nodes)
+            rows.members[row] = -1
             rows.free[free_rows] = row
             free_rows += 1
-            n_live -= 1
-            rows.live[j] = rows.live[n_live]
-        else:
-            j += 1
-    return n_live, free_rows, free_nodes
+    return free_rows, free_nodes
 
 
 @inner

@@ -28,6 +28,7 @@ from dpsearch.prefix_search.shared_rows import (
     Shared,
     labels_of_members,
     nothing_placed,
+    packed,
     with_more_room,
 )
 from dpsearch.priors.base import Prior, size_steps, size_weights
@@ -265,8 +266,7 @@ class _Filter:
         out.n_before, out.placed = self.n_rows, 0
         out.log_base = self.log_base + out.problem.log_base
         out.shared = with_more_room(_copied(self.shared), old.model.core.width, n_points)
-        rows, n_live = out.shared.rows, out.shared.counts.live
-        live = rows.live[:n_live]
+        rows, live = out.shared.rows, out.shared.rows_in_use()
         rows.steps[live] = size_steps(tables, rows.sizes[live])  # of a table for larger sizes
         # γ has V(K) of all rows.
         count, hypotheses = out.shared.counts.hypotheses, out.shared.hypotheses
@@ -285,11 +285,11 @@ class _Filter:
         self.shared.nodes.item[:] -= self.n_before  # the rows of this batch count from 0
         while self.placed < stop:
             self.placed, self.log_scale, self.cut, counts = advance(
-                problem.model.core, problem.items, problem.alone, problem.tables, *self.shared,
-                placing, self.placed, stop, self.most, self.resampling == "optimal",
+                problem.model.core, problem.dots(), problem.items, problem.alone, problem.tables,
+                *self.shared, placing, self.placed, stop, self.most, self.resampling == "optimal",
                 self.log_scale, self.cut, self.rng,
             )  # fmt: skip
-            self.shared = self.shared._replace(counts=counts)
+            self.shared = packed(self.shared._replace(counts=counts), problem.model.core.width)
             if self.placed < stop:  # something is full
                 self.shared = with_more_room(
                     self.shared, problem.model.core.width, problem.n_points
@@ -344,7 +344,7 @@ class _Filter:
         """Return the log joint of each particle, computed from its clusters' statistics."""
         hypotheses, rows, _, counts, _ = self.shared
         core, tables = self.problem.model.core, self.problem.tables
-        live = rows.live[: counts.live]
+        live = self.shared.rows_in_use()
         values = np.zeros(len(rows.sizes))
         pool = rows.pool.reshape(-1, core.width)[live].reshape(-1)
         values[live] = log_marginals(core, pool, len(live)) + size_weights(tables, rows.sizes[live])
@@ -409,7 +409,6 @@ def _of_clusters(
     rows.steps[1 : n + 1] = size_steps(problem.tables, np.array(sizes))
     rows.users[: n + 1] = np.bincount([row for own in chosen for row in own], minlength=n + 1)
     rows.gains[0] = 0.0
-    rows.live[:n] = np.arange(1, n + 1)
     ends = np.cumsum([len(items) for items in lists])
     rows.members[1 : n + 1] = ends - 1
     nodes.item[:n_nodes] = np.concatenate(lists)
