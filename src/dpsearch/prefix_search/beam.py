@@ -78,7 +78,7 @@ def _advance(  # type: ignore[no-untyped-def]
     made = 0
     taken = 0
     for t in range(begin, end):
-        if full(beam, counts, beam_size):
+        if full(beam, nodes, counts, beam_size):
             return t, made, taken, counts
         i = order[t]
         taken += counts.hypotheses

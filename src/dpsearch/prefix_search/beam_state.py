@@ -49,12 +49,10 @@ class Rows(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """Linked lists of items, with common beginnings shared and counted by their users."""
+    """Linked lists of items, with common beginnings shared; a node comes after those before it."""
 
     before: Ints32
     item: Ints32
-    users: Ints32
-    free: Ints32
 
 
 class Room(NamedTuple):
@@ -62,7 +60,7 @@ class Room(NamedTuple):
 
     starts: Ints  # where each row begins
     points: Matrix  # for families with the block capability: the next items,
-    products: Matrix  # their inner products with each row,
+    products: Matrix  # [items, rows]: their inner products with each row,
     gram: Matrix  # and with each other
     out: Vector
     row: Vector
@@ -86,7 +84,7 @@ class Counts(NamedTuple):
     widest: int  # largest number of clusters that a hypothesis has had
     highest: int  # no row above this one is in use
     free_rows: int
-    free_nodes: int
+    nodes: int
 
 
 def zeros(kind: type[T], size: int, **others: Any) -> T:
@@ -123,12 +121,6 @@ def new_rows(width: int, capacity: int) -> Rows:
     return rows
 
 
-def new_nodes(capacity: int) -> Nodes:
-    nodes = zeros(Nodes, capacity)
-    nodes.free[:] = np.arange(capacity)[::-1]
-    return nodes
-
-
 def new_hypotheses(beam_size: int, capacity: int) -> Hypotheses:
     return zeros(Hypotheses, beam_size, rows=(beam_size, capacity))
 
@@ -145,8 +137,8 @@ def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> R
     return room
 
 
-def enlarged(old: Any, larger: Any, n_free: int) -> Any:
-    """Copy pools into larger ones; what these have in addition goes below the free entries."""
+def enlarged(old: Rows, larger: Rows, n_free: int) -> Rows:
+    """Copy rows into a larger pool; what it has in addition goes below the free ones."""
     n, more = len(old.free), len(larger.free) - len(old.free)
     copied(old, larger)
     larger.free[more : more + n_free] = old.free[:n_free]

@@ -22,12 +22,13 @@ from dpsearch.prefix_search.beam_state import (
     Nodes,
     Room,
     Rows,
+    copied,
     enlarged,
     new_hypotheses,
-    new_nodes,
     new_room,
     new_rows,
     wider,
+    zeros,
 )
 from dpsearch.priors.base import size_step, size_weight
 
@@ -50,26 +51,52 @@ class Shared(NamedTuple):
 
 def nothing_placed(width: int, n_points: int, most: int) -> Shared:
     """Return one hypothesis, in which nothing is placed, with room for `most`."""
-    rows, nodes = new_rows(width, 4 * most + 64), new_nodes(4 * most + 1024)
+    rows, nodes = new_rows(width, 4 * most + 64), zeros(Nodes, 4 * most + 1024)
     hypotheses = new_hypotheses(most, 32)
-    counts = Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
+    counts = Counts(1, 0, 0, len(rows.sizes) - 1, 0)
     return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
 
 
 def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
     """Return the same hypotheses with more room wherever one more item may need it."""
-    hypotheses, rows, nodes, counts, _ = shared
+    hypotheses, rows, nodes, counts, room = shared
     most = len(hypotheses.counts)
+    if counts.nodes + most > len(nodes.item):
+        counts = counts._replace(nodes=_collect(nodes, rows, counts))
+        if counts.nodes + most > len(nodes.item) // 2:
+            nodes = copied(nodes, zeros(Nodes, 2 * len(nodes.item)))
     if counts.free_rows <= most:
         n_rows = len(rows.sizes)
         rows = enlarged(rows, new_rows(width, 2 * n_rows), counts.free_rows)
         counts = counts._replace(free_rows=counts.free_rows + n_rows)
-    if counts.free_nodes <= most:
-        n_nodes = len(nodes.item)
-        nodes = enlarged(nodes, new_nodes(2 * n_nodes), counts.free_nodes)
-        counts = counts._replace(free_nodes=counts.free_nodes + n_nodes)
     hypotheses = wider(hypotheses)
-    return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
+    if hypotheses is not shared.hypotheses or rows is not shared.rows:
+        room = new_room(hypotheses, rows, width, n_points)
+    return Shared(hypotheses, rows, nodes, counts, room)
+
+
+@kernel
+def _collect(nodes, rows, counts):  # type: ignore[no-untyped-def]
+    """Move the nodes that some row's list has together; return their number."""
+    numbers = np.full(counts.nodes, -1)
+    for row in range(1, counts.highest + 1):
+        if rows.users[row] > 0:
+            numbers[rows.members[row]] = 0
+    for node in range(counts.nodes - 1, -1, -1):
+        if numbers[node] == 0 and nodes.before[node] >= 0:
+            numbers[nodes.before[node]] = 0
+    found = 0
+    for node in range(counts.nodes):
+        if numbers[node] == 0:
+            before = nodes.before[node]
+            nodes.before[found] = numbers[before] if before >= 0 else -1
+            nodes.item[found] = nodes.item[node]
+            numbers[node] = found
+            found += 1
+    for row in range(1, counts.highest + 1):
+        if rows.users[row] > 0:
+            rows.members[row] = numbers[rows.members[row]]
+    return found
 
 
 def packed(shared: Shared, width: int) -> Shared:
@@ -103,10 +130,11 @@ def labels_of_members(nodes, members, n):  # type: ignore[no-untyped-def]
 
 
 @inner
-def full(beam, counts, beam_size):  # type: ignore[no-untyped-def]
+def full(beam, nodes, counts, beam_size):  # type: ignore[no-untyped-def]
     """Whether one more item may need more room than there is."""
+    nodes_short = counts.nodes + beam_size > nodes.item.shape[0]
     lists_short = counts.widest + 1 >= beam.rows.shape[1]
-    return lists_short or counts.free_rows <= beam_size or counts.free_nodes <= beam_size
+    return lists_short or counts.free_rows <= beam_size or nodes_short
 
 
 @inner
@@ -156,7 +184,7 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
     """Make the first `kept` candidates the new hypotheses; return the counts."""
     n_ended = _count_children(beam, rows, counts.hypotheses, room, kept)
     widest, n_fresh, n_holes = _branch(tables, beam, rows, counts, room, kept, n_ended, alone)
-    highest, free_rows, free_nodes = _change_rows(
+    highest, free_rows, n_nodes = _change_rows(
         core, dots, items, i, b, tables, rows, nodes, counts, room
     )
     fresh = -1
@@ -165,7 +193,7 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
         fresh = rows.free[free_rows]
         clear_row(core, view(rows.pool, fresh * core.width, core.width))
         rows.sizes[fresh] = 0
-        free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
+        n_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, n_nodes)
         rows.users[fresh] = n_fresh
         highest = max(highest, fresh)
         if dots is not None:
@@ -178,10 +206,10 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
         else:
             beam.rows[slot, k] = fresh
             beam.counts[slot] += 1
-    free_rows, free_nodes = _drop_unused(rows, nodes, highest, free_rows, free_nodes)
+    free_rows = _drop_unused(rows, highest, free_rows)
     if n_holes > 0:
         _fill_holes(beam, room, kept, n_holes, widest)
-    return Counts(kept, widest, highest, free_rows, free_nodes)
+    return Counts(kept, widest, highest, free_rows, n_nodes)
 
 
 @inner
@@ -271,7 +299,7 @@ def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-d
 def _change_rows(core, dots, items, i, b, tables, rows, nodes, counts, room):  # type: ignore[no-untyped-def]
     """Change each wanted row once: in place if no hypothesis keeps the old one, else in a copy."""
     width = core.width
-    highest, free_rows, free_nodes = counts.highest, counts.free_rows, counts.free_nodes
+    highest, free_rows, n_nodes = counts.highest, counts.free_rows, counts.nodes
     for old in range(1, counts.highest + 1):
         if rows.wanted[old] == 0:
             continue
@@ -282,17 +310,14 @@ def _change_rows(core, dots, items, i, b, tables, rows, nodes, counts, room):  #
             copy_row(view(rows.pool, old * width, width), view(rows.pool, row * width, width))
             rows.sizes[row] = rows.sizes[old]
             rows.users[row] = 0
-            nodes.users[rows.members[old]] += 1
             highest = max(highest, row)
-        free_nodes = _append(
-            core, items, i, tables, rows, nodes, row, rows.members[old], free_nodes
-        )
+        n_nodes = _append(core, items, i, tables, rows, nodes, row, rows.members[old], n_nodes)
         rows.users[row] += rows.wanted[old]
         rows.wanted[old] = 0
         rows.successor[old] = row
         if dots is not None:
             _carry_products(room, old, row, b)
-    return highest, free_rows, free_nodes
+    return highest, free_rows, n_nodes
 
 
 @inner
@@ -303,42 +328,25 @@ def _carry_products(room, old, row, b):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _drop_unused(rows, nodes, highest, free_rows, free_nodes):  # type: ignore[no-untyped-def]
+def _drop_unused(rows, highest, free_rows):  # type: ignore[no-untyped-def]
     """Make the rows that no hypothesis has free again."""
     for row in range(highest, 0, -1):
         if rows.users[row] == 0 and rows.members[row] >= 0:
-            free_nodes = _release(nodes, rows.members[row], free_nodes)
             rows.members[row] = -1
             rows.free[free_rows] = row
             free_rows += 1
-    return free_rows, free_nodes
+    return free_rows
 
 
 @inner
-def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
-    """Add item i to a row and to its list of members; return the number of free nodes."""
+def _append(core, items, i, tables, rows, nodes, row, before, node):  # type: ignore[no-untyped-def]
+    """Add item i to a row and to its list of members; return the number of nodes."""
     add_item(core, items, i, view(rows.pool, row * core.width, core.width), 1.0)
     n = rows.sizes[row] + items.sizes[i]
     rows.sizes[row] = n
     if not tables.multiplicity:
         rows.steps[row] = size_step(tables, n)
-    free_nodes -= 1
-    node = nodes.free[free_nodes]
     nodes.before[node] = before
     nodes.item[node] = i
-    nodes.users[node] = 1
     rows.members[row] = node
-    return free_nodes
-
-
-@inner
-def _release(nodes, node, free_nodes):  # type: ignore[no-untyped-def]
-    """Release a list, back to the node that another list shares."""
-    while node >= 0:
-        nodes.users[node] -= 1
-        if nodes.users[node] > 0:
-            break
-        nodes.free[free_nodes] = node
-        free_nodes += 1
-        node = nodes.before[node]
-    return free_nodes
+    return node + 1

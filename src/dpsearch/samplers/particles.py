@@ -22,7 +22,7 @@ from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.items import log_marginals
 from dpsearch.partition import by_appearance
-from dpsearch.prefix_search.beam_state import Counts, Hypotheses, new_nodes, new_room, new_rows
+from dpsearch.prefix_search.beam_state import Counts, Hypotheses, Nodes, new_room, new_rows, zeros
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.prefix_search.shared_rows import (
     Shared,
@@ -403,7 +403,7 @@ def _of_clusters(
     width, most, n = problem.model.core.width, len(hypotheses.counts), len(sizes)
     rows = new_rows(width, n + 1 + 4 * most)
     n_nodes = sum(map(len, lists))
-    nodes = new_nodes(n_nodes + 4 * most)
+    nodes = zeros(Nodes, n_nodes + 4 * most)
     rows.pool[width : (n + 1) * width] = np.concatenate(pools)
     rows.sizes[1 : n + 1] = sizes
     rows.steps[1 : n + 1] = size_steps(problem.tables, np.array(sizes))
@@ -414,7 +414,6 @@ def _of_clusters(
     nodes.item[:n_nodes] = np.concatenate(lists)
     nodes.before[:n_nodes] = np.arange(-1, n_nodes - 1)
     nodes.before[np.append(0, ends[:-1])] = -1
-    nodes.users[:n_nodes] = 1
     widest = max(map(len, chosen))
     table = np.zeros((most, max(hypotheses.rows.shape[1], widest + 8)), np.uint32)
     counts = np.zeros(most, np.int64)
@@ -422,5 +421,5 @@ def _of_clusters(
         table[h, : len(own)] = own
         counts[h] = len(own)
     out = hypotheses._replace(rows=table, counts=counts)
-    used = Counts(len(chosen), widest, n, len(rows.free) - 1 - n, len(nodes.free) - n_nodes)
+    used = Counts(len(chosen), widest, n, len(rows.free) - 1 - n, n_nodes)
     return Shared(out, rows, nodes, used, new_room(out, rows, width, problem.n_points))

@@ -43,7 +43,7 @@ def advance(  # type: ignore[no-untyped-def]
     Return (where it stopped, log_scale, cut, counts).
     """
     for t in range(begin, end):
-        if full(beam, counts, most):
+        if full(beam, nodes, counts, most):
             return t, log_scale, cut, counts
         i = order[t]
         b = (t - begin) % BLOCK
