@@ -138,23 +138,26 @@ def full(beam, nodes, counts, beam_size):  # type: ignore[no-untyped-def]
 
 
 @inner
-def begin_block(dots, items, chosen, rows, counts, room):  # type: ignore[no-untyped-def]
+def _begin_block(dots, items, order, t, rows, counts, room):  # type: ignore[no-untyped-def]
     """Take the inner products of the next few points with all rows, for the block capability."""
-    for b in range(chosen.shape[0]):
-        copy_row(item_values(items, chosen[b]), room.points[b])
+    for b in range(min(BLOCK, order.shape[0] - t)):
+        copy_row(item_values(items, order[t + b]), room.points[b])
     starts = view(room.starts, 0, counts.highest + 1)
     block_products(dots, room.points, rows.pool, starts, room.products, room.gram)
 
 
 @inner
-def score_live(core, dots, items, i, b, tables, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Score item i once in every row that some hypothesis has.
+def score_live(core, dots, items, order, t, b, tables, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Score item order[t] once in every row that some hypothesis has.
 
-    It is point b of a block, if the family has the block capability, `dots`.
+    It is point b of a block, if the family has the block capability; otherwise `dots` is None.
     """
-    size, n = items.sizes[i], counts.highest
+    i, n = order[t], counts.highest
+    size = items.sizes[i]
     starts, out = view(room.starts, 1, n), view(rows.gains, 1, n)
     if dots is not None:
+        if b == 0:
+            _begin_block(dots, items, order, t, rows, counts, room)
         products = view(room.products[b], 1, n)
         call_score_dots(
             dots.score_dots, (core.params, rows.pool, starts, products, room.gram[b, b], out)

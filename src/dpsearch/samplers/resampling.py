@@ -25,7 +25,7 @@ import numpy as np
 from dpsearch._jit import inner, view
 from dpsearch._special import vector_exp
 from dpsearch.dots import BLOCK
-from dpsearch.prefix_search.shared_rows import begin_block, full, log_fresh, score_live, step
+from dpsearch.prefix_search.shared_rows import full, log_fresh, score_live, step
 
 # Candidates with less than this part of all the weight are left out: that is below rounding.
 _NEGLIGIBLE = 1e-18
@@ -45,12 +45,8 @@ def advance(  # type: ignore[no-untyped-def]
     for t in range(begin, end):
         if full(beam, nodes, counts, most):
             return t, log_scale, cut, counts
-        i = order[t]
-        b = (t - begin) % BLOCK
-        if dots is not None and b == 0:
-            chosen = view(order, t, min(BLOCK, end - t))
-            begin_block(dots, items, chosen, rows, counts, room)
-        score_live(core, dots, items, i, b, tables, rows, counts, room)
+        i, b = order[t], (t - begin) % BLOCK
+        score_live(core, dots, items, order, t, b, tables, rows, counts, room)
         top = _factors(tables, beam, rows, counts, items.sizes[i], alone[i], room)
         total, found = _totals(beam, rows, counts, room)
         _sort_slots(beam.rows[0], rows, counts, room)
