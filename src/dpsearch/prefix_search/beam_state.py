@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     sizes: Ints
     steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
     users: Ints
-    members: Ints  # last node of the list of members; −1 if the row is free
+    members: Ints  # last node of the list of members
     free: Naturals  # a stack of the rows that are not in use
     gains: Vector  # score of the current item in this row, −∞ if it is free
     wanted: Ints  # number of new hypotheses that add the current item to this row
@@ -71,7 +71,7 @@ class Room(NamedTuple):
     slots: Naturals
     best: Vector  # per hypothesis: score of its best successor,
     second: Vector  # of the next best,
-    at: Ints  # and which the best is
+    at: Ints  # and which the best is; later the rows that change
     values: Vector  # of successors, hypothesis by hypothesis; for AntoniakCounts and particles
     sizes: Ints
     completion: Completion  # for AntoniakCounts
@@ -117,7 +117,6 @@ def new_rows(width: int, capacity: int) -> Rows:
     rows = zeros(Rows, capacity, pool=capacity * width)
     rows.free[:] = np.arange(capacity)[::-1]  # row 0, at the end, stays unused
     rows.gains[0] = -np.inf
-    rows.members[:] = -1
     return rows
 
 

@@ -112,7 +112,7 @@ def packed(shared: Shared, width: int) -> Shared:
     table = rows.pool.reshape(-1, width)
     for values in (table, rows.sizes, rows.steps, rows.users, rows.members):
         values[1 : n + 1] = values[old]
-    rows.users[n + 1 :], rows.members[n + 1 :] = 0, -1
+    rows.users[n + 1 :] = 0
     rows.free[:] = np.arange(len(rows.free))[::-1]
     return shared._replace(counts=counts._replace(highest=n, free_rows=len(rows.free) - 1 - n))
 
@@ -185,11 +185,20 @@ def log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
 @inner
 def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room, kept):  # type: ignore[no-untyped-def]
     """Make the first `kept` candidates the new hypotheses; return the counts."""
-    n_ended = _count_children(beam, rows, counts.hypotheses, room, kept)
-    widest, n_fresh, n_holes = _branch(tables, beam, rows, counts, room, kept, n_ended, alone)
-    highest, free_rows, n_nodes = _change_rows(
-        core, dots, items, i, b, tables, rows, nodes, counts, room
+    n_ended, free_rows = _count_children(beam, rows, counts, room, kept)
+    widest, n_fresh, n_holes, n_changed = _branch(
+        tables, beam, rows, counts, room, kept, n_ended, alone
     )
+    highest, free_rows = _copy_rows(core, rows, counts.highest, room, n_changed, free_rows)
+    n_nodes = counts.nodes
+    for j in range(n_changed):
+        old = room.at[j]
+        row = rows.successor[old]
+        n_nodes = _append(core, items, i, tables, rows, nodes, row, rows.members[old], n_nodes)
+        rows.users[row] += rows.wanted[old]
+        rows.wanted[old] = 0
+        if dots is not None:
+            _carry_products(room, old, row, b)
     fresh = -1
     if n_fresh > 0:
         free_rows -= 1
@@ -209,18 +218,18 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
         else:
             beam.rows[slot, k] = fresh
             beam.counts[slot] += 1
-    free_rows = _drop_unused(rows, highest, free_rows)
     if n_holes > 0:
         _fill_holes(beam, room, kept, n_holes, widest)
     return Counts(kept, widest, highest, free_rows, n_nodes)
 
 
 @inner
-def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-untyped-def]
-    """Count each hypothesis's successors; return the number of those that have none.
+def _count_children(beam, rows, counts, room, kept):  # type: ignore[no-untyped-def]
+    """Count each hypothesis's successors; return the numbers of those without, and of free rows.
 
-    These are listed in room.slots, and their rows are released.
+    Those without are listed in room.slots, and rows that no other hypothesis has become free.
     """
+    n_hypotheses, free_rows = counts.hypotheses, counts.free_rows
     room.children[:n_hypotheses] = 0
     for c in range(kept):
         room.children[room.parents[c]] += 1
@@ -228,23 +237,29 @@ def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-un
     for h in range(n_hypotheses):
         if room.children[h] == 0:
             for k in range(beam.counts[h]):
-                rows.users[beam.rows[h, k]] -= 1
+                row = beam.rows[h, k]
+                rows.users[row] -= 1
+                if rows.users[row] == 0:
+                    rows.free[free_rows] = row
+                    free_rows += 1
             room.slots[n_ended] = h
             n_ended += 1
-    return n_ended
+    return n_ended, free_rows
 
 
 @inner
 def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ignore[no-untyped-def]
-    """Give each successor a slot, room.parents[c], with its parent's rows; count the wanted rows.
+    """Give each successor a slot, room.parents[c], with its parent's rows; list the rows to change.
 
     A hypothesis with one successor stays where it is and keeps its share in its rows; only
     further successors copy its list, into the slots of hypotheses that end here and behind them.
-    Return (the most clusters of a hypothesis, how many open a new one, slots left in between).
+    Return (the most clusters of a hypothesis, how many open a new one, slots left in between,
+    rows to change, which are listed in room.at).
     """
     next_slot = counts.hypotheses
     widest = counts.widest
     n_fresh = 0
+    n_changed = 0
     for c in range(kept):
         h = room.parents[c]
         k = room.choices[c]
@@ -268,6 +283,9 @@ def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ig
         if k < n_clusters:
             old = beam.rows[slot, k]
             rows.users[old] -= 1
+            if rows.wanted[old] == 0:
+                room.at[n_changed] = old
+                n_changed += 1
             rows.wanted[old] += 1
             if tables.multiplicity:
                 beam.placed[slot] = beam.placed[h] + rows.gains[old]
@@ -276,7 +294,7 @@ def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ig
             widest = max(widest, n_clusters + 1)
             if tables.multiplicity:
                 beam.placed[slot] = beam.placed[h] + alone
-    return widest, n_fresh, n_ended
+    return widest, n_fresh, n_ended, n_changed
 
 
 @inner
@@ -299,28 +317,24 @@ def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-d
 
 
 @inner
-def _change_rows(core, dots, items, i, b, tables, rows, nodes, counts, room):  # type: ignore[no-untyped-def]
-    """Change each wanted row once: in place if no hypothesis keeps the old one, else in a copy."""
+def _copy_rows(core, rows, highest, room, n_changed, free_rows):  # type: ignore[no-untyped-def]
+    """Say where each row that changes does so: in place if no hypothesis keeps it, else in a copy.
+
+    All are copied before any is changed: many rows can then be fetched from memory at once.
+    """
     width = core.width
-    highest, free_rows, n_nodes = counts.highest, counts.free_rows, counts.nodes
-    for old in range(1, counts.highest + 1):
-        if rows.wanted[old] == 0:
-            continue
+    for j in range(n_changed):
+        old = room.at[j]
         row = old
         if rows.users[old] > 0:
             free_rows -= 1
             row = rows.free[free_rows]
+            highest = max(highest, row)
             copy_row(view(rows.pool, old * width, width), view(rows.pool, row * width, width))
             rows.sizes[row] = rows.sizes[old]
             rows.users[row] = 0
-            highest = max(highest, row)
-        n_nodes = _append(core, items, i, tables, rows, nodes, row, rows.members[old], n_nodes)
-        rows.users[row] += rows.wanted[old]
-        rows.wanted[old] = 0
         rows.successor[old] = row
-        if dots is not None:
-            _carry_products(room, old, row, b)
-    return highest, free_rows, n_nodes
+    return highest, free_rows
 
 
 @inner
@@ -328,17 +342,6 @@ def _carry_products(room, old, row, b):  # type: ignore[no-untyped-def]
     """Set the products of the rest of a block with a row that is `old` and point b."""
     for c in range(b + 1, BLOCK):
         room.products[c, row] = room.products[c, old] + room.gram[b, c]
-
-
-@inner
-def _drop_unused(rows, highest, free_rows):  # type: ignore[no-untyped-def]
-    """Make the rows that no hypothesis has free again."""
-    for row in range(highest, 0, -1):
-        if rows.users[row] == 0 and rows.members[row] >= 0:
-            rows.members[row] = -1
-            rows.free[free_rows] = row
-            free_rows += 1
-    return free_rows
 
 
 @inner
