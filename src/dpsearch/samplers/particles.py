@@ -265,7 +265,8 @@ class _Filter:
         out.problem.tables, out.problem.n_points = tables, n_points
         out.n_before, out.placed = self.n_rows, 0
         out.log_base = self.log_base + out.problem.log_base
-        out.shared = with_more_room(_copied(self.shared), old.model.core.width, n_points)
+        width = old.model.core.width
+        out.shared = with_more_room(_copied(self.shared, width, n_points), width, n_points)
         rows, live = out.shared.rows, out.shared.rows_in_use()
         rows.steps[live] = size_steps(tables, rows.sizes[live])  # of a table for larger sizes
         # γ has V(K) of all rows.
@@ -381,14 +382,15 @@ class _Filter:
         )
 
 
-def _copied(shared: Shared) -> Shared:
-    """Return the same hypotheses in arrays of their own."""
+def _copied(shared: Shared, width: int, n_points: int) -> Shared:
+    """Return the same hypotheses in arrays of their own, with working space for more points."""
 
     def copies(part: Any) -> Any:
         return type(part)(*map(np.copy, part))
 
-    hypotheses, rows, nodes, counts, room = shared
-    return Shared(copies(hypotheses), copies(rows), copies(nodes), counts, room)
+    hypotheses, rows, nodes = (copies(part) for part in shared[:3])
+    room = new_room(hypotheses, rows, width, n_points)
+    return Shared(hypotheses, rows, nodes, shared.counts, room)
 
 
 def _of_clusters(
