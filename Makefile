@@ -18,7 +18,7 @@ test: $(VENV)/.test
 # Kernels with their indices checked, every sampler with every family and prior, bugs planted in the
 # samplers, workers of a Dask cluster that die: tests that take too long for every change.
 slow: $(VENV)/.test
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope -m slow tests
 
 # Attacks on files and processes, CHAOS of each; 300 by hand.
 CHAOS ?= 300

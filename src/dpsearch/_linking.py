@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 import llvmlite.binding as ll
@@ -21,12 +22,8 @@ from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.typed_passes import (
-    IRLegalization,
-    NativeLowering,
-    NoPythonBackend,
-    NopythonTypeInference,
-)
+from numba.core.typed_passes import IRLegalization, NativeLowering, NoPythonBackend
+from numba.core.untyped_passes import InlineClosureLikes
 
 # Options of `numba.njit` that belong to this pipeline.
 LINKED: dict[str, Any] = {"forceinline": True, "no_cpython_wrapper": True}
@@ -38,45 +35,41 @@ _SIGNATURES: dict[Any, Any] = {}
 
 
 @contextlib.contextmanager
-def _remembered(context: Any) -> Iterator[None]:
+def _remembered() -> Iterator[None]:
     """Let Numba find the signature of each operator for given types once, not wherever it occurs.
 
-    It tries dozens of templates each time, which is a third of the time that compilation takes.
+    It tries dozens of templates each time, when it infers types and again when it emits code.
     What is itself compiled for its callers is left alone: it depends on their options.
     """
-    if "resolve_function_type" in vars(context):
-        yield
+    functions: Any = types.Function
+    resolve = functions.get_call_type
+    if "get_call_type" in vars(functions):
+        yield  # within the compilation of a caller
         return
-    resolve = context.resolve_function_type
 
-    def remember(function: Any, arguments: Any, keywords: Any) -> Any:
-        known = function if isinstance(function, types.Type) else context._lookup_global(function)
-        if keywords or not isinstance(known, types.Function):
-            return resolve(function, arguments, keywords)
-        key = known, tuple(arguments)
-        if key in _SIGNATURES:
+    def remember(function: Any, context: Any, arguments: Any, keywords: Any) -> Any:
+        key = function, tuple(arguments)
+        if key in _SIGNATURES and not keywords:
             return _SIGNATURES[key]
-        signature = resolve(function, arguments, keywords)
-        if signature is not None and known.get_impl_key(signature) is known.typing_key:
+        signature = resolve(function, context, arguments, keywords)
+        known = signature is not None and not keywords
+        if known and function.get_impl_key(signature) is function.typing_key:
             _SIGNATURES[key] = signature
         return signature
 
-    context.resolve_function_type = remember
+    functions.get_call_type = remember
     try:
         yield
     finally:
-        del context.resolve_function_type
+        del functions.get_call_type
 
 
-@register_pass(mutates_CFG=True, analysis_only=False)
-class _Inference(NopythonTypeInference):  # type: ignore[misc]
-    """Numba's inference of types, with a memory."""
+class _Passes(PassManager):  # type: ignore[misc]
+    """Numba's passes, with that memory."""
 
-    _name = "remembering_type_inference"
-
-    def run_pass(self, state: Any) -> bool:
-        with _remembered(state.typingctx):
-            return bool(super().run_pass(state))
+    def run(self, state: Any) -> None:
+        with _remembered():
+            super().run(state)
 
 
 class _IntermediateCode(JITCodeLibrary):  # type: ignore[misc]
@@ -150,10 +143,13 @@ class KernelCompiler(CompilerBase):  # type: ignore[misc]
 
 def _pipeline(state: Any, name: str, lowering: Any) -> Any:
     """Return Numba's default pipeline with another last step."""
-    manager = PassManager(name)
-    manager.passes.extend(DefaultPassBuilder.define_untyped_pipeline(state).passes)
-    for step, description in DefaultPassBuilder.define_typed_pipeline(state).passes:
-        manager.add_pass(_Inference if step is NopythonTypeInference else step, description)
+    manager = _Passes(name)
+    # A function without functions inside need not be searched for them.
+    nested = any(isinstance(constant, CodeType) for constant in state.func_id.code.co_consts)
+    for step, description in DefaultPassBuilder.define_untyped_pipeline(state).passes:
+        if nested or step is not InlineClosureLikes:
+            manager.add_pass(step, description)
+    manager.passes.extend(DefaultPassBuilder.define_typed_pipeline(state).passes)
     manager.add_pass(IRLegalization, "ensure IR is legal prior to lowering")
     manager.add_pass(lowering, "lower")
     manager.add_pass(NoPythonBackend, "nopython mode backend")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from dpsearch._jit import inner, kernel
+from dpsearch._jit import inner, kernel, view
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch.families.base import Model, gapped
 from dpsearch.families.capabilities import Gaps, PredictiveDraws, require
@@ -420,23 +420,26 @@ def _placed(out, k, size, places, groups, of_clusters):  # type: ignore[no-untyp
     return own, certainty, of_clusters.argmax(), total - places.total[origin], log_inside
 
 
-@kernel
 def _member_scores(
     core: Core, items: Items, pool: Vector, sizes: Ints, labels: Labels, alone: Vector
-) -> Any:
+) -> Matrix:
     """Return log H of every item in every place [N, K + 1], taken out of its component first."""
-    n, n_components = items.indptr.shape[0] - 1, sizes.shape[0]
-    starts = np.arange(n_components) * core.width
-    scratch = np.empty(core.width)
-    out = np.empty((n, n_components + 1))
-    for i in range(n):
-        k = labels[i]
-        score_item(core, items, i, pool, starts, out[i, :n_components], scratch)
-        out[i, n_components] = alone[i]
-        if k >= 0 and sizes[k] > 1:
-            row = pool[k * core.width : (k + 1) * core.width]
-            out[i, k] = score_member(core, items, i, row, scratch)
+    starts = np.arange(len(sizes)) * core.width
+    out = np.empty((items.n_items, len(sizes) + 1))
+    _score_members(core, items, pool, starts, sizes, labels, np.empty(core.width), out.ravel())
+    out[:, -1] = alone
     return out
+
+
+@inner
+def _score_members(core, items, pool, starts, sizes, labels, scratch, out):  # type: ignore[no-untyped-def]
+    for i in range(labels.shape[0]):
+        scores = view(out, i * (starts.shape[0] + 1), starts.shape[0])
+        score_item(core, items, i, pool, starts, scores, scratch)
+        k = labels[i]
+        if k >= 0 and sizes[k] > 1:
+            row = view(pool, starts[k], core.width)
+            scores[k] = score_member(core, items, i, row, scratch)
 
 
 @kernel

@@ -19,7 +19,8 @@ from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Vector
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.events import Event
-from dpsearch.families.base import Dots, Family, Model
+from dpsearch.families.base import Family, Model
+from dpsearch.families.functions import Dots
 from dpsearch.families.packing import unlocked
 from dpsearch.items import NO_ROWS, Items, Rows, log_alone, log_marginals, merge_rows
 from dpsearch.partition import by_appearance, check_labels

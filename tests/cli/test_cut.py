@@ -1,6 +1,7 @@
 """`dpsearch fit --level`, and `dpsearch cut`."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +12,26 @@ from command_line import complains
 from dpsearch import load
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder for what one fit wrote."""
+    return tmp_path_factory.mktemp("fitted")
+
+
 @pytest.fixture
-def fitted(run):
-    """Three skewed groups, which take several components each, fitted with a report."""
-    rng = np.random.default_rng(0)
-    kind, spread = rng.integers(3, size=900), 0.8 * rng.normal(size=(900, 2))
-    X = np.array([[0.0, 0.0], [14.0, 0.0], [0.0, 14.0]])[kind] + np.exp(spread)
-    pl.DataFrame({"name": [f"r{i}" for i in range(900)], "a": X[:, 0], "b": X[:, 1]}).write_csv(
-        "x.csv"
-    )
-    code, _, said = run("fit", "x.csv", "--index", "name", "--report")
-    assert code == 0
-    assert "level: " in said
+def fitted(run, kept):
+    """Three skewed groups, which take several components each, fitted once with a report."""
+    if not any(kept.iterdir()):
+        rng = np.random.default_rng(0)
+        kind, spread = rng.integers(3, size=900), 0.8 * rng.normal(size=(900, 2))
+        X = np.array([[0.0, 0.0], [14.0, 0.0], [0.0, 14.0]])[kind] + np.exp(spread)
+        names = [f"r{i}" for i in range(900)]
+        pl.DataFrame({"name": names, "a": X[:, 0], "b": X[:, 1]}).write_csv("x.csv")
+        code, _, said = run("fit", "x.csv", "--index", "name", "--report")
+        assert code == 0
+        assert "level: " in said
+        shutil.copytree(".", kept, dirs_exist_ok=True)
+    shutil.copytree(kept, ".", dirs_exist_ok=True)
     return run
 
 

@@ -73,6 +73,7 @@ def dies(count, seed):
     os._exit(3)
 
 
+@pytest.mark.slow
 def test_processes_have_different_seeds_and_add_up():
     seeds = set()
 
@@ -94,6 +95,7 @@ def test_rounds_go_on_until_time_is_spent(monkeypatch):
     assert in_rounds(counted, 7, [0], 1.0).tried == 21
 
 
+@pytest.mark.slow
 def test_fuzz_notices_an_error_of_another_kind(monkeypatch):
     outcome = fuzz.fuzz_model_file(15, 0)
     assert (outcome.tried, outcome.failed) == (15, 0)

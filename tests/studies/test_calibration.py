@@ -13,6 +13,7 @@ COUNT = 100
 LEAST = 1e-3  # p-values, of about fifteen tests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["gibbs, α sampled", "split_merge, α integrated"])
 def test_samplers_are_calibrated(sampler):
     found = [*of_samplers("Poisson", sampler, COUNT, 0)]
@@ -33,6 +34,7 @@ def test_predictions_and_p_values_are_calibrated():
         assert of_outliers(family, True, COUNT, 0).p_value() > LEAST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 3])
 def test_planted_bugs_are_seen(number):
     assert caught(BUGS[number], COUNT, 0).p_value() < LEAST

@@ -45,6 +45,7 @@ def records(tmp_path_factory):
     return artificial.run(settings, cache.Cache(folder), 1, silent)
 
 
+@pytest.mark.slow
 def test_inadmissible_search_enqueues_fewest_states_and_dequeues_hardly_more_than_n(records):
     of_the_paper = [m for m in artificial.SEARCHES if not m.startswith("admissible")]
     for dimension, size, prior in {(r.dimension, r.size, r.prior) for r in records}:
@@ -61,6 +62,7 @@ def test_inadmissible_search_enqueues_fewest_states_and_dequeues_hardly_more_tha
     assert max(dequeued) <= 5
 
 
+@pytest.mark.slow
 def test_admissible_search_is_optimal(records):
     proved = [r for r in records if r.prior == "true" and r.method in ("admissible", "trivial")]
     assert len(proved) == 60
@@ -86,6 +88,7 @@ def test_ascending_order_beats_descending(prior):
 # -- pages -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.slow
 def test_the_artificial_page(records, tmp_path):
     settings = replace(TINY, sizes=(4, 6, 8, 10, 12), dimensions=(2,), n_sets=3)
@@ -115,6 +118,7 @@ def test_the_artificial_page(records, tmp_path):
     assert "<svg" in (tmp_path / "figures" / "artificial_2d.svg").read_text()
 
 
+@pytest.mark.slow
 def test_verdicts_on_the_paper_s_claims_come_from_the_records(records):
     """Records that bear a claim out, or do not, are planted: its verdict follows."""
     rows = [r for r in records if r.prior == "true"]
@@ -206,6 +210,7 @@ def test_verdicts_on_the_paper_s_claims_come_from_the_records(records):
     assert told("intractable", lambda r: r).holds == "not tested"
 
 
+@pytest.mark.slow
 def test_the_artificial_page_says_where_ours_is_worse(records, tmp_path):
     def written(change):
         lines = artificial_page._claims([change(r) for r in records], Report(tmp_path))

@@ -57,6 +57,7 @@ def test_the_optimum_without_enumeration_is_that_of_all_partitions(
         assert found.log_joint == pytest.approx(want, abs=1e-7)
 
 
+@pytest.mark.slow
 def test_the_optimum_of_sets_too_large_for_enumeration():
     """Under P(m) on a line some best partition is contiguous: go through all 2^15 of them."""
     n = 16

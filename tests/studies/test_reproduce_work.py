@@ -270,6 +270,7 @@ def test_all_in_quick_on_stand_ins(run, tmp_path):
     assert len(list((folder / "quick" / "cache").iterdir())) == len(kept)
 
 
+@pytest.mark.slow
 def test_absent_data_are_left_out_and_said(run, tmp_path, monkeypatch):
     given = []
     monkeypatch.setattr(artificial, "QUICK", replace(TINY, sizes=(4, 6), n_sets=1))

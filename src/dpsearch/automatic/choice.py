@@ -25,6 +25,7 @@ import numpy as np
 
 from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
+from dpsearch.automatic.checks import takes_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
 from dpsearch.automatic.learning import learn
@@ -464,43 +465,3 @@ def _rows_suffice(n_rows: int, width: int) -> bool:
     """Whether there are enough rows for a full covariance: as many as it has parameters."""
     needed = max(_ROWS_A_COLUMN * width, width * (width + 1) // 2)
     return width <= _WIDE and n_rows >= needed
-
-
-# -- checks before the choice -------------------------------------------------------------------
-
-
-def takes_gaps(family: Any) -> bool:
-    """Whether the estimator's `family` may mean one that skips missing values."""
-    if isinstance(family, Family):
-        return family.takes_gaps
-    kind = _class_of(family)
-    return kind is None or kind.independent_columns
-
-
-def _class_of(name: Any) -> type[Family] | None:
-    """Return the class that a name stands for; None for 'auto' and for an unknown name."""
-    try:
-        return None if name == "auto" else by_name(name)
-    except ParameterError:
-        return None
-
-
-def check_columns(table: CheckedTable) -> None:
-    """Raise if a column of a table has no value at all."""
-    if table.gaps and np.isnan(table.matrix).all(axis=0).any():
-        column = int(np.isnan(table.matrix).all(axis=0).argmax())
-        raise DataError("{place} of X has no value at all: leave it out", column=column)
-
-
-def check_kinds(schema: Schema, family: Any) -> None:
-    """Raise if a family for numbers is to be used for a column of categories."""
-    width = len(schema.columns)
-    given = isinstance(family, Family)
-    families: list[Any] = family.by_column(width) if given else [_class_of(family)] * width
-    for column, own in zip(schema.columns, families, strict=True):
-        if column.kind == "category" and getattr(own, "kind", None) not in (None, "category"):
-            raise DataError(
-                f"{{place}} of X holds categories, which the {own.name} family does not take: use"
-                " family='auto', or families.Product with a Categorical part",
-                column=column.name,
-            )

@@ -138,11 +138,7 @@ def better_columns(
     sample, own = table.rows(rows), np.unique(labels[rows], return_inverse=True)[1]
     columns, n_values = _columns(sample, said), table.shape[0] * len(said)
     candidates = {j: column.candidates(n_values) for j, column in columns.items()}
-    spread, kinds = np.array(sample.matrix), family.by_column(table.shape[1])
-    for j, column in columns.items():
-        if kinds[j].kind == "real":
-            spread[:, [j]] = column.spread
-    before = Problem(CheckedTable(spread, None, complete=True), family, prior).log_joint(own)
+    before = Problem(_spread(sample, columns, family), family, prior).log_joint(own)
     best, chosen = None, before
     started: set[Any] = set()
     partitions = [own, np.zeros(len(own), np.int64)]
@@ -173,6 +169,15 @@ def better_columns(
     return best
 
 
+def _spread(sample: CheckedTable, columns: dict[int, _Column], family: Family) -> CheckedTable:
+    """Return a table with the whole numbers spread for which a family has a density."""
+    out, kinds = np.array(sample.matrix), family.by_column(sample.shape[1])
+    for j, column in columns.items():
+        if kinds[j].kind == "real":
+            out[:, [j]] = column.spread
+    return CheckedTable(out, None, complete=True)
+
+
 def _fits(kind: type[Family], n_values: int) -> bool:
     return n_values * kind.numbers_a_value <= _MOST_NUMBERS
 
@@ -197,7 +202,7 @@ def _log_evidence(start: Family, x: Matrix, partition: Labels) -> float:
     items, base = model.items()
     n_clusters = int(partition.max()) + 1
     pool, _ = model.rows(items, partition, n_clusters)
-    return float(log_marginals(model.core, pool, n_clusters).sum() + base.sum())
+    return float(log_marginals(model.summaries, pool, n_clusters).sum() + base.sum())
 
 
 def _product(table: CheckedTable, family: Family, winners: dict[int, Family]) -> Family:

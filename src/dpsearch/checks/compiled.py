@@ -10,8 +10,9 @@ import scipy.sparse as sp
 
 from dpsearch._jit import call_best_dots, call_bound, call_features, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
-from dpsearch.families.base import Dots, Family
+from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
+from dpsearch.families.functions import Dots
 from dpsearch.items import (
     add_item,
     item_ids,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dpsearch._jit import pointer
 from dpsearch._validate import check_counts
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.bernoulli import Bernoulli
 from dpsearch.families.beta import Beta
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.categorical import Categorical
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.functions import Functions
 from dpsearch.families.gamma import Gamma
 from dpsearch.families.gaussian import Gaussian
 from dpsearch.families.linear import LinearForm

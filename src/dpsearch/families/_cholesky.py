@@ -19,7 +19,8 @@ def add_outer(matrix, v, weight):  # type: ignore[no-untyped-def]
         for j in range(i + 1):
             matrix[at + j] += weight * v[i] * v[j]
         at += i + 1
-        matrix[at - 1] = max(matrix[at - 1], 0.0)
+        if matrix[at - 1] < 0.0:
+            matrix[at - 1] = 0.0
 
 
 @inner

@@ -20,7 +20,7 @@ import numpy as np
 from dpsearch import _jit
 from dpsearch._special import LOG_2PI, vector_log
 from dpsearch.families import layout
-from dpsearch.families.base import Functions
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import at, entry, length, view_at
 
 

@@ -30,7 +30,7 @@ import numpy as np
 from dpsearch import _jit
 from dpsearch._bessel import log_mean_exp
 from dpsearch.families import layout
-from dpsearch.families.base import Functions
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, table, view, view_at
 
 _NEGLIGIBLE = 25.0  # nats below the largest term: 1e-11 of it

@@ -24,7 +24,8 @@ from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._totals import DirichletTotals
-from dpsearch.families.base import Family, Functions
+from dpsearch.families.base import Family
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.linear import LinearForm, columns_of, like, namespace
 from dpsearch.families.terms import group_terms

@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch import _jit
+from dpsearch._jit import inner, pointer, view
 from dpsearch._types import Matrix
 from dpsearch.families import layout
-from dpsearch.families.base import Functions
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import table
 
 LEAST = -300.0  # of log e
@@ -71,18 +71,18 @@ def logs_of(parts: Matrix, n_nodes: int) -> Matrix:
     return np.asarray(np.log(parts[:, :n_nodes]) + _LOG_STEP * parts[:, n_nodes : 2 * n_nodes])
 
 
-@_jit.inner
+@inner
 def _begin(params, d):  # type: ignore[no-untyped-def]
     return 1 + d * (3 * int(params[PARAMS.n_nodes]) + 5)
 
 
-@_jit.inner
+@inner
 def _weight(m, k, top):  # type: ignore[no-untyped-def]
     """Return m 2^(500 (k − top)) for k ≤ top, where it is not 0."""
     return m if k == top else (m / _STEP if k == top - 1.0 else 0.0)
 
 
-@_jit.inner
+@inner
 def _weigh(m, k, weights, top):  # type: ignore[no-untyped-def]
     """Write weights beside a `top`, and return their sum; 0 if top is not the largest k."""
     total, reached, above = 0.0, 0.0, 0.0
@@ -94,22 +94,23 @@ def _weigh(m, k, weights, top):  # type: ignore[no-untyped-def]
     return total if reached > 0.0 and above == 0.0 else 0.0
 
 
-@_jit.inner
+@inner
 def _refresh(params, row, d):  # type: ignore[no-untyped-def]
     """Derive weights, log H and the nodes that matter from the products of column d."""
     size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
-    m, k = _jit.view(row, begin, size), _jit.view(row, begin + size, size)
-    weights, numbers = _jit.view(row, begin + 2 * size, size), begin + 3 * size
+    m, k = view(row, begin, size), view(row, begin + size, size)
+    weights, numbers = view(row, begin + 2 * size, size), begin + 3 * size
     total = _weigh(m, k, weights, row[numbers + 4])  # as before, mostly
     if total == 0.0:
         row[numbers + 4] = k[0]
         for g in range(size):
-            row[numbers + 4] = max(row[numbers + 4], k[g])
+            if k[g] > row[numbers + 4]:
+                row[numbers + 4] = k[g]
         total = _weigh(m, k, weights, row[numbers + 4])
     _summarise(row, numbers, weights, total)
 
 
-@_jit.inner
+@inner
 def _summarise(row, numbers, weights, total):  # type: ignore[no-untyped-def]
     """Write what follows from the weights of a column and their sum."""
     first, last, least = weights.shape[0], 0, _NEGLIGIBLE * total
@@ -118,14 +119,14 @@ def _summarise(row, numbers, weights, total):  # type: ignore[no-untyped-def]
         for g in range(block, block + 8):
             some += weights[g]
         if some > least:
-            first, last = min(first, block), block + 8
+            first, last = block if last == 0 else first, block + 8
     row[numbers] = math.log(total) + row[numbers + 4] * _LOG_STEP
     row[numbers + 1] = 1.0 / total
     row[numbers + 2] = first
     row[numbers + 3] = last
 
 
-@_jit.inner
+@inner
 def _clear(params, row, d):  # type: ignore[no-untyped-def]
     """Set the products of column d to the prior."""
     size, begin = int(params[PARAMS.n_nodes]), _begin(params, d)
@@ -135,13 +136,13 @@ def _clear(params, row, d):  # type: ignore[no-untyped-def]
         row[begin + size + g] = steps[d * size + g]
 
 
-@_jit.pointer("update")
+@pointer("update")
 def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
     size = int(params[PARAMS.n_nodes])
     row[0] += weight
     for d in range(int(params[PARAMS.n_features])):
-        begin, densities = _begin(params, d), _jit.view(values, d * size, size)
-        m, k = _jit.view(row, begin, size), _jit.view(row, begin + size, size)
+        begin, densities = _begin(params, d), view(values, d * size, size)
+        m, k = view(row, begin, size), view(row, begin + size, size)
         if row[0] <= 0.0 or row[0] == weight:
             _clear(params, row, d)
         if row[0] > 0.0 and weight == 1.0:
@@ -165,7 +166,7 @@ def _update(params, row, ids, values, weight):  # type: ignore[no-untyped-def]
         _refresh(params, row, d)
 
 
-@_jit.pointer("merge")
+@pointer("merge")
 def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
     size = int(params[PARAMS.n_nodes])
     mantissas, steps = table(params, PARAMS.mantissas), table(params, PARAMS.steps)
@@ -192,26 +193,26 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
         _refresh(params, row, d)
 
 
-@_jit.inner
+@inner
 def _near(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
     """Return Σ w e / Σ w over the nodes that matter of the column d whose part begins here."""
     size = int(params[PARAMS.n_nodes])
     numbers = begin + 3 * size
     first, last = int(pool[numbers + 2]), int(pool[numbers + 3])
-    weights = _jit.view(pool, begin + 2 * size + first, last - first)
-    densities = _jit.view(values, d * size + first, last - first)
+    weights = view(pool, begin + 2 * size + first, last - first)
+    densities = view(values, d * size + first, last - first)
     total = 0.0
     for g in range(last - first):
         total += weights[g] * densities[g]
     return total * pool[numbers + 1]
 
 
-@_jit.inner
+@inner
 def _log_sum(params, pool, begin, values, d, out):  # type: ignore[no-untyped-def]
     """Return log Σ P e over all nodes; log Σ P/e, if the point is to be taken `out`."""
     size = int(params[PARAMS.n_nodes])
-    m, k = _jit.view(pool, begin, size), _jit.view(pool, begin + size, size)
-    densities = _jit.view(values, d * size, size)
+    m, k = view(pool, begin, size), view(pool, begin + size, size)
+    densities = view(values, d * size, size)
     top, total = -math.inf, 0.0
     for g in range(size):
         product = m[g] / densities[g] if out else m[g] * densities[g]
@@ -226,7 +227,7 @@ def _log_sum(params, pool, begin, values, d, out):  # type: ignore[no-untyped-de
     return math.log(total) + top * _LOG_STEP
 
 
-@_jit.inner
+@inner
 def _of_column(params, pool, start, values, d):  # type: ignore[no-untyped-def]
     """Return the log predictive of column d."""
     begin = start + _begin(params, d)
@@ -237,7 +238,7 @@ def _of_column(params, pool, start, values, d):  # type: ignore[no-untyped-def]
     return _log_sum(params, pool, begin, values, d, False) - log_h
 
 
-@_jit.pointer("score_rows")
+@pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
     """One logarithm of the product of several columns."""
     for k in range(starts.shape[0]):
@@ -255,7 +256,7 @@ def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-unty
         out[k] = score + math.log(product)
 
 
-@_jit.pointer("score_best")
+@pointer("score_best")
 def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
     """No column adds more than 0, as e ≤ 1: a cluster ends where others have more.
 
@@ -282,7 +283,7 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
         best = max(best, score)
 
 
-@_jit.pointer("log_marginal")
+@pointer("log_marginal")
 def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     size, out = int(params[PARAMS.n_nodes]), 0.0
     for d in range(int(params[PARAMS.n_features])):
@@ -290,7 +291,7 @@ def _log_marginal(params, row):  # type: ignore[no-untyped-def]
     return out
 
 
-@_jit.pointer("score_member")
+@pointer("score_member")
 def _score_member(params, row, ids, values):  # type: ignore[no-untyped-def]
     size, out = int(params[PARAMS.n_nodes]), 0.0
     for d in range(int(params[PARAMS.n_features])):

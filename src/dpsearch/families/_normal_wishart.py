@@ -21,7 +21,7 @@ from dpsearch.families._cholesky import (
     invert_above_identity,
     squared_distance,
 )
-from dpsearch.families.base import Functions
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import at, entry, length, view, view_at
 from dpsearch.items import copy_row, fill
 
@@ -221,7 +221,8 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
         exponent = 0.5 * (params[PARAMS.degrees] + pool[s + ROW.n] + 1.0)
         nearest = pool[s + ROW.constant] + offsets[k]  # the score at distance 0
         # Beyond this distance it is below the best by more than rounding.
-        above = max(0.0, nearest - best + _MARGIN) / exponent
+        above = nearest - best + _MARGIN
+        above = above / exponent if above > 0.0 else 0.0
         # e^t − 1, or for t < 1 what is a little more and costs little.
         limit = above * (1.0 + above) if above < 1.0 else math.expm1(above)
         limit /= pool[s + ROW.ratio]
@@ -232,7 +233,8 @@ def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # ty
             out[k] = -np.inf
         else:
             out[k] = nearest - exponent * math.log1p(pool[s + ROW.ratio] * distance)
-            best = max(best, out[k])
+            if out[k] > best:
+                best = out[k]
 
 
 @_jit.pointer("log_marginal")

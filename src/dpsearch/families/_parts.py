@@ -24,7 +24,8 @@ from dpsearch import _jit
 from dpsearch._stack import stack_vector
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import DataError, located
-from dpsearch.families.base import Family, Functions
+from dpsearch.families.base import Family
+from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, columns_of, namespace
 from dpsearch.families.packing import pack
 from dpsearch.items import Items

@@ -20,7 +20,7 @@ from dpsearch.families._cholesky import (
     invert_above_identity,
     squared_distance,
 )
-from dpsearch.families.base import Functions
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import at, entry, length, view, view_at
 from dpsearch.items import copy_row, fill
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dpsearch._jit import Pointer, pointer
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch.errors import DataError
 from dpsearch.families import layout
@@ -32,75 +32,13 @@ from dpsearch.families.capabilities import (
     lacking,
     require,
 )
+from dpsearch.families.functions import Bounds, Dots, Functions, address
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import pack, writable
 from dpsearch.families.statistics import Statistic
 from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_parts
 from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
-
-
-@pointer("features")
-def data_features(params, ids, values, out):  # type: ignore[no-untyped-def]
-    """The data row itself, dense or sparse, as a vector."""
-    out[:] = 0.0
-    for i in range(values.shape[0]):
-        out[ids[i] if ids.shape[0] > 0 else i] = values[i]
-
-
-@dataclasses.dataclass(frozen=True)
-class Functions:
-    """A family's functions.  The first four are required, the others are capabilities.
-
-    merge
-        Adds (sign 1) or takes out (−1) the points of another row.  With sign 0, of a row of zeros
-        it makes that of an empty cluster: it refreshes all numbers that follow from statistics.
-
-    score_member
-        log H(x | the other members) for a point that the row contains.  Without it, or where it
-        returns NaN, solvers copy the row, take the point out and compare marginals.
-    score_best
-        log H(x | cluster k) + offsets[k] for clusters that may have the largest such sum, leaving
-        out the one at `skipped`; −∞ for those that have not.  For families that can see half-way
-        that a cluster is too far: solvers that look for the best place alone then use it.
-    score_dots, dots_offset, best_dots
-        Scoring needs only the inner product of the point with a linear statistic that starts at
-        ``row[dots_offset]``: solvers then take points in blocks.  `best_dots` does by such products
-        what `score_best` does, but sums that are not above `floor` do not count, and of one that is
-        above it and all others it may write less than it is.
-    bound, features
-        The exact methods' upper bound on a predictive probability (see `heuristics.py`), and the
-        numbers of a data row whose sums over helpers it takes: by default the row itself.
-    """
-
-    update: Pointer
-    merge: Pointer
-    score_rows: Pointer
-    log_marginal: Pointer
-    score_member: Pointer | None = None
-    score_best: Pointer | None = None
-    score_dots: Pointer | None = None
-    dots_offset: int = 0
-    best_dots: Pointer | None = None
-    bound: Pointer | None = None
-    features: Pointer = data_features
-
-
-class Dots(NamedTuple):
-    """The block capability, as kernels see it."""
-
-    score_dots: int
-    offset: int
-    n_features: int
-    best_dots: int  # 0 if there is none
-
-
-class Bounds(NamedTuple):
-    """The bound capability, as kernels see it."""
-
-    features: int
-    n_features: int
-    bound: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -357,22 +295,28 @@ class Model:
     def __init__(self, family: Family, table: CheckedTable) -> None:
         self.family = family
         self.n_features = table.shape[1]
-        functions = family.variant()
-        self.core = Core(
-            params=np.ascontiguousarray(
-                family.parameters(self.n_features, table.matrix), dtype=np.float64
-            ),
-            width=family.width(self.n_features),
-            update=functions.update.address,
-            merge=functions.merge.address,
-            score_rows=functions.score_rows.address,
-            log_marginal=functions.log_marginal.address,
-            score_member=_address(functions.score_member),
-            score_best=_address(functions.score_best),
-        )
-        self._functions = functions
+        parameters = family.parameters(self.n_features, table.matrix)
+        self._params: Vector = np.ascontiguousarray(parameters, dtype=np.float64)
+        self._functions = family.variant()
         self._sparse = table.sparse
         self._table: CheckedTable | None = table
+
+    @functools.cached_property
+    def summaries(self) -> Core:
+        """What makes rows of statistics and log H of them; it cannot score points."""
+        functions, width = self._functions, self.family.width(self.n_features)
+        update, merge = functions.update.address, functions.merge.address
+        return Core(self._params, width, update, merge, 0, functions.log_marginal.address, 0, 0)
+
+    @functools.cached_property
+    def core(self) -> Core:
+        """The parameters and functions for solvers; each is compiled when it is first used."""
+        functions = self._functions
+        return self.summaries._replace(
+            score_rows=functions.score_rows.address,
+            score_member=address(functions.score_member),
+            score_best=address(functions.score_best),
+        )
 
     def __copy__(self) -> Model:
         out = object.__new__(Model)
@@ -383,7 +327,7 @@ class Model:
         # Addresses of compiled functions mean nothing in another process.  The parameters go with
         # their tables, for the same bits.
         return _recompiled, (
-            self.family, self.n_features, self.core.params, self._sparse, self._table,
+            self.family, self.n_features, self._params, self._sparse, self._table,
         )  # fmt: skip
 
     @property
@@ -407,8 +351,9 @@ class Model:
     def with_params(self, params: Vector) -> Model:
         """The same model with the parameters of another data set: larger or smaller tables."""
         out = copy.copy(self)
-        params = self.family.relocated(params, self.n_features)
-        out.core = self.core._replace(params=params)
+        out._params = self.family.relocated(params, self.n_features)
+        for made in ("summaries", "core"):
+            out.__dict__.pop(made, None)
         return out
 
     def items(self, X: ArrayLike | CheckedTable | None = None) -> tuple[Items, Vector]:
@@ -433,19 +378,19 @@ class Model:
         return np.asarray(log_predictive(self.core, items, pool) + base[:, None])
 
     def empty_row(self) -> Vector:
-        row = np.empty(self.core.width)
-        clear_row(self.core, row)
+        row = np.empty(self.summaries.width)
+        clear_row(self.summaries, row)
         return row
 
     def rows(
         self, items: Items, labels: Ints, n_clusters: int, threads: Executor | None = None
     ) -> tuple[Vector, Ints]:
         """Return (flat pool, sizes) of the clusters that labels name."""
-        return rows_of_parts(self.core, items, labels, n_clusters, threads)
+        return rows_of_parts(self.summaries, items, labels, n_clusters, threads)
 
     def blocks(self, pool: Vector, sizes: Ints) -> Items:
         """Return rows of statistics as items: one item per row."""
-        indptr = np.arange(len(sizes) + 1, dtype=np.int64) * self.core.width
+        indptr = np.arange(len(sizes) + 1, dtype=np.int64) * self.summaries.width
         return Items(pool, np.empty(0, np.int32), indptr, sizes, True)
 
     def dots(self) -> Dots | None:
@@ -453,7 +398,7 @@ class Model:
         functions = self._functions
         if functions.score_dots is None or self._sparse:
             return None
-        score, best = functions.score_dots.address, _address(functions.best_dots)
+        score, best = functions.score_dots.address, address(functions.best_dots)
         return Dots(score, functions.dots_offset, self.n_features, best)
 
     def bounds(self, solver: str) -> Bounds:
@@ -474,10 +419,6 @@ def _recompiled(
     model = family.compile_empty(n_features).with_params(writable(params))
     model._sparse, model._table = sparse, table
     return model
-
-
-def _address(capability: Pointer | None) -> int:
-    return 0 if capability is None else capability.address
 
 
 def gapped(family: Family, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:

@@ -32,8 +32,9 @@ from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families._levels import ROW, Levels, merge_counts, score_rows
 from dpsearch.families._totals import BetaTotals, by_columns
-from dpsearch.families.base import Example, Functions
+from dpsearch.families.base import Example
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import table, view
 from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.linear import LinearForm

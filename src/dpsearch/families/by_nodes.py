@@ -37,8 +37,9 @@ from dpsearch.families._nodes import (
     logs_of,
     scaled,
 )
-from dpsearch.families.base import Family, Functions
+from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, like
 
 _STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths

@@ -34,8 +34,9 @@ from dpsearch.families._levels import (
     level_parameters,
     linear_levels,
 )
-from dpsearch.families.base import Example, Functions
+from dpsearch.families.base import Example
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.linear import LinearForm
 

@@ -14,8 +14,9 @@ import numpy as np
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
-from dpsearch.families.base import Family, Functions
+from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws, all_or_none
+from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm
 
 

@@ -39,8 +39,9 @@ from dpsearch.families._columns import (
 )
 from dpsearch.families._diagonal_columns import PARAMS, best_case, column_step, column_total
 from dpsearch.families._totals import NormalGammaTotals, by_columns
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.linear import LinearForm, like
 from dpsearch.families.with_gaps import WithGaps, WithOwnRows, filled

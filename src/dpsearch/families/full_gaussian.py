@@ -31,9 +31,10 @@ from dpsearch.families._columns import as_tuple, mean_and_variance, normal_inver
 from dpsearch.families._normal_wishart import FUNCTIONS, LOG_PI, PARAMS, ROW
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families._wishart_totals import NormalWishart
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, like
 
 _LARGEST_TABLE = 1 << 22

@@ -32,8 +32,9 @@ from dpsearch.errors import ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import in_range, mean_and_variance, standardised, varies, with_holes
 from dpsearch.families._totals import NormalTotals
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import FLOOR, WITHIN, pooled_variance
 from dpsearch.families.linear import LinearForm, like, namespace

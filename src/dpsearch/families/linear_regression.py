@@ -30,8 +30,9 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import as_tuple, in_range, mean_and_variance
 from dpsearch.families._regression import FUNCTIONS, PARAMS, ROW
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.learning import FLOOR, WITHIN
 from dpsearch.families.linear import LinearForm, columns_of, like, namespace
 from dpsearch.tables.checked import CheckedTable

@@ -29,8 +29,9 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
 from dpsearch.families._totals import DirichletTotals
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.linear import LinearForm

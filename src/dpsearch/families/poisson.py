@@ -34,8 +34,9 @@ from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
 from dpsearch.families._columns import means, with_holes
 from dpsearch.families._totals import GammaTotals, by_columns
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.layout import at, entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
 from dpsearch.families.linear import LinearForm

@@ -38,9 +38,10 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
 from dpsearch.families._count_rows import CountRows
 from dpsearch.families._observed import expected, log_densities
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, like
 
 _MOST_COMPONENTS = 20

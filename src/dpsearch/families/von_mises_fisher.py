@@ -29,8 +29,9 @@ from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._directions import FUNCTIONS, PARAMS, ROW, of_blocks, shares
-from dpsearch.families.base import Example, Family, Functions
+from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.functions import Functions
 from dpsearch.families.learning import STRENGTHS, most_likely, sums_of
 from dpsearch.families.linear import LinearForm, namespace
 

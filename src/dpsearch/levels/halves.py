@@ -63,7 +63,8 @@ def fit_halves(
 def _fit(mixture: Mixture, items: Items) -> tuple[Mixture, Labels]:
     prior = mixture.prior
     problem = Problem.of_items(mixture.model, items, 0.0, prior)
-    labels = search(problem).labels
+    # As where hyperparameters are learned: what refinement follows begins with a greedy search.
+    labels = search(problem, beam_size=1 if prior.product_form else 10).labels
     if prior.product_form:
         thorough = items.n_items <= _FEW_ROWS
         labels = refine(

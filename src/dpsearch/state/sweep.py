@@ -91,42 +91,19 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                     room.products,
                     room.gram,
                 )
-            for b in range(min(BLOCK, stop - t)):
+            for b in range(BLOCK if t + BLOCK <= stop else stop - t):
                 i = order[t + b]
                 size = 1 if dots is not None else items.sizes[i]
                 single = room.alone[t - at + b] if dots is not None else alone[i]
-                starts = view(clusters.starts, 0, n_live)
                 label = clusters.labels[i]
                 old = clusters.place[label] if label >= 0 else -1
-                weighted = False
                 stay, fresh = known_gains(
                     core, items, i, size, single, tables, clusters, n_live, old, room
                 )
-                if dots is not None:
-                    weighted = rng is None and dots.best_dots != 0
-                    if weighted:
-                        call_best_dots(
-                            dots.best_dots,
-                            (core.params, clusters.pool, starts, room.products[b], room.gram[b, b],
-                             clusters.steps, old, max(stay, fresh), room.out),
-                        )  # fmt: skip
-                    else:
-                        call_score_dots(
-                            dots.score_dots,
-                            (core.params, clusters.pool, starts, room.products[b],
-                             room.gram[b, b], room.out),
-                        )  # fmt: skip
-                else:
-                    if rng is None:
-                        weighted = score_best(
-                            core, items, i, clusters.pool, starts, clusters.steps, old, room.out
-                        )
-                    if not weighted:
-                        score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
-                if not weighted:
-                    add_steps(size, tables, clusters, n_live, old, room)
-                if old >= 0:
-                    room.out[old] = stay
+                _weigh(
+                    core, dots, items, i, size, tables, clusters, n_live, old, stay, fresh, b,
+                    room, rng,
+                )  # fmt: skip
                 if rng is None:
                     best = _best_place(n_live, old, fresh, room)
                 else:
@@ -142,6 +119,41 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
                 )
         at = stop
     return order.shape[0], n_live, moved
+
+
+@inner
+def _weigh(core, dots, items, i, size, tables, clusters, n_live, old, stay, fresh, b, room, rng):  # type: ignore[no-untyped-def]
+    """Set room.out to the log weight of each cluster for item i, point b of its block.
+
+    Where the best is looked for, −∞ may stand for what cannot be the best.
+    """
+    starts = view(clusters.starts, 0, n_live)
+    weighted = False
+    if dots is not None:
+        products, square = room.products[b], room.gram[b, b]
+        weighted = rng is None and dots.best_dots != 0
+        if weighted:
+            floor = stay if stay > fresh else fresh
+            call_best_dots(
+                dots.best_dots,
+                (core.params, clusters.pool, starts, products, square, clusters.steps, old, floor,
+                 room.out),
+            )  # fmt: skip
+        else:
+            call_score_dots(
+                dots.score_dots, (core.params, clusters.pool, starts, products, square, room.out)
+            )
+    else:
+        if rng is None:
+            weighted = score_best(
+                core, items, i, clusters.pool, starts, clusters.steps, old, room.out
+            )
+        if not weighted:
+            score_item(core, items, i, clusters.pool, starts, room.out, room.scratch)
+    if not weighted:
+        add_steps(size, tables, clusters, n_live, old, room)
+    if old >= 0:
+        room.out[old] = stay
 
 
 @inner

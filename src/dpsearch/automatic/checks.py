@@ -1,0 +1,49 @@
+"""What is checked before the choice: gaps, empty columns, categories."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpsearch.errors import DataError, ParameterError
+from dpsearch.families import by_name
+from dpsearch.families.base import Family
+from dpsearch.tables import CheckedTable, Schema
+
+
+def takes_gaps(family: Any) -> bool:
+    """Whether the estimator's `family` may mean one that skips missing values."""
+    if isinstance(family, Family):
+        return family.takes_gaps
+    kind = _class_of(family)
+    return kind is None or kind.independent_columns
+
+
+def _class_of(name: Any) -> type[Family] | None:
+    """Return the class that a name stands for; None for 'auto' and for an unknown name."""
+    try:
+        return None if name == "auto" else by_name(name)
+    except ParameterError:
+        return None
+
+
+def check_columns(table: CheckedTable) -> None:
+    """Raise if a column of a table has no value at all."""
+    if table.gaps and np.isnan(table.matrix).all(axis=0).any():
+        column = int(np.isnan(table.matrix).all(axis=0).argmax())
+        raise DataError("{place} of X has no value at all: leave it out", column=column)
+
+
+def check_kinds(schema: Schema, family: Any) -> None:
+    """Raise if a family for numbers is to be used for a column of categories."""
+    width = len(schema.columns)
+    given = isinstance(family, Family)
+    families: list[Any] = family.by_column(width) if given else [_class_of(family)] * width
+    for column, own in zip(schema.columns, families, strict=True):
+        if column.kind == "category" and getattr(own, "kind", None) not in (None, "category"):
+            raise DataError(
+                f"{{place}} of X holds categories, which the {own.name} family does not take: use"
+                " family='auto', or families.Product with a Categorical part",
+                column=column.name,
+            )
