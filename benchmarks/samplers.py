@@ -1,8 +1,9 @@
 """Samplers: the cost of a Gibbs sweep, and what a start from search is worth.
 
-    python -m benchmarks.samplers --data FOLDER [--out FOLDER]
+    python -m benchmarks.samplers --data FOLDER [--out FOLDER] [--sweeps]
 
-1. One Gibbs sweep over all of MNIST at K = 30, in greedy search passes and in seconds.
+1. One Gibbs sweep over all of MNIST at K = 30, in greedy search passes and in seconds, and one
+   Metropolis sweep in Gibbs sweeps; `--sweeps` prints that alone.
 2. The paper's claim, that search saves the sampler its way: are chains that start from search
    after 10 sweeps where chains from one cluster, from N clusters and from log N random clusters
    are not after 100?  From greedy search alone, and from search and refinement (MNIST 5 %, NIPS).
@@ -28,7 +29,7 @@ from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.prefix_search.search import search
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
-from dpsearch.samplers import GibbsSweep, Move, SplitMerge, gibbs, sample
+from dpsearch.samplers import GibbsSweep, Move, SplitMerge, gibbs, metropolis, sample
 from dpsearch.samplers.options import starting_labels
 from studies.reproduction.data import mnist_or_embedded, paper_documents
 
@@ -54,7 +55,7 @@ def speed(X: Any) -> list[str]:
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     labels = MiniBatchKMeans(30, n_init=1, random_state=0).fit_predict(X)
     _, labels = np.unique(labels, return_inverse=True)
-    passes, sweeps = [], []
+    passes, sweeps, proposals = [], [], []
     for _ in range(7):
         begun = time.perf_counter()
         greedy(problem, order)
@@ -63,6 +64,9 @@ def speed(X: Any) -> list[str]:
         # New clusters appear quickly: few sweeps, so that K stays near 30.
         draws = gibbs(problem, draws=2, start=labels, rng=0)
         sweeps.append((time.perf_counter() - begun) / 2)
+        begun = time.perf_counter()
+        metropolis(problem, draws=2, start=labels, rng=0)
+        proposals.append((time.perf_counter() - begun) / 2)
     ratio = min(sweeps) / min(passes)
     n, width = X.shape
     return [
@@ -70,6 +74,9 @@ def speed(X: Any) -> list[str]:
         f" {draws.n_clusters[-1]} after two): **{min(sweeps):.3f} s, {ratio:.2f} greedy search"
         f" passes** ({min(passes):.3f} s). The goal is 4 passes; the paper reports seven hours for"
         " an iteration.",
+        "",
+        f"One Metropolis sweep from the same clusters: **{min(proposals):.3f} s,"
+        f" {min(proposals) / min(sweeps):.2f} Gibbs sweeps**. The goal is 2.",
         "",
     ]
 
@@ -136,12 +143,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=os.environ.get("DPSEARCH_DATA"))
     parser.add_argument("--out", type=Path, default=Path("docs/benchmarks"))
+    parser.add_argument("--sweeps", action="store_true", help="print the cost of sweeps alone")
     arguments = parser.parse_args()
     digits = mnist_or_embedded(arguments.data)
     X = datasets.whitened(digits.images)
     gaussian = families.Gaussian(0.0, 0.1, 1.0)
     small = Problem(X[:200], gaussian, DP)  # to compile
     gibbs(small, draws=2, rng=0)
+    metropolis(small, draws=2, rng=0)
+    if arguments.sweeps:
+        print("\n".join(speed(X)))
+        return
     refine(small, greedy(small, np.arange(200)), seconds=1.0)
     lines = ["# Samplers", "", "Written by `python -m benchmarks.samplers`.", "", *speed(X)]
     some = X[np.random.default_rng(0).permutation(len(X))[:3000]]

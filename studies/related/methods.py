@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from dpsearch.samplers.chain import Chain
 _MOST_BEAM, _MOST_PARTICLES = 3000, 10_000
 _AVERAGED = 10  # draws, over which a predictive density is averaged
 _TRUNCATION = 100
+_ROWS_OF_A_CELL = 10  # of the tree, when it has been refined
 
 
 class Found(NamedTuple):
@@ -44,9 +47,9 @@ def density(problem: Problem, partitions: Sequence[Labels], weights: Vector, fre
 def effective_size(values: Vector) -> float:
     """Effective size of a chain: n over its autocorrelation time (Geyer 1992, positive pairs)."""
     n = len(values)
-    centred = values - values.mean()
-    if n < 8 or not centred.any():
+    if n < 8 or not np.ptp(values):
         return float("nan")
+    centred = values - values.mean()
     spectrum = np.fft.rfft(centred, 2 * n)
     correlation = np.fft.irfft(spectrum * spectrum.conj())[:n]
     correlation /= correlation[0]
@@ -94,13 +97,16 @@ def by_particles(problem: Problem, limit: float, fresh: Any, unit: float) -> Fou
     )  # fmt: skip
 
 
-def by_chain(moves: Sequence[Move]) -> Callable[..., Found]:
-    """A sampler that begins with all rows in one cluster."""
+def by_chain(moves: Sequence[Move], start: str = "one") -> Callable[..., Found]:
+    """A sampler that begins with all rows in one cluster, or where greedy search ends."""
 
     def run(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
         begun = time.perf_counter()
         rng = np.random.default_rng(0)
-        chain = Chain(problem, np.zeros(problem.n_items, np.int64), moves, rng)
+        first = np.zeros(problem.n_items, np.int64)
+        if start == "search":
+            first = search(problem, beam_size=1).labels
+        chain = Chain(problem, first, moves, rng)
         best, best_labels, last = -np.inf, chain.labels, [chain.labels]
         while time.perf_counter() - begun < limit:
             # So many sweeps that statistics need not be computed anew for each.
@@ -127,20 +133,46 @@ def by_chain(moves: Sequence[Move]) -> Callable[..., Found]:
     return run
 
 
-def by_variational(variant: str, start: str) -> Callable[..., Found]:
-    """Mean field, from one component or from where greedy search ends."""
+@contextmanager
+def _stopped_after(limit: float) -> Iterator[Callable[[Any], None]]:
+    """Interrupt what runs when the time is over, as Ctrl-C does, but not before its first event."""
+    began = False
+
+    def note(event: Any) -> None:
+        nonlocal began
+        began = True
+
+    def interrupt(*_: Any) -> None:
+        if began:
+            raise KeyboardInterrupt
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield note
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def by_variational(
+    variant: str, start: str = "one", in_cells: bool = False
+) -> Callable[..., Found]:
+    """Mean field, from one component or from where greedy search ends.
+
+    In cells of a tree it has a tail, as the accelerated method has (Kurihara et al. 2006).
+    """
 
     def run(problem: Problem, limit: float, fresh: Any, unit: float) -> Found:
         begun = time.perf_counter()
-
-        def check(event: Any) -> None:
-            if time.perf_counter() - begun > limit:
-                raise KeyboardInterrupt
-
         first = start if start == "search" else np.zeros(problem.n_items, np.int64)
-        found = variational(
-            problem, variant=variant, truncation=_TRUNCATION, start=first, rng=0, callback=check
-        )
+        cells = max(1, problem.n_items // _ROWS_OF_A_CELL) if in_cells else None
+        with _stopped_after(limit) as callback:
+            found = variational(
+                problem, variant=variant, truncation=_TRUNCATION, start=first, rng=0,
+                callback=callback, cells=cells, tail=in_cells,
+            )  # fmt: skip
         seconds = time.perf_counter() - begun
         best = found.clustering
         score = float(found.score_samples(fresh).mean())
@@ -160,10 +192,12 @@ METHODS: dict[str, Callable[..., Found]] = {
     "search and refinement": by_refinement,
     "particle filter": by_particles,
     "Gibbs": by_chain([GibbsSweep()]),
+    "Gibbs, from search": by_chain([GibbsSweep()], "search"),
     "split-merge": by_chain([SplitMerge(moves=5), GibbsSweep()]),
     "Metropolis": by_chain([MetropolisSweep()]),
     "Metropolis, 10 proposals": by_chain([MetropolisSweep(10)]),
-    "variational": by_variational("stick-breaking", "one"),
+    "variational": by_variational("stick-breaking"),
     "variational, from search": by_variational("stick-breaking", "search"),
-    "collapsed variational": by_variational("collapsed", "one"),
+    "variational, in cells": by_variational("stick-breaking", in_cells=True),
+    "collapsed variational": by_variational("collapsed"),
 }

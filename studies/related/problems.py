@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +38,13 @@ def _artificial(n: int, width: int, n_clusters: int) -> tuple[Any, Family]:
     return X, families.Gaussian(0.0, 9.0, 1.0)
 
 
+@cache
+def _whitened(data: Path | None) -> Any:
+    return datasets.whitened(mnist_or_embedded(data).images)
+
+
 def _digits(data: Path | None, share: float) -> tuple[Any, Family]:
-    X = datasets.whitened(mnist_or_embedded(data).images)
+    X = _whitened(data)
     rows = np.random.default_rng(0).permutation(len(X))[: round(share * len(X))]
     return X[rows], families.Gaussian(0.0, 0.1, 1.0)
 
@@ -73,7 +78,7 @@ def sets(data: Path | None, quick: bool) -> Iterator[Set]:
     for n, width, n_clusters in ((500, 2, 6), (5000, 10, 30)):
         name = f"artificial, {n:,}×{width}"
         yield Set(name, partial(_artificial, n, width, n_clusters))
-    whole = len(mnist_or_embedded(data).images) > 3000
+    whole = len(_whitened(data)) > 3000
     for share in (0.05, 0.2, 1.0) if whole else (1.0,):
         name = f"MNIST, {share:.0%}" if whole else "MNIST, 3,000 digits"
         yield Set(name, partial(_digits, data, share))

@@ -13,9 +13,11 @@ from scipy.special import betaln, digamma, logsumexp
 from scipy.stats import beta, gamma
 from sklearn.mixture import BayesianGaussianMixture
 
-from dpsearch import Problem, families, priors, search, variational
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch import Problem, datasets, families, load, priors, search, variational
+from dpsearch.errors import CapabilityError, ModelFileError, ParameterError
 from dpsearch.families.linear import LinearForm
+from dpsearch.mean_field import VariationalMixture
+from dpsearch.mean_field.births import parted
 from dpsearch.mean_field.sticks import Sticks, collapsed_weights, log_weights, own_share
 from dpsearch.passes import chunk
 from dpsearch.passes.device import open_rows
@@ -208,6 +210,35 @@ def test_births_and_merges_leave_a_bad_start():
     assert from_one.lower_bound == pytest.approx(from_many.lower_bound, abs=2.0)
 
 
+def test_births_divide_ellipses():
+    """Full covariances, of which a new one that is too long never lets the other rows go."""
+    X, labels = datasets.planted_clusters(400, 6, 6, rng=0)
+    family = families.FullGaussian(X.mean(axis=0), 1.0, 6.0, np.diag(X.var(axis=0)))
+    best = variational(X, family, DP, start=labels, moves=False).lower_bound
+    for rng in range(3):
+        found = variational(X, family, DP, start=np.zeros(400), truncation=10, rng=rng)
+        assert found.lower_bound == pytest.approx(best, abs=1e-3)
+
+
+def test_rows_are_parted_as_they_were_made():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(-4.0, 1.0, (20, 2)), rng.normal(4.0, 1.0, (30, 2))])
+    form = FAMILY.linear(2)
+    features = form.features(X)
+    found, gain = parted(form, features, rng)
+    order = np.argsort(found.sizes)
+    np.testing.assert_array_equal(found.sizes[order], [20.0, 30.0])
+    np.testing.assert_allclose(found.sums[order[0]], features[:20].sum(axis=0))
+    problem = Problem(X, FAMILY, DP)
+    one, two = (problem.log_joint(x) - DP.log_probability(np.bincount(x))
+                for x in (np.zeros(50, int), np.repeat([0, 1], [20, 30])))  # fmt: skip
+    assert gain == pytest.approx(two - one + 20 * np.log(0.4) + 30 * np.log(0.6))
+    assert parted(form, features[:20], rng)[1] < 0.0
+    alike, none = parted(form, features[[0, 0, 0]], rng)
+    np.testing.assert_array_equal(alike.sizes, [1.0, 1.0])
+    assert none == -np.inf
+
+
 def test_predictions_are_those_of_the_mixture():
     X = table(400)
     found = variational(X, FAMILY, DP, rng=0)
@@ -243,9 +274,25 @@ def test_passes_on_a_device_find_the_same():
     there = variational(X, FAMILY, DP, rng=3, start=np.zeros(300), device="cpu")
     assert there.lower_bound == pytest.approx(here.lower_bound, abs=1e-6)
     np.testing.assert_allclose(there.sizes, here.sizes, atol=1e-5)
-    counts = Problem(sp.csr_matrix(np.eye(5)), families.Multinomial(1.0), DP)
-    with pytest.raises(CapabilityError, match="not sparse ones"):
-        variational(counts, device="cpu")
+
+
+@pytest.mark.parametrize("options", VARIANTS[:3], ids=repr)
+@pytest.mark.parametrize("family", [families.Multinomial(1.0), families.Poisson(1.0, 1.0)])
+def test_sparse_rows_on_a_device_find_the_same(family, options, monkeypatch):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    rng = np.random.default_rng(1)
+    topics = rng.dirichlet(np.full(30, 0.1), size=4)
+    counts = sp.csr_matrix([rng.multinomial(6, topics[i % 4]) for i in range(120)])
+    problem = Problem(counts, family, DP)
+    monkeypatch.setattr("dpsearch.passes.csr_rows._ENTRIES", 100)  # several parts
+    monkeypatch.setattr("dpsearch.passes.arrays.CHUNK_NUMBERS", 500)  # and chunks of them
+    options = {"start": np.arange(120) % 3, "truncation": 8, "rng": 3, "tol": 1e-9} | options
+    here = variational(problem, **options)
+    there = variational(problem, **options, device="cpu")
+    assert there.lower_bound == pytest.approx(here.lower_bound, rel=1e-9)
+    np.testing.assert_allclose(there.sizes, here.sizes, rtol=1e-6)
+    np.testing.assert_array_equal(there.clustering.labels, here.clustering.labels)
+    np.testing.assert_allclose(there.score_samples(counts), here.score_samples(counts), rtol=1e-9)
 
 
 def test_an_interrupted_fit_is_returned_as_it_is():
@@ -284,3 +331,58 @@ def test_what_a_model_lacks_is_named():
     problem = Problem(table(), FAMILY, DP, weights=np.full(60, 2))
     with pytest.raises(CapabilityError, match="single points"):
         variational(problem)
+
+
+@pytest.mark.parametrize("prior", [DP, priors.PitmanYor(1.0, 0.3)], ids=repr)
+def test_a_saved_mixture_predicts_the_same(tmp_path, prior):
+    X = table(80)
+    found = variational(X, FAMILY, prior, rng=0)
+    found.save(tmp_path / "mixture.npz")
+    again = VariationalMixture.load(tmp_path / "mixture.npz")
+    assert repr(again) == repr(found)
+    for name in ("sizes", "history", "weights", "alpha", "lower_bound", "converged"):
+        np.testing.assert_allclose(getattr(again, name), getattr(found, name), rtol=1e-12)
+    np.testing.assert_array_equal(again.clustering.labels, found.clustering.labels)
+    assert again.clustering.log_joint == found.clustering.log_joint
+    np.testing.assert_allclose(again.score_samples(X), found.score_samples(X), rtol=1e-12)
+    np.testing.assert_allclose(again.sample(5, rng=1)[0], found.sample(5, rng=1)[0], rtol=1e-9)
+    holes = np.array([[-4.0, np.nan], [4.0, 0.5]])
+    filled = again.impute(holes)
+    assert abs(filled[0, 1]) < 1.0
+    np.testing.assert_array_equal(filled[~np.isnan(holes)], holes[~np.isnan(holes)])
+
+
+def test_a_file_that_was_changed_is_refused(tmp_path):
+    path = tmp_path / "mixture.npz"
+    variational(table(), FAMILY, DP, rng=0).save(path)
+    with pytest.raises(ModelFileError, match="a dpsearch model"):
+        load(path)
+    with np.load(path) as archive:
+        entries = dict(archive)
+    for name, value in {
+        "counts": entries["counts"] + 1,
+        "pool": entries["pool"][:-1],
+        "sizes": entries["sizes"] * np.nan,
+        "log_weights": entries["log_weights"] + 1.0,
+        "labels": entries["labels"].astype(float),
+    }.items():
+        np.savez(path, **entries | {name: value})
+        with pytest.raises(ModelFileError, match=r"mixture\.npz"):
+            VariationalMixture.load(path)
+
+
+def test_an_interrupt_while_the_result_is_made_loses_nothing(monkeypatch):
+    problem = Problem(table(), FAMILY, DP)
+    calls = []
+
+    def interrupted(self, labels, *rest):
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return clustering(self, labels, *rest)
+
+    clustering = Problem.clustering
+    monkeypatch.setattr(Problem, "clustering", interrupted)
+    found = variational(problem, start=np.arange(60) % 5, rng=0)
+    assert found.history[-1] == found.lower_bound
+    assert len(found.clustering.labels) == 60

@@ -295,6 +295,31 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(tmp_path, monkeypatch, option
     same(whole, split_merge(data(), FAMILY, GAMMA, checkpoint=path, resume=True, **how))
 
 
+@pytest.mark.parametrize("run", [gibbs, metropolis, split_merge])
+def test_an_interrupted_run_returns_its_draws(monkeypatch, run):
+    monkeypatch.setattr(dpsearch.samplers.chain, "_LEG_NUMBERS", 10_000)  # short legs
+    how = {"draws": 60, "burn_in": 10, "thin": 3, "chains": 2, "rng": 3}
+
+    def stopped_at(sweeps):
+        def stop(progress):
+            if progress.done >= sweeps:
+                raise KeyboardInterrupt
+
+        return run(data(), FAMILY, GAMMA, callback=stop, **how)
+
+    whole, part = run(data(), FAMILY, GAMMA, **how), stopped_at(50)
+    done = part.trace.log_joint.shape[1]
+    assert 20 <= done < 60
+    np.testing.assert_array_equal(part.trace.log_joint, whole.trace.log_joint[:, :done])
+    for chain in range(2):
+        mine, all_of_it = part.labels[part.chain == chain], whole.labels[whole.chain == chain]
+        assert len(mine) == (done - 10) // 3
+        np.testing.assert_array_equal(mine, all_of_it[: len(mine)])
+    assert part.best().log_joint <= whole.best().log_joint
+    with pytest.raises(KeyboardInterrupt):
+        stopped_at(2)  # before any draw is kept
+
+
 def test_a_disk_that_is_full_at_a_checkpoint_stops_no_chain(tmp_path, monkeypatch):
     monkeypatch.setattr(dpsearch.samplers.chain, "_LEG_NUMBERS", 10_000)  # short legs
     how = {"draws": 200, "chains": 2, "rng": 3}

@@ -1,14 +1,18 @@
 """`python -m studies related`: every method under a limit, the page, and a run that goes on."""
 
 import json
+import math
+import os
+import time
 
 import numpy as np
 import pytest
 
 from dpsearch import Problem, datasets, families, priors
-from studies.related import command, problems
-from studies.related.methods import METHODS, effective_size
+from studies.related import command, methods, problems
+from studies.related.methods import METHODS, Found, effective_size
 from studies.related.page import _speedup
+from studies.related.processes import Job, run_jobs
 
 X, LABELS = datasets.planted_clusters(120, 2, 3, spread=8.0, rng=0)
 FAMILY = families.Gaussian(0.0, 50.0, 1.0)
@@ -20,7 +24,9 @@ def test_a_method_finds_the_planted_clusters_in_its_time(method):
     truth = problem.log_joint(LABELS)
     METHODS[method](problem, 0.1, X[:30], 0.01)  # compiles
     found = METHODS[method](problem, 0.3, X[:30], 0.01)
-    assert found.log_joint >= truth - (1e-6 if "Metropolis" not in method else 500.0)
+    # Proposals that know nothing of a row, and rows that share a cell's label, do not get there.
+    rough = "Metropolis" in method or "cells" in method
+    assert found.log_joint >= truth - (500.0 if rough else 1e-6)
     assert -8.0 < found.held_out < -2.0
 
 
@@ -39,17 +45,72 @@ def test_effective_size_of_independent_and_of_slow_chains():
 def test_speedups_are_read_off_the_times():
     known = {f"{method} {t}": {} for method in METHODS for t in (1, 10, 100)}
     for t, gibbs, ours in ((1, -9.0, -5.005), (10, -7.0, -5.0), (100, -5.0, -5.0)):
-        known[f"Gibbs {t}"], known[f"variational {t}"] = {"held_out": gibbs}, {"held_out": ours}
-    assert _speedup(known) == 100.0
+        known[f"Gibbs {t}"] = {"held_out": gibbs, "seconds": 2.0 * t}
+        known[f"variational {t}"] = {"held_out": ours, "seconds": 0.5 * t}
+    assert _speedup(known) == 400.0
     for t in (1, 10, 100):
-        known[f"variational {t}"] = {"held_out": -6.0}
+        known[f"variational {t}"]["held_out"] = -6.0
     assert _speedup(known) is None
+
+
+def test_jobs_have_a_core_each_and_end_at_their_limit():
+    jobs = [
+        Job("core", lambda: os.sched_getaffinity(0), 60.0),
+        Job("late", lambda: time.sleep(60.0), 0.2),
+        Job("fails", lambda: os._exit(3), 60.0),
+        Job("last", lambda: 5, 60.0),
+    ]
+    begun = time.monotonic()
+    found = dict(run_jobs(jobs, 2, math.inf))
+    assert len(found.pop("core")) == 1
+    assert found == {"late": None, "fails": None, "last": 5}
+    assert dict(run_jobs([Job("never", lambda: time.sleep(60.0), 60.0)], 1, begun)) == {}
+    assert not dict(run_jobs([jobs[1]._replace(limit=60.0)], 1, time.monotonic() + 0.2))
+    assert time.monotonic() - begun < 50.0
+
+
+def test_a_run_that_is_stopped_goes_on_and_a_page_is_made_of_its_file(tmp_path, monkeypatch):
+    """Methods that take no time: what is run, what is kept, and what the page says of it."""
+
+    def made(problem, limit, fresh, unit):
+        called.write_text(called.read_text() + "x")
+        return Found(limit, -100.0, 3, -4.0, float("nan"))
+
+    def lost(problem, limit, fresh, unit):
+        if limit > 0.02 and problem.n_items > 100:
+            os._exit(1)
+        return made(problem, limit, fresh, unit)
+
+    called = tmp_path / "called"
+    called.write_text("")
+    monkeypatch.setattr("studies.related.methods.METHODS", dict.fromkeys(METHODS, made))
+    monkeypatch.setitem(methods.METHODS, "Gibbs", lost)
+    monkeypatch.setattr("studies.related.page.METHODS", methods.METHODS)
+    tiny = problems.Set("tiny", lambda: (X, FAMILY))
+    monkeypatch.setattr(problems, "sets", lambda data, quick: iter([tiny]))
+    monkeypatch.setattr(command, "_WARM", 0.01)
+    monkeypatch.setattr(command, "_unit", lambda one: 0.02)
+    options = {"out": tmp_path, "data": None, "processes": 2, "cap": 1.0, "note": "A note."}
+    command.related(**options, minutes=0.0)
+    assert not (tmp_path / "related.md").exists()
+    command.related(**options)
+    page = (tmp_path / "related.md").read_text("utf-8")
+    assert "A beam of 10 takes 0.020 s; 100× is cut to 50×, 1 s." in page
+    (row,) = (line for line in page.splitlines() if line.startswith("| Gibbs |"))
+    assert row.count("no result") == 2
+    assert "A note." in page
+    (tmp_path / "related.json").rename(tmp_path / "other.json")
+    before = called.read_text()
+    command.related(**options | {"note": ""}, page=tmp_path / "other.json")
+    assert (tmp_path / "related.md").read_text("utf-8") == page.replace("A note.\n\n", "")
+    assert called.read_text() == before
 
 
 def test_a_quick_run_writes_the_page_and_goes_on(tmp_path, monkeypatch):
     tiny = problems.Set("tiny", lambda: (X, FAMILY))
     monkeypatch.setattr(problems, "sets", lambda data, quick: iter([tiny]))
     monkeypatch.setattr(command, "_LEAST", 0.005)
+    monkeypatch.setattr(command, "_WARM", 0.05)
     command.related(out=tmp_path, data=None, quick=True)
     page = (tmp_path / "related.md").read_text("utf-8")
     assert all(f"| {method} |" in page for method in METHODS)

@@ -26,6 +26,7 @@ from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.mean_field import sticks as weighing
+from dpsearch.mean_field.births import parted, rows_to_draw
 from dpsearch.mean_field.cells import InCells
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
 from dpsearch.mean_field.sticks import Sticks, Stuck
@@ -38,7 +39,7 @@ from dpsearch.sources.opened import TableOptions, lies_elsewhere, open_table
 VARIANTS = ("stick-breaking", "collapsed")
 _EMPTY = 1e-3  # expected rows below which a component is left out
 _LOOKS = 12  # iterations after which a birth or a merge is taken or left
-_PULL = 0.7  # how far a new component begins towards its seed from the mean of the old
+_OLD = 0.5  # rows like the mean of the old component among those that begin a new one
 _LEAST_TRIES = 12  # at births, however few components there are
 _FAILURES = 2  # at dividing each component, after which there are no more births
 
@@ -202,7 +203,6 @@ def _fitted(table: Table, how: _How) -> VariationalMixture:
             "tail", "needs the variant 'stick-breaking' and a Dirichlet process with α fixed"
         )
     fit.begin()
-    converged = False
     try:
         with plain_interrupts():
             most = how.passes
@@ -210,11 +210,11 @@ def _fitted(table: Table, how: _How) -> VariationalMixture:
             while fit.table.refine():
                 most = len(fit.history) + how.passes  # for the cells that there are now
                 fit.improve(most, how.moves)
-            converged = len(fit.history) < most
+            return fit.result(converged=len(fit.history) < most)
     except KeyboardInterrupt:
         if not fit.history:
             raise
-    return fit.result(converged)
+    return fit.result(converged=False)
 
 
 class _Fit:
@@ -355,7 +355,7 @@ class _Fit:
         return pair
 
     def grow(self, passes: int) -> None:
-        """Divide components between two of their rows: all at once while that helps, then each."""
+        """Divide components by some of their rows: all that gain while that helps, then each."""
         while self.divided(np.arange(len(self.point.totals.sizes)), passes):
             pass
         failures = at = 0
@@ -375,17 +375,25 @@ class _Fit:
             return False
         self.passed(self.point, self.variances)  # labels are those of these components
         counts = np.zeros(self.most + 1, np.int64)
-        counts[which] = 2
+        counts[which] = rows_to_draw(self.form, len(which))
         seeds = self.rows.draw(counts, int(self.rng.integers(2**31)))
         owners, found = np.unique(seeds.clusters, return_counts=True)
-        owners = owners[found == 2]
-        inside = np.isin(seeds.clusters, owners)
-        old = seeds.clusters[inside]
-        means, halves = (totals.sums / totals.sizes[:, None])[old], 0.5 * totals.sizes[old]
-        parts = halves[:, None] * ((1.0 - _PULL) * means + _PULL * seeds.features[inside])
-        rest = np.setdiff1d(np.arange(n), owners)
-        sizes = np.concatenate([halves, totals.sizes[rest]])
-        return self.tried(Totals(sizes, np.concatenate([parts, totals.sums[rest]])), passes)
+        kept, sizes, sums = np.ones(n, bool), [], []
+        for k in owners[found > 1]:
+            groups, gain = parted(self.form, seeds.features[seeds.clusters == k], self.rng)
+            if gain <= 0.0 and len(which) > 1:
+                continue  # it has its own turn
+            mean, half = totals.sums[k] / totals.sizes[k], 0.5 * totals.sizes[k]
+            shares = half / (_OLD + groups.sizes)
+            sums.append(shares[:, None] * (_OLD * mean + groups.sums))
+            sizes.append([half, half])
+            kept[k] = False
+        if not sizes:
+            return False
+        parts = Totals(
+            np.concatenate([*sizes, totals.sizes[kept]]), np.concatenate([*sums, totals.sums[kept]])
+        )
+        return self.tried(parts, passes)
 
     def result(self, converged: bool) -> VariationalMixture:
         totals, tail = self.point.totals, self.point.tail

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
 from dpsearch._types import Labels, Matrix, Vector
+from dpsearch._validate import as_matrix
 from dpsearch.items import merge_rows
+from dpsearch.mean_field import model_file
 from dpsearch.mean_field.tables import Table
 from dpsearch.mixture import Mixture
 from dpsearch.passes.chunk import Totals
@@ -79,7 +82,21 @@ class VariationalMixture:
         """Return the mean log predictive density."""
         return float(self.score_samples(X).mean())
 
-    def sample(self, n_samples: int, rng: Any = None) -> tuple[Matrix, Labels]:
+    def impute(self, X: Any) -> Matrix:
+        """Return X with missing values filled in by what the components expect there."""
+        return self._mixture.impute(as_matrix(X, gaps=True))
+
+    def save(self, path: str | Path) -> None:
+        """Write the mixture to a file, which `VariationalMixture.load` reads."""
+        model_file.write(path, self, self._mixture)
+
+    @classmethod
+    def load(cls, path: str | Path) -> VariationalMixture:
+        """Read a mixture that `save` wrote."""
+        fields, mixture, clustering = model_file.read(Path(path))
+        return cls(**fields, clustering=clustering, _mixture=mixture)
+
+    def sample(self, n_samples: int = 1, rng: Any = None) -> tuple[Matrix, Labels]:
         """Draw rows from the predictive distribution, and the components that they are from."""
         return self._mixture.sample(n_samples, np.random.default_rng(rng))
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from dpsearch._arrays import to_host
 from dpsearch._types import Labels, Rng
-from dpsearch.errors import CapabilityError, DataError, ParameterError, located
+from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.families.base import Family, Model
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
@@ -56,11 +55,6 @@ class InMemory:
         self.log_base = problem.log_base
         self.form = form_of(self.model)
         matrix = self.model.matrix
-        if device is not None and sp.issparse(matrix):
-            raise CapabilityError(
-                "{parameter}: variational takes dense rows to a device, not sparse ones",
-                parameter="device",
-            )
         if isinstance(start, str) and start != "search":
             raise ParameterError(
                 f"{{parameter}} must be 'search' or labels, got {start!r}", parameter="start"

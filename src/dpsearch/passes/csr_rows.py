@@ -33,14 +33,16 @@ class Part(NamedTuple):
 
 
 class CsrRows(DeviceRows):
-    """Rows of a CSR matrix of SciPy, whose features go to a device once, with a precision."""
+    """Rows of a CSR matrix of SciPy, whose features go to a device once.
 
-    def __init__(
-        self, form: LinearForm, X: Any, device: Any, dtype: Any = None, first: int = 0
-    ) -> None:
+    Those of float64 are computed with in float64, others and whole numbers in float32.
+    """
+
+    def __init__(self, form: LinearForm, X: Any, device: Any, first: int = 0) -> None:
         self.torch, self.form = arrays.torch(), form
         super().__init__(self.torch.empty(0, device=device), X.shape[0], first)
-        self.dtype = self.torch.float32 if dtype is None else dtype
+        double = X.dtype == np.float64
+        self.dtype = self.torch.float64 if double else self.torch.float32
         self._here = sp.csr_matrix(form.features(X))
         self._parts = [self._part(a, b) for a, b in _divided(self._here.indptr)]
 

@@ -115,14 +115,12 @@ def open_rows(form: LinearForm, X: Any, device: str | None = None) -> Rows:
 
 
 def _open_sparse(form: LinearForm, X: Any, device: str | None) -> Rows:
-    dtype = None
     if not sp.issparse(X):
-        device = device or str(X.device)
-        dtype, X = X.dtype if X.dtype.is_floating_point else None, to_host(X)
+        device, X = device or str(X.device), to_host(X)
     places = _places(device or "cpu")
     edges = np.linspace(0, X.shape[0], len(places) + 1).astype(int).tolist()
     spans = zip(places, itertools.pairwise(edges), strict=True)
-    parts = [CsrRows(form, X[a:b], place, dtype, a) for place, (a, b) in spans]
+    parts = [CsrRows(form, X[a:b], place, a) for place, (a, b) in spans]
     return parts[0] if len(parts) == 1 else DividedRows(parts)
 
 

@@ -296,18 +296,19 @@ _TRACES = ("log_joint", "n_clusters", "alpha", "accepted")
 def collect(
     problem: Problem, chains: list[Chain], sampler: str, how: RunOptions, seconds: float
 ) -> Draws:
-    """Return the draws of finished chains."""
-    kept = how.kept()
+    """Return the draws of chains, up to the sweep that all of them have made."""
+    done = min(chain.n_sweeps for chain in chains)
+    kept = how.kept()[:done]
 
     def stacked(name: str) -> Any:
         known = name in chains[0].records
-        return np.stack([chain.recorded(name) for chain in chains]) if known else None
+        return np.stack([chain.recorded(name)[:done] for chain in chains]) if known else None
 
     def of_draws(values: Any) -> Any:
         return None if values is None else values[:, kept].reshape(-1)
 
     trace = Trace(**{name: stacked(name) for name in _TRACES})
-    labels = np.concatenate([chain.recorded("labels") for chain in chains])
+    labels = np.concatenate([chain.recorded("labels")[: kept.sum()] for chain in chains])
     names = [name for step in chains[0].steps for name in step.names]
     values = stacked("hyperparameters")
     sampled = [step for step in chains[0].steps if isinstance(step, Hyperparameters)]

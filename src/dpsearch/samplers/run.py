@@ -291,7 +291,7 @@ def _run_in_threads(
     """Advance all chains leg by leg.
 
     A single chain has a thread too: Ctrl-C then reaches this function and not the middle of a leg,
-    and chains stay intact.
+    and chains stay intact.  Draws that were made stay, unless a checkpoint has them.
     """
     kept = how.kept()
     saved = time.perf_counter()
@@ -310,7 +310,8 @@ def _run_in_threads(
     except KeyboardInterrupt:
         if store is not None:
             store.write(chains)
-        raise
+        if store is not None or not kept[: min(chain.n_sweeps for chain in chains)].any():
+            raise
     if store is not None:
         store.write(chains)
 
