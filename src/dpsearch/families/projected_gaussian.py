@@ -355,6 +355,13 @@ class ProjectedGaussian(Family):
         return cls._leading(X, X.mean(axis=0), scale)
 
     @classmethod
+    def of_one_unit(cls, X: Any) -> ProjectedGaussian:
+        """The same of columns that share a unit, which are not divided by their deviations."""
+        changing = varies(X)
+        variance = mean_and_variance(X)[1][changing].mean() if changing.any() else 1.0
+        return cls._leading(X, X.mean(axis=0), np.full(X.shape[1], 1.0 / np.sqrt(variance)))
+
+    @classmethod
     def of_counts(cls, counts: Any) -> ProjectedGaussian:
         """The same of counts, in units of their noise."""
         made = CountRows.of(counts)
