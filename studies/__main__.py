@@ -13,6 +13,7 @@ from studies.clouds.command import clouds
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
+from studies.peers.wider import wider
 from studies.quadrature.command import quadrature
 from studies.related.command import related
 from studies.reproduction.command import reproduce
@@ -25,7 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature, clouds, tables,
+    reproduce, related, peers, unlisted, wider, levels, attacks, calibration, quadrature, clouds,
+    tables,
 ):  # fmt: skip
     app.command()(command)
 

@@ -2,13 +2,13 @@
 
     max Σ_S log w(S) z_S     with  Σ_{S∋n} z_S = 1 for every point n,
 
-over z_S ≥ 0 (its dual variables are prices) or over z_S ∈ {0, 1}.  Both by HiGHS.
+over z_S ∈ {0, 1}, by HiGHS.  Over z_S ≥ 0 its dual variables are prices (`central`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,14 +18,6 @@ from dpsearch.exact.pricing import Pricer
 from dpsearch.exact.slopes import intercept
 
 _SOLVER_ERROR = 2e-7  # nats: feasibility tolerances of the integer programme
-
-
-class Relaxed(NamedTuple):
-    """The solution of the LP over known sets."""
-
-    value: float
-    prices: Vector
-    use: Vector  # z
 
 
 def distinct_rows(columns: list[Ints], n: int) -> tuple[Any, Ints]:
@@ -40,21 +32,6 @@ def distinct_rows(columns: list[Ints], n: int) -> tuple[Any, Ints]:
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return sp.csc_matrix(member[first].astype(np.float64)), group.reshape(-1)
-
-
-def relax(columns: list[Ints], weights: Vector, n: int, *, seconds: float) -> Relaxed | None:
-    """Solve the LP over these sets, which must hold a partition; return None if time runs out."""
-    from scipy.optimize import linprog  # slow to import, and seldom needed
-
-    matrix, group = distinct_rows(columns, n)
-    result = linprog(
-        -weights, A_eq=matrix, b_eq=np.ones(matrix.shape[0]), bounds=(0.0, None),
-        method="highs", options={"time_limit": max(seconds, 0.01)},
-    )  # fmt: skip
-    if result.status != 0:
-        return None
-    prices = -np.asarray(result.eqlin.marginals) / np.bincount(group)
-    return Relaxed(-float(result.fun), prices[group], np.asarray(result.x))
 
 
 def best_partition(

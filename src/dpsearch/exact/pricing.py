@@ -82,7 +82,7 @@ class Found(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """Sets of two and more points that a run found, with their values.
+    """Distinct sets that a run found, with their values; not all of those of one point.
 
     left
         Bounds on the sets that were not examined; −∞ if all were.
@@ -175,12 +175,9 @@ class Pricer(ABC):
         level = max(threshold, float(alone.max()))
         run = Run(LARGEST, threshold, level, rounding, deadline, limit=limit)
         explored = self.explore(y.copy(), run)
-        found = explored.sets + [
-            (float(alone[i]), np.array([i])) for i in np.flatnonzero(alone > threshold)
-        ]
-        # A set may be found again in another box.
-        distinct = {members.tobytes(): (value, members) for value, members in found}
-        best = sorted(distinct.values(), key=lambda pair: -pair[0])
+        found = [one for one in explored.sets if len(one[1]) > 1]
+        found += [(float(alone[i]), np.array([i])) for i in np.flatnonzero(alone > threshold)]
+        best = sorted(found, key=lambda pair: -pair[0])
         left = float(explored.left.max())
         bound = max(level, explored.level, left, *(value for value, _ in best[:1]))
         columns = [members for _, members in best[:max_columns]]
@@ -199,10 +196,10 @@ class Pricer(ABC):
         margin = slack + worst.bound + 2.0 * rounding
         run = Run(ALL, floor, floor - rounding, rounding, deadline, margin, float(limit))
         explored = self.explore(y.copy(), run)
-        columns = {members.tobytes(): members for _, members in explored.sets}
-        for i in np.flatnonzero(self.alone - y >= floor):
-            columns[np.array([i]).tobytes()] = np.array([i])
-        return list(columns.values()) if explored.complete and len(columns) <= limit else None
+        # Sets of one point are examined apart, but may be the best of a box too.
+        columns = [members for _, members in explored.sets if len(members) > 1]
+        columns += [np.array([i]) for i in np.flatnonzero(self.alone - y >= floor)]
+        return columns if explored.complete and len(columns) <= limit else None
 
     def _raise_in_one_run(
         self, y: Vector, threshold: float, max_columns: int, deadline: float
@@ -233,7 +230,7 @@ class StackPricer(Pricer):
 
     def explore(self, y: Vector, run: Run) -> Explored:
         """Look for sets until the stack is empty, or the run's limit or deadline is reached."""
-        sets: list[tuple[float, Ints]] = []
+        sets: dict[bytes, tuple[float, Ints]] = {}  # a set may be found in several boxes
         found = Found(
             members=np.empty((_SETS, self.n), np.int8),
             values=np.empty(_SETS),
@@ -245,7 +242,8 @@ class StackPricer(Pricer):
         while found.count[0] > 0 and not enough:
             self._work(y, run, found)
             for k in range(found.count[1]):
-                sets.append((float(found.values[k]), np.flatnonzero(found.members[k])))
+                members = np.flatnonzero(found.members[k])
+                sets[members.tobytes()] = (float(found.values[k]), members)
             found.count[1] = 0
             enough = len(sets) > run.limit or clock() > run.deadline
-        return Explored(sets, self._left(found), float(found.level[0]))
+        return Explored(list(sets.values()), self._left(found), float(found.level[0]))

@@ -4,9 +4,9 @@
    gives an upper bound at once, and the sets become cuts.
 2. Repair (`repair`): prices that pay for all cuts with nothing lost on the partition.  Back to
    pricing, until no set breaks the prices: the bound is the partition's value.
-3. Cuts that cannot all be paid for: the LP over the known sets (`master`) is above the partition.
-   If its solution is a partition, that one is better.  If it is fractional, column generation
-   finds the LP's value, and an integer programme over all sets that fit into the gap closes it.
+3. Cuts that cannot all be paid for: the LP over all sets is above the partition.  Column generation
+   finds its value (`central`).  An integer programme over the known sets (`master`) looks for a
+   better partition, and one over all sets that fit into the gap closes it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.errors import CapabilityError
+from dpsearch.exact.central import central_prices
 from dpsearch.exact.centre_pricing import CentrePricer
-from dpsearch.exact.master import Relaxed, best_partition, error_of, labels_of, relax
+from dpsearch.exact.master import best_partition, error_of
 from dpsearch.exact.pricing import Priced, Pricer
 from dpsearch.exact.promises import EPSILON, log_ceiling, totals_of
 from dpsearch.exact.repair import Repair
@@ -34,8 +35,9 @@ from dpsearch.problem import Problem
 
 _MARGIN = 0.5  # nats that cuts should have to spare
 _SWEEPS = 300
-_PATIENCE = 8  # rounds without a fifth off the gap before the LP is asked
-_IN_USE = 1e-6  # of a set in the LP's solution
+_PATIENCE = 8  # rounds without a fifth off the gap before column generation
+_SETS_A_POINT = 3  # sets in column generation, those with the least to spare
+_LEAST_SETS = 1000
 _BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
 _MOST_SETS = 20_000  # for the integer programme
 _MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
@@ -207,61 +209,56 @@ class Proof:
     def run(self) -> Outcome:
         tight = [np.flatnonzero(self.labels == k) for k in range(int(self.labels.max()) + 1)]
         self.sets.add(tight, self.pricer)
-        value = sum(self.pricer.log_weight(members) for members in tight)
-        used = np.array([self.sets.number(members) for members in tight])
-        fit = self.pricer.fit(self.labels)
-        idle, known = 0, 0
-        while True:
-            other = self._repair(fit, used, value)
-            # The LP may go back and forth between solutions of equal value.
-            idle = idle + 1 if len(self.sets.columns) == known else 0
-            known = len(self.sets.columns)
-            if self.best.upper <= self.goal + self.tolerance:
-                return Outcome("proved", self.best)
-            if other is None or idle > _PATIENCE:
-                return Outcome("late", self.best) if self._late() else self._enumerate()
-            # Complementary slackness: optimal prices pay exactly for every set in use.
-            used = np.flatnonzero(other.use > _IN_USE)
-            value = other.value
-            if (other.use[used] > 1.0 - _IN_USE).all():
-                labels = labels_of([self.sets.columns[s] for s in used], self.n)
-                if labels is not None and self.problem.log_joint(labels) > self.better:
-                    return Outcome("better", self.best, labels)
+        self._repair(tight)
+        if not self._done():
+            self._generate(tight)
+        if self._done():
+            proved = self.best.upper <= self.goal + self.tolerance
+            return Outcome("proved" if proved else "late", self.best)
+        return self._enumerate()
 
-    def _repair(self, fit: Vector, used: Ints, value: float) -> Relaxed | None:
-        """Bring the upper bound down to where the sets in use hold it, or to the goal.
-
-        Returns another solution of the LP if cuts rule that out, and None when done or late.
-        """
-        level = max(self.goal, self.base + value)
-        repair = self._begin_repair(fit, used, (level - self.base - value) / self.n)
+    def _repair(self, tight: list[Ints]) -> None:
+        """Bring the upper bound down to the goal, until cuts rule that out or make no progress."""
+        repair = self._begin_repair(tight)
         y, _ = self._solve(repair, _SWEEPS)
-        near = level + max(self.tolerance, 0.02 * (level - self.goal))
-        waiting, mark, y_of_lp = 0, math.inf, False
-        while True:
+        waiting, mark = 0, math.inf
+        while waiting < _PATIENCE:
             raised = self._raise(y)
-            if self.best.upper <= near or not raised.complete or self._late():
-                return None
-            new = self._cut(repair, raised.columns)
-            gap = self.best.upper - level
-            repaired = self._repaired(repair, 0.1 * gap)
+            if self._done() or not raised.complete or not self._cut(repair, raised.columns):
+                return
+            gap = self.best.upper - self.goal
             waiting, mark = (0, gap) if gap < 0.8 * mark else (waiting + 1, mark)
-            if new and waiting < _PATIENCE and repaired is not None:
-                y, y_of_lp = repaired, False
-                continue
-            if not new and y_of_lp:
-                return None  # as near as rounding allows
-            relaxed = self._relax()
-            if relaxed is None or set(np.flatnonzero(relaxed.use > _IN_USE)) != set(used):
-                return relaxed
-            y, y_of_lp, waiting = relaxed.prices, True, 0
+            repaired = self._repaired(repair, 0.1 * gap)
+            if repaired is None:
+                return
+            y = repaired
 
-    def _begin_repair(self, fit: Vector, used: Ints, room: float) -> Repair:
-        """Ask for equality on the sets in use; what the goal leaves over goes to all points."""
-        tight = [self.sets.columns[s] for s in used]
-        weights = self.sets.weights[used] + self.lam
+    def _generate(self, tight: list[Ints]) -> None:
+        """Bring the upper bound down to the value of the LP over all sets: column generation."""
+        value = -math.inf
+        while not self._done():
+            start, weights = self.best.y + max(self.best.slack, 0.0), self.sets.weights + self.lam
+            spare = [start[members].sum() for members in self.sets.columns] - weights
+            spare[[self.sets.number(members) for members in tight]] = -math.inf
+            near = np.argsort(spare, kind="stable")[: max(_SETS_A_POINT * self.n, _LEAST_SETS)]
+            gap = self.best.upper - max(self.base + value, self.goal)
+            columns = [self.sets.columns[s] for s in near]
+            central = central_prices(start, columns, weights[near], 0.1 * max(gap, self.tolerance))
+            if central is None:
+                return
+            value = central.value
+            raised = self._raise(central.prices)
+            new = self.sets.add(raised.columns, self.pricer)
+            left = self.best.upper - max(self.base + value, self.goal)
+            if not new or not raised.complete or left < 0.02 * (self.best.upper - self.goal):
+                return
+
+    def _begin_repair(self, tight: list[Ints]) -> Repair:
+        """Ask for equality on the clusters; what the goal leaves over goes to all points."""
+        weights = np.array([self.pricer.log_weight(members) for members in tight])
+        room = max(self.goal - self.base - float(weights.sum()), 0.0) / self.n
         weights += room * np.array([len(members) for members in tight])
-        repair = Repair(fit, tight, weights)
+        repair = Repair(self.pricer.fit(self.labels), tight, weights)
         repair.add(self.sets.columns, self.sets.weights + self.lam)
         return repair
 
@@ -297,21 +294,23 @@ class Proof:
             self.report(found.upper)
         return raised
 
-    def _relax(self) -> Relaxed | None:
-        return relax(self.sets.columns, self.sets.weights + self.lam, self.n, seconds=self._left())
-
     def _enumerate(self) -> Outcome:
         """List every set that a better partition could use, and solve over them."""
-        columns = self.pricer.columns_within(
-            self.best.y, self.best.upper - self.goal, limit=_MOST_SETS, deadline=self.deadline
-        )
-        if columns is None:
-            return Outcome("stuck", self.best)
         best, rounding = self.best, self.pricer.rounding(self.best.y)
-        labels, bound = best_partition(
-            self.pricer, best.y, columns, self.low, self.high, self._left()
-        )
-        if labels is not None and self.problem.log_joint(labels) > self.better:
+        gap = best.upper - self.goal
+        known = [
+            members
+            for members, weight in zip(self.sets.columns, self.sets.weights, strict=True)
+            if weight + self.lam - best.y[members].sum() >= -gap
+        ]
+        labels, _ = self._best_of(known, 0.1 * self._left())
+        if labels is not None:
+            return Outcome("better", best, labels)
+        columns = self.pricer.columns_within(best.y, gap, limit=_MOST_SETS, deadline=self.deadline)
+        if columns is None:
+            return Outcome("stuck", best)
+        labels, bound = self._best_of(columns, self._left())
+        if labels is not None:
             return Outcome("better", best, labels)
         # The bound counts twice what may be missing: it is proved again with this once.
         upper = max(bound, self.goal) + 2.0 * error_of(self.pricer, best.y)
@@ -324,8 +323,17 @@ class Proof:
         proved = self.best.upper <= self.goal + self.tolerance
         return Outcome("proved" if proved else "stuck", self.best)
 
-    def _late(self) -> bool:
-        return clock() > self.deadline
+    def _best_of(self, columns: list[Ints], seconds: float) -> tuple[Labels | None, float]:
+        """Return a partition into these sets if one is better, and a bound on all of them."""
+        labels, bound = best_partition(
+            self.pricer, self.best.y, columns, self.low, self.high, seconds
+        )
+        better = labels is not None and self.problem.log_joint(labels) > self.better
+        return labels if better else None, bound
+
+    def _done(self) -> bool:
+        """Whether the gap is closed, or time is up."""
+        return self.best.upper <= self.goal + self.tolerance or clock() > self.deadline
 
     def _left(self) -> float:
         return min(self.deadline - clock(), FOREVER)

@@ -135,7 +135,7 @@ class StatisticPricer(Pricer):
             return self._explore(y, run, threads)
 
     def _explore(self, y: Vector, run: Run, threads: ThreadPoolExecutor) -> Explored:
-        sets: list[tuple[float, Ints]] = []
+        sets: dict[bytes, tuple[float, Ints]] = {}  # a set may be the best of several boxes
         level = run.level
         stack = _Stack(self._root())
         while len(stack) and clock() <= run.deadline and len(sets) <= run.limit:
@@ -149,7 +149,7 @@ class StatisticPricer(Pricer):
                 self.n_boxes += len(nodes.bound)
                 worth = self._worth(bounds.members, y)
                 found = self._record(bounds.members, worth, y, run)
-                sets += found
+                sets.update((one[1].tobytes(), one) for one in found)
                 if run.mode == LARGEST and found:
                     level = max(level, max(value for value, _ in found) + run.rounding)
                 # The best set under the plane is known: only the others can still be above.
@@ -167,7 +167,7 @@ class StatisticPricer(Pricer):
         opened = stack.left()
         left = np.full(self.n + 1, -math.inf)
         np.maximum.at(left, opened.n_low, opened.bound)
-        return Explored(sets, left, level)
+        return Explored(list(sets.values()), left, level)
 
     def _root(self) -> _Nodes:
         """Return boxes that hold the statistics of all sets of two and more points.

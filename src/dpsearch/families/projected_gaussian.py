@@ -39,7 +39,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
+from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Restated, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, like, namespace
@@ -255,6 +255,11 @@ class ProjectedGaussian(Family):
             form,
             features=lambda X: form.features((self._seen(X) - like(X, centre)) @ like(X, matrix.T)),
         )
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
+        """Of the same projections."""
+        same = self.with_parameters(**other.hyperparameters()) == other
+        return self._inner.restated(row, self.row_size(n_features), other._inner) if same else None
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """Density of the projections that the observed columns determine: 1 if there are none."""

@@ -1,0 +1,86 @@
+"""Prices in the middle of those that pay for all known sets, where no partition's value is reached.
+
+Where the LP over the known sets is fractional, its extreme solutions jump from corner to corner,
+and column generation takes hundreds of rounds.  Central prices settle in some twenty: they solve
+
+    min Σ y + ½δ |y − y⁰|²     with y(S) ≥ log w(S) for every known set S,
+
+y⁰ the best prices so far, by a primal–dual interior point method (Mehrotra 1992) that stops early,
+while every slack is still positive (Gondzio, González-Brevis and Munari 2013).
+
+Points that are in the same sets move together: with shifts u of groups of c points, the matrix of
+the normal equations is A diag(z/s) Aᵀ + δ diag(c), A the groups' sizes times their membership, s
+the slacks and z their multipliers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+
+from dpsearch._types import Ints, Vector
+from dpsearch.exact.master import distinct_rows
+
+_PULL = 0.01  # δ, in 1/nats
+_STEPS = 60
+_OFF = 1e-3  # of the stationarity at the end
+_BEGIN = 1e-3  # nats of slack for a point to begin with
+_STAY = 0.9  # of the way to the boundary
+_LEAST = 0.02  # of the complementarity to aim for in a step
+
+
+class Central(NamedTuple):
+    """Prices, and about the least that any prices can add up to that pay for the known sets."""
+
+    prices: Vector
+    value: float
+
+
+def central_prices(
+    first: Vector, columns: list[Ints], weights: Vector, gap: float
+) -> Central | None:
+    """Return prices whose sum is within about `gap` of the least; None if rounding prevents it."""
+    member, group = distinct_rows(columns, len(first))
+    counts = np.bincount(group).astype(np.float64)
+    matrix = member.toarray() * counts[:, None]
+    lack = weights - np.array([first[members].sum() for members in columns])
+    sizes = np.array([len(members) for members in columns])
+    u = np.full(len(counts), max(0.0, float((lack / sizes).max())) + _BEGIN)
+    s, z = matrix.T @ u - lack, np.full(len(columns), 1.0 / member.sum(axis=1).max())
+    for _ in range(_STEPS):
+        residual = counts * (1.0 + _PULL * u) - matrix @ z
+        if np.abs(residual / counts).max() < _OFF and z @ s < gap:
+            return Central(first + u[group], float(first.sum() + counts @ u - z @ s))
+        root = matrix * np.sqrt(z / s)
+        normal = root @ root.T
+        normal[np.diag_indices_from(normal)] += _PULL * counts
+        try:
+            factor = scipy.linalg.cho_factor(normal, lower=True)
+        except (ValueError, np.linalg.LinAlgError):
+            return None
+        mean = z @ s / len(s)
+        _, ds, dz = _step(factor, matrix, residual, z, s, 0.0)
+        reached = (z + _reach(z, dz) * dz) @ (s + _reach(s, ds) * ds) / len(s)
+        aim = max((reached / mean) ** 3, _LEAST) * mean
+        du, ds, dz = _step(factor, matrix, residual, z, s, aim)
+        forward = _STAY * _reach(s, ds)
+        u, s, z = u + forward * du, s + forward * ds, z + _STAY * _reach(z, dz) * dz
+    return None
+
+
+def _step(
+    factor: Any, matrix: Any, residual: Vector, z: Vector, s: Vector, aim: float
+) -> tuple[Vector, Vector, Vector]:
+    """Return Newton's step towards s·z = aim: of shifts, slacks and multipliers."""
+    lacking = aim - z * s
+    du = scipy.linalg.cho_solve(factor, matrix @ (lacking / s) - residual)
+    ds = matrix.T @ du
+    return du, ds, (lacking - z * ds) / s
+
+
+def _reach(values: Vector, steps: Vector) -> float:
+    """Return how much of a step keeps all values above 0, at most 1."""
+    down = steps < 0.0
+    return min(1.0, float((-values[down] / steps[down]).min())) if down.any() else 1.0
