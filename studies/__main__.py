@@ -10,6 +10,7 @@ from dpsearch.errors import DPSearchError
 from studies.attacks.command import attacks
 from studies.calibration.command import calibration
 from studies.clouds.command import clouds
+from studies.counts.command import counts
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
@@ -27,7 +28,7 @@ app = typer.Typer(
 )
 for command in (
     reproduce, related, peers, unlisted, wider, levels, attacks, calibration, quadrature, clouds,
-    tables,
+    tables, counts,
 ):  # fmt: skip
     app.command()(command)
 
