@@ -86,8 +86,9 @@ class DPMixture(
         "real", "count", "binary", "category" or "date", "keep" to use a column that it would leave
         out, "drop" to leave it out.
     missing_codes : "auto", None or numbers and texts
-        Values that stand for missing ones.  "auto" recognises such as −9999 and 999, which are
-        there several times and far from all others; `reason_` names them.  None: there are none.
+        Values that stand for missing ones; a text "NAME=VALUE" is for one column of a frame.
+        "auto" recognises such as −9999 and 999, which are there several times and far from all
+        others; `reason_` names them.  None: there are none.
     handle_unknown : "missing" or "error"
         What becomes of values in new rows that a column cannot hold, as a level that the fit did
         not see: they are taken as missing, and a warning says so, or they are an error.
