@@ -10,9 +10,11 @@ from dpsearch.errors import DPSearchError
 from studies.attacks.command import attacks
 from studies.calibration.command import calibration
 from studies.clouds.command import clouds
+from studies.counts.command import counts
 from studies.levels.command import levels
 from studies.peers.command import peers
 from studies.peers.unlisted import unlisted
+from studies.peers.wider import wider
 from studies.quadrature.command import quadrature
 from studies.related.command import related
 from studies.reproduction.command import reproduce
@@ -25,7 +27,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    reproduce, related, peers, unlisted, levels, attacks, calibration, quadrature, clouds, tables,
+    reproduce, related, peers, unlisted, wider, levels, attacks, calibration, quadrature, clouds,
+    tables, counts,
 ):  # fmt: skip
     app.command()(command)
 

@@ -182,5 +182,9 @@ class UnseenValuesWarning(UserWarning):
         )
 
 
+class DepartureWarning(UserWarning):
+    """A batch of a stream is far less probable than rows were before."""
+
+
 class WorkersError(DPSearchError, RuntimeError):
     """Work that was sent to other processes or machines is lost."""

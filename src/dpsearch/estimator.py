@@ -19,32 +19,29 @@ from dpsearch._types import ArrayLike, Labels
 from dpsearch._validate import positive
 from dpsearch.automatic import check_kinds, recognises_codes, resolve_prior, takes_gaps
 from dpsearch.deadline import limited
-from dpsearch.errors import CapabilityError, ParameterError, located, plain_interrupts
+from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.families.base import Family
 from dpsearch.families.linear import indices
 from dpsearch.fitted import FittedState
-from dpsearch.fitted_methods import FittedMethods, generator, grouped_labels
+from dpsearch.fitted_methods import generator, grouped_labels
 from dpsearch.fitting import FitOptions, Refinement, certify_seconds, fit_in_memory
-from dpsearch.items import Rows
-from dpsearch.levels import LevelOptions, find_levels
-from dpsearch.mixture import Mixture
+from dpsearch.levels import LevelOptions
 from dpsearch.model_file import read_model, write_model
 from dpsearch.passes.device import check_device
 from dpsearch.passes.device_fit import fit_on_device
 from dpsearch.passes.fit import fit_in_shards
-from dpsearch.passes.stream import Stream
-from dpsearch.problem import Clustering
 from dpsearch.sources.dask_tables import is_collection
 from dpsearch.sources.opened import TableOptions, open_table
-from dpsearch.tables import UNKNOWN, CheckedTable, without_codes
+from dpsearch.streaming import StreamMethods
+from dpsearch.tables import UNKNOWN
 
 
 class DPMixture(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     ClusterMixin,  # type: ignore[misc]
-    FittedMethods,
+    StreamMethods,
 ):
     """Clustering that finds the number of clusters: the best partition under a DP mixture.
 
@@ -89,8 +86,9 @@ class DPMixture(
         "real", "count", "binary", "category" or "date", "keep" to use a column that it would leave
         out, "drop" to leave it out.
     missing_codes : "auto", None or numbers and texts
-        Values that stand for missing ones.  "auto" recognises such as −9999 and 999, which are
-        there several times and far from all others; `reason_` names them.  None: there are none.
+        Values that stand for missing ones; a text "NAME=VALUE" is for one column of a frame.
+        "auto" recognises such as −9999 and 999, which are there several times and far from all
+        others; `reason_` names them.  None: there are none.
     handle_unknown : "missing" or "error"
         What becomes of values in new rows that a column cannot hold, as a level that the fit did
         not see: they are taken as missing, and a warning says so, or they are an error.
@@ -159,6 +157,8 @@ class DPMixture(
     cut_short_ : tuple of str
         The phases of the fit for which there was not enough time, or in which it was stopped;
         empty if all were done.
+    departure_ : str or None
+        In words, how the last batches of `partial_fit` left what the model knew, if any did.
     completed_ : array or None
         The table that was fitted, where gaps were filled before the fit.
     n_features_in_ : int
@@ -176,8 +176,6 @@ class DPMixture(
     >>> model.predict([[8.0, 8.0]]) == model.labels_[-1]
     array([ True])
     """
-
-    _stream: Stream | None
 
     def __init__(
         self,
@@ -366,102 +364,6 @@ class DPMixture(
         levels = other.state_.levels
         state = self.state_._replace(mixture=other.mixture_, clustering=clustering, levels=levels)
         self._set(state.at_level(LevelOptions.of(self.level, self.min_cluster_size)))
-
-    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Go on with a batch of rows, for data without end; memory stays bounded.
-
-        The first batch is fitted as by `fit`.  Each later one is added to the clusters, which are
-        merged and split from time to time.  While the first 20,000 rows come, all are fitted again
-        at growing intervals, and so is the choice of the family and its hyperparameters.
-        `log_joint_` is that of all rows seen, exactly; `labels_` are those of this batch.  After
-        `fit`, goes on from its clusters.
-
-        Gaps that the family cannot skip are filled: in the first batch as by `fit`, later by what
-        the row's most probable cluster, given what was observed of it, expects there.
-
-        A call that ends with an error, or is interrupted, changes nothing: give the batch again.
-        """
-        after = object.__new__(type(self))
-        after.__dict__.update(vars(self))
-        with plain_interrupts():
-            after._add(X)
-        self.__dict__ = after.__dict__  # at once
-        return self
-
-    def _add(self, X: ArrayLike) -> None:
-        """Add a batch; if it is stopped half-way, the model must not be used."""
-        if not hasattr(self, "mixture_"):
-            self.fit(X)
-            self._begin(self.encode(X))
-            return
-        table, mixture = self.checked(X), self.mixture_
-        if table.gaps and not self.family_.skips(table):
-            table = CheckedTable(mixture.impute(table.matrix, from_one=True), complete=True)
-        before = self._stream
-        stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
-        if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
-            mixture = mixture.gapped
-            stream.clusters = Rows(mixture.pool, mixture.sizes)
-        model, prior = mixture.model, mixture.prior
-        labels, renamed = stream.add(model, prior, table.matrix)
-        if stream.keeps_all and stream.is_due and isinstance(self.family, str):
-            self._learn_again(stream, len(labels))
-            return
-        found = Clustering(labels, stream.log_joint(model, prior))
-        mixture = Mixture(model, *stream.clusters, prior)
-        state = self.state_._replace(
-            mixture=mixture, clustering=found, weights=None, certificate=None, last_batch=True
-        )
-        self._set(self._with_levels(state, stream, renamed is not None))
-        self._stream = stream
-
-    def _begin(self, table: CheckedTable, n_last: int | None = None) -> None:
-        """Begin a stream with the rows of the fit, of which the last ones are the last batch."""
-        stream, state = self._new_stream(0), self.state_
-        seen = slice(None) if state.weights is None else state.weights > 0
-        stream.keep(table.matrix[seen], 0, self.component_labels_[seen])
-        last = slice(None if n_last is None else -n_last, None)
-        found = replace(state.clustering, labels=state.clustering.labels[last], weights=None)
-        self._set(state._replace(clustering=found, weights=None, completed=None, last_batch=True))
-        self._stream = stream
-
-    def _learn_again(self, stream: Stream, n_last: int) -> None:
-        """Fit all rows that came, of which none was lost, as if they had come at once."""
-        before, rows = self.state_, CheckedTable(stream.kept)
-        kinds = None if before.schema is None else before.schema.for_choice
-        with limited(self.time_limit, None):
-            state = fit_in_memory(rows, kinds, self._options(None))
-        codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
-        names, schema, triage = before.names, before.schema, before.triage
-        self._set(state._replace(names=names, schema=schema, triage=triage, codes=codes))
-        self._begin(self.encode(without_codes(rows, codes)), n_last)
-
-    def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
-        """Return a state with clusters: those of before, or found again from the rows kept.
-
-        They are found again when components have changed, or rows are twice as many.
-        """
-        mixture, before = state.mixture, self._levels
-        same = mixture.n_components == self.n_components_ and not renamed
-        if before is not None and same and stream.n_seen < 2 * before.tree.sizes[-1]:
-            levels = before.with_sizes(mixture.sizes)
-        else:
-            rows, _ = mixture.model.items(stream.kept)
-            levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
-            if before is not None and stream.before:  # rows that are not kept were judged before
-                levels = replace(levels, merges=before.merges, finding=before.finding)
-        options = LevelOptions.of(self.level, self.min_cluster_size)
-        return state._replace(levels=levels).at_level(options.at_most(mixture.n_components))
-
-    def _new_stream(self, before: int) -> Stream:
-        mixture = self.mixture_
-        if not mixture.prior.product_form:
-            raise CapabilityError(
-                f"partial_fit needs a prior of product form; {mixture.prior.name} is not"
-            )
-        clusters = Rows(mixture.pool, mixture.sizes)
-        (rng,) = generator(self.random_state).spawn(1)  # its own, which may be set back
-        return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng, before)
 
     def fit_predict(
         self, X: ArrayLike, y: Any = None, sample_weight: ArrayLike | None = None

@@ -49,6 +49,7 @@ class FittedState(NamedTuple):
     codes: Codes = ()  # columns and values that were taken as missing
     triage: Triage | None = None  # what was decided about the columns of a frame or file
     cut_short: tuple[str, ...] = ()  # phases of the fit for which there was not enough time
+    departure: str | None = None  # in words, how a batch left what the model knew
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""

@@ -94,6 +94,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     schema_: Schema | None = _field("schema")
     triage_: Triage | None = _field("triage")
     cut_short_: tuple[str, ...] = _field("cut_short")
+    departure_: str | None = _field("departure")
     reason_: str = _field("reason")
     completed_: Matrix | None = _field("completed")
     certificate_: Any = _field("certificate", absent_if_none=True)
@@ -355,11 +356,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         table = None if X is None else self.checked(X)
         fitted = None if table is None else self.encode(table)
-        given = getattr(self, "feature_names_in_", None)
-        names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
         found = explain_mixture(
             self.mixture_,
-            tuple(str(name) for name in names),
+            tuple(self._column_names()),
             None if table is None else table.matrix,
             None if fitted is None else self.state_.labels_of(fitted),
             fitted=None if fitted is None else fitted.matrix,
@@ -373,6 +372,11 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         units = {one.name: one.unit for one in columns if one.unit}
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
         return replace(found, levels=levels, units=units, apart=self.rows_apart_, index=index)
+
+    def _column_names(self) -> list[str]:
+        given = getattr(self, "feature_names_in_", None)
+        names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
+        return [str(name) for name in names]
 
     def _nearest_clusters(self) -> Ints | None:
         """Return the cluster that each shares most with; not rows apart, if there are others."""

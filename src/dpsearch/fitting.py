@@ -108,7 +108,7 @@ def fit_in_memory(
         raise ParameterError("checkpoint is for tables in shards: set n_shards")
     table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
     check_columns(table)
-    words = codes_in_words(codes, schema) if options.missing_codes == "auto" else ""
+    words = codes_in_words(codes, schema, options.missing_codes)
     state = _fit_weighted(table, schema, options, sample_weight)
     return state._replace(codes=codes, reason=state.reason + words)
 

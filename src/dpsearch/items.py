@@ -233,34 +233,32 @@ def clear_row(core: Core, row: Any) -> None:
 
 def log_alone(core: Core, items: Items) -> Vector:
     """Return log H(x_i) of every item on its own."""
-    out = np.empty(items.n_items)
-    _log_alone(core, items, np.empty(core.width), np.empty(core.width), np.zeros(1, np.int64), out)
-    return out
-
-
-@inner
-def _log_alone(core, items, empty, scratch, start, out):  # type: ignore[no-untyped-def]
     if items.blocks:
-        for i in range(out.shape[0]):
-            out[i] = log_marginal(core, item_values(items, i))
-        return
-    clear_row(core, empty)
-    for i in range(out.shape[0]):
-        score_item(core, items, i, empty, start, view(out, i, 1), scratch)
+        return log_marginals(core, items.values[items.indptr[0] :], items.n_items)
+    empty, _ = rows_of_labels(core, items, np.empty(0, np.int64), 1)
+    return log_predictive(core, items, empty)[:, 0]
 
 
-def log_predictive(core: Core, items: Items, pool: Vector) -> Matrix:
-    """Return log H(x_i | cluster k) for every item and every row of a pool."""
+def log_predictive(core: Core, items: Items, pool: Vector, members: Labels | None = None) -> Matrix:
+    """Return log H(x_i | cluster k) for every item and every row of a pool.
+
+    `members` are rows that contain the items, each of which is then taken out; −1 for none.
+    """
     starts = np.arange(0, len(pool), core.width)
+    members = np.full(items.n_items, -1) if members is None else members
     out = np.empty((items.n_items, len(starts)))
-    _log_predictive(core, items, pool, starts, np.empty(core.width), out)
+    _log_predictive(core, items, pool, starts, members, np.empty(core.width), out.ravel())
     return out
 
 
 @inner
-def _log_predictive(core, items, pool, starts, scratch, out):  # type: ignore[no-untyped-def]
-    for i in range(out.shape[0]):
-        score_item(core, items, i, pool, starts, out[i], scratch)
+def _log_predictive(core, items, pool, starts, members, scratch, out):  # type: ignore[no-untyped-def]
+    for i in range(members.shape[0]):
+        scores = view(out, i * starts.shape[0], starts.shape[0])
+        score_item(core, items, i, pool, starts, scores, scratch)
+        if members[i] >= 0:
+            row = view(pool, starts[members[i]], core.width)
+            scores[members[i]] = score_member(core, items, i, row, scratch)
 
 
 def rows_of_labels(

@@ -16,19 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from dpsearch._jit import inner, kernel, view
+from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
-from dpsearch.families.base import Model, gapped
+from dpsearch.families.base import Model
 from dpsearch.families.capabilities import Gaps, PredictiveDraws, require
 from dpsearch.families.packing import unlocked
+from dpsearch.families.restored import gapped
 from dpsearch.items import (
     Core,
     Items,
     add_item,
     log_alone,
     log_predictive,
-    score_item,
-    score_member,
 )
 from dpsearch.priors.base import Prior
 from dpsearch.tables.checked import CheckedTable
@@ -424,22 +423,8 @@ def _member_scores(
     core: Core, items: Items, pool: Vector, sizes: Ints, labels: Labels, alone: Vector
 ) -> Matrix:
     """Return log H of every item in every place [N, K + 1], taken out of its component first."""
-    starts = np.arange(len(sizes)) * core.width
-    out = np.empty((items.n_items, len(sizes) + 1))
-    _score_members(core, items, pool, starts, sizes, labels, np.empty(core.width), out.ravel())
-    out[:, -1] = alone
-    return out
-
-
-@inner
-def _score_members(core, items, pool, starts, sizes, labels, scratch, out):  # type: ignore[no-untyped-def]
-    for i in range(labels.shape[0]):
-        scores = view(out, i * (starts.shape[0] + 1), starts.shape[0])
-        score_item(core, items, i, pool, starts, scores, scratch)
-        k = labels[i]
-        if k >= 0 and sizes[k] > 1:
-            row = view(pool, starts[k], core.width)
-            scores[k] = score_member(core, items, i, row, scratch)
+    members = np.where((labels >= 0) & (sizes[labels] > 1), labels, -1)
+    return np.column_stack([log_predictive(core, items, pool, members), alone])
 
 
 @kernel

@@ -66,6 +66,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "level_reason": state.level_reason,
         "codes": [list(code) for code in state.codes],
         "cut_short": list(state.cut_short),
+        "departure": state.departure,
     }
     if clustering.labels is None:
         raise DataError("the labels stayed on a Dask cluster when the model was pickled: no file")
@@ -124,6 +125,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         codes=_codes(about.get("codes", []), n_features),
         triage=None if about.get("triage") is None else Triage.from_list(about["triage"]),
         cut_short=tuple(map(str, about.get("cut_short", ()))),
+        departure=None if about.get("departure") is None else str(about["departure"]),
     )
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -44,11 +45,22 @@ def tables(
     environments: Annotated[
         Path | None, typer.Option(help="Folder for the packages' environment. Default: a cache.")
     ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Folder to write the tables to, in place of fitting them.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder of such tables, for a machine without packages.")
+    ] = None,
 ) -> None:
     """Fit tables that come with PyPI packages, as they are; exit code 1 if one gives no answer."""
-    python = Environments(environments or default_folder()).python("tables")
-    (site,) = python.parents[1].glob("[Ll]ib/**/site-packages")
-    chosen = [one for one in packaged(site) if only in one[0] and one[1].count(b"\n") <= most_rows]
+    found_tables = _packaged(environments) if folder is None else _of_folder(folder)
+    chosen = [one for one in found_tables if only in one[0] and one[1].count(b"\n") <= most_rows]
+    if export is not None:
+        export.mkdir(parents=True, exist_ok=True)
+        for name, text in chosen:
+            (export / f"{name}.csv").write_bytes(text)
+        say(f"{len(chosen)} tables written to {export}")
+        return
     cores, free = sorted(os.sched_getaffinity(0)), SimpleQueue[set[int]]()
     for at in range(0, 2 * jobs, 2):
         free.put(set(cores[at : at + 2]))
@@ -70,6 +82,17 @@ def tables(
                 out.write_text(_page(found, jobs))
     if any(one.n_clusters is None for one in found):
         raise typer.Exit(1)
+
+
+def _packaged(environments: Path | None) -> Iterator[tuple[str, bytes]]:
+    python = Environments(environments or default_folder()).python("tables")
+    (site,) = python.parents[1].glob("[Ll]ib/**/site-packages")
+    return packaged(site)
+
+
+def _of_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.glob("*.csv")):
+        yield path.stem, path.read_bytes()
 
 
 def fitted(name: str, text: bytes) -> Found:

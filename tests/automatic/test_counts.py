@@ -6,19 +6,22 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, log_joint, priors
-from dpsearch.automatic.counts import wide_counts
+from dpsearch.automatic.counts import expected_counts, wide_counts
 from dpsearch.errors import DataError
+from dpsearch.families._count_rows import dispersion
 
 
-def genes(n_rows=120, width=400, n_groups=3, seed=0):
+def genes(n_rows=120, width=400, n_groups=3, seed=0, depth=0.5, over=0.2):
     """Over-dispersed counts, of rows that were counted for different times."""
     rng = np.random.default_rng(seed)
     profiles = rng.lognormal(0.5, 1.0, width) * np.exp(
         rng.normal(size=(n_groups, width)) * (rng.random((n_groups, width)) < 0.15)
     )
     labels = rng.integers(n_groups, size=n_rows)
-    means = profiles[labels] * np.exp(rng.normal(0.0, 0.5, (n_rows, 1)))
-    return rng.poisson(means * rng.gamma(5.0, 0.2, means.shape)).astype(float), labels
+    means = profiles[labels] * np.exp(rng.normal(0.0, depth, (n_rows, 1)))
+    if over:
+        means = means * rng.gamma(1.0 / over, over, means.shape)
+    return rng.poisson(means).astype(float), labels
 
 
 COUNTS, LABELS = genes()
@@ -42,21 +45,84 @@ def test_counts_in_every_form_are_recognised(name):
 
 
 def test_how_long_a_row_was_counted_does_not_matter():
-    family, _ = wide_counts(COUNTS)
+    family = wide_counts(COUNTS).family()
     np.testing.assert_allclose(family.project(3.0 * COUNTS), family.project(COUNTS), atol=1e-9)
-    logged, _ = wide_counts(np.log1p(COUNTS))
+    logged = wide_counts(np.log1p(COUNTS)).family()
     z = logged.project(np.log1p(COUNTS))
     np.testing.assert_allclose(z, family.project(COUNTS), atol=1e-9)
 
 
-def test_the_log_joint_is_that_of_the_logarithms():
-    family, _ = wide_counts(COUNTS)
-    logarithms = np.array([np.log1p(family.total * row / row.sum()) for row in COUNTS])
+def test_the_log_joint_is_that_of_rows_in_units_of_their_noise():
+    family = wide_counts(COUNTS).family()
+    m, total = np.array(family.centre), np.median(COUNTS.sum(axis=1))
+    assert family.total == total
+    rows = []
+    for u in COUNTS:
+        off = total * u / u.sum() - m
+        length = np.sqrt(np.mean(off**2 / (m + family.dispersion * m**2)))
+        rows.append(m + off / length)
     plain = family.with_parameters(total=None)
-    assert family.total == np.median(COUNTS.sum(axis=1))
     assert log_joint(COUNTS, LABELS, family, priors.DirichletProcess(1.0)) == pytest.approx(
-        log_joint(logarithms, LABELS, plain, priors.DirichletProcess(1.0)), rel=1e-9
+        log_joint(np.array(rows), LABELS, plain, priors.DirichletProcess(1.0)), rel=1e-9
     )
+
+
+def test_centres_of_clusters_are_their_mean_counts():
+    """At the median of the rows' sums, whatever a row's own sum is."""
+    model = DPMixture().fit(COUNTS)
+    shares = np.median(COUNTS.sum(axis=1)) * SHARES
+    for k in range(model.n_clusters_):
+        own = shares[model.labels_ == k].mean(axis=0)
+        component = int(np.flatnonzero(model.mixture_.groups == k)[0])
+        centre = model.mixture_.posterior(component)["mean"]
+        off = shares.mean(axis=0)
+        assert np.abs(centre - own).mean() < 0.5 * np.abs(off - own).mean()
+
+
+@pytest.mark.parametrize("over", [0.0, 0.3])
+def test_rows_that_were_counted_for_very_different_times(over):
+    for seed, n_groups in enumerate((1, 4)):
+        X, labels = genes(150, 800, n_groups, seed, depth=1.0, over=over)
+        model = DPMixture().fit(X)
+        assert len(model.family_.components) == max(1, n_groups - 1)
+        assert adjusted_rand_score(labels, model.labels_) > 0.95
+        assert model.n_clusters_ <= n_groups + 1
+
+
+def test_the_dispersion_of_counts_is_found():
+    for over in (0.0, 0.5):
+        X, _ = genes(300, 600, 1, 1, depth=0.5, over=over)
+        assert dispersion(X, X.sum(axis=0) / X.sum()) == pytest.approx(over, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["counts", "logarithms", "normalised"])
+def test_gaps_do_not_hide_counts(name):
+    X, words = FORMS[name]
+    gone = np.random.default_rng(0).random(X.shape) < 0.02
+    for gaps in (gone, np.arange(X.size).reshape(X.shape) == 77):
+        model = DPMixture().fit(np.where(gaps, np.nan, X))
+        assert words in model.reason_
+        assert "completed" in model.reason_
+        assert adjusted_rand_score(LABELS, model.labels_) > 0.95
+
+
+def test_expected_counts_are_products_of_sums():
+    rates = np.outer([1.0, 5.0, 20.0], [0.5, 2.0, 3.0, 9.0])
+    assert np.allclose(expected_counts(rates), rates)
+    gaps = rates.copy()
+    gaps[0, 1] = gaps[2, 3] = np.nan
+    np.testing.assert_allclose(expected_counts(gaps), rates, rtol=0.01)
+
+
+def test_gaps_are_filled_with_the_depth_of_their_own_row():
+    model = DPMixture().fit(COUNTS)
+    rows = np.vstack([COUNTS[:20], 10.0 * COUNTS[:20]])
+    gone = np.zeros(rows.shape, bool)
+    gone[:, ::5] = True
+    filled = model.impute(np.where(gone, np.nan, rows))
+    assert filled[20:][gone[20:]].mean() == pytest.approx(rows[20:][gone[20:]].mean(), rel=0.2)
+    np.testing.assert_allclose(filled[20:], 10.0 * filled[:20], rtol=1e-6)
+    assert (model.predict(np.where(gone, np.nan, rows)) == np.tile(model.labels_[:20], 2)).all()
 
 
 def test_other_tables_are_not_counts():
@@ -107,12 +173,12 @@ def test_logarithms_at_a_common_total_come_back_in_their_own_unit():
     model = DPMixture(random_state=0).fit(X)
     assert model.family_.given_total == pytest.approx(1e4)
     for k in range(model.n_clusters_):
-        own = X[model.labels_ == k].mean(axis=0)
         centre = model.mixture_.posterior(int(np.flatnonzero(model.mixture_.groups == k)[0]))
-        assert centre["mean"].mean() == pytest.approx(own.mean(), rel=0.25)
+        # Logarithms of mean counts, which are not the means of logarithms.
+        assert np.expm1(centre["mean"]).sum() == pytest.approx(1e4, rel=0.02)
     drawn, _ = model.sample(200)
-    assert drawn.mean() == pytest.approx(X.mean(), rel=0.25)
+    assert np.expm1(drawn).sum(axis=1).mean() == pytest.approx(1e4, rel=0.25)
     rng = np.random.default_rng(0)
     gone = rng.random(X.shape) < 0.1
     filled = model.impute(np.where(gone, np.nan, X))
-    assert filled[gone].mean() == pytest.approx(X[gone].mean(), rel=0.25)
+    assert np.expm1(filled[gone]).mean() == pytest.approx(np.expm1(X[gone]).mean(), rel=0.1)

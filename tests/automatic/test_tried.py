@@ -63,3 +63,14 @@ def test_hours_go_round():
     assert model.n_clusters_ == 2
     assert adjusted_rand_score(truth, model.labels_) > 0.95
     assert "von_mises" in model.reason_
+
+
+@pytest.mark.parametrize("far", [55.0, -300.0])
+def test_a_far_row_outside_the_support_of_what_won(far):
+    """Rows far from all others take no part in the choice, but must be in the fit."""
+    X, _ = beside_a_rating(np.random.default_rng(0))
+    assert "ordinal" in DPMixture().fit(X).reason_
+    X[7, 2] = far
+    model = DPMixture().fit(X)
+    assert "1 row far from all others" in model.reason_
+    assert len(model.labels_) == N

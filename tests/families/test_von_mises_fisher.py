@@ -1,6 +1,7 @@
 """Directions: densities on the circle and the sphere, input, recognition, planted clusters."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, priors
 from dpsearch.automatic.choice import guess
+from dpsearch.automatic.directions import n_dimensions
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import _directions
@@ -126,6 +128,41 @@ def test_rows_of_length_one_are_recognised():
     assert guess(CheckedTable.of(np.eye(5)[[0, 1, 2, 3, 4, 0, 1]]))[0] is families.Bernoulli
     with pytest.raises(DataError, match="normalize"):
         guess(CheckedTable.of(sp.csr_matrix(2.0 * X)))
+
+
+def topics(n, width, seed=0):
+    """Rows as of text models: a common direction, topics that vary along few dimensions."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(5, size=n)
+    axes = rng.normal(size=(12, width)) * np.linspace(1.0, 0.3, 12)[:, None]
+    X = 4.0 * rng.normal(size=(5, 12))[labels] @ axes + 2.0 * rng.normal(size=(n, 12)) @ axes
+    X += 2.0 * rng.normal(size=width) + rng.normal(size=(n, width))
+    return X / np.linalg.norm(X, axis=1)[:, None], labels
+
+
+@pytest.mark.parametrize("kappa", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("n_clusters", [1, 3])
+def test_dimensions_are_counted_whatever_the_clusters(kappa, n_clusters):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(n_clusters, size=400)
+    for width in (40, 150):
+        means = draw_directions(
+            np.tile(np.eye(1, width), (n_clusters, 1)), np.zeros(n_clusters), rng
+        )
+        X = draw_directions(means[labels], np.full(400, kappa * width), rng)
+        assert 0.95 * width < n_dimensions(X) < 1.7 * width
+        within = X @ np.linalg.qr(rng.normal(size=(300, width)))[0].T  # of more columns
+        assert n_dimensions(within) == pytest.approx(n_dimensions(X), rel=1e-6)
+
+
+def test_directions_that_differ_along_few_dimensions_are_projected():
+    """Von Mises–Fisher takes what varies along them for clusters."""
+    X, labels = topics(300, 100)
+    model = DPMixture().fit(X)
+    assert model.family_.name == "projected_gaussian"
+    assert re.search(r"length 1 in 100 columns, which differ along 1\d dimensions", model.reason_)
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+    assert DPMixture("von_mises_fisher").fit(X).n_clusters_ > 2 * model.n_clusters_
 
 
 def test_a_cloud_of_directions_is_one_cluster_and_its_concentration_is_found():

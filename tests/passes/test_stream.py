@@ -1,6 +1,7 @@
 """`partial_fit`: the partition of all rows seen, from statistics and a few rows that are kept."""
 
 import pickle
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import dpsearch
 from dpsearch import DPMixture, families, log_joint, priors
-from dpsearch.errors import CapabilityError, DataError
+from dpsearch.automatic.learning import Learned
+from dpsearch.errors import CapabilityError, DataError, DepartureWarning
 from dpsearch.items import Rows
 from dpsearch.passes import stream
 from dpsearch.passes.stream import Stream
@@ -113,7 +115,7 @@ def test_the_log_joint_is_that_of_all_rows_seen(name, few_kept):
     followed, consolidations = Followed(), 0
     followed.add(begin.labels_, None)
     for at in range(50, X.shape[0], 50):
-        labels, renamed = seen.add(model, PRIOR, X[at : at + 50])
+        _, labels, renamed = seen.add(model, PRIOR, X[at : at + 50])
         followed.add(labels, renamed)
         consolidations += renamed is not None
         want = log_joint(X[: at + 50], followed.labels, family, PRIOR)
@@ -126,6 +128,137 @@ def test_the_log_joint_is_that_of_all_rows_seen(name, few_kept):
     kept = np.asarray(seen.kept.todense()) if sp.issparse(seen.kept) else seen.kept
     source = np.asarray(X.todense()) if sp.issparse(X) else X
     np.testing.assert_array_equal(kept, source[seen.kept_rows])
+
+
+POOR = {  # hyperparameters that leave much to learn
+    "gaussian": GAUSSIAN,
+    "full": families.FullGaussian(50.0, 2.0, 6.0, 400.0),
+    "diagonal with gaps": families.DiagonalGaussian(50.0, 2.0, 3.0, 400.0),
+    "multinomial": families.Multinomial(40.0),
+    "poisson": families.Poisson(20.0, 1.0),
+    "bernoulli": families.Bernoulli(30.0, 30.0),
+}
+
+
+def drifting(name):
+    """A table whose second half is another: wider, of other rates or words, of other levels."""
+    rng = np.random.default_rng(5)
+    if name == "mixed":
+        X, labels = planted(300)
+        levels = (labels + rng.integers(2, size=300)) % 3
+        # A part by nodes stays as it is, and the others learn on.
+        parts = [(POOR["full"], [0, 1]), (families.StudentT(), [2]),
+                 (families.Categorical(50.0, 3), [3])]  # fmt: skip
+        X = np.column_stack([X, levels])
+        X[150:, :2] *= 10.0
+        return families.Product(parts), X
+    family, X, half = POOR[name], TABLES[name][1][:300], 150
+    if sp.issparse(X):
+        return family, sp.csr_matrix(sp.vstack([X[:half], X[half:][:, ::-1]]))
+    X = X.astype(float)
+    X[half:] = X[half:, ::-1] if name == "bernoulli" else 10.0 * X[half:]
+    return family, X
+
+
+@pytest.mark.parametrize("name", [*TABLES, "mixed"])
+def test_what_is_learned_on_has_the_log_joint_of_all_rows(name, few_kept):
+    family, X = drifting(name)
+    model = Problem(X, family, PRIOR).model.without_data()
+    first, base = model.items(X[:50])
+    start = greedy(Problem.of_items(model, first, 0.0, PRIOR), np.arange(50))
+    rows = Rows(*model.rows(first, start, start.max() + 1))
+    seen = Stream.of(model, PRIOR, rows, 0.0, np.random.default_rng(0), 0)
+    seen.log_base = float(base.sum())
+    seen.keep(dpsearch._validate.as_matrix(X[:50], gaps=True), 0, start)
+    followed, known = Followed(), [model.family]
+    followed.add(start, None)
+    for at in range(50, X.shape[0], 50):
+        seen.origin = at if at == X.shape[0] // 2 else seen.origin
+        model, labels, renamed = seen.add(model, PRIOR, X[at : at + 50], learning=True)
+        followed.add(labels, renamed)
+        known.append(model.family)
+        want = log_joint(X[: at + 50], followed.labels, model.family, PRIOR)
+        assert seen.log_joint(model, PRIOR) == pytest.approx(want, rel=1e-9, abs=1e-6)
+        np.testing.assert_array_equal(
+            np.bincount(followed.labels, minlength=len(seen.clusters.sizes)), seen.clusters.sizes
+        )
+        np.testing.assert_array_equal(seen.kept_labels, followed.labels[seen.kept_rows])
+    changed = sum(one != before for before, one in pairwise(known))
+    # Of a Gaussian with known noise the row has the squares of all columns in one number.
+    assert changed == 0 if name == "gaussian" else changed >= 1
+    if name == "mixed":
+        assert len({repr(one.members[1]) for one in known}) == 1
+
+
+def test_hyperparameters_that_bring_nothing_are_left(few_kept, monkeypatch):
+    X, _ = planted(300)
+    problem = Problem(X, families.DiagonalGaussian(0.0, 0.02, 5.0, 4.0), PRIOR)
+    labels = greedy(problem, np.arange(300))
+    seen = Stream.of(
+        problem.model, PRIOR, Rows(*problem.rows(labels)), problem.log_joint(labels),
+        np.random.default_rng(0), 0,
+    )  # fmt: skip
+    seen.keep(X, 0, labels)
+    worse = families.DiagonalGaussian(30.0, 5.0, 1.0, 900.0)
+
+    def learn(table, start, prior, n_first):
+        return Learned(worse, np.zeros(table.shape[0], np.int64), None)
+
+    monkeypatch.setattr(stream, "learn", learn)
+    free = stream._Free(seen.kept, seen.kept_rows, seen.kept_labels)
+    before = seen.log_joint(problem.model, PRIOR)
+    model, _ = seen.learn(problem.model, PRIOR, free)
+    assert model is problem.model
+    assert seen.log_joint(model, PRIOR) >= before
+
+
+@pytest.fixture
+def some_kept(monkeypatch):
+    monkeypatch.setattr(stream, "KEPT_ROWS", 400)
+    monkeypatch.setattr(stream, "_PERIOD", 2000)
+
+
+def in_batches(model, X, size=100, *, pickled=True):
+    for at in range(0, len(X), size):
+        model.partial_fit(X[at : at + size])
+        if pickled:
+            model = pickle.loads(pickle.dumps(model))
+    return model
+
+
+def begun_narrow(seed=0):
+    """Two groups come first, and after 800 rows four wider ones from all around."""
+    rng = np.random.default_rng(seed)
+    truth = np.concatenate([rng.integers(2, size=800), rng.integers(2, 6, size=800)])
+    centres = np.vstack([[[0.0, 0.0], [0.5, 0.5]], [[90, 0], [0, 90], [-90, 0], [0, -90]]])
+    return centres[truth] + np.where(truth < 2, 0.05, 5.0)[:, None] * rng.normal(
+        size=(1600, 2)
+    ), truth
+
+
+def test_a_stream_learns_on_when_not_all_rows_are_kept(some_kept):
+    X, truth = begun_narrow()
+    with pytest.warns(DepartureWarning, match="from row 801 of the stream on") as said:
+        model = in_batches(DPMixture("diagonal_gaussian", random_state=0), X)
+    assert len(said) == 1
+    fitted = DPMixture("diagonal_gaussian", random_state=0).fit(X)
+    assert adjusted_rand_score(truth, model.predict(X)) > 0.99
+    assert model.log_joint_ > fitted.log_joint_ - 0.01 * abs(fitted.log_joint_)
+    with pytest.warns(DepartureWarning):
+        again = in_batches(DPMixture("diagonal_gaussian", random_state=0), X, pickled=False)
+    assert told(again) == told(model)
+    assert again.family_ == model.family_
+
+
+def test_after_fit_a_stream_learns_on_too(some_kept):
+    X, truth = begun_narrow()
+    model = DPMixture("full_gaussian", random_state=0).fit(X[:400])
+    before = model.family_
+    with pytest.warns(DepartureWarning, match="from row 801 of the stream on"):
+        model = in_batches(model, X[400:])
+    assert model.family_ != before
+    assert model.mixture_.sizes.sum() == 1600
+    assert adjusted_rand_score(truth, model.predict(X)) > 0.99
 
 
 def test_consolidation_mends_what_came_before(few_kept):
@@ -151,7 +284,8 @@ def test_a_cluster_that_is_two_is_split_from_kept_rows(few_kept):
         np.random.default_rng(0), 0,
     )  # fmt: skip
     seen.keep(X, 0, together)
-    renamed = seen.consolidate(problem.model, PRIOR)
+    free = stream._Free(seen.kept, seen.kept_rows, seen.kept_labels)
+    renamed = seen.consolidate(problem.model, PRIOR, free)
     assert renamed is not None
     # Rows that nothing is left of but statistics must stay together; the kept ones are apart.
     assert len(seen.clusters.sizes) >= 2
@@ -251,6 +385,7 @@ def told(model):
         mixture.pool.tobytes(), mixture.sizes.tobytes(), model.labels_.tobytes(), model.log_joint_,
         stream.kept.tobytes(), stream.kept_rows.tobytes(), stream.kept_labels.tobytes(),
         stream.consolidated, stream.log_base, str(stream.rng.bit_generator.state),
+        stream.learned, stream.origin, stream.n_judged, stream.departed, model.departure_,
     )  # fmt: skip
 
 

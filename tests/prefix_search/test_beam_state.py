@@ -18,4 +18,4 @@ def test_the_type_of_numbers_is_read_from_arrays_of_any_numpy():
 def test_rows_have_the_types_of_their_fields():
     rows = new_rows(3, 8)
     assert (rows.pool.dtype, rows.pool.size) == (np.float64, 24)
-    assert (rows.live.dtype, rows.sizes.dtype) == (np.uint32, np.int64)
+    assert (rows.free.dtype, rows.sizes.dtype) == (np.uint32, np.int64)

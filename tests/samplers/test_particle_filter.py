@@ -6,12 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
 import posterior_harness as harness
 from dpsearch import families, particle_filter, priors
 from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.partition import by_appearance
+from dpsearch.prefix_search import shared_rows
 from dpsearch.problem import Problem
+from dpsearch.samplers import particles
+from dpsearch.samplers.particles import _Filter
 from enumeration import log_joints
 from models import DRAWS, PRODUCT_PRIORS
 from posterior_harness import HARNESS_PRIORS
@@ -85,6 +90,72 @@ def test_with_room_for_all_partitions_the_filter_is_exact():
     assert found.effective_sample_size == pytest.approx(1.0 / np.square(posterior).sum())
 
 
+def test_with_room_for_all_points_taken_in_blocks_are_exact():
+    """The family has the block capability: four points are taken at a time, then three."""
+    X = np.random.default_rng(3).normal(size=(7, 2)) * 2.0
+    problem = Problem(X, FAMILY, priors.PitmanYor(1.5, 0.3))
+    assert problem.dots() is not None
+    values = log_joints(problem)
+    found = particle_filter(problem, particles=877, rng=0)
+    assert found.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+    np.testing.assert_allclose(
+        found.weights, softmax(values)[harness.visits(found.labels)], atol=1e-12
+    )
+
+
+def candidates(state, X, i):
+    """The partitions that item i leads to, with their weights, by the log joints of all."""
+    out = {}
+    weights = state.shared.hypotheses.scores
+    for h in range(state.shared.counts.hypotheses):
+        labels = state.labels(h)
+        there = labels >= 0
+        before = Problem(X[there], FAMILY, DP).log_joint(labels[there])
+        for k in range(labels.max() + 2):
+            after = labels.copy()
+            after[i] = k
+            after[after >= 0] = by_appearance(after[after >= 0])
+            now = Problem(X[after >= 0], FAMILY, DP).log_joint(after[after >= 0])
+            out[tuple(after)] = weights[h] * np.exp(now - before)
+    return out
+
+
+@pytest.mark.parametrize(("n", "guess"), [(11, 0.01), (18, 1.0), (33, 1e-9)])
+def test_optimal_resampling_keeps_the_heavy_and_gives_the_light_one_weight(n, guess):
+    """Against all candidates, one by one, with the limit found by bisection."""
+    problem = Problem(table(), FAMILY, DP)
+    order = np.random.default_rng(n).permutation(40)
+    state = _Filter(problem, 30, "optimal", np.random.default_rng(0))
+    state.place(order[:n], 0)
+    wanted = candidates(state, table(), order[n])
+    state.cut = guess  # any will do
+    state.place(order[: n + 1], 0)
+    values = np.array(list(wanted.values()))
+    values /= values.sum()
+    limit = brentq(lambda c: np.minimum(values / c, 1.0).sum() - 30, 1e-12, 1.0, xtol=1e-15)
+    assert state.cut == pytest.approx(limit, rel=1e-8)
+    found = {tuple(state.labels(h)): state.shared.hypotheses.scores[h] for h in range(30)}
+    for value, partition in zip(values, wanted, strict=True):
+        if value > limit:
+            assert found.pop(partition) == pytest.approx(value, rel=1e-8)
+    assert set(found) <= set(wanted)
+    np.testing.assert_allclose(list(found.values()), limit, rtol=1e-8)
+
+
+@pytest.mark.parametrize("resampling", ["optimal", "stratified"])
+def test_where_rows_lie_does_not_matter(resampling, monkeypatch):
+    monkeypatch.setattr(particles, "_CHUNK", 16)
+    runs = []
+    for share in (-1.0, 2.0):  # rows are never, and always, moved together
+        monkeypatch.setattr(shared_rows, "_DENSE", share)
+        runs.append(
+            particle_filter(table(200), FAMILY, DP, resampling=resampling, particles=40, rng=0)
+        )
+    np.testing.assert_array_equal(runs[0].labels, runs[1].labels)
+    np.testing.assert_array_equal(runs[0].weights, runs[1].weights)
+    assert runs[0]._filter.shared.counts.highest > len(runs[0]._filter.shared.rows_in_use())
+
+
 def test_blocks_of_points_are_placed_as_wholes():
     X = np.random.default_rng(0).normal(size=(7, 2))
     points = Problem(X, FAMILY, priors.PitmanYor(1.5, 0.3))
@@ -134,8 +205,11 @@ def test_rejuvenated_particles_keep_their_books():
     found = particle_filter(problem, particles=30, rejuvenate=2, rng=0)
     for h, labels in enumerate(found.labels):
         assert found.log_joint[h] == pytest.approx(problem.log_joint(labels), abs=1e-8)
-    rows = found._filter.shared.rows
-    assert (rows.users[rows.live[: found._filter.shared.counts.live]] > 0).all()
+    shared = found._filter.shared
+    lists = zip(shared.hypotheses.rows, shared.hypotheses.counts, strict=True)
+    held = np.concatenate([rows[:count] for rows, count in lists])
+    wanted = np.bincount(held, minlength=len(shared.rows.users))
+    np.testing.assert_array_equal(shared.rows.users[1:], wanted[1:])
 
 
 def test_the_same_seed_gives_the_same_particles():

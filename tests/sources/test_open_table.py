@@ -190,7 +190,9 @@ def test_a_file_without_names(tmp_path):
     FRAME.with_columns(pl.Series("a", np.arange(N) * 7)).write_csv(path, include_header=False)
     with open_table(path, TableOptions(2)) as found:
         assert (found.names, found.n_columns) == (None, 3)
-    (tmp_path / "d.csv").write_text("x;y\n" + "1,5;2\n3;4\n1,5;4\n" * 10 + "2,5;3\n")
+    (tmp_path / "d.csv").write_text(
+        "x;y\n" + "".join(f"{k},5;{k}\n" for k in range(30)) + "2,5;3\n"
+    )
     reading = Reading(decimal_comma=True)
     with open_table(tmp_path / "d.csv", TableOptions(2, reading=reading)) as found:
         assert found.shards[1].load()[-1].tolist() == [2.5, 3.0]

@@ -11,7 +11,7 @@ from scipy.special import betaln, digamma
 
 from dpsearch import priors
 from dpsearch.families import Example, Family, Functions, pointer
-from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.statistics import GammaCounts
 from models import FiniteMixture
@@ -388,6 +388,26 @@ class NotIndependent(Right):
 
     def columns(self, row, n_features):
         return None
+
+
+@caught_by("restated_is_counted_again")
+class ForgetsWhenRestated(Right):
+    def restated(self, row, n_features, other):
+        return Restated(np.append(row[:1], 0.9 * row[1:]))
+
+
+@caught_by("restated_is_counted_again")
+class ForgetsTheJacobian(Right):
+    """What is learned is another unit of the density."""
+
+    def log_base(self, X):
+        return np.full(len(X), -math.log(self.a))
+
+    def learned(self, X, labels):
+        return replace(self, a=2.0 * self.a)
+
+    def restated(self, row, n_features, other):
+        return Restated(row)
 
 
 @caught_by("description_comes_back")

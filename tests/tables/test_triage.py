@@ -309,3 +309,63 @@ def test_cells_that_cannot_be_read_are_counted():
         model.predict(new)
     assert [(one.message.column, one.message.count) for one in said] == [("x", 1), ("when", 2)]
     assert "2 values that cannot be read, as 'soon'" in str(said[1].message)
+
+
+def test_few_numbers_with_decimals_are_classes():
+    rng = np.random.default_rng(1)
+    years = np.array([0.5, 2.5, 6.0, 9.0, 13.0, 16.5, 23.0])
+    group = rng.integers(2, size=300)
+    frame = pd.DataFrame(
+        {
+            "a": rng.normal(size=300) + 6.0 * group,
+            "b": rng.normal(size=300) - 6.0 * group,
+            "years": years[rng.integers(7, size=300)],
+        }
+    )
+    found = triage(frame)["years"]
+    assert (found.role, found.reason) == ("category", "7 numbers")
+    assert DPMixture().fit(frame).n_clusters_ == 2
+    with pytest.warns(UnseenValuesWarning, match="years"):
+        DPMixture().fit(frame).predict(frame.head(3).assign(years=[0.5, 2.0, 6.0]))
+    # Few rows, more values and measurements are numbers.
+    assert triage(frame.head(60))["years"].role == "number"
+    assert triage(frame.assign(years=frame["a"].round(1)))["years"].role == "number"
+
+
+def test_units_and_dates_that_are_mixed():
+    n = 40
+    days = [f"{1 + k % 9} day{'s' if k % 9 else ''}" for k in range(n)]
+    kilograms = [f"{50 + k} kg" for k in range(n - 1)] + ["120 lb"]
+    dates = [f"{1 + k % 28:02d}/{1 + k % 12:02d}/2020" for k in range(n - 8)]
+    dates += [f"2021-0{k + 1}-15" for k in range(8)]
+    frame = pd.DataFrame({"stay": days, "weight": kilograms, "when": dates})
+    found = triaged(frame)
+    assert "read as numbers" in found.triage["stay"].reason
+    assert "1 other, as '120 lb', taken as missing" in found.triage["weight"].reason
+    assert np.isnan(found.matrix[-1, found.schema.names.index("weight")])
+    assert found.triage["when"].role == "date"
+    assert "missing" not in found.triage["when"].reason
+    new = frame.head(3).assign(weight=["60 kg", "60 lbs", "60"])
+    with pytest.warns(UnseenValuesWarning, match="lbs"):
+        values = found.schema.encode(new)[:, found.schema.names.index("weight")]
+    np.testing.assert_array_equal(values, [60.0, math.nan, 60.0])
+
+
+def test_codes_of_one_column():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.integers(-1, 30, 60), "b": rng.integers(-1, 30, 60)})
+    found = triaged(frame, na=["a=-1"])
+    np.testing.assert_array_equal(np.isnan(found.matrix).sum(axis=0), [(frame["a"] == -1).sum(), 0])
+
+
+def test_nines_below_zero_where_nothing_else_is():
+    rng = np.random.default_rng(0)
+    answers = rng.integers(0, 6, 200)
+    for code in (-9, -8, -99):
+        frame = pd.DataFrame({"a": np.where(rng.random(200) < 0.1, code, answers)})
+        assert f"of {code}, taken as missing" in triage(frame)["a"].reason
+    for other in (-1, -5, 9):
+        frame = pd.DataFrame({"a": np.where(rng.random(200) < 0.1, other, answers)})
+        assert "taken as missing" not in triage(frame)["a"].reason
+    changes = pd.DataFrame({"a": rng.integers(-9, 9, 200)})
+    assert "taken as missing" not in triage(changes)["a"].reason

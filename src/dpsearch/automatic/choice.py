@@ -7,12 +7,13 @@
 | only 0 and 1 | Bernoulli |
 | integers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
 | numbers, some missing | completed first, unless they are to be independent |
-| rows of length 1, dense or sparse | von Mises–Fisher |
+| rows of length 1, sparse or spread over their columns | von Mises–Fisher |
+| the same, dense, more columns than dimensions | full covariance on principal components |
 | numbers, up to 32 columns, rows enough | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
 | numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
 | numbers, more columns | full covariance on principal components above the noise |
-| the same, counts or their logarithms | the same of logarithms of shares of the row's total |
+| the same, counts or their logarithms | the same of counts in units of their noise |
 | columns of several kinds, by a frame's types or by being 0 and 1 | a family for each kind |
 """
 
@@ -28,6 +29,7 @@ from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.checks import takes_gaps
 from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
+from dpsearch.automatic.directions import n_dimensions
 from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import (
     far_rows,
@@ -62,6 +64,7 @@ from dpsearch.weights import copies_of, with_what_they_lack
 _WIDE = 32  # columns: more are projected
 _NARROW = 10  # columns: with few rows they are taken as independent, more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
+_FILLED = 0.7  # the share of the columns that von Mises–Fisher clusters are spread over, at least
 _FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
 # Families for the kinds of columns that a mixed table has.
 _OF_KIND: dict[Kind, type[Family]] = {
@@ -138,7 +141,18 @@ def choose(
         return _chosen(table, family, prior, schema, may_complete, may_try)
     with located(rows=np.flatnonzero(~far)):
         choice = _chosen(others, family, prior, schema, may_complete, may_try)
+        if may_try and not _takes(choice.family, table.rows(far)):
+            choice = _chosen(others, family, prior, schema, may_complete, may_try=False)
     return _with_far_rows(choice, table, far)
+
+
+def _takes(family: Family, table: CheckedTable) -> bool:
+    """Whether the values of a table are in the support of a family that was chosen without it."""
+    try:
+        family.check(table.matrix)
+    except DataError:
+        return False
+    return True
 
 
 def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
@@ -395,7 +409,9 @@ def _start(matrix: Any, kind: type[Family], reason: str) -> tuple[Family, str]:
     """Return a family of a class to start from, condensed if columns follow from others."""
     shared = wide_counts(matrix) if kind is ProjectedGaussian else None
     if shared is not None:
-        return shared
+        return shared.family(), shared.words
+    if kind is ProjectedGaussian and are_directions(matrix):
+        return ProjectedGaussian.of_one_unit(matrix), reason
     found = ProjectedGaussian.condensed(matrix) if kind is FullGaussian else None
     if found is None:
         return kind.suggest(matrix), reason
@@ -449,9 +465,13 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
 
 def _guess_gaussian(X: Any) -> tuple[type[Family], str]:
     """Return the class of a family for numbers without gaps, and the reason in words."""
-    if len(X) > 1 and are_directions(X):
-        return VonMisesFisher, f"rows of length 1 in {X.shape[1]} columns"
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
+    if n_rows > 1 and are_directions(X):
+        reason = f"rows of length 1 in {X.shape[1]} columns"
+        dimensions = n_dimensions(X) if width > _WIDE else width
+        if dimensions > _FILLED * width:
+            return VonMisesFisher, reason
+        return ProjectedGaussian, f"{reason}, which differ along {dimensions:.0f} dimensions"
     if _rows_suffice(n_rows, width):
         return FullGaussian, f"numbers in {count(X.shape[1], 'column')}"
     if width == 1:

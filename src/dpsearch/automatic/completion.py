@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpsearch._types import Labels, Matrix, Rng
+from dpsearch.automatic.counts import expected_counts, wide_counts
 from dpsearch.automatic.learning import learn
 from dpsearch.deadline import current
 from dpsearch.families._columns import varies
@@ -48,6 +49,9 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
         return filled
     rng = np.random.default_rng(0)
     if wide:
+        counted = wide_counts(matrix)
+        if counted is not None:
+            return counted.held(_of_counts(counted.counts, prior, rng))
         return _by_projections(matrix, prior, rng)
     complete_rows = ~np.isnan(matrix).any(axis=1)
     if complete_rows.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
@@ -75,6 +79,18 @@ def _by_projections(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
         rows = [mixture.row(k) for k in range(mixture.n_components)]
         family = cast(ProjectedGaussian, mixture.model.family)
         filled[gaps] = family.drawn(matrix[gaps], inside.argmax(axis=1), rows, rng)
+    return filled
+
+
+def _of_counts(counts: Matrix, prior: Prior, rng: Rng) -> Matrix:
+    """Fill gaps by Poisson draws about what sums let expect, then about clusters' means."""
+    gaps = np.isnan(counts)
+    at = gaps.any(axis=1)
+    filled = np.where(gaps, rng.poisson(expected_counts(counts)), counts)
+    if current().over:
+        return filled
+    mixture = _mixture(filled, ProjectedGaussian.of_counts(filled).resolve(filled), prior)
+    filled[at] = np.where(gaps[at], rng.poisson(mixture.impute(counts[at])), counts[at])
     return filled
 
 

@@ -4,16 +4,16 @@ Values are counts of events if all are whole multiples of the smallest above 0, 
 commonest of them: in images and ratings it is not.  They are logarithms of counts if exp(x) − 1 is
 such, and logarithms of counts that were brought to a common total if it is so row by row.
 
-The columns of such a table share a unit: what varies more says more, and dividing each column by
-its own deviation would raise the noise of rare events to the level of all others.
+Gaps do not matter: they are counts that were not seen.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._types import Matrix
 from dpsearch.families import ProjectedGaussian
 from dpsearch.families._columns import varies
 
@@ -22,6 +22,8 @@ _WITH_ZERO = 0.75  # the share of columns with a 0, at least
 _MOST_LEVELS = 12  # answers and ratings have no more
 _LARGEST_SHARE = 0.5  # of one column among all counts, at most
 _LARGEST_LOGARITHM = 30.0
+_TURNS = 20  # of rows and columns, by which gaps are expected
+_NOTHING = 1e-10
 _ROUNDING = 1e-3  # of multiples, relative: logarithms may be in single precision
 
 
@@ -42,36 +44,70 @@ def _least_is_commonest(X: Any) -> bool:
     return bool(times.argmax() == 0)
 
 
-def wide_counts(X: Any) -> tuple[ProjectedGaussian, str] | None:
-    """Return a family for a wide table of counts or their logarithms, and words; None for others.
+class Counted(NamedTuple):
+    """The counts of events that a table holds, as whole numbers, and how it holds them."""
+
+    counts: Matrix
+    unit: Matrix  # [rows or 1, 1]: the table holds this many times the counts
+    logged: bool  # whether it holds log(1 + x) of that
+    words: str
+
+    def family(self) -> ProjectedGaussian:
+        """Return a family for the table, to start from."""
+        given = None
+        if self.logged and len(self.unit) > 1:
+            given = float(np.median(self.counts.sum(axis=1) * self.unit[:, 0]))
+        found = ProjectedGaussian.of_counts(self.counts)
+        return found.with_parameters(logged=self.logged, given_total=given)
+
+    def held(self, counts: Matrix) -> Matrix:
+        """Return other counts as the table would hold them."""
+        values = counts * self.unit
+        return np.log1p(values) if self.logged else values
+
+
+def wide_counts(X: Any) -> Counted | None:
+    """Return the counts that a wide table holds as they are or as logarithms; None for others.
 
     No column may have most of the counts: that would be another kind of number.
     """
     changing = varies(X)
     if (
         not changing.any()
-        or X.min() < 0.0
+        or np.nanmin(X) < 0.0
         or (X[:, changing] == 0.0).any(axis=0).mean() < _WITH_ZERO
     ):
         return None
-    width, small = X.shape[1], X.max() < _LARGEST_LOGARITHM
     tries = [(False, False), (True, False), (True, True)]
-    for logged, rowwise in tries if small else tries[:1]:
-        counts = np.expm1(X) if logged else X
-        units = np.where(counts > 0.0, counts, np.inf).min(axis=1, keepdims=True)
-        counts = counts / np.where(np.isinf(units), 1.0, units) if rowwise else counts / units.min()
+    for logged, rowwise in tries if np.nanmax(X) < _LARGEST_LOGARITHM else tries[:1]:
+        values = np.expm1(X) if logged else X
+        units = np.where(values > 0.0, values, np.inf).min(axis=1, keepdims=True)
+        units = np.where(np.isinf(units), 1.0, units) if rowwise else units.min(keepdims=True)
+        counts = values / units
         whole = np.round(counts)
         if (np.abs(counts - whole) > _ROUNDING * np.maximum(whole, 1.0)).any():
             continue
-        by_column = whole.sum(axis=0)
-        few = whole.max() <= _MOST_LEVELS or by_column.max() > _LARGEST_SHARE * by_column.sum()
-        if few or not _least_is_commonest(whole):
+        by_column = np.nansum(whole, axis=0)
+        one_column = by_column.max() > _LARGEST_SHARE * by_column.sum()
+        if one_column or np.nanmax(whole) <= _MOST_LEVELS or not _least_is_commonest(whole):
             return None
         what = "logarithms of counts" if logged else "counts"
         what += " brought to a common total," if rowwise else ""
-        words = f"{what} in {width} columns, as logarithms of shares of their row's total"
-        total = float(np.median(whole.sum(axis=1)))
-        found = ProjectedGaussian.of_one_unit(X, max(total, 1.0), logged)
-        given = float(np.median(np.expm1(X).sum(axis=1))) if rowwise else None
-        return found.with_parameters(given_total=given), words
+        words = f"{what} in {X.shape[1]} columns, in units of their noise"
+        return Counted(whole, units, logged, words)
     return None
+
+
+def expected_counts(counts: Matrix) -> Matrix:
+    """Return what the sums of rows and columns let expect of counts with gaps.
+
+    By turns, the sums of rows and of columns at a common total are what their known counts say: the
+    maximum of the likelihood of independent Poisson variables.
+    """
+    known = ~np.isnan(counts)
+    seen = np.where(known, counts, 0.0)
+    rows, columns = seen.sum(axis=1), np.ones(counts.shape[1])
+    for _ in range(_TURNS):
+        columns = seen.sum(axis=0) / np.maximum(rows @ known, _NOTHING)
+        rows = seen.sum(axis=1) / np.maximum(known @ columns, _NOTHING)
+    return np.asarray(rows[:, None] * columns)

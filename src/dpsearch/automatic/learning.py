@@ -72,16 +72,21 @@ class _Round(NamedTuple):
 
 
 def learn(
-    X: ArrayLike | CheckedTable, start: Family, prior: Prior, *, or_simpler: bool = False
+    X: ArrayLike | CheckedTable,
+    start: Family,
+    prior: Prior,
+    *,
+    or_simpler: bool = False,
+    n_first: int | None = None,
 ) -> Learned:
-    """Learn the hyperparameters of a family from a table.
+    """Learn the hyperparameters of a family from a table, or from so many rows at its beginning.
 
     `start` has those that `suggest` made of it.  It may be given up for a simpler family, if
     wanted, where that describes the table better.
     """
     table = CheckedTable.of(X)
     n_rows = table.shape[0]
-    rows = learning_rows(n_rows)
+    rows = learning_rows(n_rows if n_first is None else n_first)
     sample = table if len(rows) == n_rows else table.rows(rows)
     best = _Learner(sample, start, prior).learn(or_simpler)
     (family, problem), labels = best.under, best.labels

@@ -63,9 +63,9 @@ def _far_places(table: CheckedTable, j: int) -> Ints:
     return places
 
 
-def codes_in_words(codes: Codes, schema: Schema | None) -> str:
-    """Say which codes were taken as missing values, for the reason."""
-    if not codes:
+def codes_in_words(codes: Codes, schema: Schema | None, wanted: Any) -> str:
+    """Say which codes were found and taken as missing values, for the reason."""
+    if not codes or not isinstance(wanted, str):  # the user gave them
         return ""
     values = sorted({value for _, value in codes})
     shown = ", ".join(f"{value:.10g}" for value in values[:_MOST_NAMED])

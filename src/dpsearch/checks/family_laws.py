@@ -145,3 +145,15 @@ def learns(kit: Compiled, rng: Rng) -> None:
         ensure(type(family) is cls, f"a {type(family).__name__} was returned")
         compiled = Compiled(family, kit.X)
         ensure(np.isfinite(compiled.scores(compiled.row())), "a row has no finite score")
+
+
+def restated_is_counted_again(kit: Compiled, rng: Rng) -> None:
+    """`restated` rows are, once merged, those of the same points under what was learned."""
+    labels, members = rng.permutation(np.arange(kit.n) % 2), kit.subset(rng)
+    other = Compiled(kit.family.learned(kit.X, labels), kit.X)
+    found = kit.ask("restated", kit.row(members), kit.n_features, other.family)
+    row, wanted = other.row(), other.row(members)
+    other.merge(row, np.ascontiguousarray(found.row))
+    agree("the restated row", row, wanted, scale=1.0 + float(np.abs(wanted).max()))
+    more = float((other.base - kit.base)[members].sum())
+    agree("what log_base grows by", found.log_base, more, scale=1.0 + float(len(members)))

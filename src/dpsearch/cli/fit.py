@@ -54,7 +54,10 @@ class Fitting:
     ] = None
     na: Annotated[
         str | None,
-        opt.option("Values that stand for missing ones, as in -9,refused.", metavar="VALUE,…"),
+        opt.option(
+            "Values that stand for missing ones, in all columns or in one, as in -9,age=0,refused.",
+            metavar="VALUE,NAME=VALUE,…",
+        ),
     ] = None
     level: opt.LevelName = "auto"
     min_size: opt.MinSize = 1

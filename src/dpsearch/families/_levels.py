@@ -25,6 +25,7 @@ from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._totals import DirichletTotals
 from dpsearch.families.base import Family
+from dpsearch.families.capabilities import Restated
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.linear import LinearForm, columns_of, like, namespace
@@ -289,6 +290,9 @@ class Levels(Family):
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])
 
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        return Restated(row)
+
     def with_gaps(self) -> LevelsWithGaps:
         return LevelsWithGaps(self)
 
@@ -305,7 +309,7 @@ class LevelsWithGaps(WithOwnRows):
     functions: ClassVar[Functions] = FUNCTIONS
     row_layout = Levels.row_layout
     log_base = Family.log_base
-    log_ceiling = Levels.log_ceiling
+    log_ceiling, restated = Levels.log_ceiling, Levels.restated
 
     def row_size(self, n_features: int) -> int:
         return int(self.family.level_counts(n_features)[0].sum()) + n_features

@@ -27,16 +27,16 @@ from dpsearch.families.capabilities import (
     Columns,
     Gaps,
     PredictiveDraws,
+    Restated,
     Simpler,
-    fill_by_columns,
     lacking,
-    require,
 )
 from dpsearch.families.functions import Bounds, Dots, Functions, address
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.packing import pack, writable
+from dpsearch.families.restored import skipped
 from dpsearch.families.statistics import Statistic
-from dpsearch.items import Core, Items, clear_row, log_predictive, merge_rows, rows_of_parts
+from dpsearch.items import Core, Items, clear_row, log_predictive, rows_of_parts
 from dpsearch.registry import Described
 from dpsearch.tables.checked import CheckedTable
 
@@ -79,7 +79,7 @@ class Family(Described):
         super().__init_subclass__(**options)
         defined, dropped = cls.__dict__, []
         if any(name in defined for name in ("functions", "variant", "parameters", "encode")):
-            dropped += ["statistic", "log_ceiling", "linear"]
+            dropped += ["statistic", "log_ceiling", "linear", "restated"]
         if cls.reads_own_rows and ("functions" in defined or "variant" in defined):
             dropped += ["variant", "columns", "draws", "gaps", "form_with_gaps", "row_with_gaps"]
         for name in dropped:
@@ -209,6 +209,19 @@ class Family(Described):
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps | None:
         """What clusters say of rows with missing values: for `predict` and `impute`."""
         return skipped(self, rows, n_features) if self.takes_gaps else None
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
+        """A row as one of the same family with other hyperparameters: for streams to learn on."""
+        return None
+
+    @property
+    def learns_on(self) -> bool:
+        """Whether hyperparameters may change when of the data only rows of statistics are left."""
+        return type(self).restated is not Family.restated
+
+    def restatable(self, other: Any) -> Any:
+        """The other one, as far as rows can be restated as its own."""
+        return other if self.learns_on else self
 
     def log_ceiling(self, X: Any) -> Vector | None:
         """Upper bound on log H(x | any cluster of up to len(X) points), without `log_base`."""
@@ -419,28 +432,3 @@ def _recompiled(
     model = family.compile_empty(n_features).with_params(writable(params))
     model._sparse, model._table = sparse, table
     return model
-
-
-def gapped(family: Family, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:
-    """The family compiled for data with missing values, and rows of statistics in its form."""
-    model = family.with_gaps().compile_empty(n_features)
-    out = []
-    for row in rows:
-        out.append(model.empty_row())
-        merge_rows(model.core, out[-1], family.row_with_gaps(row, n_features), 1.0)
-    return model, np.concatenate(out)
-
-
-def skipped(family: Family, rows: list[Vector], n_features: int) -> Gaps:
-    """Missing values of independent columns: skipped exactly, and filled column by column."""
-
-    def log_densities(X: Any) -> Matrix:
-        model, pool = gapped(family, rows, n_features)
-        return model.log_densities(pool, X)
-
-    def fill(X: Any, weights: Matrix) -> Matrix:
-        need = "filling of gaps"
-        clusters = [require(family, "columns", row, n_features, needed_by=need) for row in rows]
-        return fill_by_columns(clusters, X, weights)
-
-    return Gaps(log_densities, fill)

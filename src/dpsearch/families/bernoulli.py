@@ -194,6 +194,7 @@ class Bernoulli(Levels):
 
     # For these functions and parameters too.
     log_ceiling, row_with_gaps = Levels.log_ceiling, Levels.row_with_gaps
+    restated = Levels.restated
 
     def statistic(self, X: Any) -> BetaCounts:
         return BetaCounts(self.encode(X), *self._prior(X.shape[1]))

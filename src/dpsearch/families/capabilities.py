@@ -9,6 +9,7 @@ asks by `require`, whose error names the capability and the method to write.
 | draws | `draws(row, n_features)` returns `PredictiveDraws` | `sample`, `outliers`, `explain(X)` |
 | gaps | `gaps(rows, n_features)` returns `Gaps` | `predict` and `impute` of rows with gaps |
 | linear | `linear(n_features)` returns `LinearForm` | passes over many rows at once |
+| restated | `restated(row, n_features, other)` returns `Restated` | learning on in streams |
 | log_ceiling | `log_ceiling(X)` returns a bound for each row | the `trivial` heuristic, `certify` |
 | statistic | `statistic(X)` returns a closed form of `statistics` | proofs of `certify` |
 | bounds | the function `bound`, perhaps with `features` | the `admissible` heuristic |
@@ -129,6 +130,13 @@ class Gaps:
 
     log_densities: Callable[[Any], Matrix]
     fill: Callable[[Any, Matrix], Matrix]
+
+
+class Restated(NamedTuple):
+    """A cluster's row as it would be under other hyperparameters, for `merge` to complete."""
+
+    row: Vector
+    log_base: float = 0.0  # by how much `log_base` of the cluster's points grows, all together
 
 
 class Simpler(NamedTuple):

@@ -117,6 +117,7 @@ class Categorical(Levels):
 
     # For these functions and parameters too.
     log_ceiling, row_with_gaps = Levels.log_ceiling, Levels.row_with_gaps
+    restated = Levels.restated
 
     def linear(self, n_features: int) -> LinearForm:
         return linear_levels(*self.level_counts(n_features), self.row_size(n_features))

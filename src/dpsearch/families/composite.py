@@ -15,7 +15,7 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.families import _parts
 from dpsearch.families._parts import Part
 from dpsearch.families.base import Family
-from dpsearch.families.capabilities import Columns, PredictiveDraws, all_or_none
+from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated, all_or_none
 from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm
 
@@ -96,6 +96,17 @@ class Composite(Family):
         parts = self._parts(n_features)
         forms = all_or_none(map(self._linear_of, parts))
         return None if forms is None else _parts.linear_of(parts, forms)
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
+        triples = zip(self._triples(row, n_features), other._parts(n_features), strict=True)
+        parts = all_or_none(
+            Restated(own) if family == part.family else family.restated(own, width, part.family)
+            for (family, own, width), part in triples
+        )
+        if parts is None:
+            return None
+        rows = np.concatenate([row[:1], *(part.row for part in parts)])
+        return Restated(rows, sum(part.log_base for part in parts))
 
     def columns(self, row: Vector, n_features: int) -> Columns | None:
         triples = self._triples(row, n_features)

@@ -40,7 +40,7 @@ from dpsearch.families._columns import (
 from dpsearch.families._diagonal_columns import PARAMS, best_case, column_step, column_total
 from dpsearch.families._totals import NormalGammaTotals, by_columns
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.linear import LinearForm, like
@@ -358,6 +358,24 @@ class DiagonalGaussian(Family):
             gaps=gaps,
         )
 
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        fields = layout.read(self.row_layout(), row, n_features)
+        counts = np.full(n_features, fields.n)
+        return self.restated_columns(fields, counts, other, other.row_layout())
+
+    def restated_columns(
+        self, fields: Any, counts: Vector, other: DiagonalGaussian, row_layout: Any
+    ) -> Restated:
+        """A row with these counts of values in its columns, for another prior."""
+        (mean, scale), (centre, unit) = (one.location_scale(len(counts)) for one in (self, other))
+        ratio = scale / unit
+        means = np.where(counts > 0.0, ratio * fields.means + (mean - centre) / unit, 0.0)
+        row = layout.make(
+            row_layout, len(counts),
+            n=fields.n, counts=counts, means=means, squares=ratio**2 * fields.squares,
+        )  # fmt: skip
+        return Restated(row, float(counts @ np.log(ratio)))
+
     def with_gaps(self) -> DiagonalWithGaps:
         return DiagonalWithGaps(self)
 
@@ -447,6 +465,12 @@ class DiagonalWithGaps(WithOwnRows):
 
     def linear(self, n_features: int) -> LinearForm:
         return self.family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        fields = layout.read(_diagonal_columns.ROW, row, n_features)
+        return self.family.restated_columns(
+            fields, fields.counts, other.family, _diagonal_columns.ROW
+        )
 
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(_diagonal_columns.ROW, row, n_features)

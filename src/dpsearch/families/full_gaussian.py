@@ -32,7 +32,7 @@ from dpsearch.families._normal_wishart import FUNCTIONS, LOG_PI, PARAMS, ROW
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families._wishart_totals import NormalWishart
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
+from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Restated, Simpler
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, like
@@ -237,6 +237,22 @@ class FullGaussian(Family):
         return NormalWishart(n_features, self.prior_strength, self._degrees(n_features)).form(
             lambda X: (X - like(X, mean)) @ like(X, unmixing)
         )
+
+    def restated(self, row: Vector, n_features: int, other: FullGaussian) -> Restated:
+        """x = μ₀ + L₀z, of which the other prior has another z."""
+        (mean, factor), (centre, unit) = (one._location_factor(n_features) for one in (self, other))
+        fields = layout.read(ROW, row, n_features)
+        turn = solve_triangular(unit, factor, lower=True)
+        scatter = np.zeros((n_features, n_features))
+        below = np.tril_indices(n_features)
+        scatter[below] = fields.scatter
+        scatter = scatter + np.tril(scatter, -1).T
+        own = (self.prior_strength + fields.n) / max(fields.n, 1.0) * fields.mean
+        shifted = turn @ own + solve_triangular(unit, mean - centre, lower=True)
+        share = fields.n / (other.prior_strength + fields.n)
+        scatter = (turn @ scatter @ turn.T)[below]
+        changed = layout.make(ROW, n_features, n=fields.n, mean=share * shifted, scatter=scatter)
+        return Restated(changed, float(fields.n * np.log(turn.diagonal()).sum()))
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """The margin of a Student t distribution is one, with the same degrees of freedom."""

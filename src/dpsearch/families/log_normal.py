@@ -38,7 +38,7 @@ class LogNormalWithGaps(DiagonalWithGaps):
         base = DiagonalWithGaps(family.of_logs).log_base(logs)
         return np.asarray(base - np.nansum(logs, axis=1))
 
-    log_ceiling = DiagonalWithGaps.log_ceiling
+    log_ceiling, restated = DiagonalWithGaps.log_ceiling, DiagonalWithGaps.restated
 
     def linear(self, n_features: int) -> LinearForm:
         family: Any = self.family
@@ -92,6 +92,8 @@ class LogNormal(DiagonalGaussian):
 
     def linear(self, n_features: int) -> LinearForm:
         return _of_logs(super().linear(n_features))
+
+    restated = DiagonalGaussian.restated  # of the logarithms
 
     def columns(self, row: Vector, n_features: int) -> Columns:
         found = super().columns(row, n_features)

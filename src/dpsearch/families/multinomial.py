@@ -30,7 +30,7 @@ from dpsearch._validate import check_counts, per_column
 from dpsearch.families import layout
 from dpsearch.families._totals import DirichletTotals
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, length, table, view, view_at
 from dpsearch.families.learning import pseudo_count, sums_of
@@ -231,6 +231,9 @@ class Multinomial(Family):
             return layout.make_rows(ROW, len(sizes), n_features, n=sizes, counts=totals)
 
         return LinearForm.of(closed, n_features, lambda X: X, rows, group_terms(closed))
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        return Restated(row)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         fields = layout.read(ROW, row, n_features)

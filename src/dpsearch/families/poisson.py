@@ -35,7 +35,7 @@ from dpsearch.families import layout
 from dpsearch.families._columns import means, with_holes
 from dpsearch.families._totals import GammaTotals, by_columns
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import at, entry, length, table, view, view_at
 from dpsearch.families.learning import CONCENTRATIONS, most_likely, sums_of
@@ -289,6 +289,9 @@ class PoissonWithGaps(WithOwnRows):
     def linear(self, n_features: int) -> LinearForm:
         return self.family.linear(n_features, gaps=True)
 
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        return Restated(row)
+
     def _rows(self, row: Vector, n_features: int) -> list[Vector]:
         fields = layout.read(ROW, row, n_features)
         return [
@@ -376,6 +379,9 @@ class Poisson(Family):
 
         closed = GammaTotals(*self.prior(n_features))
         return by_columns(closed, n_features, lambda X: X, rows, gaps=gaps)
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        return Restated(self.row_with_gaps(row, n_features)[: other.width(n_features)])
 
     def counts_in_row(self, n_features: int) -> Ints:
         return layout.counts(ROW, n_features, 1)

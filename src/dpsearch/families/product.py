@@ -169,6 +169,14 @@ class Product(Composite):
     def learned(self, X: Any, labels: Ints) -> Product:
         return self._with([family.learned(X[:, at], labels) for family, at in self.parts])
 
+    @property
+    def learns_on(self) -> bool:
+        return any(family.learns_on for family in self.members)
+
+    def restatable(self, other: Any) -> Product:
+        pairs = zip(self.members, other.members, strict=True)
+        return self._with([own.restatable(new) for own, new in pairs])
+
     def rescaled(self, factors: Mapping[str, float]) -> Product:
         own: list[dict[str, float]] = [{} for _ in self.parts]
         for name, factor in factors.items():

@@ -15,12 +15,11 @@ o, gives
 and with G = USVᵀ the projections S⁻¹Uᵀ A_o (x_o − m_o) = Vᵀz + noise, where S is not small: all of
 z if little is missing.  The noise is normal; its covariance adds to the scale matrix of Vᵀz.
 
-Counts of events vary by factors, and rows of them by how much was counted.  Of such a table x
-stands for log(1 + T u/Σu), with u the counts of a row and T the median of their sums.
-
 Components above the noise are kept: those whose singular value exceeds ω(β) times the median of
 all, with β the ratio of the table's sides (Gavish & Donoho 2014, "The optimal hard threshold for
-singular values is 4/√3", equation 5).
+singular values is 4/√3", equation 5).  That supposes equal noise.
+
+In a table of counts x stands for the counts of a row in units of their noise: see `_count_rows`.
 """
 
 from __future__ import annotations
@@ -37,12 +36,13 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
+from dpsearch.families._count_rows import CountRows
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
+from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Restated, Simpler
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.functions import Functions
-from dpsearch.families.linear import LinearForm, like, namespace
+from dpsearch.families.linear import LinearForm, like
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 15
@@ -82,9 +82,9 @@ class ProjectedGaussian(Family):
         The variances ψ of what the projections do not tell of the columns: a scalar, or one number
         per column.  They matter to draws of rows and to rows with gaps alone.
     total
-        If given, the columns are counts u, and x is log(1 + total · u/Σu).  Densities are exact;
-        posterior means, gaps that are filled and draws of rows come back from logarithms, and are
-        not the mean counts.
+        If given, the columns are counts u at this sum T, and x is as above.
+    dispersion
+        α of counts.
     logged
         Whether a table of counts holds log(1 + u) in place of u.
     given_total
@@ -106,6 +106,7 @@ class ProjectedGaussian(Family):
     loadings: Any = None
     residual_variance: Any = 0.0
     total: float | None = None
+    dispersion: float = 0.0
     logged: bool = False
     given_total: float | None = None
 
@@ -179,21 +180,17 @@ class ProjectedGaussian(Family):
         return np.asarray((self._seen(X) - self._centre(X.shape[1])) @ self._matrix(X.shape[1]).T)
 
     def _seen(self, X: Any) -> Any:
-        """Return x of each row: the row itself, or logarithms of counts at a common total."""
-        if self.total is None:
-            return X
-        xp = namespace(X)
-        counts = xp.expm1(X) if self.logged else X
-        sums = xp.sum(xp.where(xp.isnan(counts), like(X, 0.0), counts), axis=1, keepdims=True)
-        return xp.log1p(counts * (like(X, self.total) / xp.where(sums > 0.0, sums, like(X, 1.0))))
+        """Return x of each row: the row itself, or counts in units of their noise."""
+        counted = self._counted(X.shape[1])
+        return X if counted is None else counted.seen(X)
 
-    def _as_rows(self, seen: Any) -> Any:
-        """Return rows of the table from x, for counts with the sum `given_total`."""
+    def _counted(self, n_features: int) -> CountRows | None:
+        """How rows of counts become x and come back; None for other tables."""
         if self.total is None:
-            return seen
-        scale = 1.0 if self.given_total is None else self.given_total / self.total
-        counts = scale * np.expm1(np.maximum(seen, 0.0))
-        return np.log1p(counts) if self.logged else counts
+            return None
+        total = self.total if self.given_total is None else self.given_total
+        centre = self._centre(n_features)
+        return CountRows(centre, self.dispersion, self.total, self.logged, total)
 
     def check(self, X: Any) -> None:
         if self.total is not None and X.size and np.nanmin(X, initial=0.0) < 0.0:
@@ -237,7 +234,8 @@ class ProjectedGaussian(Family):
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         """Of the projections; `mean` is that of the columns."""
         out = self._inner.posterior(row, len(self._matrix(n_features)))
-        mean = self._as_rows(self._back(out["mean"], n_features))
+        mean, counted = self._back(out["mean"], n_features), self._counted(n_features)
+        mean = mean if counted is None else counted.rows(mean, counted.lengths(mean))
         return {**out, "projected_mean": out["mean"], "mean": mean}
 
     def narrow(self, n_features: int) -> tuple[Family, int]:
@@ -256,9 +254,15 @@ class ProjectedGaussian(Family):
             features=lambda X: form.features((self._seen(X) - like(X, centre)) @ like(X, matrix.T)),
         )
 
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
+        """Of the same projections."""
+        same = self.with_parameters(**other.hyperparameters()) == other
+        return self._inner.restated(row, self.row_size(n_features), other._inner) if same else None
+
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """Density of the projections that the observed columns determine: 1 if there are none."""
         means, scales, degrees = self._inner.predictives(rows, len(self._matrix(n_features)))
+        counted = self._counted(n_features)
 
         def densities(X: Any) -> Matrix:
             out = np.empty((X.shape[0], len(rows)))
@@ -272,7 +276,9 @@ class ProjectedGaussian(Family):
             for part in self._observed_projections(X):
                 at, turned = part.at, _turned(means, scales, part)
                 z = expected(part.seen, weights[at], *turned) @ part.rotation.T
-                filled = self._as_rows(self._back(z, n_features))
+                filled = self._back(z, n_features)
+                if counted is not None:
+                    filled = counted.rows_like(filled, X[at])
                 out[at] = np.where(np.isnan(X[at]), filled, X[at])
             return out
 
@@ -327,14 +333,15 @@ class ProjectedGaussian(Family):
         """Rows with projections from the posterior predictive, and independent residuals."""
         inner = self._inner.draws(row, len(self._matrix(n_features)))
         components, loadings = self._matrix(n_features), self._way_back(n_features)
-        deviation = self._residual_deviation(n_features)
+        deviation, counted = self._residual_deviation(n_features), self._counted(n_features)
 
         def sample(size: int, rng: Rng) -> Any:
             rows = self._back(inner.sample(size, rng), n_features)
+            lengths = None if counted is None else counted.lengths(rows)
             if deviation.any():
                 rest = rng.standard_normal(rows.shape) * deviation
                 rows += rest - rest @ components.T @ loadings.T
-            return self._as_rows(rows)
+            return rows if counted is None else counted.rows(rows, lengths)
 
         return PredictiveDraws(sample)
 
@@ -344,22 +351,27 @@ class ProjectedGaussian(Family):
 
         At most 20, and at most one for every fifteen rows.  A constant column has no part in them.
         """
-        return cls._leading(X, 1.0 / np.sqrt(mean_and_variance(X)[1]))
+        scale = 1.0 / np.sqrt(mean_and_variance(X)[1])
+        return cls._leading(X, X.mean(axis=0), scale)
 
     @classmethod
-    def of_one_unit(
-        cls, X: Any, total: float | None = None, logged: bool = False
-    ) -> ProjectedGaussian:
+    def of_one_unit(cls, X: Any) -> ProjectedGaussian:
         """The same of columns that share a unit, which are not divided by their deviations."""
-        seen = cls(((1.0,),), total=total, logged=logged)._seen(X)
-        variance = mean_and_variance(seen)[1][varies(seen)].mean() if varies(seen).any() else 1.0
-        found = cls._leading(seen, np.full(X.shape[1], 1.0 / np.sqrt(variance)))
-        return found.with_parameters(total=total, logged=logged)
+        changing = varies(X)
+        variance = mean_and_variance(X)[1][changing].mean() if changing.any() else 1.0
+        return cls._leading(X, X.mean(axis=0), np.full(X.shape[1], 1.0 / np.sqrt(variance)))
 
     @classmethod
-    def _leading(cls, X: Any, scale: Vector) -> ProjectedGaussian:
+    def of_counts(cls, counts: Any) -> ProjectedGaussian:
+        """The same of counts, in units of their noise."""
+        made = CountRows.of(counts)
+        found = cls._leading(made.seen(counts), made.centre, made.scale)
+        return found.with_parameters(total=made.total, dispersion=made.dispersion)
+
+    @classmethod
+    def _leading(cls, X: Any, mean: Vector, scale: Vector) -> ProjectedGaussian:
         """The leading principal components of columns that are multiplied by `scale` first."""
-        mean, changing = X.mean(axis=0), varies(X)
+        changing = varies(X)
         units = np.where(changing, scale, 0.0)
         n_rows, width = X.shape
         most = max(1, min(_MOST_COMPONENTS, n_rows // _ROWS_A_COMPONENT, width))

@@ -30,7 +30,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._directions import FUNCTIONS, PARAMS, ROW, of_blocks, shares
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, PredictiveDraws
+from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated
 from dpsearch.families.functions import Functions
 from dpsearch.families.learning import STRENGTHS, most_likely, sums_of
 from dpsearch.families.linear import LinearForm, namespace
@@ -205,6 +205,11 @@ class VonMisesFisher(Family):
         return LinearForm(
             n_features, features, lambda sizes, totals: blocks(sizes, totals)[0][0], weights, rows
         )
+
+    def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
+        fields = layout.read(ROW, row, n_features)
+        totals = np.where(fields.n > 0.0, fields.sums - self._prior(n_features), 0.0)
+        return Restated(other.linear(n_features).rows(np.array([fields.n]), totals[None])[0])
 
     def _posterior(self, row: Vector, n_features: int) -> tuple[Vector, Vector, float, Vector]:
         """Return the nodes, their weights, R and the mean direction."""

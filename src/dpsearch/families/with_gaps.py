@@ -79,6 +79,7 @@ class WithGaps(Composite):
     # Which the parameters do not change.
     log_ceiling = Composite.log_ceiling
     linear = Composite.linear
+    restated = Composite.restated
 
     def _linear_of(self, part: Part) -> LinearForm | None:
         form = super()._linear_of(part)
@@ -103,6 +104,10 @@ class WithGaps(Composite):
 
     def rescaled(self, factors: Mapping[str, float]) -> Self:
         return type(self)(self.family.rescaled(factors))
+
+    @property
+    def learns_on(self) -> bool:
+        return self.family.learns_on
 
     def learned(self, X: Any, labels: Ints) -> Self:
         return type(self)(self.family.learned(X, labels))

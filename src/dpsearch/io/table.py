@@ -10,7 +10,7 @@ import numpy as np
 from dpsearch.errors import DataError, DPSearchError
 from dpsearch.tables import Schema, Triage, triaged, triaged_columns
 from dpsearch.tables.cells import MISSING as ABSENT
-from dpsearch.tables.frames import column_of_matrix
+from dpsearch.tables.frames import column_of_matrix, without_values
 from dpsearch.tables.rules import check_kinds
 
 # Texts that stand for a value that is not there, in the cases of letters that they come in.
@@ -146,7 +146,8 @@ class Table:
         kinds = self.said | dict(kinds or {}) or None
         if isinstance(self.X, np.ndarray):
             check_kinds({} if kinds is None else kinds, names)
-            raws = [column_of_matrix(column) for column in self.X.T]
+            columns = zip(names, map(column_of_matrix, self.X.T), strict=True)
+            raws = [without_values(raw, na, name) for name, raw in columns]
             how["named"] = self.names is not None
             found = triaged_columns("polars", names, raws, kinds, na, **how)
         else:

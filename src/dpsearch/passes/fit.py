@@ -190,7 +190,7 @@ class ShardsFit:
                 labels = refine_first(problem, labels, rng=rng, n_jobs=options.n_jobs)
         rows = rows_in_memory(form, sample.matrix, n_threads(options.n_jobs))
         rows.place(labels)
-        reason = choice.reason + codes_in_words(codes, schema)
+        reason = choice.reason + codes_in_words(codes, schema, options.missing_codes)
         return sample, Start(encoding, rows.totals(int(labels.max()) + 1), reason)
 
     def passes(self, sample: Sample, start: Start, least: float) -> FittedState:

@@ -9,7 +9,9 @@ opened by the one objective, and the log joint is always exactly that of the par
 seen, though only statistics are left of most.
 
 A first batch knows little.  While all rows are kept, everything is learned again from them at
-growing intervals: the family, its projections and hyperparameters, and the partition.
+growing intervals: the family, its projections and hyperparameters, and the partition.  Later the
+hyperparameters are learned from the kept rows, and the clusters' statistics are restated under
+them (`Family.restated`), so that the log joint stays exact.
 """
 
 from __future__ import annotations
@@ -17,20 +19,25 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Rng
+from dpsearch.automatic.learning import learn
 from dpsearch.families.base import Model
+from dpsearch.families.restored import restated_rows
 from dpsearch.items import Rows, clear_row, log_marginals, merge_rows
 from dpsearch.partition import by_appearance
+from dpsearch.passes.departure import Expected
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.priors.base import Prior, Tables, log_prior
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine, split_problem
 from dpsearch.sources.shards import stacked
+from dpsearch.tables.checked import CheckedTable
 
 KEPT_ROWS = 20_000
 _PERIOD = 10 * KEPT_ROWS  # rows between two consolidations, or twice as many as there were
@@ -38,6 +45,7 @@ _TRIES = 2
 # How many times as many rows there are when all is learned again: more rows than a few thousand say
 # little that is new.
 _FEW, _SOONER, _LATER = 2000, 1.25, 2.0
+_ROUNDING = 1e-12  # of a log joint: hyperparameters must gain more
 _STALE = 1.05  # tables of the prior serve for this multiple of their points when rows are placed
 
 
@@ -45,8 +53,45 @@ class Renamed(NamedTuple):
     """What a consolidation did to rows that were seen before."""
 
     clusters: Labels  # the cluster that each cluster became
-    rows: Ints  # the kept rows, by their number in the stream …
+    rows: Ints  # the rows at hand, by their number in the stream …
     labels: Labels  # … and the clusters that they are in now
+
+
+class Added(NamedTuple):
+    """What became of a batch: the model after it, its clusters, and what a consolidation did."""
+
+    model: Model
+    labels: Labels
+    renamed: Renamed | None
+
+
+class _Rearranged(NamedTuple):
+    """Other clusters of all rows."""
+
+    log_joint: float
+    clusters: Rows
+    names: Labels  # the cluster that each cluster became
+    free: Labels  # the clusters of the free rows
+
+
+class _Free(NamedTuple):
+    """Rows that are at hand, and so can change their cluster each on its own."""
+
+    matrix: Any
+    rows: Ints  # their numbers in the stream
+    labels: Labels
+
+    def and_others(self, matrix: Any, first: int, labels: Labels) -> _Free:
+        """These, and those of a batch that are not among them."""
+        numbers = np.arange(first, first + len(labels))
+        other = np.flatnonzero(~np.isin(numbers, self.rows))
+        if not len(other):
+            return self
+        return _Free(
+            stacked([self.matrix, matrix[other]]),
+            np.concatenate([self.rows, numbers[other]]),
+            np.concatenate([self.labels, labels[other]]),
+        )
 
 
 @dataclass
@@ -65,6 +110,10 @@ class Stream:
     consolidated: int  # rows that had been seen
     before: int  # rows that came otherwise, of which none can be kept
     learned: int = 0  # rows that had been seen when hyperparameters were learned
+    expected: Expected | None = None  # how probable rows are; None: not known yet
+    n_judged: int = 0  # batches that were compared with it
+    departed: bool = False  # whether the last one had left it
+    origin: int = 0  # rows that had been seen when the stream last left what was known
     _cached: Any = None
 
     def copy(self) -> Stream:
@@ -78,13 +127,17 @@ class Stream:
     @property
     def keeps_all(self) -> bool:
         """Whether all rows that were seen are kept, in order."""
-        return len(self.kept_rows) == self.n_seen
+        return self.keeps_all_of(0)
+
+    def keeps_all_of(self, n_more: int) -> bool:
+        """Whether all rows will be kept after a batch of so many."""
+        return len(self.kept_rows) == self.n_seen and self.n_seen + n_more <= KEPT_ROWS
 
     @property
     def is_due(self) -> bool:
         """Whether so many rows came since hyperparameters were learned that it is time again."""
         growth = _SOONER if self.learned < _FEW else _LATER
-        return self.n_seen >= growth * self.learned
+        return self.n_seen - self.origin >= growth * (self.learned - self.origin)
 
     @classmethod
     def of(
@@ -104,8 +157,8 @@ class Stream:
         tables = prior.tables(self.n_seen, len(sizes))
         return log_prior(tables, sizes) + float(marginals.sum()) + self.log_base
 
-    def add(self, model: Model, prior: Prior, matrix: Any) -> tuple[Labels, Renamed | None]:
-        """Place a batch; return its clusters, and what changed if a consolidation followed."""
+    def add(self, model: Model, prior: Prior, matrix: Any, *, learning: bool = False) -> Added:
+        """Place a batch; if `learning`, hyperparameters may follow what was seen."""
         items, base = model.items(matrix)
         tables = self._tables(prior, items.n_items)
         problem = Problem.of_items(model, items, 0.0, prior, self.clusters, tables)
@@ -114,46 +167,110 @@ class Stream:
         self.clusters = Rows(*problem.rows(labels))
         self.log_base += float(base.sum())
         self.keep(matrix, first, labels)
+        free = _Free(self.kept, self.kept_rows, self.kept_labels)
+        if len(labels) <= KEPT_ROWS:
+            free = free.and_others(matrix, first, labels)
+        renamed = None
+        if learning and self.is_due:
+            model, renamed = self.learn(model, prior, free)
         wait = self.consolidated if self.consolidated > _FEW else 0
-        if self.n_seen - self.consolidated < min(_PERIOD, wait):
-            return labels, None
-        renamed = self.consolidate(model, prior)
+        rows = self.n_seen - self.consolidated
+        if renamed is None and rows and rows >= min(_PERIOD, wait):
+            renamed = self.consolidate(model, prior, free)
         if renamed is not None:
+            self.expected = None
             labels = renamed.clusters[labels]
             new = renamed.rows >= first
             labels[renamed.rows[new] - first] = renamed.labels[new]
-        return labels, renamed
+        return Added(model, labels, renamed)
 
-    def consolidate(self, model: Model, prior: Prior) -> Renamed | None:
+    def consolidate(self, model: Model, prior: Prior, free: _Free) -> Renamed | None:
         """Merge, split and dissolve clusters where the log joint rises; None if it does not."""
         self.consolidated = self.n_seen
-        if self.kept is None:
+        found = self._rearranged(model, prior, self.clusters, self.log_base, free)
+        if found.log_joint <= self.log_joint(model, prior):
             return None
+        return self._take(found, self.log_base, free)
+
+    def learn(self, model: Model, prior: Prior, free: _Free) -> tuple[Model, Renamed | None]:
+        """Learn hyperparameters from the rows that are kept, and rearrange all clusters under them.
+
+        The statistics of the clusters are restated, so that nothing is needed of other rows.
+        Hyperparameters and clusters are each taken if the log joint of all rows rises.
+        """
+        self.learned = self.n_seen
+        if not model.family.learns_on:
+            return model, None
+        table, n_kept = CheckedTable(free.matrix), len(self.kept_rows)
+        found = learn(table, model.family, prior, n_first=n_kept)
+        family = model.family.restatable(found.family.suited(table))
+        other = Model(family, table).without_data()
+        changed = restated_rows(model, self.clusters, other)
+        if changed is None:
+            return model, None
+        self.consolidated = self.n_seen
+        clusters, more = changed
+        base = self.log_base + more
+        best = self._rearranged(other, prior, clusters, base, free, found.labels)
+        back = restated_rows(other, best.clusters, model)
+        assert back is not None
         before = self.log_joint(model, prior)
-        n_known, labels = len(self.clusters.sizes), self.kept_labels
-        items, _ = model.items(self.kept)
-        rest = _without(model, self.clusters, Rows(*model.rows(items, labels, n_known)))
+        as_it_was = replace(self, clusters=back[0]).log_joint(model, prior)
+        least = _ROUNDING * abs(before)
+        if best.log_joint > max(before, as_it_was) + least:
+            return other, self._take(best, base, free)
+        if as_it_was > before + least:
+            return model, self._take(best._replace(clusters=back[0]), self.log_base, free)
+        return model, None
+
+    def _rearranged(
+        self,
+        model: Model,
+        prior: Prior,
+        clusters: Rows,
+        log_base: float,
+        free: _Free,
+        also: Labels | None = None,
+    ) -> _Rearranged:
+        """Search for better clusters of all rows, of which the free ones can be taken apart.
+
+        Begins with the clusters as they are, and also with others of the free rows, if given.
+        """
+        n_known, labels = len(clusters.sizes), free.labels
+        items, _ = model.items(free.matrix)
+        rest = _without(model, clusters, Rows(*model.rows(items, labels, n_known)))
         there = np.flatnonzero(rest.sizes > 0)
-        kept = Problem.of_items(model, items, 0.0, prior)
-        parts = split_problem(kept, by_appearance(labels), rng=self.rng, tries=_TRIES)
-        own = Rows(*kept.rows(parts))
+        points = Problem.of_items(model, items, 0.0, prior)
+        parts = split_problem(points, by_appearance(labels), rng=self.rng, tries=_TRIES)
+        if also is not None:
+            parts = np.unique(np.stack([parts, also]), axis=1, return_inverse=True)[1].reshape(-1)
+        own = Rows(*points.rows(parts))
         pool = np.concatenate([rest.pool.reshape(n_known, -1)[there].reshape(-1), own.pool])
         blocks = model.blocks(pool, np.concatenate([rest.sizes[there], own.sizes]))
-        start = np.concatenate([there, _origins(parts, labels)])
-        problem = Problem.of_items(model, blocks, self.log_base, prior)
-        found = refine(
-            problem, by_appearance(start), rng=int(self.rng.integers(2**31)), thorough=False,
-            keep_interrupted=False,
-        )  # fmt: skip
-        if found.log_joint <= before:
-            return None
-        self.clusters = Rows(*problem.rows(found.labels))
-        of_rest, of_parts = np.split(found.labels, [len(there)])
-        # A cluster of which nothing but kept rows was left has no other rows to rename.
-        clusters = np.full(n_known, -1)
-        clusters[there] = of_rest
-        self.kept_labels = of_parts[parts]
-        return Renamed(clusters, self.kept_rows, self.kept_labels)
+        problem = Problem.of_items(model, blocks, log_base, prior)
+        starts = [np.concatenate([there, _most_common(parts, labels)])]
+        if also is not None:
+            joined = _most_common(labels, also, n_known)[there]
+            starts.append(np.concatenate([joined, _most_common(parts, also)]))
+        tried = [
+            refine(
+                problem, by_appearance(start), rng=int(self.rng.integers(2**31)), thorough=False,
+                keep_interrupted=False,
+            )
+            for start in starts
+        ]  # fmt: skip
+        best = max(tried, key=attrgetter("log_joint"))
+        of_rest, of_parts = np.split(best.labels, [len(there)])
+        # A cluster of which nothing but free rows was left has no other rows to rename.
+        names = np.full(n_known, -1)
+        names[there] = of_rest
+        rows = Rows(*problem.rows(best.labels))
+        return _Rearranged(best.log_joint, rows, names, of_parts[parts])
+
+    def _take(self, found: _Rearranged, log_base: float, free: _Free) -> Renamed:
+        self.clusters, self.log_base = found.clusters, log_base
+        self.kept_labels = found.free[: len(self.kept_rows)]
+        return Renamed(found.names, free.rows, found.free)
 
     def _tables(self, prior: Prior, n_new: int) -> Tables:
         """Tables for placing: made for a few more points than there are, and used for a while."""
@@ -199,11 +316,14 @@ def _replaced(kept: Any, places: Ints, matrix: Any, rows: Ints) -> Any:
     return stacked([kept, matrix[rows]])[order]
 
 
-def _origins(parts: Labels, labels: Labels) -> Ints:
-    """The cluster that most rows of each part were in before."""
-    shape = int(parts.max()) + 1, int(labels.max()) + 1
-    counts = np.bincount(parts * shape[1] + labels, minlength=shape[0] * shape[1])
-    return np.asarray(counts.reshape(shape).argmax(axis=1))
+def _most_common(these: Labels, others: Labels, n_labels: int | None = None) -> Ints:
+    """The other label that most rows of each label have; a new one if it has no rows."""
+    n_others = int(others.max()) + 1
+    n_labels = int(these.max()) + 1 if n_labels is None else n_labels
+    counts = np.bincount(these * n_others + others, minlength=n_labels * n_others)
+    counts = counts.reshape(n_labels, n_others)
+    new = n_others + np.arange(n_labels)
+    return np.where(counts.any(axis=1), counts.argmax(axis=1), new)
 
 
 def _without(model: Model, clusters: Rows, own: Rows) -> Rows:

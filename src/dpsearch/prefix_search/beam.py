@@ -9,12 +9,14 @@ import numpy as np
 from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels
 from dpsearch.deadline import current
+from dpsearch.dots import BLOCK
 from dpsearch.events import Callback, Event
 from dpsearch.prefix_search.shared_rows import (
     full,
     labels_of_members,
     log_fresh,
     nothing_placed,
+    packed,
     score_live,
     step,
     with_more_room,
@@ -43,11 +45,11 @@ def beam(
     placed, n_enqueued, n_dequeued = 0, 0, 0
     while placed < n and not (placed and current().over):
         stop = min(n, placed + _CHUNK)
-        model = (problem.model.core, problem.items, problem.alone, problem.tables)
+        model = (problem.model.core, problem.dots(), problem.items, problem.alone, problem.tables)
         placed, made, taken, counts = _advance(
             *model, rule, *shared, order, placed, stop, beam_size
         )
-        shared = shared._replace(counts=counts)
+        shared = packed(shared._replace(counts=counts), width)
         n_enqueued += made
         n_dequeued += taken
         if placed < stop:  # something is full
@@ -67,21 +69,23 @@ def beam(
 
 @inner
 def _advance(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, rule, beam, rows, nodes, counts, room, order, begin, end, beam_size
-):
+    core, dots, items, alone, tables, rule, beam, rows, nodes, counts, room, order, begin, end,
+    beam_size,
+):  # fmt: skip
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
     Return (where it stopped, states created, states expanded, counts).  `rule` is None for a prior
-    of product form; Numba then removes the code that needs it.
+    of product form, `dots` for a family without the block capability; Numba then removes the code
+    that needs them.
     """
     made = 0
     taken = 0
     for t in range(begin, end):
-        if full(beam, counts, beam_size):
+        if full(beam, nodes, counts, beam_size):
             return t, made, taken, counts
-        i = order[t]
+        i, b = order[t], (t - begin) % BLOCK
         taken += counts.hypotheses
-        score_live(core, items, i, tables, rows, counts, room)
+        score_live(core, dots, items, order, t, b, tables, rows, counts, room)
         if rule is None:
             found, created = _candidates(
                 tables, beam, rows, counts, items.sizes[i], alone[i], beam_size, room
@@ -95,7 +99,9 @@ def _advance(  # type: ignore[no-untyped-def]
         kept = min(found, beam_size)
         if found > kept:
             _select(room.scores, room.parents, room.choices, found, kept)
-        counts = step(core, items, i, alone[i], tables, beam, rows, nodes, counts, room, kept)
+        counts = step(
+            core, dots, items, i, b, alone[i], tables, beam, rows, nodes, counts, room, kept
+        )
     return end, made, taken, counts
 
 

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.dots import BLOCK
 from dpsearch.priors.completion import Completion, completion_room
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -30,33 +31,37 @@ class Hypotheses(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Cluster statistics, shared between hypotheses and counted by their users."""
+    """Cluster statistics, shared between hypotheses and counted by their users.
+
+    Rows that become free are the first to be taken again, so that those in use lie close together:
+    loops go through all rows up to the highest one, in the order of memory.
+    """
 
     pool: Vector
     sizes: Ints
     steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
     users: Ints
     members: Ints  # last node of the list of members
-    live: Naturals  # the rows in use, in no order
-    free: Naturals  # a stack of the others
-    gains: Vector  # score of the current item in this row
+    free: Naturals  # a stack of the rows that are not in use
+    gains: Vector  # score of the current item in this row, −∞ if it is free
     wanted: Ints  # number of new hypotheses that add the current item to this row
     successor: Naturals  # the row with the current item added
 
 
 class Nodes(NamedTuple):
-    """Linked lists of items, with common beginnings shared and counted by their users."""
+    """Linked lists of items, with common beginnings shared; a node comes after those before it."""
 
     before: Ints32
     item: Ints32
-    users: Ints32
-    free: Ints32
 
 
 class Room(NamedTuple):
     """Working space: of one item's scores, and of the successors that it gives rise to."""
 
-    starts: Ints
+    starts: Ints  # where each row begins
+    points: Matrix  # for families with the block capability: the next items,
+    products: Matrix  # [items, rows]: their inner products with each row,
+    gram: Matrix  # and with each other
     out: Vector
     row: Vector
     parents: Naturals
@@ -66,8 +71,8 @@ class Room(NamedTuple):
     slots: Naturals
     best: Vector  # per hypothesis: score of its best successor,
     second: Vector  # of the next best,
-    at: Ints  # and which the best is
-    values: Vector  # of all successors, hypothesis by hypothesis; for AntoniakCounts and particles
+    at: Ints  # and which the best is; later the rows that change
+    values: Vector  # of successors, hypothesis by hypothesis; for AntoniakCounts and particles
     sizes: Ints
     completion: Completion  # for AntoniakCounts
 
@@ -77,9 +82,9 @@ class Counts(NamedTuple):
 
     hypotheses: int
     widest: int  # largest number of clusters that a hypothesis has had
-    live: int
+    highest: int  # no row above this one is in use
     free_rows: int
-    free_nodes: int
+    nodes: int
 
 
 def zeros(kind: type[T], size: int, **others: Any) -> T:
@@ -115,12 +120,6 @@ def new_rows(width: int, capacity: int) -> Rows:
     return rows
 
 
-def new_nodes(capacity: int) -> Nodes:
-    nodes = zeros(Nodes, capacity)
-    nodes.free[:] = np.arange(capacity)[::-1]
-    return nodes
-
-
 def new_hypotheses(beam_size: int, capacity: int) -> Hypotheses:
     return zeros(Hypotheses, beam_size, rows=(beam_size, capacity))
 
@@ -128,18 +127,21 @@ def new_hypotheses(beam_size: int, capacity: int) -> Hypotheses:
 def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> Room:
     beam_size, capacity = hypotheses.rows.shape
     all_rows, successors = len(rows.sizes), beam_size * capacity
-    return zeros(
-        Room, beam_size, starts=all_rows, out=all_rows, row=width, parents=successors,
-        choices=successors, scores=successors, values=successors, sizes=capacity,
-        completion=completion_room(n_points),
+    room = zeros(
+        Room, beam_size, starts=all_rows, points=(BLOCK, width), products=(BLOCK, all_rows),
+        gram=(BLOCK, BLOCK), out=all_rows, row=width, parents=successors, choices=successors,
+        scores=successors, values=successors, sizes=capacity, completion=completion_room(n_points),
     )  # fmt: skip
+    room.starts[:] = np.arange(all_rows) * width
+    return room
 
 
-def enlarged(old: Any, larger: Any, n_free: int) -> Any:
-    """Copy pools into larger ones; what these have in addition joins the stack of free entries."""
-    copied(old, larger)
+def enlarged(old: Rows, larger: Rows, n_free: int) -> Rows:
+    """Copy rows into a larger pool; what it has in addition goes below the free ones."""
     n, more = len(old.free), len(larger.free) - len(old.free)
-    larger.free[n_free : n_free + more] = np.arange(n, n + more)
+    copied(old, larger)
+    larger.free[more : more + n_free] = old.free[:n_free]
+    larger.free[:more] = np.arange(n, n + more)[::-1]
     return larger
 
 

@@ -12,22 +12,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner, kernel, view
-from dpsearch.items import add_item, clear_row, copy_row, score_item
+from dpsearch._jit import call_score_dots, inner, kernel, view
+from dpsearch._types import Ints
+from dpsearch.dots import BLOCK, block_products
+from dpsearch.items import add_item, clear_row, copy_row, item_values, score_item
 from dpsearch.prefix_search.beam_state import (
     Counts,
     Hypotheses,
     Nodes,
     Room,
     Rows,
+    copied,
     enlarged,
     new_hypotheses,
-    new_nodes,
     new_room,
     new_rows,
     wider,
+    zeros,
 )
 from dpsearch.priors.base import size_step, size_weight
+
+_DENSE = 0.9  # share of the rows that should be in use
 
 
 class Shared(NamedTuple):
@@ -39,29 +44,77 @@ class Shared(NamedTuple):
     counts: Counts
     room: Room
 
+    def rows_in_use(self) -> Ints:
+        """Return the numbers of the rows that some hypothesis has."""
+        return 1 + np.flatnonzero(self.rows.users[1 : self.counts.highest + 1])
+
 
 def nothing_placed(width: int, n_points: int, most: int) -> Shared:
     """Return one hypothesis, in which nothing is placed, with room for `most`."""
-    rows, nodes = new_rows(width, 4 * most + 64), new_nodes(4 * most + 1024)
+    rows, nodes = new_rows(width, 4 * most + 64), zeros(Nodes, 4 * most + 1024)
     hypotheses = new_hypotheses(most, 32)
-    counts = Counts(1, 0, 0, len(rows.sizes) - 1, len(nodes.item))
+    counts = Counts(1, 0, 0, len(rows.sizes) - 1, 0)
     return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
 
 
 def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
     """Return the same hypotheses with more room wherever one more item may need it."""
-    hypotheses, rows, nodes, counts, _ = shared
+    hypotheses, rows, nodes, counts, room = shared
     most = len(hypotheses.counts)
+    if counts.nodes + most > len(nodes.item):
+        counts = counts._replace(nodes=_collect(nodes, rows, counts))
+        if counts.nodes + most > len(nodes.item) // 2:
+            nodes = copied(nodes, zeros(Nodes, 2 * len(nodes.item)))
     if counts.free_rows <= most:
         n_rows = len(rows.sizes)
         rows = enlarged(rows, new_rows(width, 2 * n_rows), counts.free_rows)
         counts = counts._replace(free_rows=counts.free_rows + n_rows)
-    if counts.free_nodes <= most:
-        n_nodes = len(nodes.item)
-        nodes = enlarged(nodes, new_nodes(2 * n_nodes), counts.free_nodes)
-        counts = counts._replace(free_nodes=counts.free_nodes + n_nodes)
     hypotheses = wider(hypotheses)
-    return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
+    if hypotheses is not shared.hypotheses or rows is not shared.rows:
+        room = new_room(hypotheses, rows, width, n_points)
+    return Shared(hypotheses, rows, nodes, counts, room)
+
+
+@kernel
+def _collect(nodes, rows, counts):  # type: ignore[no-untyped-def]
+    """Move the nodes that some row's list has together; return their number."""
+    numbers = np.full(counts.nodes, -1)
+    for row in range(1, counts.highest + 1):
+        if rows.users[row] > 0:
+            numbers[rows.members[row]] = 0
+    for node in range(counts.nodes - 1, -1, -1):
+        if numbers[node] == 0 and nodes.before[node] >= 0:
+            numbers[nodes.before[node]] = 0
+    found = 0
+    for node in range(counts.nodes):
+        if numbers[node] == 0:
+            before = nodes.before[node]
+            nodes.before[found] = numbers[before] if before >= 0 else -1
+            nodes.item[found] = nodes.item[node]
+            numbers[node] = found
+            found += 1
+    for row in range(1, counts.highest + 1):
+        if rows.users[row] > 0:
+            rows.members[row] = numbers[rows.members[row]]
+    return found
+
+
+def packed(shared: Shared, width: int) -> Shared:
+    """Return the same hypotheses with their rows moved together, if many in between are free."""
+    hypotheses, rows, _, counts, _ = shared
+    old = shared.rows_in_use()
+    if len(old) > _DENSE * counts.highest:
+        return shared
+    n = len(old)
+    numbers = np.zeros(len(rows.sizes), np.uint32)
+    numbers[old] = np.arange(1, n + 1)
+    hypotheses.rows[:] = numbers[hypotheses.rows]
+    table = rows.pool.reshape(-1, width)
+    for values in (table, rows.sizes, rows.steps, rows.users, rows.members):
+        values[1 : n + 1] = values[old]
+    rows.users[n + 1 :] = 0
+    rows.free[:] = np.arange(len(rows.free))[::-1]
+    return shared._replace(counts=counts._replace(highest=n, free_rows=len(rows.free) - 1 - n))
 
 
 @kernel
@@ -77,28 +130,47 @@ def labels_of_members(nodes, members, n):  # type: ignore[no-untyped-def]
 
 
 @inner
-def full(beam, counts, beam_size):  # type: ignore[no-untyped-def]
+def full(beam, nodes, counts, beam_size):  # type: ignore[no-untyped-def]
     """Whether one more item may need more room than there is."""
+    nodes_short = counts.nodes + beam_size > nodes.item.shape[0]
     lists_short = counts.widest + 1 >= beam.rows.shape[1]
-    return lists_short or counts.free_rows <= beam_size or counts.free_nodes <= beam_size
+    return lists_short or counts.free_rows <= beam_size or nodes_short
 
 
 @inner
-def score_live(core, items, i, tables, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Score item i once in every row that some hypothesis has."""
+def _begin_block(dots, items, order, t, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Take the inner products of the next few points with all rows, for the block capability."""
+    for b in range(min(BLOCK, order.shape[0] - t)):
+        copy_row(item_values(items, order[t + b]), room.points[b])
+    starts = view(room.starts, 0, counts.highest + 1)
+    block_products(dots, room.points, rows.pool, starts, room.products, room.gram)
+
+
+@inner
+def score_live(core, dots, items, order, t, b, tables, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Score item order[t] once in every row that some hypothesis has.
+
+    It is point b of a block, if the family has the block capability; otherwise `dots` is None.
+    """
+    i, n = order[t], counts.highest
     size = items.sizes[i]
-    n_live = counts.live
-    for j in range(n_live):
-        room.starts[j] = rows.live[j] * core.width
-    score_item(core, items, i, rows.pool, view(room.starts, 0, n_live), room.out, room.row)
-    for j in range(n_live):
-        row = rows.live[j]
-        rows.gains[row] = room.out[j]
-        if size == 1:
-            rows.gains[row] += rows.steps[row]
-        elif not tables.multiplicity:
-            n = rows.sizes[row]
-            rows.gains[row] += size_weight(tables, n + size) - size_weight(tables, n)
+    starts, out = view(room.starts, 1, n), view(rows.gains, 1, n)
+    if dots is not None:
+        if b == 0:
+            _begin_block(dots, items, order, t, rows, counts, room)
+        products = view(room.products[b], 1, n)
+        call_score_dots(
+            dots.score_dots, (core.params, rows.pool, starts, products, room.gram[b, b], out)
+        )
+    else:
+        score_item(core, items, i, rows.pool, starts, out, room.row)
+    if size > 1 and not tables.multiplicity:
+        for row in range(1, n + 1):
+            before = rows.sizes[row]
+            rows.gains[row] += size_weight(tables, before + size) - size_weight(tables, before)
+    for row in range(1, n + 1):
+        step = rows.steps[row] if size == 1 else 0.0
+        rows.gains[row] = rows.gains[row] + step if rows.users[row] > 0 else -np.inf
 
 
 @inner
@@ -111,21 +183,33 @@ def log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
 
 
 @inner
-def step(core, items, i, alone, tables, beam, rows, nodes, counts, room, kept):  # type: ignore[no-untyped-def]
+def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room, kept):  # type: ignore[no-untyped-def]
     """Make the first `kept` candidates the new hypotheses; return the counts."""
-    n_ended = _count_children(beam, rows, counts.hypotheses, room, kept)
-    widest, n_fresh, n_holes = _branch(tables, beam, rows, counts, room, kept, n_ended, alone)
-    n_live, free_rows, free_nodes = _change_rows(core, items, i, tables, rows, nodes, counts)
+    n_ended, free_rows = _count_children(beam, rows, counts, room, kept)
+    widest, n_fresh, n_holes, n_changed = _branch(
+        tables, beam, rows, counts, room, kept, n_ended, alone
+    )
+    highest, free_rows = _copy_rows(core, rows, counts.highest, room, n_changed, free_rows)
+    n_nodes = counts.nodes
+    for j in range(n_changed):
+        old = room.at[j]
+        row = rows.successor[old]
+        n_nodes = _append(core, items, i, tables, rows, nodes, row, rows.members[old], n_nodes)
+        rows.users[row] += rows.wanted[old]
+        rows.wanted[old] = 0
+        if dots is not None:
+            _carry_products(room, old, row, b)
     fresh = -1
     if n_fresh > 0:
         free_rows -= 1
         fresh = rows.free[free_rows]
         clear_row(core, view(rows.pool, fresh * core.width, core.width))
         rows.sizes[fresh] = 0
-        free_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, free_nodes)
+        n_nodes = _append(core, items, i, tables, rows, nodes, fresh, -1, n_nodes)
         rows.users[fresh] = n_fresh
-        rows.live[n_live] = fresh
-        n_live += 1
+        highest = max(highest, fresh)
+        if dots is not None:
+            _carry_products(room, 0, fresh, b)
     for c in range(kept):
         slot = room.parents[c]
         k = room.choices[c]
@@ -134,18 +218,18 @@ def step(core, items, i, alone, tables, beam, rows, nodes, counts, room, kept): 
         else:
             beam.rows[slot, k] = fresh
             beam.counts[slot] += 1
-    n_live, free_rows, free_nodes = _drop_unused(rows, nodes, n_live, free_rows, free_nodes)
     if n_holes > 0:
         _fill_holes(beam, room, kept, n_holes, widest)
-    return Counts(kept, widest, n_live, free_rows, free_nodes)
+    return Counts(kept, widest, highest, free_rows, n_nodes)
 
 
 @inner
-def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-untyped-def]
-    """Count each hypothesis's successors; return the number of those that have none.
+def _count_children(beam, rows, counts, room, kept):  # type: ignore[no-untyped-def]
+    """Count each hypothesis's successors; return the numbers of those without, and of free rows.
 
-    These are listed in room.slots, and their rows are released.
+    Those without are listed in room.slots, and rows that no other hypothesis has become free.
     """
+    n_hypotheses, free_rows = counts.hypotheses, counts.free_rows
     room.children[:n_hypotheses] = 0
     for c in range(kept):
         room.children[room.parents[c]] += 1
@@ -153,23 +237,29 @@ def _count_children(beam, rows, n_hypotheses, room, kept):  # type: ignore[no-un
     for h in range(n_hypotheses):
         if room.children[h] == 0:
             for k in range(beam.counts[h]):
-                rows.users[beam.rows[h, k]] -= 1
+                row = beam.rows[h, k]
+                rows.users[row] -= 1
+                if rows.users[row] == 0:
+                    rows.free[free_rows] = row
+                    free_rows += 1
             room.slots[n_ended] = h
             n_ended += 1
-    return n_ended
+    return n_ended, free_rows
 
 
 @inner
 def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ignore[no-untyped-def]
-    """Give each successor a slot, room.parents[c], with its parent's rows; count the wanted rows.
+    """Give each successor a slot, room.parents[c], with its parent's rows; list the rows to change.
 
     A hypothesis with one successor stays where it is and keeps its share in its rows; only
     further successors copy its list, into the slots of hypotheses that end here and behind them.
-    Return (the most clusters of a hypothesis, how many open a new one, slots left in between).
+    Return (the most clusters of a hypothesis, how many open a new one, slots left in between,
+    rows to change, which are listed in room.at).
     """
     next_slot = counts.hypotheses
     widest = counts.widest
     n_fresh = 0
+    n_changed = 0
     for c in range(kept):
         h = room.parents[c]
         k = room.choices[c]
@@ -193,6 +283,9 @@ def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ig
         if k < n_clusters:
             old = beam.rows[slot, k]
             rows.users[old] -= 1
+            if rows.wanted[old] == 0:
+                room.at[n_changed] = old
+                n_changed += 1
             rows.wanted[old] += 1
             if tables.multiplicity:
                 beam.placed[slot] = beam.placed[h] + rows.gains[old]
@@ -201,7 +294,7 @@ def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ig
             widest = max(widest, n_clusters + 1)
             if tables.multiplicity:
                 beam.placed[slot] = beam.placed[h] + alone
-    return widest, n_fresh, n_ended
+    return widest, n_fresh, n_ended, n_changed
 
 
 @inner
@@ -224,75 +317,42 @@ def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-d
 
 
 @inner
-def _change_rows(core, items, i, tables, rows, nodes, counts):  # type: ignore[no-untyped-def]
-    """Change each wanted row once: in place if no hypothesis keeps the old one, else in a copy."""
+def _copy_rows(core, rows, highest, room, n_changed, free_rows):  # type: ignore[no-untyped-def]
+    """Say where each row that changes does so: in place if no hypothesis keeps it, else in a copy.
+
+    All are copied before any is changed: many rows can then be fetched from memory at once.
+    """
     width = core.width
-    n_live, free_rows, free_nodes = counts.live, counts.free_rows, counts.free_nodes
-    for j in range(n_live):
-        old = rows.live[j]
-        if rows.wanted[old] == 0:
-            continue
+    for j in range(n_changed):
+        old = room.at[j]
         row = old
         if rows.users[old] > 0:
             free_rows -= 1
             row = rows.free[free_rows]
+            highest = max(highest, row)
             copy_row(view(rows.pool, old * width, width), view(rows.pool, row * width, width))
             rows.sizes[row] = rows.sizes[old]
             rows.users[row] = 0
-            nodes.users[rows.members[old]] += 1
-            rows.live[n_live] = row
-            n_live += 1
-        free_nodes = _append(
-            core, items, i, tables, rows, nodes, row, rows.members[old], free_nodes
-        )
-        rows.users[row] += rows.wanted[old]
-        rows.wanted[old] = 0
         rows.successor[old] = row
-    return n_live, free_rows, free_nodes
+    return highest, free_rows
 
 
 @inner
-def _drop_unused(rows, nodes, n_live, free_rows, free_nodes):  # type: ignore[no-untyped-def]
-    """Make the rows that no hypothesis has free again."""
-    j = 0
-    while j < n_live:
-        row = rows.live[j]
-        if rows.users[row] == 0:
-            free_nodes = _release(nodes, rows.members[row], free_nodes)
-            rows.free[free_rows] = row
-            free_rows += 1
-            n_live -= 1
-            rows.live[j] = rows.live[n_live]
-        else:
-            j += 1
-    return n_live, free_rows, free_nodes
+def _carry_products(room, old, row, b):  # type: ignore[no-untyped-def]
+    """Set the products of the rest of a block with a row that is `old` and point b."""
+    for c in range(b + 1, BLOCK):
+        room.products[c, row] = room.products[c, old] + room.gram[b, c]
 
 
 @inner
-def _append(core, items, i, tables, rows, nodes, row, before, free_nodes):  # type: ignore[no-untyped-def]
-    """Add item i to a row and to its list of members; return the number of free nodes."""
+def _append(core, items, i, tables, rows, nodes, row, before, node):  # type: ignore[no-untyped-def]
+    """Add item i to a row and to its list of members; return the number of nodes."""
     add_item(core, items, i, view(rows.pool, row * core.width, core.width), 1.0)
     n = rows.sizes[row] + items.sizes[i]
     rows.sizes[row] = n
     if not tables.multiplicity:
         rows.steps[row] = size_step(tables, n)
-    free_nodes -= 1
-    node = nodes.free[free_nodes]
     nodes.before[node] = before
     nodes.item[node] = i
-    nodes.users[node] = 1
     rows.members[row] = node
-    return free_nodes
-
-
-@inner
-def _release(nodes, node, free_nodes):  # type: ignore[no-untyped-def]
-    """Release a list, back to the node that another list shares."""
-    while node >= 0:
-        nodes.users[node] -= 1
-        if nodes.users[node] > 0:
-            break
-        nodes.free[free_nodes] = node
-        free_nodes += 1
-        node = nodes.before[node]
-    return free_nodes
+    return node + 1

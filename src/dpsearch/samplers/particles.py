@@ -22,12 +22,13 @@ from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.items import log_marginals
 from dpsearch.partition import by_appearance
-from dpsearch.prefix_search.beam_state import Counts, Hypotheses, new_nodes, new_room, new_rows
+from dpsearch.prefix_search.beam_state import Counts, Hypotheses, Nodes, new_room, new_rows, zeros
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.prefix_search.shared_rows import (
     Shared,
     labels_of_members,
     nothing_placed,
+    packed,
     with_more_room,
 )
 from dpsearch.priors.base import Prior, size_steps, size_weights
@@ -264,9 +265,9 @@ class _Filter:
         out.problem.tables, out.problem.n_points = tables, n_points
         out.n_before, out.placed = self.n_rows, 0
         out.log_base = self.log_base + out.problem.log_base
-        out.shared = with_more_room(_copied(self.shared), old.model.core.width, n_points)
-        rows, n_live = out.shared.rows, out.shared.counts.live
-        live = rows.live[:n_live]
+        width = old.model.core.width
+        out.shared = with_more_room(_copied(self.shared, width, n_points), width, n_points)
+        rows, live = out.shared.rows, out.shared.rows_in_use()
         rows.steps[live] = size_steps(tables, rows.sizes[live])  # of a table for larger sizes
         # γ has V(K) of all rows.
         count, hypotheses = out.shared.counts.hypotheses, out.shared.hypotheses
@@ -285,11 +286,11 @@ class _Filter:
         self.shared.nodes.item[:] -= self.n_before  # the rows of this batch count from 0
         while self.placed < stop:
             self.placed, self.log_scale, self.cut, counts = advance(
-                problem.model.core, problem.items, problem.alone, problem.tables, *self.shared,
-                placing, self.placed, stop, self.most, self.resampling == "optimal",
+                problem.model.core, problem.dots(), problem.items, problem.alone, problem.tables,
+                *self.shared, placing, self.placed, stop, self.most, self.resampling == "optimal",
                 self.log_scale, self.cut, self.rng,
             )  # fmt: skip
-            self.shared = self.shared._replace(counts=counts)
+            self.shared = packed(self.shared._replace(counts=counts), problem.model.core.width)
             if self.placed < stop:  # something is full
                 self.shared = with_more_room(
                     self.shared, problem.model.core.width, problem.n_points
@@ -344,7 +345,7 @@ class _Filter:
         """Return the log joint of each particle, computed from its clusters' statistics."""
         hypotheses, rows, _, counts, _ = self.shared
         core, tables = self.problem.model.core, self.problem.tables
-        live = rows.live[: counts.live]
+        live = self.shared.rows_in_use()
         values = np.zeros(len(rows.sizes))
         pool = rows.pool.reshape(-1, core.width)[live].reshape(-1)
         values[live] = log_marginals(core, pool, len(live)) + size_weights(tables, rows.sizes[live])
@@ -381,14 +382,15 @@ class _Filter:
         )
 
 
-def _copied(shared: Shared) -> Shared:
-    """Return the same hypotheses in arrays of their own."""
+def _copied(shared: Shared, width: int, n_points: int) -> Shared:
+    """Return the same hypotheses in arrays of their own, with working space for more points."""
 
     def copies(part: Any) -> Any:
         return type(part)(*map(np.copy, part))
 
-    hypotheses, rows, nodes, counts, room = shared
-    return Shared(copies(hypotheses), copies(rows), copies(nodes), counts, room)
+    hypotheses, rows, nodes = (copies(part) for part in shared[:3])
+    room = new_room(hypotheses, rows, width, n_points)
+    return Shared(hypotheses, rows, nodes, shared.counts, room)
 
 
 def _of_clusters(
@@ -403,19 +405,17 @@ def _of_clusters(
     width, most, n = problem.model.core.width, len(hypotheses.counts), len(sizes)
     rows = new_rows(width, n + 1 + 4 * most)
     n_nodes = sum(map(len, lists))
-    nodes = new_nodes(n_nodes + 4 * most)
+    nodes = zeros(Nodes, n_nodes + 4 * most)
     rows.pool[width : (n + 1) * width] = np.concatenate(pools)
     rows.sizes[1 : n + 1] = sizes
     rows.steps[1 : n + 1] = size_steps(problem.tables, np.array(sizes))
     rows.users[: n + 1] = np.bincount([row for own in chosen for row in own], minlength=n + 1)
     rows.gains[0] = 0.0
-    rows.live[:n] = np.arange(1, n + 1)
     ends = np.cumsum([len(items) for items in lists])
     rows.members[1 : n + 1] = ends - 1
     nodes.item[:n_nodes] = np.concatenate(lists)
     nodes.before[:n_nodes] = np.arange(-1, n_nodes - 1)
     nodes.before[np.append(0, ends[:-1])] = -1
-    nodes.users[:n_nodes] = 1
     widest = max(map(len, chosen))
     table = np.zeros((most, max(hypotheses.rows.shape[1], widest + 8)), np.uint32)
     counts = np.zeros(most, np.int64)
@@ -423,5 +423,5 @@ def _of_clusters(
         table[h, : len(own)] = own
         counts[h] = len(own)
     out = hypotheses._replace(rows=table, counts=counts)
-    used = Counts(len(chosen), widest, n, len(rows.free) - 1 - n, len(nodes.free) - n_nodes)
+    used = Counts(len(chosen), widest, n, len(rows.free) - 1 - n, n_nodes)
     return Shared(out, rows, nodes, used, new_room(out, rows, width, problem.n_points))

@@ -23,6 +23,8 @@ import math
 import numpy as np
 
 from dpsearch._jit import inner, view
+from dpsearch._special import vector_exp
+from dpsearch.dots import BLOCK
 from dpsearch.prefix_search.shared_rows import full, log_fresh, score_live, step
 
 # Candidates with less than this part of all the weight are left out: that is below rounding.
@@ -32,8 +34,8 @@ _MOST_ITERATIONS = 60  # of Newton's method, which needs a few
 
 @inner
 def advance(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, beam, rows, nodes, counts, room, order, begin, end, most, optimal,
-    log_scale, cut, rng,
+    core, dots, items, alone, tables, beam, rows, nodes, counts, room, order, begin, end, most,
+    optimal, log_scale, cut, rng,
 ):  # fmt: skip
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
@@ -41,36 +43,38 @@ def advance(  # type: ignore[no-untyped-def]
     Return (where it stopped, log_scale, cut, counts).
     """
     for t in range(begin, end):
-        if full(beam, counts, most):
+        if full(beam, nodes, counts, most):
             return t, log_scale, cut, counts
-        i = order[t]
-        score_live(core, items, i, tables, rows, counts, room)
+        i, b = order[t], (t - begin) % BLOCK
+        score_live(core, dots, items, order, t, b, tables, rows, counts, room)
         top = _factors(tables, beam, rows, counts, items.sizes[i], alone[i], room)
         total, found = _totals(beam, rows, counts, room)
+        _sort_slots(beam.rows[0], rows, counts, room)
         keep_all = found <= most
         least = _NEGLIGIBLE * total
         limit = 0.0
         if not keep_all:
             limit = total / most
             if optimal:
-                values = view(room.values, 0, found)
-                limit = _solved(values, most, total, cut * total, least)
+                limit = _limit(beam, rows, counts, room, most, total, cut * total, least)
                 cut = limit / total
-        kept = _keep(beam, counts, room, most, limit, optimal or keep_all, total, least, rng)
-        counts = step(core, items, i, alone[i], tables, beam, rows, nodes, counts, room, kept)
+        kept = _keep(beam, rows, counts, room, most, limit, optimal or keep_all, total, least, rng)
+        counts = step(
+            core, dots, items, i, b, alone[i], tables, beam, rows, nodes, counts, room, kept
+        )
         log_scale += top + math.log(total)
     return end, log_scale, cut, counts
 
 
 @inner
 def _factors(tables, beam, rows, counts, size, alone, room):  # type: ignore[no-untyped-def]
-    """Turn the gains of live rows into factors, relative to the largest; return its logarithm.
+    """Turn the gains of rows into factors, relative to the largest; return its logarithm.
 
     The factor of a new cluster next to K others goes to room.out[K].
     """
     top = -np.inf
-    for j in range(counts.live):
-        top = max(top, rows.gains[rows.live[j]])
+    for row in range(1, counts.highest + 1):
+        top = max(top, rows.gains[row])
     room.out[: counts.widest + 1] = -np.inf
     for h in range(counts.hypotheses):
         n_clusters = beam.counts[h]
@@ -79,39 +83,88 @@ def _factors(tables, beam, rows, counts, size, alone, room):  # type: ignore[no-
             top = max(top, room.out[n_clusters])
     for n_clusters in range(counts.widest + 1):
         room.out[n_clusters] = math.exp(room.out[n_clusters] - top)
-    for j in range(counts.live):
-        row = rows.live[j]
-        rows.gains[row] = math.exp(rows.gains[row] - top)
+    for row in range(1, counts.highest + 1):
+        rows.gains[row] = vector_exp(rows.gains[row] - top)
     return top
 
 
 @inner
 def _totals(beam, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Set room.values to the weights of all candidates, particle by particle, end to end.
+    """Set room.second to the sum of the weights of each particle's candidates.
 
-    room.second has the sum of each particle's.  Return the sum of all, and how many there are.
+    Return the sum of all, and how many there are.
     """
     total = 0.0
     found = 0
     for h in range(counts.hypotheses):
-        shared, weight = beam.rows[h], beam.scores[h]
-        n_clusters = beam.counts[h]
-        values = view(room.values, found, n_clusters + 1)
-        own = 0.0
-        for k in range(n_clusters):
-            value = weight * rows.gains[shared[k]]
-            values[k] = value
-            own += value
-        values[n_clusters] = weight * room.out[n_clusters]
-        room.second[h] = own + values[n_clusters]
+        shared, n_clusters = beam.rows[h], beam.counts[h]
+        own = room.out[n_clusters]
+        for k in range(counts.widest):
+            own += rows.gains[shared[k]]
+        room.second[h] = beam.scores[h] * own
         total += room.second[h]
         found += n_clusters + 1
     return total, found
 
 
 @inner
-def _solved(values, most, total, guess, least):  # type: ignore[no-untyped-def]
+def _sort_slots(shared, rows, counts, room):  # type: ignore[no-untyped-def]
+    """List the slots in room.sizes, those where one particle has its heaviest candidates first.
+
+    A cluster and its descendants have the same slot in most particles, so that who looks through
+    candidates in this order has seen nearly all of a particle's weight after a few of them.
+    """
+    for k in range(counts.widest):
+        factor = rows.gains[shared[k]]
+        at = k
+        while at > 0 and rows.gains[shared[room.sizes[at - 1]]] < factor:
+            room.sizes[at] = room.sizes[at - 1]
+            at -= 1
+        room.sizes[at] = k
+
+
+@inner
+def _candidate(beam, rows, counts, room, h, place):  # type: ignore[no-untyped-def]
+    """Return (cluster, weight) of a particle's candidate at a place of the order of slots.
+
+    The last one is the new cluster; slots that the particle does not have have the weight 0.
+    """
+    if place == counts.widest:
+        return beam.counts[h], beam.scores[h] * room.out[beam.counts[h]]
+    k = room.sizes[place]
+    return k, beam.scores[h] * rows.gains[beam.rows[h, k]]
+
+
+@inner
+def _limit(beam, rows, counts, room, most, total, guess, least):  # type: ignore[no-untyped-def]
     """Return c with Σ min(v/c, 1) = most, or 0 if there are no more candidates than that.
+
+    Only candidates that may be above c are listed, of the others the sum is enough.
+    """
+    floor = guess / 8.0
+    while True:
+        found = 0
+        below = 0.0
+        for h in range(counts.hypotheses):
+            left = room.second[h]
+            for place in range(counts.widest + 1):
+                if left <= floor and floor > 0.0:
+                    below += max(left, 0.0)
+                    break
+                _, value = _candidate(beam, rows, counts, room, h, place)
+                room.values[found] = value
+                found += value > floor
+                left -= value
+                below += value if value <= floor else 0.0
+        limit = _solved(view(room.values, 0, found), below, most, total, guess, least)
+        if limit >= floor:
+            return limit
+        floor = 0.0
+
+
+@inner
+def _solved(values, rest, most, total, guess, least):  # type: ignore[no-untyped-def]
+    """Return c for these values and others below c whose sum is `rest`.
 
     Σ min(v, c) − c · most is concave in c and piecewise linear: Newton's method, whose step goes to
     (sum of the v up to c) / (most − number above c), ends after a few steps from any c at which
@@ -120,7 +173,7 @@ def _solved(values, most, total, guess, least):  # type: ignore[no-untyped-def]
     limit = guess
     for _ in range(_MOST_ITERATIONS):
         above = 0.0  # a number of the same width as the others, so that lanes fit
-        below = 0.0
+        below = rest
         floor = max(limit, least)
         for j in range(values.shape[0]):
             above += 1.0 if values[j] > floor else 0.0
@@ -139,29 +192,28 @@ def _solved(values, most, total, guess, least):  # type: ignore[no-untyped-def]
 
 
 @inner
-def _keep(beam, counts, room, most, limit, optimal, total, least, rng):  # type: ignore[no-untyped-def]
+def _keep(beam, rows, counts, room, most, limit, optimal, total, least, rng):  # type: ignore[no-untyped-def]
     """List the candidates that stay, with weights divided by the total; return their number."""
     kept = 0
     stratum = 0
     share = rng.random()
     point = share * limit  # the next one on a line along which the light candidates lie
-    place = 0.0
+    end = 0.0
     heavy = limit if optimal else np.inf  # above which a candidate stays as it is
-    at = 0
     for h in range(counts.hypotheses):
-        values = view(room.values, at, beam.counts[h] + 1)
-        at += beam.counts[h] + 1
-        if room.second[h] <= heavy and place + room.second[h] <= point:
-            place += room.second[h]
-            continue
-        for k in range(values.shape[0]):
-            weight = values[k]
+        left = room.second[h]  # the weight of the candidates that are still to come
+        for place in range(counts.widest + 1):
+            if left <= heavy and end + left <= point and heavy > 0.0:
+                end += max(left, 0.0)
+                break
+            k, weight = _candidate(beam, rows, counts, room, h, place)
+            left -= weight
             if weight <= heavy:
-                place += weight
-                if place <= point:
+                end += weight
+                if end <= point:
                     continue
                 drawn = 0
-                while point < place:
+                while point < end:
                     drawn += 1
                     stratum += 1
                     share = share if optimal else rng.random()

@@ -66,9 +66,13 @@ def is_code(text: str) -> bool:
     return _CODE.fullmatch(text) is not None
 
 
-def number_reader(form: str) -> Reader:
-    """Return the function that reads numbers written in a form; NaN for what is none."""
+def number_reader(form: str, unit: str = "") -> Reader:
+    """Return the function that reads numbers written in a form; NaN for what is none.
+
+    Without a unit they are in `unit`; those in another one are not read.
+    """
     groups, thousands, decimal = _GROUPS[form], form[1], form[5]
+    units = ("", _singular(unit)) if unit else None
 
     def read(text: Any) -> float:
         if not isinstance(text, str):
@@ -77,7 +81,7 @@ def number_reader(form: str) -> Reader:
         if match is None or is_code(text):
             return math.nan
         digits = _digits(match)
-        if not groups.fullmatch(digits):
+        if not groups.fullmatch(digits) or (units and _singular(_unit(match)) not in units):
             return math.nan
         digits = digits.replace(thousands, "").replace(decimal, ".")
         value = float(digits + (match["power"] or "")) * _TIMES.get(match["unit"] or "", 1.0)
@@ -85,6 +89,18 @@ def number_reader(form: str) -> Reader:
         return (-value if minus else value) if value <= LARGEST else math.nan
 
     return read
+
+
+def _unit(match: re.Match[str]) -> str:
+    """Return the sign of money or the unit of a number; "" for none, and for thousands."""
+    unit = match["money"] or match["unit"] or ""
+    return "" if unit in _TIMES else unit
+
+
+def _singular(unit: str) -> str:
+    """Return the same for one and for several: day and days, lb and lbs."""
+    lower = unit.casefold()
+    return lower.removesuffix("s") if len(lower) > 2 else lower
 
 
 def _digits(match: re.Match[str]) -> str:
@@ -107,11 +123,11 @@ def number_form(texts: Sequence[str], counts: Ints) -> str | None:
         match = _NUMBER.fullmatch(text)
         if match is None:
             continue
-        units[match["unit"] or ""] += n
+        units[_singular(_unit(match))] += n
         form = _form_of(_digits(match))
         if form is not None:
             decisive[form] += n
-    named = {unit: n for unit, n in units.items() if unit and unit not in _TIMES}
+    named = {unit: n for unit, n in units.items() if unit}
     if not units or sum(named.values()) > (1.0 + _MOST_WRONG) * max(named.values(), default=0):
         return None  # several units
     form = decisive.most_common(1)[0][0] if decisive else POINT
@@ -121,9 +137,8 @@ def number_form(texts: Sequence[str], counts: Ints) -> str | None:
 def unit_of(values: Sequence[Any]) -> str:
     """Return the unit that numbers of a column are written with, or their sign of money."""
     found = [_NUMBER.fullmatch(value) for value in values if isinstance(value, str)]
-    units = Counter(match["money"] or match["unit"] or "" for match in found if match)
-    unit = units.most_common(1)[0][0] if units else ""
-    return "" if unit in _TIMES else unit
+    units = Counter(_unit(match) for match in found if match)
+    return units.most_common(1)[0][0] if units else ""
 
 
 def _form_of(digits: str) -> str | None:
@@ -146,14 +161,21 @@ def _suffice(read: Reader, known: Sequence[tuple[str, int]]) -> bool:
 
 
 def date_reader(form: str) -> Reader:
-    """Return the function that reads dates as seconds since 1970; NaN for what is none."""
+    """Return the function that reads dates as seconds since 1970; NaN for what is none.
+
+    Those of ISO 8601 are read in every format, as they can mean nothing else.
+    """
+    readers = [datetime.fromisoformat]
+    if form != ISO:
+        readers.insert(0, lambda text: datetime.strptime(text, form))
 
     def read(text: Any) -> float:
-        try:
-            found = datetime.fromisoformat(text) if form == ISO else datetime.strptime(text, form)
-        except (TypeError, ValueError):
-            return math.nan
-        return (found.replace(tzinfo=None) - _EPOCH).total_seconds()
+        for reader in readers:
+            try:
+                return (reader(text).replace(tzinfo=None) - _EPOCH).total_seconds()
+            except (TypeError, ValueError):
+                pass
+        return math.nan
 
     return read
 

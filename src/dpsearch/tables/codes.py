@@ -8,6 +8,7 @@ matter.
 A code is such a value that is there several times and is written as people and programs write what
 they do not know: with nines, eights or sevens alone (−9999, 99.99, 88), as the least or largest
 number of a type (−32768), as −999.25 in well logs, or as a number beyond all measurements (10^20).
+Where nothing else is below 0, −9, −88 and the like need not be far.
 Codes do not count among the others, so that half of a column may consist of them.
 """
 
@@ -84,7 +85,12 @@ def codes_in(column: Vector) -> list[float]:
     if len(others) < _FEWEST_VALUES:
         return []
     low, high = others.min(), others.max()
-    return [value for value in likely if max(low - value, value - high) > _GAP * (high - low) > 0.0]
+    return [
+        value
+        for value in likely
+        if (value < 0.0 <= low < high and abs(value) < _BEYOND_MEASUREMENT)
+        or (max(low - value, value - high) > _GAP * (high - low) > 0.0)
+    ]
 
 
 def _like_codes(values: Vector) -> list[float]:
@@ -93,11 +99,12 @@ def _like_codes(values: Vector) -> list[float]:
     sizes = np.abs(values)
     first = np.floor(10.0 * sizes / 10.0 ** np.floor(np.log10(sizes)) + 1e-6)
     possible = np.isin(first, (77, 88, 99, 100)) | np.isin(values, list(_OF_PROGRAMS))
+    possible |= (values < 0.0) & np.isin(first, (70, 80, 90))
     possible |= sizes >= _BEYOND_MEASUREMENT
     return [value for value in values[possible].tolist() if _is_like_a_code(value)]
 
 
 def _is_like_a_code(value: float) -> bool:
     digits = f"{abs(value):.10g}".replace(".", "")
-    repeated = len(digits) >= 2 and digits[0] in "789" and len(set(digits)) == 1
+    repeated = (len(digits) >= 2 or value < 0.0) and digits[0] in "789" and len(set(digits)) == 1
     return repeated or value in _OF_PROGRAMS or abs(value) >= _BEYOND_MEASUREMENT

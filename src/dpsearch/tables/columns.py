@@ -108,7 +108,7 @@ class Column:
             truths = self.form == TRUTH or self.source == "bool"
             out = raw.map(truth_reader if truths else self._code)
         elif raw.uniques is not None:
-            out = raw.map(number_reader(self.form or POINT))
+            out = raw.map(number_reader(self.form or POINT, self.unit))
         else:
             out = np.array(raw.values, dtype=np.float64)
         if self.kind == "count":

@@ -124,12 +124,12 @@ def _is_number(frame: Any, j: int, library: str) -> bool:
 
 
 def read_column(frame: Any, j: int, na: Sequence[Any] = ()) -> RawColumn:
-    """Read column j of a frame; `na` are further values that stand for missing ones."""
+    """Read column j of a frame; for `na` see `without_values`."""
     read = _from_polars if library_of(frame) == "polars" else _from_pandas
     raw = read(frame[:, j] if library_of(frame) == "polars" else frame.iloc[:, j])
     if raw.source == "text":
         raw = _without_missing(raw)
-    return raw if not na else without_values(raw, na)
+    return raw if not na else without_values(raw, na, str(frame.columns[j]))
 
 
 def _from_polars(series: Any) -> RawColumn:
@@ -241,9 +241,12 @@ def _without_missing(raw: RawColumn) -> RawColumn:
     return raw._replace(values=raw.map(lambda _: next(steps)), uniques=tuple(place))
 
 
-def without_values(raw: RawColumn, na: Sequence[Any]) -> RawColumn:
-    """Return the column with some values turned into gaps, whether they are written or numbers."""
-    gaps = {str(value) for value in na}
+def without_values(raw: RawColumn, na: Sequence[Any], name: str) -> RawColumn:
+    """Return the column with some values turned into gaps, whether they are written or numbers.
+
+    A text NAME=VALUE is for the column of that name alone.
+    """
+    gaps = {str(value).removeprefix(f"{name}=") for value in na}
     own = {*gaps, *(float(v) for v in gaps if re.fullmatch(r"[+-]?\d+\.?\d*", v))}
     values = raw.values.copy()
     if raw.uniques is None:

@@ -139,7 +139,8 @@ class Look:
         """The column as numbers."""
         if self.raw.uniques is None or self.number_form is None:
             return self.raw.values
-        return self.read(cells.number_reader(self.number_form), "numbers")
+        unit = cells.unit_of(self.texts)
+        return self.read(cells.number_reader(self.number_form, unit), "numbers")
 
     @cached_property
     def known(self) -> Vector:

@@ -16,8 +16,9 @@ ordinal     other integers of at most 10 values, and categories in an order that
 skewed      numbers above 0 whose logarithms are far less skewed than they are
 number      other numbers; also texts of which 95 % are numbers, with signs, separators and units,
             which the five rules above take as numbers too; the other 5 % are missing
-category    yes or no, 0 or 1, two whole numbers; texts of at most half as many values as rows, of
-            which the 50 most frequent make up half the rows; of more levels the rarest are "other"
+category    yes or no, 0 or 1, two whole numbers; at most 10 numbers with decimals, each in ten rows
+            on average; texts of at most half as many values as rows, of which the 50 most frequent
+            make up half the rows; of more levels the rarest are "other"
 text        other texts, which are names or free texts: dropped
 copy        the same values as a column before, or other names for them: dropped
 """
@@ -50,6 +51,7 @@ _SHARE = 0.5  # of the values that the most frequent levels make up
 _FEW_YEARS = 4  # which would each be a cluster
 _RARE = 1000  # rows, of which one may differ in a column that is called constant
 _MOST_ORDERED = 10  # different values of integers that are grades
+_ROWS_A_VALUE = 10  # of numbers with decimals that are classes
 _SKEWED = 2.0  # standardised third moment
 _WORDS, _LONG = 3.0, 30.0  # words and characters of texts that are sentences, on average
 _YEARS = (1500.0, 2100.0)
@@ -340,15 +342,24 @@ def _cycle(look: Look) -> Found | None:
     return None
 
 
-def _two_values(look: Look) -> Found | None:
-    """Return two whole numbers, as 1 and 2 for the sexes, as categories."""
-    if not (look.table.cycles and look.free and look.whole) or look.number_form:
+def _few_values(look: Look) -> Found | None:
+    """Return two whole numbers, as 1 and 2 for the sexes, and few with decimals, as categories.
+
+    0.5, 2.5, 6 and 9 years are classes or settings.  As measurements each would be a cluster: the
+    density of a Gaussian at a value that is repeated has no limit.
+    """
+    values = look.seen
+    if not (look.table.cycles and look.free) or look.number_form != "" or look.n < SOME:
         return None
-    pair = look.n >= SOME and len(look.seen) == 2 and bool(np.isin(look.known, look.seen).all())
-    if not pair or look.range == (0.0, 1.0):
+    if look.whole:
+        few = len(values) == 2 and look.range != (0.0, 1.0)
+    else:
+        few = len(values) <= min(_MOST_ORDERED, look.n // _ROWS_A_VALUE)
+    if not (few and np.isin(look.known, values).all()):
         return None
-    low, high = (int(value) for value in look.seen)
-    return _category(look, "category", (low, high), f"{low} or {high}")
+    levels = tuple(int(value) if value.is_integer() else value for value in values.tolist())
+    why = f"{levels[0]} or {levels[1]}" if look.whole else f"{len(levels)} numbers"
+    return _category(look, "category", levels, why)
 
 
 def _number(look: Look) -> Found | None:
@@ -481,5 +492,5 @@ def _most_frequent(look: Look, levels: tuple[Level, ...]) -> tuple[Level, ...]:
 RULES: tuple[Callable[[Look], Found | None], ...] = (
     _drop, _nested, _empty, _said_number, _said_levels,
     _date, _constant, _target, _row_number, _counter, _index, _number_that_identifies,
-    _cycle, _two_values, _number, _truth, _levels, _free_text, _names,
+    _cycle, _few_values, _number, _truth, _levels, _free_text, _names,
 )  # fmt: skip

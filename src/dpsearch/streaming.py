@@ -1,0 +1,185 @@
+"""`partial_fit`: a model that goes on with batch after batch."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any, Self
+
+from dpsearch._types import ArrayLike
+from dpsearch.deadline import limited
+from dpsearch.errors import CapabilityError, DepartureWarning, plain_interrupts
+from dpsearch.fitted import FittedState
+from dpsearch.fitted_methods import FittedMethods, generator
+from dpsearch.fitting import FitOptions, fit_in_memory
+from dpsearch.items import Rows
+from dpsearch.levels import LevelOptions, find_levels
+from dpsearch.mixture import Mixture
+from dpsearch.passes.departure import FEWEST, Expected, changed_columns, in_words
+from dpsearch.passes.stream import Stream
+from dpsearch.problem import Clustering
+from dpsearch.tables import CheckedTable, without_codes
+
+_FOLLOWS = (
+    "Hyperparameters are learned again from a sample of all rows, now and as more rows come; if the"
+    " rows before no longer matter, begin a new model with recent rows"
+)
+_STAYS = (
+    "The {name} family stays as it is, since {why}; if the rows before no longer matter, begin a"
+    " new model with recent rows"
+)
+
+
+class StreamMethods(FittedMethods):
+    """The methods of `DPMixture` for data without end."""
+
+    level: Any
+    min_cluster_size: int
+    time_limit: float | None
+    _stream: Stream | None
+
+    def fit(self, X: ArrayLike) -> Self:
+        """Find the best partition of the rows of X."""
+        raise NotImplementedError
+
+    def _options(self, callback: Any) -> FitOptions:
+        raise NotImplementedError
+
+    def _set(self, state: FittedState) -> None:
+        raise NotImplementedError
+
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Go on with a batch of rows, for data without end; memory stays bounded.
+
+        The first batch is fitted as by `fit`.  Each later one is added to the clusters, which are
+        merged and split from time to time.  While the first 20,000 rows come, all are fitted again
+        at growing intervals, and so is the choice of the family and its hyperparameters.  Later
+        hyperparameters are learned from a sample of all rows, each time that their number has
+        doubled, unless the family was given.  `log_joint_` is that of all rows seen, exactly, with
+        the present hyperparameters; `labels_` are those of this batch.  After `fit`, goes on from
+        its clusters.
+
+        When many rows of a batch are far less probable than rows were before, a
+        `DepartureWarning` says so, and `departure_` has its words.
+
+        Gaps that the family cannot skip are filled: in the first batch as by `fit`, later by what
+        the row's most probable cluster, given what was observed of it, expects there.
+
+        A call that ends with an error, or is interrupted, changes nothing: give the batch again.
+        """
+        after = object.__new__(type(self))
+        after.__dict__.update(vars(self))
+        with plain_interrupts():
+            after._add(X)
+        self.__dict__ = after.__dict__  # at once
+        return self
+
+    def _add(self, X: ArrayLike) -> None:
+        """Add a batch; if it is stopped half-way, the model must not be used."""
+        if not hasattr(self, "mixture_"):
+            self.fit(X)
+            self._begin(self.encode(X))
+            return
+        table, mixture = self.checked(X), self.mixture_
+        if table.gaps and not self.family_.skips(table):
+            table = CheckedTable(mixture.impute(table.matrix, from_one=True), complete=True)
+        stream, mixture = self._stream_for(table, mixture)
+        by_name, prior = isinstance(self.family, str), mixture.prior
+        departure = None if by_name and stream.keeps_all else self._departed(stream, mixture, table)
+        n_rows, keeps_all = table.shape[0], stream.keeps_all_of(table.shape[0])
+        with limited(self.time_limit, None):
+            model, labels, renamed = stream.add(
+                mixture.model, prior, table.matrix, learning=by_name and not keeps_all
+            )
+        if by_name and keeps_all and stream.is_due:
+            self._learn_again(stream, n_rows)
+            return
+        found = Clustering(labels, stream.log_joint(model, prior))
+        mixture = Mixture(model, *stream.clusters, prior)
+        state = self.state_._replace(
+            mixture=mixture, clustering=found, weights=None, certificate=None, last_batch=True,
+            departure=departure or self.state_.departure,
+        )  # fmt: skip
+        self._set(self._with_levels(state, stream, renamed is not None))
+        self._stream = stream
+
+    def _stream_for(self, table: CheckedTable, mixture: Mixture) -> tuple[Stream, Mixture]:
+        """Return a stream to add a batch to, and the clusters in the form that its gaps need."""
+        before = self._stream
+        stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
+        if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
+            mixture = mixture.gapped
+            stream.clusters = Rows(mixture.pool, mixture.sizes)
+        return stream, mixture
+
+    def _departed(self, stream: Stream, mixture: Mixture, table: CheckedTable) -> str | None:
+        """Say it if a batch is the first of some that have left what the model knows."""
+        if len(stream.kept_rows) < FEWEST:
+            return None
+        if stream.expected is None:
+            stream.expected = Expected.of(mixture, stream.kept, stream.kept_labels)
+        before = stream.departed
+        stream.departed = stream.expected.left_by(mixture, table, stream.n_judged)
+        stream.n_judged += 1
+        if before or not stream.departed:
+            return None
+        stream.origin = stream.n_seen
+        columns = () if self.schema_ is None else self.schema_.columns
+        codes = {j for j, one in enumerate(columns) if one.kind == "category"}
+        names = self._column_names()
+        changed = changed_columns(stream.kept, table.matrix, names, codes)
+        family, by_name = mixture.model.family, isinstance(self.family, str)
+        why = "its statistics depend on hyperparameters" if by_name else "it was given"
+        follows = by_name and family.learns_on
+        then = _FOLLOWS if follows else _STAYS.format(name=family.name, why=why)
+        text = in_words(stream.expected, mixture, table, stream.n_seen, changed, then)
+        warnings.warn(DepartureWarning(text), stacklevel=4)
+        return text
+
+    def _begin(self, table: CheckedTable, n_last: int | None = None) -> None:
+        """Begin a stream with the rows of the fit, of which the last ones are the last batch."""
+        stream, state = self._new_stream(0), self.state_
+        seen = slice(None) if state.weights is None else state.weights > 0
+        stream.keep(table.matrix[seen], 0, self.component_labels_[seen])
+        last = slice(None if n_last is None else -n_last, None)
+        found = replace(state.clustering, labels=state.clustering.labels[last], weights=None)
+        self._set(state._replace(clustering=found, weights=None, completed=None, last_batch=True))
+        self._stream = stream
+
+    def _learn_again(self, stream: Stream, n_last: int) -> None:
+        """Fit all rows that came, of which none was lost, as if they had come at once."""
+        before, rows = self.state_, CheckedTable(stream.kept)
+        kinds = None if before.schema is None else before.schema.for_choice
+        with limited(self.time_limit, None):
+            state = fit_in_memory(rows, kinds, self._options(None))
+        codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
+        names, schema, triage = before.names, before.schema, before.triage
+        self._set(state._replace(names=names, schema=schema, triage=triage, codes=codes))
+        self._begin(self.encode(without_codes(rows, codes)), n_last)
+
+    def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:
+        """Return a state with clusters: those of before, or found again from the rows kept.
+
+        They are found again when components have changed, or rows are twice as many.
+        """
+        mixture, before = state.mixture, self._levels
+        same = mixture.n_components == self.n_components_ and not renamed
+        if before is not None and same and stream.n_seen < 2 * before.tree.sizes[-1]:
+            levels = before.with_sizes(mixture.sizes)
+        else:
+            rows, _ = mixture.model.items(stream.kept)
+            levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
+            if before is not None and stream.before:  # rows that are not kept were judged before
+                levels = replace(levels, merges=before.merges, finding=before.finding)
+        options = LevelOptions.of(self.level, self.min_cluster_size)
+        return state._replace(levels=levels).at_level(options.at_most(mixture.n_components))
+
+    def _new_stream(self, before: int) -> Stream:
+        mixture = self.mixture_
+        if not mixture.prior.product_form:
+            raise CapabilityError(
+                f"partial_fit needs a prior of product form; {mixture.prior.name} is not"
+            )
+        clusters = Rows(mixture.pool, mixture.sizes)
+        (rng,) = generator(self.random_state).spawn(1)  # its own, which may be set back
+        return Stream.of(mixture.model, mixture.prior, clusters, self.log_joint_, rng, before)

@@ -1,0 +1,1 @@
+"""Wide tables of counts: what their rows become before they are clustered."""
