@@ -83,11 +83,7 @@ class StreamMethods(FittedMethods):
         table, mixture = self.checked(X), self.mixture_
         if table.gaps and not self.family_.skips(table):
             table = CheckedTable(mixture.impute(table.matrix, from_one=True), complete=True)
-        before = self._stream
-        stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
-        if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
-            mixture = mixture.gapped
-            stream.clusters = Rows(mixture.pool, mixture.sizes)
+        stream, mixture = self._stream_for(table, mixture)
         by_name, prior = isinstance(self.family, str), mixture.prior
         departure = None if by_name and stream.keeps_all else self._departed(stream, mixture, table)
         n_rows, keeps_all = table.shape[0], stream.keeps_all_of(table.shape[0])
@@ -106,6 +102,15 @@ class StreamMethods(FittedMethods):
         )  # fmt: skip
         self._set(self._with_levels(state, stream, renamed is not None))
         self._stream = stream
+
+    def _stream_for(self, table: CheckedTable, mixture: Mixture) -> tuple[Stream, Mixture]:
+        """Return a stream to add a batch to, and the clusters in the form that its gaps need."""
+        before = self._stream
+        stream = self._new_stream(int(mixture.sizes.sum())) if before is None else before.copy()
+        if table.gaps and not mixture.has_gaps and self.family_.takes_gaps:
+            mixture = mixture.gapped
+            stream.clusters = Rows(mixture.pool, mixture.sizes)
+        return stream, mixture
 
     def _departed(self, stream: Stream, mixture: Mixture, table: CheckedTable) -> str | None:
         """Say it if a batch is the first of some that have left what the model knows."""

@@ -6,7 +6,7 @@ follows from others is believed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +15,14 @@ from dpsearch.errors import DataError
 from dpsearch.families.capabilities import Gaps, all_or_none, fill_by_columns, require
 from dpsearch.items import Rows, log_marginals
 
-if TYPE_CHECKING:
-    from dpsearch.families.base import Family, Model
 
-
-def completed(model: Model, pool: Vector, sizes: Ints) -> Vector:
+def completed(model: Any, pool: Vector, sizes: Ints) -> Vector:
     """Return rows with every number that follows from statistics made anew."""
     blocks = model.blocks(np.ascontiguousarray(pool), sizes)
-    return model.rows(blocks, np.arange(len(sizes)), len(sizes))[0]
+    return np.asarray(model.rows(blocks, np.arange(len(sizes)), len(sizes))[0])
 
 
-def restored_rows(model: Model, pool: Vector, sizes: Ints) -> Vector:
+def restored_rows(model: Any, pool: Vector, sizes: Ints) -> Vector:
     """Return completed rows from outside, such as a file.
 
     Raises `DataError` if they cannot come from the model's functions: a row's first number is the
@@ -42,7 +39,7 @@ def restored_rows(model: Model, pool: Vector, sizes: Ints) -> Vector:
     raise DataError("the clusters' statistics are not those of any data")
 
 
-def restated_rows(model: Model, clusters: Rows, other: Model) -> tuple[Rows, float] | None:
+def restated_rows(model: Any, clusters: Rows, other: Any) -> tuple[Rows, float] | None:
     """Return clusters under other hyperparameters, and how much their points' `log_base` grows.
 
     None if the family cannot tell what statistics would have been.
@@ -55,19 +52,19 @@ def restated_rows(model: Model, clusters: Rows, other: Model) -> tuple[Rows, flo
     return Rows(pool, clusters.sizes), float(sum(part.log_base for part in parts))
 
 
-def gapped(family: Family, rows: list[Vector], n_features: int) -> tuple[Model, Vector]:
+def gapped(family: Any, rows: list[Vector], n_features: int) -> tuple[Any, Vector]:
     """The family compiled for data with missing values, and rows of statistics in its form."""
     model = family.with_gaps().compile_empty(n_features)
     pool = np.concatenate([family.row_with_gaps(row, n_features) for row in rows])
     return model, completed(model, pool, np.array([int(row[0]) for row in rows]))
 
 
-def skipped(family: Family, rows: list[Vector], n_features: int) -> Gaps:
+def skipped(family: Any, rows: list[Vector], n_features: int) -> Gaps:
     """Missing values of independent columns: skipped exactly, and filled column by column."""
 
     def log_densities(X: Any) -> Matrix:
         model, pool = gapped(family, rows, n_features)
-        return model.log_densities(pool, X)
+        return np.asarray(model.log_densities(pool, X))
 
     def fill(X: Any, weights: Matrix) -> Matrix:
         need = "filling of gaps"

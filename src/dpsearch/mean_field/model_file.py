@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,14 +16,11 @@ from dpsearch.mixture import Mixture
 from dpsearch.priors import PRIORS
 from dpsearch.problem import Clustering
 
-if TYPE_CHECKING:
-    from dpsearch.mean_field.result import VariationalMixture
-
 FORMAT, VERSION = "dpsearch-variational", 1
 _NUMBERS = ("lower_bound", "alpha", "log_joint", "seconds")
 
 
-def write(path: str | Path, found: VariationalMixture, mixture: Mixture) -> None:
+def write(path: str | Path, found: Any, mixture: Mixture) -> None:
     """Write a fitted mixture; an existing file is replaced only when the new one is complete."""
     labels = found.clustering.labels
     if not isinstance(labels, np.ndarray):
