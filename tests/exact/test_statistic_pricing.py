@@ -121,6 +121,11 @@ def check_pricing(make, seed, largest=7):
     assert len(columns) == len({tuple(members) for members in columns})
     assert (everything >= -slack).sum() == len(columns)
     assert all(pricer.log_weight(c) - y[c].sum() >= -slack - 1e-9 for c in columns)
+    near = pricer.near(columns[:5], y, true - 1.0)
+    assert len(near) == len({tuple(members) for members in near})
+    assert all(pricer.log_weight(c) - y[c].sum() > true - 1.0 - 1e-9 for c in near)
+    best = pricer.near([members], y, true - 1e-6)  # nothing is better than the best
+    assert [tuple(c) for c in best] == [tuple(members)]
     raised = pricer.raise_prices(y, threshold=1e-6, max_columns=1000)
     assert raised.complete
     assert (raised.y >= y).all()

@@ -324,9 +324,12 @@ def test_few_numbers_with_decimals_are_classes():
     )
     found = triage(frame)["years"]
     assert (found.role, found.reason) == ("category", "7 numbers")
-    assert DPMixture().fit(frame).n_clusters_ == 2
+    model = DPMixture().fit(pl.from_pandas(frame))
+    assert model.n_clusters_ == 2
     with pytest.warns(UnseenValuesWarning, match="years"):
-        DPMixture().fit(frame).predict(frame.head(3).assign(years=[0.5, 2.0, 6.0]))
+        model.predict(frame.head(3).assign(years=[0.5, 2.0, 6.0]))
+    gaps = pl.from_pandas(frame.head(20).assign(years=[None, *frame["years"][1:20]]))
+    assert model.impute(gaps)["years"][0] in years
     # Few rows, more values and measurements are numbers.
     assert triage(frame.head(60))["years"].role == "number"
     assert triage(frame.assign(years=frame["a"].round(1)))["years"].role == "number"

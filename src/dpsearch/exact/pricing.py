@@ -145,6 +145,10 @@ class Pricer(ABC):
             return Priced(raised, math.inf, columns, False)
         return Priced(raised + share, explored.level + rounding, columns, explored.complete)
 
+    def near(self, columns: list[Ints], y: Vector, threshold: float) -> list[Ints]:
+        """Return sets above the threshold that are quickly found near some, not all there are."""
+        return []
+
     def quick(self, *, deadline: float = math.inf) -> Vector | None:
         """Return prices that pay for every set, found without branch and bound, if it can."""
         return None

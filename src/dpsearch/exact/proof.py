@@ -36,6 +36,7 @@ from dpsearch.problem import Problem
 _MARGIN = 0.5  # nats that cuts should have to spare
 _SWEEPS = 300
 _PATIENCE = 8  # rounds without a fifth off the gap before column generation
+_FORESEEN, _NEAR = 8, 16  # rounds of looking near known sets, and near how many
 _SETS_A_POINT = 3  # sets in column generation, those with the least to spare
 _LEAST_SETS = 1000
 _BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
@@ -231,7 +232,19 @@ class Proof:
             repaired = self._repaired(repair, 0.1 * gap)
             if repaired is None:
                 return
+            y = self._foreseen(repair, repaired, 0.1 * gap)
+
+    def _foreseen(self, repair: Repair, y: Vector, allowed: float) -> Vector:
+        """Repair for sets that are found near those known before all sets are priced again."""
+        for _ in range(_FORESEEN):
+            spare = [y[members].sum() for members in self.sets.columns] - self.sets.weights
+            near = [self.sets.columns[s] for s in np.argsort(spare, kind="stable")[:_NEAR]]
+            found = self.pricer.near(near, y, self.threshold)
+            repaired = self._repaired(repair, allowed) if self._cut(repair, found) else None
+            if repaired is None:
+                break
             y = repaired
+        return y
 
     def _generate(self, tight: list[Ints]) -> None:
         """Bring the upper bound down to the value of the LP over all sets: column generation."""

@@ -256,6 +256,16 @@ class StatisticPricer(Pricer):
             out.append((value, np.flatnonzero(chosen)))
         return out
 
+    def near(self, columns: list[Ints], y: Vector, threshold: float) -> list[Ints]:
+        out = {}
+        for members in columns:
+            chosen: Any = np.zeros(self.n, np.int8)
+            chosen[members] = 1
+            chosen, value = self._ascend(chosen, float(self._worth(chosen[None], y)[0]), y)
+            if value > threshold:
+                out[chosen.tobytes()] = np.flatnonzero(chosen)
+        return list(out.values())
+
     def _ascend(self, chosen: Ints, value: float, y: Vector) -> tuple[Ints, float]:
         """Improve a set: the tangent plane at a set lies below log H, so its best set is better."""
         while True:

@@ -357,7 +357,8 @@ def _few_values(look: Look) -> Found | None:
         few = len(values) <= min(_MOST_ORDERED, look.n // _ROWS_A_VALUE)
     if not (few and np.isin(look.known, values).all()):
         return None
-    levels = tuple(int(value) if value.is_integer() else value for value in values.tolist())
+    # Of one type, as columns of a frame are.
+    levels = tuple(map(int, values)) if look.whole else tuple(map(float, values))
     why = f"{levels[0]} or {levels[1]}" if look.whole else f"{len(levels)} numbers"
     return _category(look, "category", levels, why)
 
