@@ -16,6 +16,7 @@ EXTRAS = {
     "distributed": "dask",
     "jinja2": "cli",
     "matplotlib": "plots",
+    "mpmath": "exact",
     "polars": "cli",
     "rich": "cli",
     "torch": "gpu",

@@ -42,6 +42,19 @@ def test_a_model_is_certified_and_verified(certified):
     np.testing.assert_array_equal(labels, load("model.npz").labels_)
 
 
+def test_few_rows_are_verified_in_interval_arithmetic(certified):
+    np.save("few.npy", table(10))
+    DPMixture(GAUSSIAN, 1.0, random_state=0).fit(table(10)).save("few.npz")
+    code, _, said = certified("few.npz", "few.npy", "--exact", "--out", "proof.npz")
+    assert code == 0
+    assert said.endswith("\nverified, in interval arithmetic\n")
+    code, _, said = certified("--check", "proof.npz", "few.npy", "--exact")
+    assert (code, said.endswith("\nverified, in interval arithmetic\n")) == (0, True)
+    np.save("other.npy", table(10) + 1e-7)
+    complains(certified("--check", "proof.npz", "other.npy", "--exact"), "proves nothing about")
+    complains(certified("model.npz", "x.npy", "--exact"), "exact takes at most 16 rows")
+
+
 def test_statements_about_numbers_and_pairs(certified):
     asked = ("--numbers", "1,2", "--pairs", "0-1,0-59")
     code, _, said = certified("model.npz", "x.npy", *asked)

@@ -9,87 +9,12 @@ import pytest
 from scipy.optimize import linprog
 
 import enumeration
-from dpsearch import certify, families, priors
+from dpsearch import certify, families
 from dpsearch.errors import CapabilityError
 from dpsearch.exact import regions
 from dpsearch.exact.promises import totals_of
 from dpsearch.exact.statistic_pricing import StatisticPricer
-from dpsearch.problem import Problem
-
-PRIORS = [priors.DirichletProcess(1.0), priors.DirichletProcess(), priors.PitmanYor(0.7, 0.4)]
-
-
-def _numbers(rng, n, width):
-    """Half of the sets have clusters, half have none."""
-    X = rng.normal(size=(n, width)) * rng.choice([0.3, 1.0, 3.0])
-    return X + 4.0 * rng.integers(3, size=(n, 1)) if rng.random() < 0.5 else X
-
-
-def _diagonal(rng):
-    return families.DiagonalGaussian(
-        rng.normal(), rng.uniform(0.01, 1.0), rng.uniform(0.6, 5.0), rng.uniform(0.05, 2.0)
-    )
-
-
-def _column(rng, n):
-    return _diagonal(rng), _numbers(rng, n, 1)
-
-
-def _columns(rng, n):
-    return _diagonal(rng), _numbers(rng, n, 2)
-
-
-def _gaps(rng, n):
-    X = _numbers(rng, n, 2)
-    X[rng.random((n, 2)) < 0.3] = np.nan
-    return _diagonal(rng), X
-
-
-def _known(rng, n):
-    return families.Gaussian(0.0, rng.uniform(1.0, 20.0), 1.0), _numbers(rng, n, 2)
-
-
-def _one_matrix(rng, n):
-    return families.FullGaussian(0.0, 0.1, 3.0, np.eye(1)), _numbers(rng, n, 1)
-
-
-def _matrix(rng, n):
-    scale = np.array([[1.0, 0.3], [0.3, 0.5]]) * rng.uniform(0.1, 2.0)
-    slope = np.array([[1.0, rng.normal()], [0.0, 0.3]])
-    return families.FullGaussian(0.0, 0.1, 3.5, scale), _numbers(rng, n, 2) @ slope
-
-
-def _categories(rng, n):
-    return families.Categorical(rng.uniform(0.1, 2.0), 3), rng.integers(3, size=(n, 2)) * 1.0
-
-
-def _bits(rng, n):
-    return families.Bernoulli(rng.uniform(0.1, 2.0), 0.5), rng.integers(2, size=(n, 3)) * 1.0
-
-
-def _counts(rng, n):
-    return families.Poisson(rng.uniform(0.2, 3.0), 0.3), rng.poisson(3.0, size=(n, 2)) * 1.0
-
-
-def _words(rng, n):
-    return families.Multinomial(rng.uniform(0.1, 2.0)), rng.integers(4, size=(n, 3)) * 1.0
-
-
-def _mixed(rng, n):
-    family = families.Product([(_diagonal(rng), [0]), (families.Categorical(0.5, 3), [1])])
-    return family, np.column_stack([_numbers(rng, n, 1), rng.integers(3, size=n)])
-
-
-KINDS = [
-    _column, _columns, _gaps, _known, _one_matrix, _matrix, _categories, _bits, _counts, _words,
-    _mixed,
-]  # fmt: skip
-
-
-def problem_of(make, seed, largest):
-    rng = np.random.default_rng([seed, KINDS.index(make)])
-    family, X = make(rng, int(rng.integers(2, largest + 1)))
-    return rng, Problem(X, family, PRIORS[seed % len(PRIORS)])
+from provable import KINDS, PRIORS, columns, known, numbers, problem_of
 
 
 def excesses(pricer, y):
@@ -215,7 +140,7 @@ def test_corners_that_do_not_enclose_the_region_are_noticed(monkeypatch):
 
     monkeypatch.setattr(regions.Shape, "points", planted)
     with pytest.raises(AssertionError):
-        any(check_pricing(_known, seed) for seed in range(30))
+        any(check_pricing(known, seed) for seed in range(30))
 
 
 @pytest.mark.parametrize("change", [lambda f: f - 0.01, lambda f: 0.9 * f, lambda f: np.abs(f)])
@@ -229,13 +154,13 @@ def test_terms_that_disagree_with_the_family_are_refused(monkeypatch, change):
         return dataclasses.replace(form, terms=(wrong, *others))
 
     monkeypatch.setattr(families.DiagonalGaussian, "linear", planted)
-    _, problem = problem_of(_columns, 0, 7)
+    _, problem = problem_of(columns, 0, 7)
     with pytest.raises(CapabilityError, match="linear of the diagonal_gaussian family disagrees"):
         certify(problem, np.zeros(problem.n_items, np.int64))
 
 
 def test_the_number_of_threads_does_not_matter():
-    X = _numbers(np.random.default_rng(0), 60, 2)
+    X = numbers(np.random.default_rng(0), 60, 2)
     family = families.DiagonalGaussian(0.0, 0.1, 2.0, 1.0)
     one, two = (certify(X, np.zeros(60), family, PRIORS[0], n_jobs=n) for n in (1, 2))
     assert one.upper_bound == two.upper_bound

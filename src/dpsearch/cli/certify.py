@@ -46,6 +46,7 @@ Pairs = Annotated[
 ]
 _WITHIN = 5.0  # nats
 _OF_NUMBER = 20.0  # seconds for each number of components
+_VERIFIED = {False: "verified", True: "verified, in interval arithmetic"}
 _LOOKS = {1: "2,3", 2: "3-17,4-20"}
 
 
@@ -69,6 +70,12 @@ def certify(
     ] = None,
     check: Annotated[
         bool, opt.option("Verify a certificate that --out wrote, on these data.", "--check")
+    ] = False,
+    exact: Annotated[
+        bool,
+        opt.option(
+            "Verify in interval arithmetic too, by every set of the rows: at most 16.", "--exact"
+        ),
     ] = False,
     labels: Annotated[
         Path | None, opt.option("Where to write the best partition known (CSV).")
@@ -100,7 +107,7 @@ def certify(
                 model, data, reading, stage, out, time_limit=time_limit, tolerance=tolerance
             )
         stage.begin("verifying")
-        verified = found.verify() if verify else None
+        verified = found.verify(exact=exact) if verify or exact else None
         said = _said(found, *asked, verified)
     if check and not verified:
         if as_json:  # nothing else that the file says is worth repeating
@@ -119,7 +126,7 @@ def certify(
         print_json(_about(found, value, verified) | subject | said)
         return
     about = _subject_lines(found, table) if check else []
-    lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified)]
+    lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified, exact)]
     messages.print("\n".join(lines))
 
 
@@ -345,10 +352,10 @@ def _subject_lines(found: Certificate, table: Table) -> list[str]:
     ]
 
 
-def _verdict(verified: bool | None) -> list[str]:
+def _verdict(verified: bool | None, exact: bool) -> list[str]:
     if verified is None:
         return []
-    return ["verified" if verified else "NOT verified: the stored prices prove less"]
+    return [_VERIFIED[exact] if verified else "NOT verified: the stored prices prove less"]
 
 
 def _lines(found: Certificate, value: float) -> list[str]:

@@ -21,7 +21,7 @@ from dpsearch.exact.promises import at_least, require_points, rounding_of, stati
 from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
 from dpsearch.exact.slopes import is_linear, ranges, slope
 from dpsearch.exact.statements import NumberBound, bound_of_number, bound_of_pair
-from dpsearch.exact.verification import Claims, is_proved
+from dpsearch.exact.verification import Claims, is_proved, is_proved_exactly
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
 from dpsearch.priors.base import Prior
@@ -62,15 +62,31 @@ class Certificate(Claims):
         Wall time spent.
     """
 
-    def verify(self) -> bool:
+    def verify(self, *, exact: bool = False) -> bool:
         """Whether everything that the certificate says follows from its data and its prices.
 
         The log joint of the partition and the bound of every range of the number of clusters are
         computed again, from the data, the partition and the prices alone, and all other figures
         must agree with them; only the `seconds` cannot be checked.  Whatever the fields hold, the
         answer is True or False, never an error.  See `dpsearch.exact.verification`.
+
+        Parameters
+        ----------
+        exact
+            Whether the bound must also hold in interval arithmetic, rounded outward, which looks at
+            every set of rows: of at most 16, and with mpmath (``pip install "dpsearch[exact]"``).
+            More rows, and a family whose terms are not known `exactly`, raise an error.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from dpsearch import certify, families, priors
+        >>> X = np.array([[0.0, 1.0], [0.2, 0.9], [9.0, 3.0], [9.1, 3.3]])
+        >>> family = families.DiagonalGaussian(0.0, 0.1, 2.0, 1.0)
+        >>> certify(X, np.zeros(4), family, priors.DirichletProcess(1.0)).verify(exact=True)
+        True
         """
-        return is_proved(self)
+        return is_proved_exactly(self) if exact else is_proved(self)
 
     def with_clusters(self, n_clusters: int, *, time_limit: float = 10.0) -> NumberBound:
         """Bound the partitions into so many clusters: by how much are they worse than the best?

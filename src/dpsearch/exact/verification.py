@@ -16,11 +16,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
+from dpsearch.exact.enclosed import ExactSets
 from dpsearch.exact.interval import verify_potentials
 from dpsearch.exact.master import best_partition, error_of
 from dpsearch.exact.promises import EPSILON, magnitude_of, require_points, statistic_of
@@ -88,6 +90,22 @@ def _is_proved(certificate: Claims) -> bool:
     return all(_proves(problem, statistic, entry) for entry in entries)
 
 
+def is_proved_exactly(certificate: Claims) -> bool:
+    """Whether the bound holds in interval arithmetic, and the log joint but for its rounding.
+
+    Raise what `ExactSets` raises where that cannot be done.
+    """
+    if not is_proved(certificate):
+        return False
+    given, labels = certificate.problem, certificate.clustering.labels
+    problem = Problem(given.model.matrix, given.model.family, given.prior)
+    sets, stated = ExactSets(problem), certificate.lower_bound
+    within = _rounding_of_value(problem, statistic_of(problem, labels), stated)
+    if not all(abs(end - Fraction(stated)) <= within for end in sets.value_within(labels)):
+        return False
+    return sets.prove(certificate.prices, certificate.order)
+
+
 def _is_partition(labels: Any, n: int) -> bool:
     """Whether labels are an array that numbers clusters from the largest, without gaps."""
     if not _is_array(labels, "i", n) or labels.min() < 0 or labels.max() >= n:
@@ -120,8 +138,12 @@ def _agrees(certificate: Claims) -> bool:
 def _is_value(problem: Problem, statistic: Statistic | None, labels: Labels, stated: float) -> bool:
     """Whether the log joint of the labels is the stated one, but for rounding."""
     value = problem.log_joint(np.ascontiguousarray(labels, dtype=np.int64))
+    return abs(value - stated) <= _rounding_of_value(problem, statistic, value)
+
+
+def _rounding_of_value(problem: Problem, statistic: Statistic | None, value: float) -> float:
     rounding = 8.0 * EPSILON * math.sqrt(problem.n_items + 64)
-    return abs(value - stated) <= rounding * (magnitude_of(problem, statistic, value) + 1.0)
+    return rounding * (magnitude_of(problem, statistic, value) + 1.0)
 
 
 def _are_complete(problem: Problem, entries: Any, n_prices: int) -> bool:

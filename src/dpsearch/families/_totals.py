@@ -18,7 +18,7 @@ from scipy.special import digamma, gammaln
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.families.linear import LinearForm, like, masked, namespace, special
-from dpsearch.families.terms import Term, rounded_up
+from dpsearch.families.terms import Term, log_beta_ratio, rounded_up
 
 
 class NormalTotals(NamedTuple):
@@ -56,7 +56,12 @@ class NormalTotals(NamedTuple):
                 by_totals, by_size = own.weights(sizes, np.column_stack([totals, 0.0 * totals]))
                 return by_totals[:, :1], by_size
 
-            return Term(np.array([d]), 1, upper, weights)
+            def exactly(real: Any, n: Any, total: Any) -> Any:
+                tau = real(own.precision[0])
+                pull = total * total / (n + tau) - n * real.log(2 * real.pi)
+                return (pull - real.log((n + tau) / tau)) / 2
+
+            return Term(np.array([d]), 1, upper, weights, exactly=exactly)
 
         n_columns = len(self.precision)
         squares = Term(
@@ -64,6 +69,7 @@ class NormalTotals(NamedTuple):
             1,
             lambda sizes, totals: rounded_up(-0.5 * totals[:, 0]),
             lambda sizes, totals: (np.full((len(sizes), 1), -0.5), np.zeros(len(sizes))),
+            exactly=lambda real, n, total: -total / 2,
         )
         return (*map(of_column, range(n_columns)), squares)
 
@@ -103,6 +109,14 @@ class NormalGammaTotals(NamedTuple):
         by_n = digamma(shape) - np.log(beta) - 1.0 / (self.strength + n) - LOG_2PI
         return 0.5 * (by_n - ratio * means**2), ratio * means, -0.5 * ratio
 
+    def exactly(self, real: Any, n: Any, total: Any, square: Any) -> Any:
+        """Return log H of one column; see `Term.exactly`."""
+        strength, shape = real(self.strength[0]), real(self.shape[0])
+        kappa, after = strength + n, shape + n / 2
+        scale = 1 + (square - total * total / kappa) / 2
+        out = real.log_gamma(after) - real.log_gamma(shape) - after * real.log(scale)
+        return out - (real.log(kappa / strength) + n * real.log(2 * real.pi)) / 2
+
 
 class GammaTotals(NamedTuple):
     """Poisson counts whose rate is Gamma(a, b): totals S.
@@ -126,6 +140,12 @@ class GammaTotals(NamedTuple):
     def weights(self, n: Matrix, sums: Matrix) -> tuple[Matrix, Matrix]:
         rate = _same_or_each(self.rate) + n
         return -(self.shape + sums) / rate, _digamma(self.shape, sums) - np.log(rate)
+
+    def exactly(self, real: Any, n: Any, total: Any) -> Any:
+        """Return log H of one column; see `Term.exactly`."""
+        shape, rate = real(self.shape[0]), real(self.rate[0])
+        rising = real.log_gamma(shape + total) - real.log_gamma(shape)
+        return rising - shape * real.log((rate + n) / rate) - total * real.log(rate + n)
 
 
 class BetaTotals(NamedTuple):
@@ -159,6 +179,11 @@ class BetaTotals(NamedTuple):
         zeros = self._of_zeros(digamma, n, ones)
         total = _same_or_each(self.successes + self.failures)
         return zeros - digamma(total + n), _digamma(self.successes, ones) - zeros
+
+    def exactly(self, real: Any, n: Any, total: Any) -> Any:
+        """Return log H of one column; see `Term.exactly`."""
+        prior = real(self.successes[0]), real(self.failures[0])
+        return log_beta_ratio(real, *prior, total, n - total)
 
 
 class DirichletTotals(NamedTuple):
@@ -268,7 +293,8 @@ def _column_terms(totals_of: Any, n_columns: int, powers: int, gaps: bool) -> tu
             return rounded_up(log_marginals(sizes, totals), magnitude)
 
         at = d + n_columns * np.arange(powers + gaps)
-        return Term(at, 1, upper, weights, squares=powers == 2, counted=gaps)
+        out = Term(at, 1, upper, weights, powers == 2, counted=gaps, exactly=own.exactly)
+        return out._replace(exactly=out.exactly_counted()) if gaps else out
 
     return tuple(map(term, range(n_columns)))
 

@@ -42,7 +42,10 @@ class NormalWishart(NamedTuple):
             return namespace(z).concat([z, *products], axis=1)
 
         n_totals = n_features * (n_features + 3) // 2
-        term = Term(np.arange(n_totals), n_features, self._upper, self.weights, squares=True)
+        functions = self._upper, self.weights
+        term = Term(
+            np.arange(n_totals), n_features, *functions, squares=True, exactly=self._exactly
+        )
         terms = (term,) if n_features <= _MOST_COLUMNS else ()
         return LinearForm.of(self, n_totals, features, self._rows, terms)
 
@@ -70,6 +73,20 @@ class NormalWishart(NamedTuple):
             spread = parts / np.where(inside, smallest, 1.0) + np.log(parts) + np.log1p(half) + 4.0
             out = rounded_up(by_size - half * np.log(determinant), d * half * spread)
         return np.where(inside, out, np.inf)
+
+    def _exactly(self, real: Any, n: Any, *totals: Any) -> Any:
+        """Return log H for one column, or two; see `Term.exactly`."""
+        d, strength, degrees = self.n_features, real(self.strength), real(self.degrees)
+        kappa = strength + n
+        determinant = 1 + totals[d] - totals[0] * totals[0] / kappa
+        if d == 2:
+            cross = totals[3] - totals[0] * totals[1] / kappa
+            determinant *= 1 + totals[4] - totals[1] * totals[1] / kappa
+            determinant -= cross * cross
+        halves = [(degrees - i) / 2 for i in range(d)]
+        out = sum(real.log_gamma(half + n / 2) - real.log_gamma(half) for half in halves)
+        out -= (degrees + n) / 2 * real.log(determinant)
+        return out - d * (real.log(kappa / strength) + n * real.log(real.pi)) / 2
 
     def _by_size(self, sizes: Vector) -> Vector:
         """Return log H without |Ψ|."""

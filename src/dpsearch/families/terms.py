@@ -36,6 +36,10 @@ class Term(NamedTuple):
         data and the function is not defined.
     weights
         `weights(sizes, totals)` returns its gradient, by the totals [K, P] and by the size [K].
+    exactly
+        `exactly(real, n, *totals)` returns the term of one block in another arithmetic, such as
+        that of intervals: numbers come and go as what `real(x)` makes of a float, `real.log`,
+        `real.log_gamma` and `real.pi` are what else there is.  None: not known.
     """
 
     totals: Ints
@@ -45,6 +49,7 @@ class Term(NamedTuple):
     squares: bool = False
     counted: bool = False
     begins: Ints | None = None  # if given, totals from each of these on are added up
+    exactly: Callable[..., Any] | None = None
 
     def of(self, totals: Matrix) -> Matrix:
         """Return its own totals of those of the linear form, or of its features."""
@@ -54,6 +59,11 @@ class Term(NamedTuple):
     def moved(self, begin: int) -> Term:
         """Return the term in a form whose totals begin `begin` places later."""
         return self._replace(totals=self.totals + begin)
+
+    def exactly_counted(self) -> Callable[..., Any] | None:
+        """Return `exactly` for a column that rows may lack: the first total is the size."""
+        own = self.exactly
+        return None if own is None else lambda real, n, count, *totals: own(real, count, *totals)
 
 
 def rounded_up(value: Vector, *magnitudes: Any) -> Vector:
@@ -95,7 +105,19 @@ def _of_halves(kind: Any, at: Ints, middle: int, concentrations: Vector) -> Term
     def upper(sizes: Vector, totals: Matrix) -> Vector:
         return rounded_up(own.log_marginals(sizes, totals), own.magnitude(totals))
 
-    return Term(at, 2, upper, own.weights, begins=begins)
+    def exactly(real: Any, n: Any, *counts: Any) -> Any:
+        halves = [sum(map(real, part)) for part in np.split(concentrations[at], [middle])]
+        return log_beta_ratio(real, *halves, *counts)
+
+    return Term(at, 2, upper, own.weights, begins=begins, exactly=exactly)
+
+
+def log_beta_ratio(real: Any, a: Any, b: Any, s: Any, t: Any) -> Any:
+    """Return log B(a + s, b + t)/B(a, b) in some arithmetic; see `Term.exactly`."""
+    rising = [
+        real.log_gamma(x + y) - real.log_gamma(x) for x, y in ((a, s), (b, t), (a + b, s + t))
+    ]
+    return rising[0] + rising[1] - rising[2]
 
 
 def of_counted(value: Any, weights: Any) -> tuple[Any, Any]:
@@ -115,4 +137,4 @@ def counted_term(term: Term) -> Term:
     """Return a term of a column that rows may lack."""
     at, functions = np.concatenate([[0], term.totals + 1]), of_counted(term.upper, term.weights)
     begins = None if term.begins is None else np.concatenate([[0], term.begins + 1])
-    return Term(at, term.n_values, *functions, term.squares, True, begins)
+    return Term(at, term.n_values, *functions, term.squares, True, begins, term.exactly_counted())
