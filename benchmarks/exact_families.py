@@ -52,7 +52,7 @@ def learned_cases(folder: Path | None) -> list[Learned]:
     iris = load_iris().data
     out = [
         Learned("iris petals, 150 × 2", iris[:, 2:], diagonal, 1.0, 30.0),
-        Learned("the same, α integrated out", iris[:, 2:], diagonal, 1.0, 60.0, "auto"),
+        Learned("iris petals, α integrated out", iris[:, 2:], diagonal, 1.0, 60.0, "auto"),
         *(
             Learned(
                 f"5,000 planted rows in one column, centres {width:g} apart, draw {seed}",
@@ -222,11 +222,15 @@ def draw_gaps(proved: dict[str, dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.0, 4.5), layout="constrained")
-    for name, one in proved.items():
+    figure, axes = plt.subplots(figsize=(9.0, 4.8), layout="constrained")
+    shown = {name: one for name, one in proved.items() if not name.endswith(("draw 1", "draw 2"))}
+    for number, (name, one) in enumerate(shown.items()):
         seconds, gaps = np.array(one["trace"]).T
-        axes.step(seconds, np.maximum(gaps, 1e-5), where="post", label=name, linewidth=1.2)
+        axes.step(
+            seconds, np.maximum(gaps, 1e-5), where="post", label=name.removesuffix(", draw 0"),
+            linewidth=1.3, color=f"C{number % 10}", linestyle=("-", "--", ":")[number // 10],
+        )  # fmt: skip
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap, nats")
-    axes.legend(fontsize=6, ncols=2)
+    axes.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)

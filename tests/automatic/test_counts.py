@@ -89,6 +89,20 @@ def test_rows_that_were_counted_for_very_different_times(over):
         assert model.n_clusters_ <= n_groups + 1
 
 
+def test_counts_of_which_most_are_zero_are_words_only_if_they_are_rare():
+    rng = np.random.default_rng(5)
+    profiles = rng.lognormal(-0.7, 1.2, 500) * np.exp(rng.normal(size=(3, 500)))
+    labels = rng.integers(3, size=200)
+    X = rng.poisson(profiles[labels] * rng.gamma(1.0, 1.0, (200, 500))).astype(float)
+    assert (X == 0.0).mean() > 0.5
+    model = DPMixture().fit(X)  # a multinomial distribution has dozens of clusters of one row
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+    assert (np.bincount(model.labels_) == 1).sum() <= 2
+    assert DPMixture().fit(rng.poisson(0.3 * profiles[labels]).astype(float)).family_.name == (
+        "multinomial"
+    )
+
+
 def test_the_dispersion_of_counts_is_found():
     for over in (0.0, 0.5):
         X, _ = genes(300, 600, 1, 1, depth=0.5, over=over)

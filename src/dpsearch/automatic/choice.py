@@ -28,7 +28,7 @@ from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.checks import takes_gaps
 from dpsearch.automatic.completion import complete
-from dpsearch.automatic.counts import is_counts, is_mostly_zero, wide_counts
+from dpsearch.automatic.counts import are_documents, is_counts, wide_counts
 from dpsearch.automatic.directions import n_dimensions
 from dpsearch.automatic.learning import learn
 from dpsearch.automatic.suspicious import (
@@ -456,7 +456,7 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
     if is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
             return Bernoulli, "all values are 0 or 1"
-        if not gaps and is_mostly_zero(X):
+        if not gaps and are_documents(X, X.shape[1] > _WIDE):
             return Multinomial, "counts, most of them 0 and most others 1"
     if gaps:
         return DiagonalGaussian, "numbers, some of them missing, skipped"

@@ -22,6 +22,7 @@ _WITH_ZERO = 0.75  # the share of columns with a 0, at least
 _MOST_LEVELS = 12  # answers and ratings have no more
 _LARGEST_SHARE = 0.5  # of one column among all counts, at most
 _LARGEST_LOGARITHM = 30.0
+_RARE = 0.5  # counts a cell, on average: words in documents are rarer
 _TURNS = 20  # of rows and columns, by which gaps are expected
 _NOTHING = 1e-10
 _ROUNDING = 1e-3  # of multiples, relative: logarithms may be in single precision
@@ -34,9 +35,14 @@ def is_counts(values: Any) -> bool:
     return all(bool((part >= 0).all() and (part == np.floor(part)).all()) for part in parts)
 
 
-def is_mostly_zero(X: Any) -> bool:
-    """Whether counts look like words in documents: rare, and seldom more than one."""
-    return 0 < np.count_nonzero(X) <= 0.5 * X.size and _least_is_commonest(X)
+def are_documents(X: Any, wide: bool) -> bool:
+    """Whether counts look like words in documents: rare, and seldom more than one.
+
+    In a wide table with more of them, words or not, a multinomial distribution gives most rows a
+    cluster of their own where counts vary more than it says.
+    """
+    mostly_zero = 0 < np.count_nonzero(X) <= 0.5 * X.size and _least_is_commonest(X)
+    return mostly_zero and not (wide and X.mean() >= _RARE and wide_counts(X) is not None)
 
 
 def _least_is_commonest(X: Any) -> bool:
