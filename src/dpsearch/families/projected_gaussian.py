@@ -19,7 +19,8 @@ Components above the noise are kept: those whose singular value exceeds ω(β) t
 all, with β the ratio of the table's sides (Gavish & Donoho 2014, "The optimal hard threshold for
 singular values is 4/√3", equation 5).  That supposes equal noise.
 
-In a table of counts x stands for the counts of a row in units of their noise: see `_count_rows`.
+In a table of counts x stands for the counts of a row in units of their noise, or for their square
+roots: see `_count_rows`.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class ProjectedGaussian(Family):
     total
         If given, the columns are counts u at this sum T, and x is as above.
     dispersion
-        α of counts.
+        α of counts; None for square roots of counts.
     logged
         Whether a table of counts holds log(1 + u) in place of u.
     given_total
@@ -106,7 +107,7 @@ class ProjectedGaussian(Family):
     loadings: Any = None
     residual_variance: Any = 0.0
     total: float | None = None
-    dispersion: float = 0.0
+    dispersion: float | None = 0.0
     logged: bool = False
     given_total: float | None = None
 
@@ -363,10 +364,15 @@ class ProjectedGaussian(Family):
 
     @classmethod
     def of_counts(cls, counts: Any) -> ProjectedGaussian:
-        """The same of counts, in units of their noise."""
-        made = CountRows.of(counts)
-        found = cls._leading(made.seen(counts), made.centre, made.scale)
-        return found.with_parameters(total=made.total, dispersion=made.dispersion)
+        """The same of counts, in units of their noise or as roots: what needs fewer components.
+
+        Noise that is not as supposed shows as components.
+        """
+        made = [
+            (m, cls._leading(m.seen(counts), m.centre, m.scale)) for m in CountRows.ways(counts)
+        ]
+        way, found = min(made, key=lambda one: len(one[1].components))
+        return found.with_parameters(total=way.total, dispersion=way.dispersion)
 
     @classmethod
     def _leading(cls, X: Any, mean: Vector, scale: Vector) -> ProjectedGaussian:
