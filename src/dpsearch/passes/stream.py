@@ -135,7 +135,7 @@ class Stream:
         return len(self.kept_rows) == self.n_seen and self.n_seen + n_more <= KEPT_ROWS
 
     def is_due(self, n_more: int = 0) -> bool:
-        """Whether it is time to learn hyperparameters again, with the rows seen and so many more."""
+        """Whether it is time to learn hyperparameters again, with so many rows more."""
         growth = _SOONER if self.learned < _FEW else _LATER
         return self.n_seen + n_more - self.origin >= growth * (self.learned - self.origin)
 
