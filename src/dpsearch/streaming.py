@@ -6,8 +6,10 @@ import warnings
 from dataclasses import replace
 from typing import Any, Self
 
+import numpy as np
+
 from dpsearch._types import ArrayLike
-from dpsearch.deadline import limited
+from dpsearch.deadline import Deadline, limited
 from dpsearch.errors import CapabilityError, DepartureWarning, plain_interrupts
 from dpsearch.fitted import FittedState
 from dpsearch.fitted_methods import FittedMethods, generator
@@ -65,6 +67,9 @@ class StreamMethods(FittedMethods):
         Gaps that the family cannot skip are filled: in the first batch as by `fit`, later by what
         the row's most probable cluster, given what was observed of it, expects there.
 
+        With `time_limit` a batch is always added; what there was no time for, as `cut_short_` says,
+        is tried again with the next one.
+
         A call that ends with an error, or is interrupted, changes nothing: give the batch again.
         """
         after = object.__new__(type(self))
@@ -87,18 +92,19 @@ class StreamMethods(FittedMethods):
         by_name, prior = isinstance(self.family, str), mixture.prior
         departure = None if by_name and stream.keeps_all else self._departed(stream, mixture, table)
         n_rows, keeps_all = table.shape[0], stream.keeps_all_of(table.shape[0])
-        with limited(self.time_limit, None):
+        with limited(self.time_limit, None) as deadline:
+            if by_name and keeps_all and stream.is_due(n_rows):
+                stream.keep(table.matrix, stream.n_seen, np.zeros(n_rows, np.int64))
+                self._learn_again(stream, n_rows, deadline)
+                return
             model, labels, renamed = stream.add(
                 mixture.model, prior, table.matrix, learning=by_name and not keeps_all
             )
-        if by_name and keeps_all and stream.is_due:
-            self._learn_again(stream, n_rows)
-            return
         found = Clustering(labels, stream.log_joint(model, prior))
         mixture = Mixture(model, *stream.clusters, prior)
         state = self.state_._replace(
             mixture=mixture, clustering=found, weights=None, certificate=None, last_batch=True,
-            departure=departure or self.state_.departure,
+            departure=departure or self.state_.departure, cut_short=tuple(deadline.cut_short),
         )  # fmt: skip
         self._set(self._with_levels(state, stream, renamed is not None))
         self._stream = stream
@@ -146,15 +152,19 @@ class StreamMethods(FittedMethods):
         self._set(state._replace(clustering=found, weights=None, completed=None, last_batch=True))
         self._stream = stream
 
-    def _learn_again(self, stream: Stream, n_last: int) -> None:
+    def _learn_again(self, stream: Stream, n_last: int, deadline: Deadline) -> None:
         """Fit all rows that came, of which none was lost, as if they had come at once."""
         before, rows = self.state_, CheckedTable(stream.kept)
         kinds = None if before.schema is None else before.schema.for_choice
-        with limited(self.time_limit, None):
-            state = fit_in_memory(rows, kinds, self._options(None))
+        state = fit_in_memory(rows, kinds, self._options(None))
         codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
         names, schema, triage = before.names, before.schema, before.triage
-        self._set(state._replace(names=names, schema=schema, triage=triage, codes=codes))
+        self._set(
+            state._replace(
+                names=names, schema=schema, triage=triage, codes=codes,
+                cut_short=tuple(deadline.cut_short),
+            )
+        )  # fmt: skip
         self._begin(self.encode(without_codes(rows, codes)), n_last)
 
     def _with_levels(self, state: FittedState, stream: Stream, renamed: bool) -> FittedState:

@@ -1,7 +1,7 @@
 """`partial_fit`: the partition of all rows seen, from statistics and a few rows that are kept."""
 
 import pickle
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 import dpsearch
 from dpsearch import DPMixture, families, log_joint, priors
 from dpsearch.automatic.learning import Learned
+from dpsearch.deadline import Deadline, within
 from dpsearch.errors import CapabilityError, DataError, DepartureWarning
 from dpsearch.items import Rows
 from dpsearch.passes import stream
@@ -158,6 +159,38 @@ def drifting(name):
     X = X.astype(float)
     X[half:] = X[half:, ::-1] if name == "bernoulli" else 10.0 * X[half:]
     return family, X
+
+
+@pytest.mark.parametrize("ticks", [0, 1, 3, 8, 20, 10_000])
+def test_a_batch_is_added_whenever_the_time_is_up(ticks, few_kept):
+    X, truth = planted(400)
+    model = Problem(X, GAUSSIAN, PRIOR).model
+    begin = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X[:100])
+    rows = Rows(begin.mixture_.pool, begin.mixture_.sizes)
+    seen = Stream.of(model, PRIOR, rows, begin.log_joint_, np.random.default_rng(0), 0)
+    seen.keep(X[:100], 0, begin.labels_)
+    followed, time = Followed(), count()
+    followed.add(begin.labels_, None)
+    with within(Deadline(ticks, clock=lambda: next(time))) as deadline:
+        _, labels, renamed = seen.add(model, PRIOR, X[100:])
+    followed.add(labels, renamed)
+    want = log_joint(X, followed.labels, GAUSSIAN, PRIOR)
+    assert seen.n_seen == 400
+    assert seen.log_joint(model, PRIOR) == pytest.approx(want, abs=1e-6)
+    assert adjusted_rand_score(truth, followed.labels) > 0.9  # none was placed in haste
+    assert deadline.cut_short == ([] if ticks == 10_000 else ["rearranging clusters"])
+    assert seen.consolidated == (400 if ticks == 10_000 else 100)  # else it is still due
+
+
+def test_partial_fit_keeps_a_limit_of_time(few_kept):
+    X, _ = planted(600)
+    model, n = DPMixture(GAUSSIAN, random_state=0, time_limit=1e-9), 0
+    for batch in np.array_split(X, 4):
+        model.partial_fit(batch)
+        n += len(batch)
+        assert model.mixture_.sizes.sum() == n
+    assert model.cut_short_ == ("rearranging clusters",)
+    assert model.set_params(time_limit=None).partial_fit(X[:50]).cut_short_ == ()
 
 
 @pytest.mark.parametrize("name", [*TABLES, "mixed"])

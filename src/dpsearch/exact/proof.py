@@ -28,6 +28,7 @@ from dpsearch.exact.promises import EPSILON, log_ceiling, totals_of
 from dpsearch.exact.repair import Repair
 from dpsearch.exact.slopes import intercept, slope
 from dpsearch.exact.statistic_pricing import StatisticPricer
+from dpsearch.exact.subset_pricing import SubsetPricer
 from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.families.statistics import NormalMeans, Statistic
 from dpsearch.prefix_search.heuristics import admissible
@@ -75,7 +76,9 @@ def pricer_for(
     if statistic is not None and not isinstance(statistic, NormalMeans):
         return SumPricer(problem, statistic, lam) if SumPricer.takes(statistic) else None
     totals = totals_of(problem)
-    return None if totals is None else StatisticPricer(problem, totals, lam, n_threads)
+    if totals is not None:
+        return StatisticPricer(problem, totals, lam, n_threads)
+    return SubsetPricer(problem, lam) if SubsetPricer.takes(problem) else None
 
 
 def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:

@@ -27,6 +27,7 @@ import numpy as np
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Rng
 from dpsearch.automatic.learning import learn
+from dpsearch.deadline import current
 from dpsearch.families.base import Model
 from dpsearch.families.restored import restated_rows
 from dpsearch.items import Rows, clear_row, log_marginals, merge_rows
@@ -133,11 +134,10 @@ class Stream:
         """Whether all rows will be kept after a batch of so many."""
         return len(self.kept_rows) == self.n_seen and self.n_seen + n_more <= KEPT_ROWS
 
-    @property
-    def is_due(self) -> bool:
-        """Whether so many rows came since hyperparameters were learned that it is time again."""
+    def is_due(self, n_more: int = 0) -> bool:
+        """Whether it is time to learn hyperparameters again, with so many rows more."""
         growth = _SOONER if self.learned < _FEW else _LATER
-        return self.n_seen - self.origin >= growth * (self.learned - self.origin)
+        return self.n_seen + n_more - self.origin >= growth * (self.learned - self.origin)
 
     @classmethod
     def of(
@@ -158,11 +158,15 @@ class Stream:
         return log_prior(tables, sizes) + float(marginals.sum()) + self.log_base
 
     def add(self, model: Model, prior: Prior, matrix: Any, *, learning: bool = False) -> Added:
-        """Place a batch; if `learning`, hyperparameters may follow what was seen."""
+        """Place a batch; if `learning`, hyperparameters may follow what was seen.
+
+        Every row is placed, whether there is time or not; the rest is due again if there is none.
+        """
         items, base = model.items(matrix)
         tables = self._tables(prior, items.n_items)
         problem = Problem.of_items(model, items, 0.0, prior, self.clusters, tables)
-        labels = greedy(problem, np.arange(items.n_items))
+        with current().needed():
+            labels = greedy(problem, np.arange(items.n_items))
         first = self.n_seen
         self.clusters = Rows(*problem.rows(labels))
         self.log_base += float(base.sum())
@@ -170,19 +174,30 @@ class Stream:
         free = _Free(self.kept, self.kept_rows, self.kept_labels)
         if len(labels) <= KEPT_ROWS:
             free = free.and_others(matrix, first, labels)
-        renamed = None
-        if learning and self.is_due:
-            model, renamed = self.learn(model, prior, free)
-        wait = self.consolidated if self.consolidated > _FEW else 0
-        rows = self.n_seen - self.consolidated
-        if renamed is None and rows and rows >= min(_PERIOD, wait):
-            renamed = self.consolidate(model, prior, free)
+        with current().during("rearranging clusters") as deadline:
+            before = self.learned, self.consolidated
+            model, renamed = self._improve(model, prior, free, learning)
+            if deadline.phase in deadline.cut_short:
+                self.learned, self.consolidated = before
         if renamed is not None:
             self.expected = None
             labels = renamed.clusters[labels]
             new = renamed.rows >= first
             labels[renamed.rows[new] - first] = renamed.labels[new]
         return Added(model, labels, renamed)
+
+    def _improve(
+        self, model: Model, prior: Prior, free: _Free, learning: bool
+    ) -> tuple[Model, Renamed | None]:
+        """Learn hyperparameters, or consolidate, if that is due and there is time."""
+        renamed = None
+        if learning and self.is_due() and not current().over:
+            model, renamed = self.learn(model, prior, free)
+        wait = self.consolidated if self.consolidated > _FEW else 0
+        rows = self.n_seen - self.consolidated
+        if renamed is None and rows and rows >= min(_PERIOD, wait) and not current().over:
+            renamed = self.consolidate(model, prior, free)
+        return model, renamed
 
     def consolidate(self, model: Model, prior: Prior, free: _Free) -> Renamed | None:
         """Merge, split and dissolve clusters where the log joint rises; None if it does not."""

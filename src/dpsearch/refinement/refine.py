@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from dpsearch._threads import single_products
 from dpsearch._types import ArrayLike, Labels
 from dpsearch._validate import as_rng, n_threads
+from dpsearch.deadline import OutOfTime
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.families.base import Family
@@ -130,9 +132,13 @@ def refine_first(problem: Problem, labels: Labels, *, rng: Any, n_jobs: int | No
 
 
 def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1) -> Labels:
-    """Split clusters between seeds, with a sweep after each round, while that improves."""
+    """Split clusters between seeds, with a sweep after each round, while that improves.
+
+    What was split when the time is up counts.
+    """
     refinement = Refinement(problem, labels, History(None, None), as_rng(rng), 1)
-    refinement.grow(tries)
+    with suppress(OutOfTime):
+        refinement.grow(tries)
     return by_appearance(refinement.state.labels)
 
 
