@@ -14,6 +14,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture
 from dpsearch._types import Labels, Matrix, Rng
+from dpsearch.families._count_rows import CountRows
 from dpsearch.families.projected_gaussian import ProjectedGaussian
 from studies.say import say
 
@@ -45,7 +46,7 @@ def design(rng: Rng, small: bool) -> Design:
         float(rng.choice([0.0, 0.25, 0.5, 1.0])),
         float(rng.choice([-0.5, 0.0, 0.5, 1.0])),
         float(rng.choice([0.0, 0.1, 0.3, 1.0])),
-        float(rng.choice([0.03, 0.1, 0.3])),
+        float(rng.choice([0.03, 0.1, 0.3, 1.0])),
         float(rng.choice([0.5, 1.0])),
     )
 
@@ -79,18 +80,20 @@ def _clusters(Z: Matrix) -> Labels:
     return DPMixture(family="full_gaussian").fit(Z).labels_
 
 
-def _equal_signal(X: Matrix) -> Labels:
-    """Cluster by shares in units of the noise at the median sum, whatever a row's own is."""
-    family = ProjectedGaussian.of_counts(X)
-    off = (_shares(X) - np.asarray(family.centre)) @ np.asarray(family.components).T
-    return _clusters(off)
+def _in_units(X: Matrix, *, by_row: bool) -> Labels:
+    """Cluster by shares in units of the noise at the median sum, or at a row's own."""
+    made = CountRows.of(X)
+    Y = made.seen(X)
+    family = ProjectedGaussian._leading(Y, made.centre, made.scale)
+    return _clusters(family.project(Y if by_row else _shares(X)))
 
 
 WAYS: dict[str, Callable[[Matrix], Labels]] = {
     "logarithms of shares": lambda X: _of_one_unit(np.log1p(_shares(X))),
     "roots of shares": lambda X: _of_one_unit(2.0 * np.sqrt(_shares(X))),
-    "units of noise, same for all rows": _equal_signal,
-    "units of noise, row by row": lambda X: _clusters(ProjectedGaussian.of_counts(X).project(X)),
+    "units of noise, same for all rows": lambda X: _in_units(X, by_row=False),
+    "units of noise, row by row": lambda X: _in_units(X, by_row=True),
+    "these or roots, by components": lambda X: _clusters(ProjectedGaussian.of_counts(X).project(X)),
     "multinomial": lambda X: DPMixture(family="multinomial").fit(X).labels_,
     "default": lambda X: DPMixture().fit(X).labels_,
 }
@@ -172,7 +175,8 @@ def _page(found: list[Found], ways: tuple[str, ...], draws: int) -> Iterator[str
         ari = _mean([one.ari for one in own])
         cells = [way, ari, _mean(one_group), _mean(several), f"{many:.0%}", f"{spent:.1f}"]
         yield f"| {' | '.join(cells)} |"
-    for field, words in (("depth", "How much is counted"), ("over", "Dispersion α")):
+    varied = (("depth", "How much is counted"), ("over", "Dispersion α"))
+    for field, words in (*varied, ("share", "Columns that differ")):
         values = sorted({getattr(one.how, field) for one in found})
         yield ""
         yield f"| {words} | {' | '.join(f'{value:g}' for value in values)} |"

@@ -103,6 +103,25 @@ def test_counts_of_which_most_are_zero_are_words_only_if_they_are_rare():
     )
 
 
+def test_groups_that_differ_in_all_columns_differ_in_their_noise_too():
+    rng = np.random.default_rng(2)
+    profiles = rng.gamma(0.5, 1.0, (3, 60))
+    labels = rng.integers(3, size=600)
+    X = rng.poisson(1000.0 * (profiles / profiles.sum(axis=1, keepdims=True))[labels]).astype(float)
+    model = DPMixture().fit(X)
+    assert len(model.family_.components) == 2
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    holes = np.where(rng.random(X.shape) < 0.05, np.nan, X)
+    there = ~np.isnan(holes)
+    filled = model.impute(holes)
+    np.testing.assert_array_equal(filled[there], X[there])
+    expected = (profiles / profiles.sum(axis=1, keepdims=True))[labels] * X.sum(axis=1)[:, None]
+    off = (filled - expected)[~there] / np.sqrt(expected[~there] + 1.0)
+    assert np.abs(off).mean() < 0.3  # a count itself is off by about 0.8 deviations
+    nothing = model.impute(np.full((1, 60), np.nan))
+    assert nothing.sum() == pytest.approx(np.median(X.sum(axis=1)), rel=0.05)
+
+
 def test_the_dispersion_of_counts_is_found():
     for over in (0.0, 0.5):
         X, _ = genes(300, 600, 1, 1, depth=0.5, over=over)

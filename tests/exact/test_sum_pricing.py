@@ -11,6 +11,7 @@ from dpsearch._clock import clock
 from dpsearch.exact import certify, proof
 from dpsearch.exact.promises import statistic_of
 from dpsearch.exact.statistic_pricing import StatisticPricer
+from dpsearch.exact.subset_pricing import SubsetPricer
 from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.problem import Problem
 from models import DRAWS
@@ -177,5 +178,6 @@ def test_takes_only_what_it_can():
     assert isinstance(pricer_for(diagonal, 0.0), StatisticPricer)
     full = Problem(bits, families.FullGaussian(), PRIORS[0])
     assert isinstance(pricer_for(full, 0.0), StatisticPricer)
-    wide = Problem(np.zeros((4, 3)), families.FullGaussian(), PRIORS[0])
-    assert pricer_for(wide, 0.0) is None
+    few, many = (Problem(np.zeros((n, 3)), families.FullGaussian(), PRIORS[0]) for n in (12, 13))
+    assert isinstance(pricer_for(few, 0.0), SubsetPricer)
+    assert pricer_for(many, 0.0) is None

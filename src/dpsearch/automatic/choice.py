@@ -13,7 +13,7 @@
 | the same, some columns following from others | the same on coordinates for those columns |
 | numbers, up to 10 columns, fewer rows | diagonal covariance, which skips missing values |
 | numbers, more columns | full covariance on principal components above the noise |
-| the same, counts or their logarithms | the same of counts in units of their noise |
+| the same, counts or their logarithms | the same of counts in units of their noise, or roots |
 | columns of several kinds, by a frame's types or by being 0 and 1 | a family for each kind |
 """
 
@@ -409,7 +409,9 @@ def _start(matrix: Any, kind: type[Family], reason: str) -> tuple[Family, str]:
     """Return a family of a class to start from, condensed if columns follow from others."""
     shared = wide_counts(matrix) if kind is ProjectedGaussian else None
     if shared is not None:
-        return shared.family(), shared.words
+        family = shared.family()
+        how = "as square roots" if family.dispersion is None else "in units of their noise"
+        return family, f"{shared.words}, {how}"
     if kind is ProjectedGaussian and are_directions(matrix):
         return ProjectedGaussian.of_one_unit(matrix), reason
     found = ProjectedGaussian.condensed(matrix) if kind is FullGaussian else None

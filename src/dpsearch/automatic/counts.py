@@ -99,7 +99,7 @@ def wide_counts(X: Any) -> Counted | None:
             return None
         what = "logarithms of counts" if logged else "counts"
         what += " brought to a common total," if rowwise else ""
-        words = f"{what} in {X.shape[1]} columns, in units of their noise"
+        words = f"{what} in {X.shape[1]} columns"
         return Counted(whole, units, logged, words)
     return None
 

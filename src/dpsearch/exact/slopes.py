@@ -7,6 +7,7 @@ a range of K any line does, if it is moved up far enough:
 
 which is tight at both ends for the chord's slope.  The ranges that cover 1 … N are bounded one by
 one; near the number of clusters of the best partition known they are narrow, far from it wide.
+Each costs a few passes of pricing, and one that is too wide is halved.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from dpsearch._types import Vector
+
+_NARROWEST = 4  # numbers beside the best one known
+_GROWTH = 8
 
 
 def is_linear(log_v: Vector) -> bool:
@@ -48,12 +52,12 @@ def ranges(log_v: Vector, n_clusters: int) -> list[tuple[int, int]]:
     if is_linear(log_v):
         return [(1, largest)]
     out = []
-    low, width = n_clusters, 1
+    low, width = n_clusters, _NARROWEST
     while low <= largest:
         out.append((low, min(low + width, largest)))
-        low, width = low + width + 1, 2 * width
-    high, width = n_clusters, 1
+        low, width = low + width + 1, _GROWTH * width
+    high, width = n_clusters, _NARROWEST
     while high >= 1 and n_clusters > 1:
         out.append((max(high - width, 1), high))
-        high, width = high - width - 1, 2 * width
+        high, width = high - width - 1, _GROWTH * width
     return out

@@ -9,6 +9,9 @@ and s² = m + αm² its variance at that sum, a row becomes
 Where a row is noise, ρ is its deviation; where it is far from m, ρ is that distance, and its
 direction remains.  What is expected of y is the same however much was counted, as it is of no
 logarithm and no square root.
+
+This supposes the same noise in all groups of rows.  Where groups differ much in most columns, their
+noise does too, and x = 2√y is better, whose noise does not depend on what is expected.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import numpy as np
 from dpsearch._types import Matrix, Vector
 from dpsearch.families.linear import like, namespace
 
+_ALIKE = 1.5  # the third quartile of the sums of rows by the first, at most
 _LEAST_NOISE = 0.01  # share of a row's square that is noise
 _NOTHING = 1e-10
 
@@ -27,8 +31,8 @@ _NOTHING = 1e-10
 class CountRows(NamedTuple):
     """How rows of counts, with gaps or without, become x and come back."""
 
-    centre: Vector  # m
-    dispersion: float  # α
+    centre: Vector  # what is expected of x
+    dispersion: float | None  # α; None if x = 2√y
     total: float  # T
     logged: bool = False  # whether tables hold log(1 + u) in place of u
     given_total: float = 1.0  # the sum of rows that come back
@@ -41,9 +45,27 @@ class CountRows(NamedTuple):
         shares = counts.sum(axis=0) / max(float(sums.sum()), 1.0)
         return cls(total * shares, dispersion(counts, shares), total)
 
+    @classmethod
+    def ways(cls, counts: Matrix) -> list[CountRows]:
+        """Return how, and with roots where about as much was counted in all rows."""
+        units, (first, third) = cls.of(counts), np.quantile(counts.sum(axis=1), (0.25, 0.75))
+        return [units, units.roots(counts)] if third <= _ALIKE * first else [units]
+
+    def roots(self, counts: Matrix) -> CountRows:
+        """Return the same with square roots."""
+        y = self._shares(counts, np.zeros(counts.shape, bool))
+        return self._replace(centre=2.0 * np.sqrt(y).mean(axis=0), dispersion=None)
+
+    @property
+    def expected(self) -> Vector:
+        """What is expected of y, about."""
+        return self.centre if self.dispersion is not None else 0.25 * self.centre**2
+
     @property
     def scale(self) -> Vector:
         """1/s."""
+        if self.dispersion is None:
+            return np.ones_like(self.centre)
         noise = self.centre + self.dispersion * self.centre**2
         return np.asarray(1.0 / np.sqrt(np.where(noise > 0.0, noise, 1.0)))
 
@@ -52,42 +74,58 @@ class CountRows(NamedTuple):
         off, lengths = self._off(X)
         return like(X, self.centre) + off / lengths
 
+    def _shares(self, counts: Any, gaps: Any) -> Any:
+        """Return y.  The known counts of a row are the share of all that is expected of them."""
+        xp, zero = namespace(counts), like(counts, 0.0)
+        expected = like(counts, self.expected)
+        known = xp.sum(xp.where(gaps, zero, expected), axis=1, keepdims=True)
+        sums = xp.sum(xp.where(gaps, zero, counts), axis=1, keepdims=True) * xp.sum(expected)
+        return counts * (like(counts, self.total) * known / xp.where(sums > 0.0, sums, 1.0 + zero))
+
     def _off(self, X: Any) -> tuple[Any, Any]:
-        """Return y − m and ρ.  The known counts of a row are the share of all that m says."""
-        xp, zero, one = namespace(X), like(X, 0.0), like(X, 1.0)
-        centre, gaps = like(X, self.centre), xp.isnan(X)
-
-        def total(values: Any) -> Any:
-            return xp.sum(xp.where(gaps, zero, values), axis=1, keepdims=True)
-
-        counts = xp.expm1(X) if self.logged else X
-        known, sums = total(centre), total(counts) * xp.sum(centre)
-        off = counts * (like(X, self.total) * known / xp.where(sums > 0.0, sums, one)) - centre
-        squares = total((off * like(X, self.scale)) ** 2)
-        there = total(xp.where(gaps, zero, one))
-        return off, xp.where(squares > _NOTHING, squares / there, one) ** 0.5
+        """Return what x, if ρ were 1, is beyond its expectation, and ρ."""
+        xp, gaps = namespace(X), namespace(X).isnan(X)
+        zero, one = like(X, 0.0), like(X, 1.0)
+        y = self._shares(xp.expm1(X) if self.logged else X, gaps)
+        if self.dispersion is None:
+            return 2.0 * xp.sqrt(y) - like(X, self.centre), one
+        off = y - like(X, self.centre)
+        squares = xp.where(gaps, zero, (off * like(X, self.scale)) ** 2)
+        mean = xp.sum(squares, axis=1, keepdims=True) / xp.sum(
+            xp.where(gaps, zero, one), axis=1, keepdims=True
+        )
+        return off, xp.where(mean > _NOTHING, mean, one) ** 0.5
 
     def lengths(self, x: Matrix) -> Matrix:
         """Return ρ of rows that are expected to be x and have the sum T.
 
         With t² the mean of ((x − m)/s)², ρ² = t²ρ² + 1: a row's square and that of its noise.
         """
+        if self.dispersion is None:
+            return np.ones_like(x[..., :1])
         squares = (((x - self.centre) * self.scale) ** 2).mean(axis=-1, keepdims=True)
         return np.asarray(1.0 / np.sqrt(np.maximum(1.0 - squares, _LEAST_NOISE)))
 
     def rows(self, x: Matrix, lengths: Any) -> Matrix:
         """Return rows of the table, with the sum that rows come back with."""
-        return self._held(self._shares(x, lengths) * (self.given_total / self.total))
+        return self._held(self._back(x, lengths) * (self.given_total / self.total))
 
     def rows_like(self, x: Matrix, X: Matrix) -> Matrix:
         """Return rows of the table that have the sums and lengths that rows with gaps show."""
-        y = self._shares(x, self._off(X)[1])
+        lengths = np.where(np.isnan(X).all(axis=1, keepdims=True), self.lengths(x), self._off(X)[1])
+        y = self._back(x, lengths)
         known = np.nansum(np.expm1(X) if self.logged else X, axis=1, keepdims=True)
         there = np.where(np.isnan(X), 0.0, y).sum(axis=1, keepdims=True)
-        return self._held(y * known / np.maximum(there, _NOTHING))
+        # Where no count is known, rows come back with the sum of others.
+        known = np.where(there > _NOTHING, known, self.given_total)
+        return self._held(y * known / np.where(there > _NOTHING, there, self.total))
 
-    def _shares(self, x: Matrix, lengths: Any) -> Matrix:
-        return np.asarray(np.maximum(self.centre + lengths * (x - self.centre), 0.0))
+    def _back(self, x: Matrix, lengths: Any) -> Matrix:
+        """Return y; squares of expected roots are brought to the sum T, as they are too small."""
+        x = np.maximum(self.centre + lengths * (x - self.centre), 0.0)
+        if self.dispersion is not None:
+            return np.asarray(x)
+        return np.asarray(self.total * x**2 / np.maximum((x**2).sum(-1, keepdims=True), _NOTHING))
 
     def _held(self, counts: Matrix) -> Matrix:
         return np.log1p(counts) if self.logged else counts
