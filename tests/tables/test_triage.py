@@ -56,7 +56,8 @@ def test_a_wide_table_shows_what_stands_out_and_names_the_rest():
     found = triage(frame)
     lines = str(found).splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["column", "row", "q07", "country", "when"]
-    assert lines[5].startswith("59 ordinal: q00, q01, ") and lines[5].endswith(", …")
+    assert lines[5].startswith("59 ordinal: q00, q01, ")
+    assert lines[5].endswith(", …")
     assert len(lines[5]) < 120
     assert lines[6:8] == ["1 number: x", "1 category, read: flag"]
     assert lines[8] == "each column: triage in run.json; .entries or .table(65) in Python"
