@@ -416,13 +416,12 @@ def test_names_that_identify():
     for name in (told + "," + cases).split(","):
         assert roles(numbers, name) == {"identifier"}, name
     assert roles(nearly, "patient") == {"identifier"}
-    measured = (
-        "population,number of patients,total number,humid,bid,paid,cases,no_rooms,weight"
-    )
+    measured = "population,number of patients,total number,humid,bid,paid,cases,no_rooms,weight"
     for name in measured.split(","):
         assert not roles(numbers, name), name
     assert not roles(numbers // 1000, "patient")  # which repeat
-    assert roles(numbers // 1000, "pid") == {"identifier"}  # as a person's visits do
+    assert roles(numbers // 1000, "userid") == {"identifier"}  # as a user's visits do
+    assert roles(numbers % 7 + 1, "PID") == {"ordinal"}  # identification with a party
     some = pd.DataFrame({"patient": numbers[:19], "x": rng.normal(size=19)})
     assert triage(some)["patient"].role == "number"  # of so few nothing is sure
     assert triage(pd.DataFrame({"weight": range(7), "x": range(7, 0, -1)}))["weight"].role == (

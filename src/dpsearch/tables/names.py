@@ -11,12 +11,13 @@ _WHO = (
     r"|person|policy|record|resp|respondent|sample|serial|specimen|student|subj|subject|ticket|user)"
 )
 IDENTIFIER = re.compile(
-    rf"(?i)(.* )?(ids?|[ceopqsu]id|uuid|guid|{_WHO}id|id ?(no|nr|num)|seq ?(n|no|nr|num)|mrn"
+    rf"(?i)(.* )?(ids?|uuid|guid|{_WHO}id|id ?(no|nr|num)|seq ?(n|no|nr|num)|mrn"
     r"|zip ?(code)?|post(al)? ?code|phone|ssn|isbn|e ?mail)|id .*"
 )
-# Of numbers that all differ: "number of" and "total number" count something.
+# Of numbers that all differ: "number of" and "total number" count something, and PID may be a
+# party's.
 NUMBERED = re.compile(
-    r"(?i)case|participant|patient|person|record|respondent|subj|subject"
+    r"(?i)case|participant|patient|person|record|respondent|subj|subject|[ceopqsu]id"
     rf"|(.* )?{_WHO} ?(num|number)|.* (no|nr|code)"
 )
 INDEX = re.compile(r"(?i)(unnamed 0|column 0|index level 0|index|row ?names?|row|key)")
