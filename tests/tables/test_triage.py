@@ -421,7 +421,7 @@ def test_names_that_identify():
         assert not roles(numbers, name), name
     assert not roles(numbers // 1000, "patient")  # which repeat
     assert roles(numbers // 1000, "userid") == {"identifier"}  # as a user's visits do
-    assert roles(numbers % 7 + 1, "PID") == {"ordinal"}  # identification with a party
+    assert roles(numbers % 7 + 11, "PID") == {"ordinal"}  # identification with a party
     some = pd.DataFrame({"patient": numbers[:19], "x": rng.normal(size=19)})
     assert triage(some)["patient"].role == "number"  # of so few nothing is sure
     assert triage(pd.DataFrame({"weight": range(7), "x": range(7, 0, -1)}))["weight"].role == (
