@@ -399,3 +399,31 @@ def test_nines_below_zero_where_nothing_else_is():
         assert "taken as missing" not in triage(frame)["a"].reason
     changes = pd.DataFrame({"a": rng.integers(-9, 9, 200)})
     assert "taken as missing" not in triage(changes)["a"].reason
+
+
+def test_names_that_identify():
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(90_000)[:200]
+    nearly = numbers.copy()
+    nearly[:10] = nearly[10:20]
+
+    def roles(columns, names):
+        frame = pd.DataFrame(dict.fromkeys(names.split(","), columns) | {"x": rng.normal(size=200)})
+        return {entry.role for entry in triage(frame)} - {"number", "copy", "skewed"}
+
+    told = "PID,idno,seqn,caseid,patientID,CustomerId,seq_no,Unnamed: 0,zip code,IDs,e-mail,id 2"
+    cases = "patient,Subject,case no,orderNumber,Bon-Nr,school code,record.num,Patient Number"
+    for name in (told + "," + cases).split(","):
+        assert roles(numbers, name) == {"identifier"}, name
+    assert roles(nearly, "patient") == {"identifier"}
+    measured = "population,number of patients,total number,humid,bid,paid,cases,no_rooms,weight"
+    for name in measured.split(","):
+        assert not roles(numbers, name), name
+    assert not roles(numbers // 1000, "patient")  # which repeat
+    assert roles(numbers // 1000, "userid") == {"identifier"}  # as a user's visits do
+    assert roles(numbers % 7 + 11, "PID") == {"ordinal"}  # identification with a party
+    some = pd.DataFrame({"patient": numbers[:19], "x": rng.normal(size=19)})
+    assert triage(some)["patient"].role == "number"  # of so few nothing is sure
+    assert triage(pd.DataFrame({"weight": range(7), "x": range(7, 0, -1)}))["weight"].role == (
+        "identifier"
+    )
