@@ -10,7 +10,9 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from dpsearch import families, priors, refine
 from dpsearch._threads import each, pool, single_products
+from dpsearch.refinement.driver import Refinement
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -84,3 +86,58 @@ def test_products_take_one_thread():
         assert all(
             one["num_threads"] == 1 for one in threadpool_info() if one["user_api"] == "blas"
         )
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("by", ["each", "map"])
+def test_after_an_interrupt_in_submit_there_is_another_pool(by, error, monkeypatch):
+    def run(work, items):
+        return list(each(work, items, 2) if by == "each" else pool(2).map(work, items))
+
+    def keeps_its_lock(idle, *args, **options):
+        idle._cond.acquire()  # as if Ctrl-C came just after, and before it is noted
+        raise error
+
+    first = pool(2)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Semaphore, "acquire", keeps_its_lock)
+        with pytest.raises(error):
+            run(abs, [-1, -2, -3, -4])
+    try:
+        assert pool(2) is not first
+        found = []
+        later = threading.Thread(target=lambda: found.append(run(abs, [-3, -4])), daemon=True)
+        later.start()
+        later.join(10.0)
+        assert found == [[3, 4]]
+    finally:
+        first._idle_semaphore._cond.release()
+
+
+def test_a_pool_is_given_up_if_one_that_waits_is_interrupted():
+    def interrupted(_):
+        raise KeyboardInterrupt  # which the one that waits gets too
+
+    first = pool(2)
+    with pytest.raises(KeyboardInterrupt):
+        list(first.map(interrupted, range(3)))
+    second = pool(2)
+    with pytest.raises(KeyboardInterrupt):
+        list(each(interrupted, range(3), 2))
+    assert len({first, second, pool(2)}) == 3
+
+
+def test_an_interrupted_refinement_ends_with_another_pool(monkeypatch):
+    pools = []
+
+    def run(refinement, *_):
+        pools.append(refinement.threads)
+        pool.cache_clear()
+        pools.append(refinement.threads)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Refinement, "run", run)
+    family, prior = families.Gaussian(0.0, 25.0, 1.0), priors.DirichletProcess(1.0)
+    assert refine(np.zeros((9, 1)), np.zeros(9), family, prior, n_jobs=2).n_clusters == 1
+    assert pools == [pools[0], pool(2)]
+    assert pools[0] is not pools[1]

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -22,10 +22,38 @@ T = TypeVar("T")
 _NAME = "dpsearch-"
 
 
+class _Pool(ThreadPoolExecutor):
+    """A pool that is given up after Ctrl-C, which may leave a lock of it taken for ever."""
+
+    def submit(self, *work: Any, **options: Any) -> Future[Any]:
+        with _given_up_if_interrupted():
+            return super().submit(*work, **options)
+
+    def map(self, *work: Any, **options: Any) -> Iterator[Any]:
+        return _results(super().map(*work, **options))
+
+
+def _results(found: Iterator[T]) -> Iterator[T]:
+    with _given_up_if_interrupted():
+        yield from found
+
+
+@contextmanager
+def _given_up_if_interrupted() -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        pool.cache_clear()
+        raise
+
+
 @functools.cache
 def pool(n_threads: int) -> ThreadPoolExecutor:
-    """Return the pool of this many threads, which begins them when it first has work."""
-    return ThreadPoolExecutor(n_threads, thread_name_prefix=_NAME)
+    """Return the pool of this many threads, which begins them when it first has work.
+
+    To be asked for each time: after Ctrl-C there is another.
+    """
+    return _Pool(n_threads, thread_name_prefix=_NAME)
 
 
 os.register_at_fork(after_in_child=pool.cache_clear)  # a child has none of its parent's threads
@@ -51,10 +79,12 @@ def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generato
         if inside or min(n_threads, len(items)) <= 1:
             yield from map(work, items)
             return
-        futures = [pool(n_threads).submit(work, one) for one in items]
+        futures: list[Future[T]] = []
         try:
-            for future in futures:
-                yield future.result()
+            with _given_up_if_interrupted():
+                futures += (pool(n_threads).submit(work, one) for one in items)
+                for future in futures:
+                    yield future.result()
         finally:
             for future in futures:
                 future.cancel()

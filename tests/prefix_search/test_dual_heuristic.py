@@ -113,4 +113,13 @@ def test_a_capped_queue_still_returns_a_partition():
 )
 def test_says_where_it_does_not_apply(family, prior, reason):
     with pytest.raises(CapabilityError, match=reason):
-        search(np.zeros((5, 3)), family, prior, heuristic="dual")
+        search(np.zeros((13, 3)), family, prior, heuristic="dual")
+
+
+def test_few_points_of_any_family():
+    """Every set of at most twelve points is priced."""
+    X = np.random.default_rng(0).normal(size=(7, 3)) * 2.0
+    result = search(X, families.FullGaussian(), DP, heuristic="dual", beam_size=None)
+    best = enumeration.best(Problem(X, families.FullGaussian(), DP))
+    assert result.optimal
+    assert result.log_joint == pytest.approx(best, abs=1e-9)

@@ -31,12 +31,12 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh, eigvalsh
 
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families._columns import as_tuple, mean_and_variance, varies
+from dpsearch.families._components import n_components, principal
 from dpsearch.families._count_rows import CountRows
 from dpsearch.families._observed import expected, log_densities
 from dpsearch.families.base import Example, Family
@@ -47,7 +47,6 @@ from dpsearch.families.linear import LinearForm, like
 
 _MOST_COMPONENTS = 20
 _ROWS_A_COMPONENT = 15
-_ROWS_COUNTED = 1000  # by which components are told from noise, at most
 _NOTHING = 1e-10  # share of the variance below which a component is rounding
 _UNEXPLAINED = 0.01  # share of a column's variance, below which it follows from other columns
 _LEAST_OBSERVED = 0.3  # how much of a projection's information must have been observed
@@ -381,8 +380,8 @@ class ProjectedGaussian(Family):
         units = np.where(changing, scale, 0.0)
         n_rows, width = X.shape
         most = max(1, min(_MOST_COMPONENTS, n_rows // _ROWS_A_COMPONENT, width))
-        wanted = min(most, _n_components(X, mean, units))
-        components = _principal(X, mean, units, wanted)
+        wanted = min(most, n_components(X, mean, units))
+        components = principal(X, mean, units, wanted)
         if not len(components):  # all columns are constant
             components, units = np.eye(1, width), scale
         # The sign of an eigenvector is arbitrary: its largest entry is made positive.
@@ -464,41 +463,3 @@ def _turned(means: Matrix, scales: Matrix, part: _Observed) -> tuple[Matrix, Mat
     """Locations and scale matrices of Vᵀz and its noise."""
     turned = part.rotation.T @ scales @ part.rotation + part.noise @ part.noise.T
     return np.ascontiguousarray(means @ part.rotation), np.ascontiguousarray(turned)
-
-
-def _n_components(X: Matrix, mean: Vector, scale: Vector) -> int:
-    """Return how many components, at least 1, rise above the noise in a sample of the rows."""
-    rows = np.sort(np.random.default_rng(0).permutation(len(X))[:_ROWS_COUNTED])
-    standard = ((X[rows] - mean) * scale)[:, scale > 0.0]
-    short, long = sorted(standard.shape)
-    if not short:
-        return 1
-    wide = len(standard) == short
-    gram = standard @ standard.T if wide else standard.T @ standard
-    values = np.sqrt(np.maximum(eigvalsh(gram), 0.0))
-    noise = np.polyval([0.56, -0.95, 1.82, 1.43], short / long) * np.median(values)
-    return max(1, int((values > noise).sum()))
-
-
-def _principal(X: Matrix, mean: Vector, scale: Vector, wanted: int) -> Matrix:
-    """Return unit vectors along the columns' leading principal components, largest first.
-
-    The columns are first centred and multiplied by `scale`, in blocks of rows to save memory.
-    """
-    n_rows, width = X.shape
-    size = min(n_rows, width)
-    if size == width:
-        parts = ((X[at : at + _BLOCK] - mean) * scale for at in range(0, n_rows, _BLOCK))
-        gram = np.zeros((width, width))
-        for part in parts:
-            gram += part.T @ part
-    else:  # the same through the smaller matrix
-        standard = (X - mean) * scale
-        gram = standard @ standard.T
-    top = (max(size - wanted, 0), size - 1)
-    values, vectors = eigh(gram / n_rows, subset_by_index=top)
-    real = values > _NOTHING * width
-    values, vectors = values[real][::-1], vectors[:, real][:, ::-1]
-    if size < width:
-        vectors = standard.T @ vectors / np.sqrt(values * n_rows)
-    return np.asarray(vectors.T)

@@ -16,6 +16,7 @@ a merge last changed it.
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -81,7 +82,6 @@ class Refinement:
         self.start = labels
         self.history = history
         self.rng = rng
-        self.threads = pool(n_threads)
         self.batch_size = _LARGE_BATCH if problem.n_items > _MANY_ITEMS else _BATCH
         self.adopt(labels)
         self.converged = False
@@ -93,6 +93,10 @@ class Refinement:
         self.least_gain = max(_MIN_GAIN, 0.01 * _ROUNDING * size)
         self.significant = max(_SIGNIFICANT, _ROUNDING * size)
         self.note("start")
+
+    @property
+    def threads(self) -> Executor:
+        return pool(self.n_threads)
 
     # -- the clock and the history ----------------------------------------------------------
 
