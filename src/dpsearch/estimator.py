@@ -269,7 +269,7 @@ class DPMixture(
             if opened.schema is not None:
                 check_kinds(opened.schema, self.family)
             with located(columns=opened.names):
-                how = self._options(deadline.pass_on if deadline.callback is not None else None)
+                how = self.fit_options(deadline.pass_on if deadline.callback is not None else None)
                 fitted = fit_on_device(opened, how) if on_device else None
                 if fitted is None and opened.in_memory:
                     fitted = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
@@ -312,7 +312,8 @@ class DPMixture(
         texts = tuple(map(str, codes))
         return [code for code in codes if not isinstance(code, str)], texts
 
-    def _options(self, callback: Callback | None) -> FitOptions:
+    def fit_options(self, callback: Callback | None = None) -> FitOptions:
+        """Return the parameters of a fit, checked."""
         return FitOptions(
             self.family,
             resolve_prior(self.alpha),

@@ -20,7 +20,7 @@ from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
 from dpsearch.families.base import Family
 from dpsearch.fitted import FittedState, known
-from dpsearch.levels import Levels, Tree
+from dpsearch.levels import LevelOptions, Levels, Tree
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import (
@@ -78,6 +78,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     family: Any
     handle_unknown: str
+    level: str | int
+    min_cluster_size: int
     random_state: Any
     state_: FittedState
     labels_: Labels
@@ -194,6 +196,12 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             return out
         nearest = self._levels.tree.nearest(self.mixture_.groups, among=~small)
         return np.where(small, nearest, out)
+
+    @property
+    def advised_level(self) -> int | None:
+        """The number of clusters to try where halves of the rows agree little about these."""
+        options = LevelOptions.of(self.level, self.min_cluster_size)
+        return None if self._levels is None else self._levels.advised(options, self.n_clusters_)
 
     def _known_levels(self) -> Levels:
         check_is_fitted(self)

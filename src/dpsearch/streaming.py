@@ -44,7 +44,7 @@ class StreamMethods(FittedMethods):
         """Find the best partition of the rows of X."""
         raise NotImplementedError
 
-    def _options(self, callback: Any) -> FitOptions:
+    def fit_options(self, callback: Any = None) -> FitOptions:
         raise NotImplementedError
 
     def _set(self, state: FittedState) -> None:
@@ -156,7 +156,7 @@ class StreamMethods(FittedMethods):
         """Fit all rows that came, of which none was lost, as if they had come at once."""
         before, rows = self.state_, CheckedTable(stream.kept)
         kinds = None if before.schema is None else before.schema.for_choice
-        state = fit_in_memory(rows, kinds, self._options(None))
+        state = fit_in_memory(rows, kinds, self.fit_options())
         codes = tuple(dict.fromkeys([*before.codes, *state.codes]))
         names, schema, triage = before.names, before.schema, before.triage
         self._set(

@@ -294,6 +294,42 @@ def test_predict_counts_what_it_cannot_read(run, tmp_path, how):
     assert "column 'x' is 'abc', not a number" in err
 
 
+def test_predict_says_which_rows_fit_nowhere(run, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text(as_text(table()))
+    assert run("fit", "x.csv", "--family", "diagonal_gaussian")[0] == 0
+    new = table()[:8].copy()
+    (tmp_path / "new.csv").write_text(as_text(new))
+    assert "improbable" not in run("predict", "x.clusters", "new.csv")[2]
+    new[[2, 5]] *= -1000.0
+    (tmp_path / "new.csv").write_text(as_text(new))
+    model = load(tmp_path / "x.clusters/model.npz")
+    assert sorted(model.outliers(new)) == [2, 5]
+    code, _, err = run("predict", "x.clusters", "new.csv")
+    assert code == 0
+    said = "are improbable under every cluster (chance alone makes fewer than one of"
+    assert f"note: 2 of 8 rows {said} 8 look so): 2, 5" in err
+    new[5, 0] = np.nan
+    (tmp_path / "gaps.csv").write_text(as_text(new).replace("nan", ""))
+    assert (
+        f"note: 2 of 8 rows {said} 8 look so): 2, 5" in run("predict", "x.clusters", "gaps.csv")[2]
+    )
+    monkeypatch.setattr("dpsearch.cli.predict._CHEAP", 20_000 * model.n_components_ * 2)
+    err = run("predict", "x.clusters", "gaps.csv")[2]
+    assert "note: 1 of 7 rows without gaps is improbable under every cluster" in err
+    assert err.splitlines()[-1].endswith("): 2")
+    monkeypatch.setattr("dpsearch.cli.predict._CHEAP", 1)
+    assert "improbable" not in run("predict", "x.clusters", "gaps.csv")[2]
+
+
+@pytest.mark.parametrize("wrong", [("--level", "0"), ("--alpha", "-1")])
+def test_options_are_checked_before_anything_is_read(run, tmp_path, monkeypatch, wrong):
+    (tmp_path / "x.csv").write_text(as_text(table()))
+    monkeypatch.setattr("dpsearch.cli.source.Source.__init__", None)  # which nobody calls
+    code, _, err = run("fit", "x.csv", *wrong)
+    assert code == 1
+    assert f"{wrong[0][2:]} must be" in err
+
+
 def test_predict_names_the_rows_as_fit_does(run, tmp_path):
     X = table()
     quick = ("--family", "gaussian", "--refine", "no")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import polars as pl
 import pytest
 
 from command_line import complains
-from dpsearch import load
+from dpsearch import DPMixture, families, load
+from dpsearch.cli.results import advice
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +116,27 @@ def test_files_in_pieces_are_cut_too(fitted, run):
     code, _, said = run("cut", "pieces", "--clusters", "2", "--memory", "600MB")
     assert code == 0, said
     assert read("pieces")[0]["cluster"].n_unique() == 2
+
+
+@pytest.mark.parametrize(
+    ("level", "agreement", "advised"),
+    [
+        ("auto", 0.3, True),
+        ("auto", 0.7, False),
+        ("auto", np.nan, False),
+        ("components", 0.3, False),
+    ],
+)
+def test_a_level_that_halves_agree_little_about_has_advice(level, agreement, advised):
+    """Six overlapping components in three groups, each a cluster of its own."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 1)) + np.repeat([0.0, 1.5, 40.0, 41.5, 90.0, 91.5], 50)[:, None]
+    family = families.Gaussian(0.0, 1e4, 0.3)
+    model = DPMixture(family, 1.0, level="components", refine=False).fit(X)
+    levels = model.state_.levels
+    assert (levels.n_apart, model.n_components_ > 3) == (3, True)
+    known = replace(levels, merges=False, agreement=np.full(model.n_components_, agreement))
+    model = DPMixture.from_state(model.state_._replace(levels=known), level=level)
+    said = advice(model, Path("a folder"))
+    assert said.endswith(": dpsearch cut 'a folder' --clusters 3") if advised else said == ""
+    assert advice(model.at_level(3), Path("x")) == ""

@@ -45,7 +45,7 @@ def cut(
     Rewrites labels.csv, clusters.csv, model.npz, run.json and the report of a folder, whole or not
     at all.  The data are read again, for typical rows and for the report.
     """
-    from dpsearch.cli.results import level_record
+    from dpsearch.cli.results import advice, level_record
     from dpsearch.progress import stages
 
     if clusters is not None and level != "auto":
@@ -76,6 +76,8 @@ def cut(
         print_json({**record, "out": str(folder)})
     messages.print(f"{found.summary()}; written to {folder}")
     messages.print(found.levels_in_words())
+    if advised := advice(model, folder):
+        messages.print(advised)
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -258,6 +258,7 @@ class _Job:
         self.folder = output.folder(data)
         self.shape = output.shape()
         self.estimator = fitting.estimator()
+        self.estimator.fit_options()  # which are checked before anything is read
         self.restarts: Any = None  # what further fits found
         self.reported = not output.report  # whether the report is written, if one is wanted
         self.seconds: dict[str, float] = {}
@@ -342,6 +343,8 @@ class _Job:
 
     def announce(self, messages: Messages) -> None:
         """Print what was found and where it was written."""
+        from dpsearch.cli.results import advice
+
         if self.output.as_json:
             print_json({**self.record, "out": None if self.folder is None else str(self.folder)})
         if self.results.empty_rows():
@@ -350,6 +353,8 @@ class _Job:
         messages.print(f"{self.results.summary()}{where}")
         messages.print(f"family: {self.estimator.reason_}")
         messages.print(self.results.levels_in_words())
+        if self.folder is not None and (advised := advice(self.estimator, self.folder)):
+            messages.print(advised)
         if self.restarts is not None:
             from dpsearch.report.summary import agreement
 

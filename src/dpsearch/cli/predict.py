@@ -8,13 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+
 from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, quiet_about_names
-from dpsearch.errors import ParameterError, UnseenValuesWarning
+from dpsearch.errors import CapabilityError, ParameterError, UnseenValuesWarning
 
 _ROWS = 10_000  # for which the probabilities of all clusters are in memory
+_RATE = 0.001  # of rows that are called outliers though they come from the clusters
+_DRAWS = 20_000  # that rows are compared with, and each row with gaps by itself
+_CHEAP = 2e8  # values of draws in all clusters that take a few seconds at most
 
 
 @opt.reads_data
@@ -41,7 +46,8 @@ def predict(
     """Find the clusters of new rows.
 
     Columns are found by their names: their order may differ, and others are ignored.  The certainty
-    is the probability of the cluster, given that the row is in one of those found.
+    is the probability of the cluster, given that the row is in one of those found; a note says how
+    many rows are improbable under all of them, where that takes little time.
     """
     import polars as pl
 
@@ -55,7 +61,7 @@ def predict(
         check_ending(out)
         opt.check_writable(out, force)
     messages = Messages(quiet)
-    n_rows, clusters, empty = 0, set(), list[Any]()
+    n_rows, clusters, empty, outliers = 0, set(), list[Any](), list[str]()
     with (
         stages(messages.console) as stage,
         contextlib.ExitStack() as files,
@@ -75,7 +81,7 @@ def predict(
 
         def counted() -> Iterator[Any]:
             nonlocal n_rows
-            for piece in _predicted(estimator, source, proba, empty):
+            for piece in _predicted(estimator, source, proba, empty, outliers):
                 n_rows += piece.height
                 clusters.update(piece["cluster"].unique())
                 if source.opened is not None:
@@ -88,6 +94,8 @@ def predict(
             write_pieces(out, counted(), force=force, verbatim=verbatim)
     if empty:
         messages.print(empty_in_words(empty[:NAMED], len(empty)))
+    for note in outliers:
+        messages.print(note)
     if to_file:
         if as_json:
             print_json({"rows": n_rows, "out": str(out)})
@@ -112,13 +120,48 @@ def _noting_unseen(messages: Messages) -> Iterator[None]:
         messages.print(f"note: {found}")
 
 
-def _predicted(model: Any, source: Any, proba: bool, empty: list[Any]) -> Iterator[Any]:
-    """Yield the table that is written, in blocks of rows; `empty` gets the rows without a value."""
+def _outliers(model: Any, names: Any, table: Any) -> str:
+    """Say which rows are improbable under all clusters; "" if none, or if that would take long."""
+    from dpsearch.cli.source import NAMED
+    from dpsearch.report.summary import by_chance
+
+    judged, which = np.arange(len(names)), ""
+    work = _DRAWS * model.n_components_ * model.n_features_in_
+    gappy = np.isnan(table.matrix).any(axis=1) if table.gaps else np.zeros(len(names), bool)
+    # As many rows as the fit had would be completed anew, to see whether they are the same.
+    same = len(names) == model.mixture_.sizes.sum()
+    if table.gaps and (same or work * (1 + gappy.sum()) > _CHEAP):
+        judged, which = np.flatnonzero(~gappy), " without gaps"
+    if not len(judged) or work > _CHEAP:
+        return ""
+    try:
+        odd = judged[np.sort(model.outliers(table.rows(judged), _RATE))]
+    except CapabilityError:  # the family has no draws
+        return ""
+    if not len(odd):
+        return ""
+    some = ", ".join(map(str, names[odd[:NAMED]])) + (", …" if len(odd) > NAMED else "")
+    return (
+        f"note: {len(odd):,} of {count(len(judged), 'row')}{which}"
+        f" {'is' if len(odd) == 1 else 'are'} improbable under every cluster"
+        f" ({by_chance(_RATE, len(judged))}): {some}"
+    )
+
+
+def _predicted(
+    model: Any, source: Any, proba: bool, empty: list[Any], outliers: list[str]
+) -> Iterator[Any]:
+    """Yield the table that is written, in blocks of rows.
+
+    `empty` gets the rows without a value, and `outliers` a note on rows that fit nowhere.
+    """
     from dpsearch.io import labels_table
 
     with source.errors_named(), quiet_about_names():
         for names, rows in source.blocks(model):
             empty += names.filter(rows.empty_rows).to_list()
+            if source.opened is None and (note := _outliers(model, names, rows)):
+                outliers.append(note)
             for at in range(0, len(names), _ROWS):
                 found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
                 columns = {"cluster": found.argmax(axis=1), "certainty": found.max(axis=1).round(6)}

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import platform
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -23,7 +24,6 @@ from dpsearch.cli.source import NAMED, Source, empty_in_words
 from dpsearch.deadline import current
 from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
-from dpsearch.report.summary import clusters_apart
 from dpsearch.sources.shards import drawn_rows
 
 _WIDE = 100  # columns beyond which parameters are left to the model file
@@ -204,8 +204,20 @@ class Results:
         text = f"level: {model.level_reason_}"
         apart = model.rows_apart_ >= 0
         if apart.any():
+            from dpsearch.report.summary import clusters_apart
+
             text += f"; rows apart: {clusters_apart(model.mixture_.cluster_sizes[apart])}"
         return text
+
+
+def advice(model: Any, folder: Path) -> str:
+    """Return the command to try where halves of the rows agree little; "" if there is none."""
+    fewer = model.advised_level
+    if fewer is None:
+        return ""
+    return (
+        f"fewer clusters may be surer: dpsearch cut {shlex.quote(str(folder))} --clusters {fewer}"
+    )
 
 
 def _listed(values: Any) -> str:

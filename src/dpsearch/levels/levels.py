@@ -94,6 +94,16 @@ class Levels:
         height = self.height if options.level == AUTO else -np.inf
         return self.tree.cut(height=height, min_size=options.min_size)
 
+    @property
+    def n_apart(self) -> int:
+        """How many clusters are left if all components that overlap are merged."""
+        return int(self.tree.cut().max()) + 1
+
+    def advised(self, options: LevelOptions, n_clusters: int) -> int | None:
+        """Return that number if it is smaller and fits to halves agree little; else None."""
+        little = options.level == AUTO and self.agreement[n_clusters - 1] < _LITTLE
+        return self.n_apart if little and self.n_apart < n_clusters else None
+
     def reason(self, options: LevelOptions, n_clusters: int) -> str:
         """Return in words what was found, and how it led to the clusters."""
         n = self.tree.n_components
@@ -108,9 +118,8 @@ class Levels:
             text = f"{components}; {self.finding}, so overlapping ones were merged: {clusters}"
         else:
             text = f"{components}; {self.finding}, so each component is a cluster"
-            fewer = int(self.tree.cut().max()) + 1
-            if fewer < n:
-                text += f" (merging all that overlap would leave {fewer})"
+            if self.n_apart < n:
+                text += f" (merging all that overlap would leave {self.n_apart})"
         if options.min_size > 1:
             text += f"; clusters of fewer than {options.min_size} points went to their nearest"
         counts = self.n_clusters_in_halves

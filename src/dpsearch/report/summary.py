@@ -105,7 +105,7 @@ def how_sure(
             f"{count(n_empty, 'row')}{of} {has} no value: {its} cluster is the prior's, where {it}"
             " counted."
         )
-    odd, expected = len(explanation.outliers), explanation.outlier_rate * n
+    odd = len(explanation.outliers)
     if explanation.n_draws == 0:
         out.append("There was no time to find out whether rows are out of the ordinary.")
     elif not explanation.can_find_outliers:
@@ -113,14 +113,19 @@ def how_sure(
             "The table is too wide to tell in reasonable time whether rows are out of the ordinary."
         )
     elif odd:
-        about = "fewer than one" if expected < 1.0 else f"about {expected:,.0f}"
         out.append(
             f"{count(odd, 'row')}{of} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
-            f" under every cluster (chance alone makes {about} of {n:,} look so)."
+            f" under every cluster ({by_chance(explanation.outlier_rate, n)})."
         )
     else:
         out.append(f"No row{of} is out of the ordinary.")
     return out
+
+
+def by_chance(rate: float, n: int) -> str:
+    """Return in words how many of n rows are outliers though they come from the clusters."""
+    about = "fewer than one" if rate * n < 1.0 else f"about {rate * n:,.0f}"
+    return f"chance alone makes {about} of {n:,} look so"
 
 
 def _proof(clustering: Clustering, certificate: Any) -> str:
