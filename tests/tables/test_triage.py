@@ -100,9 +100,43 @@ def test_parts_of_dates_that_columns_have_already():
     dates = pd.date_range("2020-01-01", periods=90, freq="30D")
     frame = pd.DataFrame({"month": dates.month, "when": dates, "again": dates, "year": dates.year})
     found = triaged(frame)
-    assert found.schema.names == ["month", "when (year)", "when (weekday)"]
-    assert found.triage["when"].reason == "year, month, weekday; its month is that of 'month'"
-    assert [found.triage[name].role for name in ("again", "year")] == ["copy", "copy"]
+    assert found.schema.names == ["month", "when (weekday)", "year"]
+    said = "year, month, weekday; its year is that of 'year'; its month is that of 'month'"
+    assert found.triage["when"].reason == said
+    assert found.triage["again"].role == "copy"
+
+
+def test_dates_of_one_event_count_once():
+    rng = np.random.default_rng(0)
+    begun = np.datetime64("2020-01-01") + rng.integers(0, 2000, 400).astype("timedelta64[D]")
+    ended = begun + np.where(rng.random(400) < 0.03, 40, 0).astype("timedelta64[D]")
+    other = rng.permutation(begun)
+    rare = rng.choice(["a", "b"], 400, p=[0.03, 0.97])
+    frame = pd.DataFrame(
+        {"begun": begun, "ended": ended, "other": other, "x": rare, "y": rare[::-1]}
+    )
+    names = triaged(frame).schema.names
+    assert [name for name in names if "ended" in name] == ["ended (year)"]
+    assert {"other (month)", "other (weekday)", "x", "y"} <= set(names)
+    # The columns of clear clusters agree as well, and are what a fit needs.
+    group = rng.integers(3, size=400)
+    noisy = [np.where(rng.random(400) < 0.02, rng.integers(3, size=400), group) for _ in range(4)]
+    frame = pd.DataFrame({f"c{j}": np.array(list("abc"))[k] for j, k in enumerate(noisy)})
+    assert triaged(frame).schema.names == ["c0", "c1", "c2", "c3"]
+    # Some months of a year, most of them January: two that differ are not alike by chance.
+    mostly = [pd.to_datetime(np.where(rng.random(400) < 0.04, "2020-05-01", "2020-01-01"))] * 2
+    frame = pd.DataFrame({"a": mostly[0], "b": rng.permutation(mostly[1]), "z": other})
+    assert {"a (month)", "b (month)"} <= set(triaged(frame).schema.names)
+
+
+def test_a_column_of_the_table_comes_before_a_part_of_a_date():
+    rng = np.random.default_rng(0)
+    observed = rng.random(60) < 0.7
+    when = pd.to_datetime(np.where(observed, "2020-01-01 00:00", "2021-06-02 18:00"))
+    frame = pd.DataFrame({"x": rng.normal(size=60), "when": when, "observed": observed})
+    found = triaged(frame)
+    assert found.schema.names == ["x", "observed"]
+    assert found.triage["when"].role == "copy"
 
 
 def test_numbers_under_one_name():

@@ -21,7 +21,8 @@ category    yes or no, 0 or 1, two whole numbers; at most 10 numbers with decima
             on average; texts of at most half as many values as rows, of which the 50 most frequent
             make up half the rows; of more levels the rarest are "other"
 text        other texts, which are names or free texts: dropped
-copy        the same values as a column before, or other names for them: dropped
+copy        the same values as a column before, or other names for them; months, hours and weekdays
+            that are the same in 95 % of the rows; parts of dates that a column has: dropped
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ def _without_copies(
     """Drop columns and parts of dates that say the same as another; return the others' numbers."""
     columns = [(j, column) for j, one in enumerate(found) for column in one.columns]
     vectors = {k: column.encode(raws[j])[0] for k, (j, column) in enumerate(columns)}
-    for k, first in copies(list(vectors.values()), MOST_LEVELS).items():
+    parts = {k for k, (_, column) in enumerate(columns) if column.part}
+    cycles = {k for k, (_, one) in enumerate(columns) if one.role == "angle" and one.levels}
+    for k, first in copies(list(vectors.values()), MOST_LEVELS, parts, cycles).items():
         (j, column), other = columns[k], columns[first][1].name
         entry, left = found[j].entry, tuple(c for c in found[j].columns if c is not column)
         if entry.name in said:
