@@ -310,7 +310,8 @@ def triage(
     --------
     >>> import pandas as pd
     >>> from dpsearch import triage
-    >>> frame = pd.DataFrame({"id": range(20), "price": ["$1,200", "$950"] * 10})
+    >>> prices = ["$1,200", "$950", "$1,100", "$980"] * 5
+    >>> frame = pd.DataFrame({"id": range(20), "price": prices})
     >>> print(triage(frame))
     column  role        treatment  why
     id      identifier  dropped    it numbers the rows
