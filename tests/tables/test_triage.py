@@ -45,7 +45,34 @@ def test_roles():
         assert (entry.treatment == "dropped") == (entry.role in dropped), entry
         assert entry.reason
     assert Triage.from_list(found.to_list()) == found
-    assert len(str(found).splitlines()) == 1 + 25 + 1
+
+
+def test_a_wide_table_shows_what_stands_out_and_names_the_rest():
+    rng = np.random.default_rng(0)
+    answers = {f"q{j:02}": rng.integers(11, 16, 60) for j in range(60)}
+    odd = {"x": rng.normal(size=60), "country": "DE", "flag": rng.choice(["y", "n"], 60)}
+    when = pd.date_range("2020-01-01", periods=60, freq="11D")
+    frame = pd.DataFrame({"row": range(60)} | answers | odd | {"when": when})
+    frame.loc[:5, "q07"] = 999
+    found = triage(frame)
+    lines = str(found).splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["column", "row", "q07", "country", "when"]
+    assert lines[5].startswith("59 ordinal: q00, q01, ")
+    assert lines[5].endswith(", …")
+    assert len(lines[5]) < 120
+    assert lines[6:8] == ["1 number: x", "1 category, read: flag"]
+    assert lines[8] == "each column: triage in run.json; .entries or .table(65) in Python"
+    assert len(found.table(65).splitlines()) == 1 + 65
+    # Up to 40 columns each has its line, even if none stands out.
+    some = triage(frame[[f"q{j}" for j in range(10, 50)]])
+    assert len(str(some).splitlines()) == 1 + 40
+    more = triage(frame[[f"q{j}" for j in range(10, 51)]])
+    assert str(more).splitlines()[0].startswith("41 ordinal:")
+    # However many columns are dropped, none goes without a word.
+    constant = pd.DataFrame({"x": frame["x"]} | {f"c{j}": 1 for j in range(101)})
+    constant = str(triage(constant)).splitlines()
+    assert len(constant) == 1 + 40 + 2 + 1
+    assert any(line.startswith("61 constant, dropped: c40") for line in constant)
 
 
 @pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
@@ -442,3 +469,31 @@ def test_nines_below_zero_where_nothing_else_is():
         assert "taken as missing" not in triage(frame)["a"].reason
     changes = pd.DataFrame({"a": rng.integers(-9, 9, 200)})
     assert "taken as missing" not in triage(changes)["a"].reason
+
+
+def test_names_that_identify():
+    rng = np.random.default_rng(0)
+    numbers = rng.permutation(90_000)[:200]
+    nearly = numbers.copy()
+    nearly[:10] = nearly[10:20]
+
+    def roles(columns, names):
+        frame = pd.DataFrame(dict.fromkeys(names.split(","), columns) | {"x": rng.normal(size=200)})
+        return {entry.role for entry in triage(frame)} - {"number", "copy", "skewed"}
+
+    told = "PID,idno,seqn,caseid,patientID,CustomerId,seq_no,Unnamed: 0,zip code,IDs,e-mail,id 2"
+    cases = "patient,Subject,case no,orderNumber,Bon-Nr,school code,record.num,Patient Number"
+    for name in (told + "," + cases).split(","):
+        assert roles(numbers, name) == {"identifier"}, name
+    assert roles(nearly, "patient") == {"identifier"}
+    measured = "population,number of patients,total number,humid,bid,paid,cases,no_rooms,weight"
+    for name in measured.split(","):
+        assert not roles(numbers, name), name
+    assert not roles(numbers // 1000, "patient")  # which repeat
+    assert roles(numbers // 1000, "userid") == {"identifier"}  # as a user's visits do
+    assert roles(numbers % 7 + 11, "PID") == {"ordinal"}  # identification with a party
+    some = pd.DataFrame({"patient": numbers[:19], "x": rng.normal(size=19)})
+    assert triage(some)["patient"].role == "number"  # of so few nothing is sure
+    assert triage(pd.DataFrame({"weight": range(7), "x": range(7, 0, -1)}))["weight"].role == (
+        "identifier"
+    )

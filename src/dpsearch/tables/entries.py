@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ ROLES = (
     "constant", "copy", "target", "nested",
 )  # fmt: skip
 USED, READ, PARTS, DROPPED = TREATMENTS = ("used as it is", "read", "parts", "dropped")
+_NAMES = 100  # characters of names on a line that sums up columns
 
 
 class Entry(NamedTuple):
@@ -48,24 +50,30 @@ class Triage:
         return tuple(entry.name for entry in self.entries if entry.treatment == DROPPED)
 
     def shown(self, most: int) -> tuple[Entry, ...]:
-        """Return the entries; of a wide table only of columns that are not used as they are."""
+        """Return the entries; of a wide table only of columns that stand out."""
         if len(self.entries) <= most:
             return self.entries
-        return tuple(entry for entry in self.entries if entry.treatment != USED)[:most]
+        return tuple(entry for entry in self.entries if _stands_out(entry))[:most]
 
-    def table(self, most: int = 25) -> str:
-        """Return a line for each column; see `shown`."""
+    def table(self, most: int = 40) -> str:
+        """Return a line for each column that is `shown`, and the names of the others by role."""
         shown = self.shown(most)
-        lines = [("column", "role", "treatment", "why"), *shown]
-        widths = [max(len(_short(line[k])) for line in lines) for k in range(3)]
+        lines = [("column", "role", "treatment", "why"), *shown] if shown else []
+        widths = [max((len(_short(line[k])) for line in lines), default=0) for k in range(3)]
         texts = [
             "  ".join(_short(cell).ljust(width) for cell, width in zip(line, widths))
             + f"  {line[3]}"
             for line in lines
         ]
-        hidden = len(self.entries) - len(shown)
-        more = [f"and {hidden:,} more columns"] if hidden else []
-        return "\n".join(text.rstrip() for text in [*texts, *more])
+        others: dict[tuple[str, str], list[str]] = {}
+        for entry in self.entries if len(shown) < len(self.entries) else ():
+            if entry not in shown:
+                others.setdefault(entry[1:3], []).append(entry.name)
+        texts += [_summary(role, treatment, names) for (role, treatment), names in others.items()]
+        if others:
+            all_of_them = f".table({len(self.entries)})"
+            texts.append(f"each column: triage in run.json; .entries or {all_of_them} in Python")
+        return "\n".join(text.rstrip() for text in texts)
 
     __str__ = table
 
@@ -82,6 +90,21 @@ class Triage:
             if not known or not all(isinstance(text, str) for text in entry):
                 raise ParameterError(f"column {entry.name!r}: unknown role or treatment")
         return cls(entries)
+
+
+def _stands_out(entry: Entry) -> bool:
+    """Whether a column is left out or taken apart, or some of its values are taken for others."""
+    changed = entry.treatment in (DROPPED, PARTS)
+    return changed or any(text in entry.reason for text in ("taken as missing", "the rest is"))
+
+
+def _summary(role: str, treatment: str, names: Sequence[str]) -> str:
+    """Return how many columns are treated alike, and as many of their names as a line holds."""
+    what = role if treatment == USED else f"{role}, {treatment}"
+    texts = [_short(name) for name in names]
+    ends = itertools.accumulate(len(text) + 2 for text in texts)
+    n = max(1, sum(end <= _NAMES for end in ends))
+    return f"{len(names):,} {what}: {', '.join(texts[:n])}{', …' if n < len(names) else ''}"
 
 
 def _short(text: str) -> str:

@@ -15,6 +15,7 @@ from dpsearch.tables import cells
 from dpsearch.tables.codes import FEWEST_COPIES, codes_in
 from dpsearch.tables.columns import Column, Level, RawColumn
 from dpsearch.tables.entries import DROPPED, Entry
+from dpsearch.tables.names import words_of
 
 SOME = 20  # rows from which on values are not different, or alike, by chance
 FEW = 5  # the same of integers from 0 or 1 without a gap, and of texts
@@ -69,7 +70,7 @@ class Look:
 
     def called(self, pattern: re.Pattern[str]) -> bool:
         """Whether the table gives the column such a name."""
-        return self.table.named and pattern.fullmatch(self.name.strip()) is not None
+        return self.table.named and pattern.fullmatch(words_of(self.name)) is not None
 
     # -- texts ----------------------------------------------------------------------------------
 

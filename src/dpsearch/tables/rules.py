@@ -8,8 +8,9 @@ date        types of dates, and texts of which 95 % are such: year, month, weekd
             the year only if there are more than four, as few would each be a cluster
 constant    no value, one value, or one value in all but one of 1,000 rows: dropped
 target      few values in a column whose name says that it is the answer: dropped
-identifier  integers that number the rows, or many different under such a name as customer_id;
-            texts of which nearly all differ: dropped
+identifier  integers that number the rows, many different ones under such a name as customer_id,
+            and nearly all different under such a name as patient; texts of which nearly all
+            differ: dropped
 angle       months, hours and weekdays by name and range, directions from 0 to 360
 count       integers from 0, half of them at most 30, with a variance of at least their mean
 ordinal     other integers of at most 10 values, and categories in an order that their type gives
@@ -26,7 +27,6 @@ copy        the same values as a column before, or other names for them: dropped
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -41,12 +41,22 @@ from dpsearch.tables.copies import copies
 from dpsearch.tables.entries import DROPPED, PARTS, READ, USED, Triage
 from dpsearch.tables.frames import distinct_names
 from dpsearch.tables.look import FEW, SOME, Found, Look, TableFacts
+from dpsearch.tables.names import (
+    CYCLES,
+    DIRECTION,
+    IDENTIFIER,
+    INDEX,
+    LAST_TARGET,
+    NUMBERED,
+    TARGET,
+    YEAR,
+)
 
 # What a user may say of a column: its kind, that it is a date, or whether it is used.
 SAID = (*KINDS, "date", "keep", "drop")
 MOST_LEVELS = 50  # of a category; the rest is "other"
 MOST_COUNTED = 30  # the median of integers up to which they are taken for counts
-_NEARLY_ALL = 0.9  # of texts that are different
+_NEARLY_ALL = 0.9  # of texts, or of numbers of cases, that are different
 _SHARE = 0.5  # of the values that the most frequent levels make up
 _FEW_YEARS = 4  # which would each be a cluster
 _RARE = 1000  # rows, of which one may differ in a column that is called constant
@@ -55,21 +65,6 @@ _ROWS_A_VALUE = 10  # of numbers with decimals that are classes
 _SKEWED = 2.0  # standardised third moment
 _WORDS, _LONG = 3.0, 30.0  # words and characters of texts that are sentences, on average
 _YEARS = (1500.0, 2100.0)
-_ID = re.compile(
-    r"(?i:(.*[\s_.-])?(id|ids|uuid|guid|zip|zipcode|postcode|postal.?code|phone|ssn|isbn|e-?mail)"
-    r"|id[\s_.-].*)|.*[a-z]I[Dd]"
-)
-_INDEX = re.compile(r"(?i)(unnamed: 0|column 0|__index_level_0__|index|row.?names?|row|key)")
-_YEAR = re.compile(r"(?i).*year.*")
-_TARGET = re.compile(r"(?i)target|labels?|ground.?truth|y_true|clusters?")
-_LAST_TARGET = re.compile(r"(?i)class")
-_CYCLES = (
-    (re.compile(r"(?i)(^|.*[\s_.])(month|mo|mon)"), 1, 12, "month"),
-    (re.compile(r"(?i)(^|.*[\s_.])(hour|hr)"), 0, 23, "hour"),
-    (re.compile(r"(?i)(^|.*[\s_.])(weekday|dow|day.?of.?week)"), 0, 6, "weekday"),
-    (re.compile(r"(?i)(^|.*[\s_.])(weekday|dow|day.?of.?week)"), 1, 7, "weekday"),
-)
-_DIRECTION = re.compile(r"(?i).*(angle|bearing|azimuth|direction|heading|(^|[\s_.])dir)")
 
 
 class Decided(NamedTuple):
@@ -278,7 +273,7 @@ def _constant(look: Look) -> Found | None:
 
 
 def _target(look: Look) -> Found | None:
-    told = look.called(_TARGET) or (look.last and look.called(_LAST_TARGET))
+    told = look.called(TARGET) or (look.last and look.called(LAST_TARGET))
     few = len(look.seen) <= MOST_LEVELS and (look.whole or look.number_form is None)
     if not (told and few and look.free):
         return None
@@ -290,7 +285,7 @@ def _row_number(look: Look) -> Found | None:
         return None
     low, high = look.range
     # Ranks are numbers from 1 on as well, but hardly ever in the order of the rows.
-    called = not look.table.named or look.called(_INDEX) or look.called(_ID)
+    called = not look.table.named or look.called(INDEX) or look.called(IDENTIFIER)
     numbers = low in (0.0, 1.0) and high - low == look.n - 1 and (called or look.in_order)
     sampled = SOME <= look.n < look.table.n_rows and low >= 0.0 and high <= look.table.n_rows
     if not (numbers or sampled):
@@ -302,21 +297,25 @@ def _counter(look: Look) -> Found | None:
     if look.n < SOME or not (look.may_number_rows and look.in_order):
         return None
     low, high = look.range
-    if _YEARS[0] <= low and high <= _YEARS[1] and look.called(_YEAR):
+    if _YEARS[0] <= low and high <= _YEARS[1] and look.called(YEAR):
         return None
     return look.dropped("identifier", "it counts the rows", names_rows=True)
 
 
 def _index(look: Look) -> Found | None:
-    if not (look.may_number_rows and look.called(_INDEX)):
+    if not (look.may_number_rows and look.called(INDEX)):
         return None
     return look.dropped("identifier", "by its name it numbers the rows", names_rows=True)
 
 
 def _number_that_identifies(look: Look) -> Found | None:
-    if not (look.free and look.whole and look.called(_ID)):
+    if not (look.free and look.whole):
         return None
-    if len(look.seen) > MOST_LEVELS or (look.different and look.n >= FEW):
+    told = look.called(IDENTIFIER)
+    nearly = look.n >= SOME and len(look.seen) > _NEARLY_ALL * len(look.looked_at)
+    if not told and not (nearly and look.called(NUMBERED)):
+        return None
+    if nearly or len(look.seen) > MOST_LEVELS or (look.different and look.n >= FEW):
         why = "by its name it identifies, and measures nothing"
         return look.dropped("identifier", why, names_rows=look.different)
     if look.n < SOME or 2 * len(look.seen) > look.n:
@@ -333,7 +332,7 @@ def _cycle(look: Look) -> Found | None:
     if not (look.table.cycles and look.free and look.whole) or look.number_form:
         return None
     low, high = look.range
-    for pattern, first, last, what in _CYCLES:
+    for pattern, first, last, what in CYCLES:
         if look.called(pattern) and first <= low and high <= last:
             levels = tuple(range(first, last + 1))
             column = Column(look.name, "category", look.source, levels, role="angle")
@@ -402,7 +401,7 @@ def _is_ordinal(look: Look) -> bool:
 
 def _is_direction(look: Look) -> bool:
     low, high = look.range
-    return look.called(_DIRECTION) and low >= 0.0 and 180.0 < high <= 360.0
+    return look.called(DIRECTION) and low >= 0.0 and 180.0 < high <= 360.0
 
 
 def _is_skewed(look: Look) -> bool:
@@ -461,7 +460,7 @@ def _free_text(look: Look) -> Found | None:
 
 def _names(look: Look) -> Found:
     n, n_levels = look.n, look.n_levels
-    if n_levels > _NEARLY_ALL * n or look.called(_ID):
+    if n_levels > _NEARLY_ALL * n or look.called(IDENTIFIER):
         why = f"{n_levels:,} of {n:,} values differ{look.among}"
         return look.dropped("identifier", why, n_levels == len(look.raw.values) >= FEW)
     return look.dropped("text", f"names: {n_levels:,} in {n:,} values{look.among}")
