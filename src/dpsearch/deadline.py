@@ -63,9 +63,18 @@ class Deadline:
     def over(self) -> bool:
         """Whether the present phase is to end; it then counts as cut short."""
         over = not self._needed and self.left <= 0.0
-        if over and self.phase not in self.cut_short:
-            self.cut_short.append(self.phase)
+        if over:
+            self._cut()
         return over
+
+    def _cut(self) -> None:
+        if self.phase not in self.cut_short:
+            self.cut_short.append(self.phase)
+
+    def leave_out(self) -> None:
+        """End the present phase, which needs what there was no time for."""
+        self._cut()
+        raise OutOfTime
 
     def check(self) -> None:
         """Raise if the present phase is to end."""

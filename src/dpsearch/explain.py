@@ -87,8 +87,11 @@ def explain_mixture(
         known = _Known(
             _Twins.of(mixture, X, labels, place.log_inside), _Levels.of(mixture, X, labels)
         )
-        rows = place._asdict() | {"n_draws": n_draws}
-        rows["p_value"] = _p_values(mixture, X, rows.pop("log_inside"), known, n_draws, rng)
+        rows = place._asdict()
+        log_inside, rows["p_value"] = rows.pop("log_inside"), np.ones(X.shape[0])
+        with current().optional():  # without time for draws no row is an outlier
+            rows["p_value"] = _p_values(mixture, X, log_inside, known, n_draws, rng)
+            rows["n_draws"] = n_draws
     families = mixture.model.family.by_column(mixture.model.n_features)
     return Explanation(
         columns,

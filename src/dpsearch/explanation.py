@@ -69,7 +69,8 @@ class Explanation:
     outlier_rate
         Rows with smaller p-values are outliers.
     n_draws
-        Number of draws behind the p-values, smaller for wider tables; see `can_find_outliers`.
+        Number of draws behind the p-values, smaller for wider tables, and 0 if there was no time
+        for any: the p-values are then 1.  See `can_find_outliers`.
     levels
         By the name of a column of categories, what its codes stand for.
     units

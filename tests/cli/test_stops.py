@@ -79,16 +79,19 @@ def test_a_stop_in_the_explanation_leaves_it_out(run, tmp_path, monkeypatch):
     code, _, err = run("fit", "x.csv", "--family", "gaussian", "--report")
     assert code == 130
     assert "while explaining" in err.splitlines()[-1]
+    assert err.splitlines()[-1].endswith("; report.html is not written")
     record = record_of(tmp_path / "x.clusters")
     assert record["stopped"]["while"] == "explaining"
-    assert pl.read_csv(tmp_path / "x.clusters/labels.csv")["certainty"].null_count() == len(table())
+    assert pl.read_csv(tmp_path / "x.clusters/labels.csv")["certainty"].null_count() == 0
 
 
 def test_a_run_says_what_its_time_did_not_suffice_for(run, tmp_path, monkeypatch):
     (tmp_path / "x.csv").write_text(as_text(table()))
     code, _, err = run("fit", "x.csv", "--time", "0.001", "--report")
     assert code == 0
-    assert "the time was up; cut short: choosing the family, " in err.splitlines()[-1]
+    said = err.splitlines()[-1]
+    assert said.startswith("cut short, as the time for each of these was up: choosing the family, ")
+    assert said.endswith(", writing the report; report.html is not written")
     record = record_of(tmp_path / "x.clusters")
     assert record["stopped"] is None
     assert record["parameters"]["time_limit"] == 0.001
@@ -114,3 +117,50 @@ def test_what_does_not_suffice_for_all_rows_may_for_some(run, tmp_path, monkeypa
     assert "report.html" in names_in(folder)
     assert pl.read_csv(folder / "labels.csv")["certainty"].null_count() == len(table())
     assert pl.read_csv(folder / "clusters.csv")["typical_rows"].null_count() == 0
+
+
+@pytest.mark.parametrize("family", ["gaussian", "product"])
+def test_clusters_have_centres_where_there_was_no_time_for_rows(run, tmp_path, family):
+    pl.DataFrame({"x": table()[:, 0], "n": [i % 7 for i in range(len(table()))]}).write_csv(
+        tmp_path / "x.csv"
+    )
+    kinds = ("--kinds", "n=count") if family == "product" else ("--family", family)
+    assert run("fit", "x.csv", "--time", "0.001", *kinds)[0] == 0
+    found, clusters = record_of(tmp_path / "x.clusters"), tmp_path / "x.clusters/clusters.csv"
+    assert "explaining" in found["cut_short"]
+    assert found["family"]["name"] == family
+    centres = pl.read_csv(clusters).select("^(mean|centre) of [xn]$")
+    assert centres.width == 2
+    assert centres.null_count().sum_horizontal()[0] == 0
+
+
+def test_a_report_needs_no_draws(run, tmp_path, monkeypatch):
+    """What takes longest is to compare rows with draws; without them all else is written."""
+    (tmp_path / "x.csv").write_text(as_text(table()))
+
+    def over(*arguments):
+        current().leave_out()
+
+    monkeypatch.setattr("dpsearch.explain._p_values", over)
+    code, _, err = run("fit", "x.csv", "--time", "100", "--report")
+    assert code == 0
+    assert err.splitlines()[-1] == "cut short, as the time for it was up: explaining"
+    page = (tmp_path / "x.clusters/report.html").read_text()
+    assert "There was no time to find out whether rows are out of the ordinary." in page
+    assert "No row is out of the ordinary" not in page
+
+
+def test_what_needs_rows_is_named_where_no_row_was_explained(run, tmp_path, monkeypatch):
+    (tmp_path / "x.csv").write_text(as_text(table()))
+    during = Deadline.during
+
+    def shortened(self, phase, share=1.0):
+        return during(self, phase, 0.0 if phase == "explaining" else share)
+
+    monkeypatch.setattr(Deadline, "during", shortened)
+    code, _, err = run("fit", "x.csv", "--time", "100", "--report")
+    assert code == 0
+    assert err.splitlines()[-1].endswith(
+        ": explaining, writing the report; report.html is not written"
+    )
+    assert record_of(tmp_path / "x.clusters")["cut_short"] == ["explaining", "writing the report"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,9 +13,9 @@ import pytest
 from browser import chromium
 from dpsearch import DPMixture, families, priors
 from dpsearch.fitted import NO_TREE
-from dpsearch.report import write_report
+from dpsearch.report import summary, write_report
 from dpsearch.report.branches import Branches
-from dpsearch.report.profiles import Wanted, profiles
+from dpsearch.report.profiles import Number, Profile, Wanted, profiles
 from dpsearch.report.table import Table
 from explaining import paired_groups
 
@@ -290,7 +291,7 @@ def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):
     for part in fitted.level_reason_.split("; "):
         assert f"<li>{part[0].upper()}{part[1:]}.</li>" in text
     assert "<li>Fits to halves of the rows have" in text
-    assert "shown as rows apart." in text
+    assert ", shown as rows apart." in text
 
 
 def test_notebooks_show_clusters_not_components(model):
@@ -298,3 +299,50 @@ def test_notebooks_show_clusters_not_components(model):
     assert f"240 points in <b>5 clusters</b> ({model.level_reason_})" in shown
     sizes = [int(size) for size in re.findall(r">(\d+)</td></tr>", shown)]
     assert sizes == model.mixture_.cluster_sizes.tolist()
+
+
+def test_a_number_of_clusters_that_was_asked_for_is_said_to_be(table, model, tmp_path):
+    write_report(tmp_path / "one.html", model.at_level(1), table, umap=False)
+    text = (tmp_path / "one.html").read_text()
+    assert "fall into a single cluster, as asked for." in text
+    assert "nothing in them calls for more" not in text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "apart", "said"),
+    [
+        ([40, 4, 3, 1], [-1, -1, 0, 0],
+         "The largest has 40 rows (83\u00a0%), the smallest 4 rows, not counting"
+         " 2 clusters with 4 rows in all, shown as rows apart."),
+        ([40, 1], [-1, 0],
+         "One has 40 rows (98\u00a0%); 1 cluster of 1 row is shown as rows apart."),
+        ([40, 2, 2], [-1, 0, 0],
+         "One has 40 rows (91\u00a0%); 2 clusters of 2 rows each are shown as rows apart."),
+        ([30, 10], [-1, -1], "The largest has 30 rows (75\u00a0%), the smallest 10 rows."),
+    ],
+)  # fmt: skip
+def test_each_cluster_is_counted_once(sizes, apart, said):
+    groups = [Profile(size, size / sum(sizes), ()) for size in sizes]
+    text = summary.found(Table(("a",)), groups, np.array(apart))
+    assert text.endswith(f"clusters. {said}")
+
+
+def test_what_is_known_of_a_sample_is_said_of_the_sample(table, model):
+    explanation = model.explain(table)
+    n = len(table)
+    for certainty, p_value in ((0.5, 1.0), (1.0, 1e-5)):
+        one = replace(
+            explanation,
+            certainty=np.append(np.ones(n - 1), certainty),
+            p_value=np.append(np.ones(n - 1), p_value),
+        )
+        whole = summary.how_sure(model.clustering_, one)[1:]
+        some = summary.how_sure(model.clustering_, one, sample=True)[1:]
+        assert not any("sample" in text for text in whole)
+        assert all(f"a sample of {n} rows" in text for text in some)
+    assert "(chance alone makes fewer than one of" in whole[-1]
+
+
+def test_spreads_are_rounded_each_by_its_own_size():
+    number = Number(0, "time", 1.0, 100.0, 3.21, 102.0, 1371.0)
+    assert number.in_words() == "time closer together (±\u00a03.21; all ±\u00a01,371)"

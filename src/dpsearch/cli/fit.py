@@ -236,7 +236,8 @@ def fit(
         job.write(deadline, signals)
     job.announce(messages)
     if deadline.cut_short:
-        messages.print(_cut_short(deadline, signals))
+        missing = "" if job.reported else "; report.html is not written"
+        messages.print(_cut_short(deadline, signals) + missing)
     if signals:
         raise typer.Exit(128 + signals[0])
 
@@ -258,6 +259,7 @@ class _Job:
         self.shape = output.shape()
         self.estimator = fitting.estimator()
         self.restarts: Any = None  # what further fits found
+        self.reported = not output.report  # whether the report is written, if one is wanted
         self.seconds: dict[str, float] = {}
 
     def read(self, stage: Stages, files: contextlib.ExitStack) -> None:
@@ -276,6 +278,8 @@ class _Job:
             if error.parameter == "kinds":
                 kept = error.column in opt.parse_names(fitting.keep)
                 error.parameter = "--keep" if kept else "--kinds"
+            elif error.parameter == "missing_codes":
+                error.parameter = "--na"
             raise
         if self.source.opened is not None and fitting.restarts:
             why = "is for tables that are read into memory"
@@ -312,13 +316,15 @@ class _Job:
                 results.write_record(folder, self.record)
 
     def report(self, deadline: Deadline, folder: Path) -> None:
-        """Write the report, unless the time is up."""
+        """Write the report, unless the time is up or has not sufficed for any row."""
         with deadline.during("writing the report"), deadline.optional():
+            if not self.results.explains_rows:
+                deadline.leave_out()
             deadline.check()
-            if self.results.explanation is not None:
-                self.results.write_page(
-                    folder / "report.html", image_shape=self.shape, consensus=self.restarts
-                )
+            self.results.write_page(
+                folder / "report.html", image_shape=self.shape, consensus=self.restarts
+            )
+            self.reported = True
 
     def recorded(self, deadline: Deadline, signals: list[int]) -> dict[str, Any]:
         """Return what run.json says."""
@@ -381,11 +387,13 @@ def restart(model: Any, rows: Any, n_restarts: int, seed: int) -> Consensus:
 
 def _cut_short(deadline: Deadline, signals: list[int]) -> str:
     """Say what the time did not suffice for, or that the run was stopped."""
+    phases = deadline.cut_short
     if signals:
         how = "interrupted" if signals[0] == signal.SIGINT else "terminated"
         why = f"{how} while {deadline.stopped_in}: this is the best clustering until then"
-        return f"{why}; cut short: {', '.join(deadline.cut_short)}"
-    return f"the time was up; cut short: {', '.join(deadline.cut_short)}"
+        return f"{why}; cut short: {', '.join(phases)}"
+    each = "it" if len(phases) == 1 else "each of these"
+    return f"cut short, as the time for {each} was up: {', '.join(phases)}"
 
 
 def _independent(family: Any, n_features: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import platform
@@ -22,12 +23,14 @@ from dpsearch.cli.source import NAMED, Source, empty_in_words
 from dpsearch.deadline import current
 from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
+from dpsearch.report.summary import clusters_apart
 from dpsearch.sources.shards import drawn_rows
 
 _WIDE = 100  # columns beyond which parameters are left to the model file
 _TYPICAL = 5
 _INDICATIVE = 10
 _FEW = 2000  # rows that are explained where there is no time for all
+_CELLS = 10_000  # centres of clusters that take no time to speak of
 _PACKAGES = ("numpy", "scipy", "numba", "sklearn", "polars")
 
 
@@ -38,7 +41,7 @@ class Results:
     model: Any
     source: Source
     table: Table  # the rows that are explained
-    explanation: Any  # None if there was no time for it
+    explanation: Any  # of clusters alone if there was no time for rows; None if for neither
 
     @classmethod
     def of(cls, model: Any, source: Source) -> Self:
@@ -52,18 +55,26 @@ class Results:
             model.feature_names_in_ = np.array(table.all_names, dtype=object)
         out = cls(model, source, table, None)
         with current().during("explaining", 0.5):
-            out.explain()
+            out.explain(table.X)
         if out.explanation is None and table.n_rows > _FEW:
             out.table = table.rows(drawn_rows(table.n_rows, _FEW, [0]))
             with current().during("explaining a sample", 0.7):
-                out.explain()
+                out.explain(out.table.X)
+        if out.explanation is None:
+            few = model.n_clusters_ * model.n_features_in_ <= _CELLS
+            with current().needed() if few else contextlib.nullcontext():
+                out.explain(None)
         return out
 
-    def explain(self) -> None:
-        """Explain clusters and rows, if there is time."""
+    def explain(self, rows: Any) -> None:
+        """Explain clusters, and rows if there are any, if there is time."""
         with current().optional(), self.source.errors_named(), quiet_about_names():
             current().check()
-            self.explanation = self.model.explain(self.table.X)
+            self.explanation = self.model.explain(rows)
+
+    @property
+    def explains_rows(self) -> bool:
+        return self.explanation is not None and len(self.explanation.labels) == self.table.n_rows
 
     def write(self, folder: Path, form: str, verbatim: bool) -> None:
         """Write labels, clusters and model."""
@@ -89,7 +100,7 @@ class Results:
     def labels(self) -> Iterator[pl.DataFrame]:
         """Yield what is written about each row, block by block."""
         if self.source.opened is None:
-            whole = self.explanation is not None and self.table.n_rows == self.source.n_rows
+            whole = self.explains_rows and self.table.n_rows == self.source.n_rows
             known = self.explanation.certainty if whole else None
             yield self._about(self.source.table.row_names, self.model.component_labels_, known)
             return
@@ -193,11 +204,7 @@ class Results:
         text = f"level: {model.level_reason_}"
         apart = model.rows_apart_ >= 0
         if apart.any():
-            sizes = model.mixture_.cluster_sizes[apart]
-            text += (
-                f"; rows apart: {count(sizes.sum(), 'row')} in {count(len(sizes), 'cluster')} of at"
-                f" most {sizes.max()}"
-            )
+            text += f"; rows apart: {clusters_apart(model.mixture_.cluster_sizes[apart])}"
         return text
 
 

@@ -42,8 +42,8 @@ class Number:
         near = abs(self.mean - self.other_mean) < 0.25 * max(self.spread, self.other_spread)
         word = "closer together" if self.spread < 0.7 * self.other_spread else ""
         word = "further apart" if self.spread > 1.4 * self.other_spread else word
-        # A spread is no year, and may be small in a column of large numbers.
-        texts = Format(self.format.unit).distinct(self.spread, self.other_spread)
+        # A spread is no year, and may be small beside another and in a column of large numbers.
+        texts = map(Format(self.format.unit).text, (self.spread, self.other_spread))
         return (word if near else ""), [f"±\u00a0{text}" for text in texts]
 
     def in_words(self) -> str:

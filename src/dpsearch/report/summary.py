@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,34 +20,47 @@ _SAME = 1e-6  # log joints that differ by less, relative to their size, are thos
 _FEW = 3.0  # nats below the best log joint that still count as good
 
 
-def found(table: Table, groups: list[Profile], apart: Ints) -> str:
-    """Return a sentence about the numbers of rows and clusters, and their sizes."""
+def found(table: Table, groups: list[Profile], apart: Ints, *, as_asked: bool = False) -> str:
+    """Return a sentence about the numbers of rows and clusters, and their sizes.
+
+    `as_asked` says whether the user chose how many there are.
+    """
     what = "word" if table.is_counts else "column"
     sizes = [group.size for group in groups]
     fall = "falls" if sum(sizes) == 1 else "fall"
     text = f"{count(sum(sizes), 'row')} with {count(len(table.names), what)} {fall} into "
     if len(sizes) == 1:
-        return text + "a single cluster: nothing in them calls for more than one."
+        asked = ", as asked for." if as_asked else ": nothing in them calls for more than one."
+        return f"{text}a single cluster{asked}"
     text += f"{len(sizes):,} clusters. "
     small = [size for size, near in zip(sizes, apart, strict=True) if near >= 0]
     large = [size for size, near in zip(sizes, apart, strict=True) if near < 0]
     if sizes[0] == sizes[-1]:
         text += f"Each has {count(sizes[0], 'row')}."
     elif len(large) == 1:
-        text += f"One has {count(sizes[0], 'row')} ({share(groups[0].share)})."
-    else:
-        text += f"The largest has {count(sizes[0], 'row')} ({share(groups[0].share)}), "
-        if small:
-            text += f"and the smallest of those with more than four rows has {large[-1]:,}."
-        else:
-            text += f"the smallest {count(large[-1], 'row')}."
-    if small:
         be = "is" if len(small) == 1 else "are"
         text += (
-            f" {count(len(small), 'cluster')} of at most four rows, with"
-            f" {count(sum(small), 'row')} in all, {be} shown as rows apart."
+            f"One has {count(sizes[0], 'row')} ({share(groups[0].share)}); {clusters_apart(small)}"
+            f" {be} shown as rows apart."
         )
+    else:
+        text += f"The largest has {count(sizes[0], 'row')} ({share(groups[0].share)}), "
+        text += f"the smallest {count(large[-1], 'row')}"
+        besides = f", not counting {clusters_apart(small)}, shown as rows apart" if small else ""
+        text += f"{besides}."
     return text
+
+
+def clusters_apart(sizes: Sequence[int]) -> str:
+    """Return in words how many clusters have how few rows.
+
+    >>> clusters_apart([1]), clusters_apart([2, 2]), clusters_apart([3, 1])
+    ('1 cluster of 1 row', '2 clusters of 2 rows each', '2 clusters with 4 rows in all')
+    """
+    text = count(len(sizes), "cluster")
+    if min(sizes) < max(sizes):
+        return f"{text} with {count(sum(sizes), 'row')} in all"
+    return f"{text} of {count(sizes[0], 'row')}{' each' if len(sizes) > 1 else ''}"
 
 
 def level(model: Any) -> list[str]:
@@ -61,42 +75,51 @@ def how_sure(
     consensus: Any = None,
     draws: Any = None,
     n_empty: int = 0,
+    sample: bool = False,
 ) -> list[str]:
-    """Return sentences about how good the partition is, and how certain the rows are."""
+    """Return sentences about how good the partition is, and how certain the rows are.
+
+    `sample` says whether the rows that are explained are a sample of all.
+    """
     out = [_proof(clustering, certificate)]
     if consensus is not None:
         out.append(agreement(consensus))
     if draws is not None:
         out.append(_drawn(draws))
     n = len(explanation.labels)
+    some = f"a sample of {count(n, 'row')}"
+    of = f" of {some}" if sample else ""
     doubtful = len(explanation.borderline)
     if doubtful == 0:
-        out.append("Every row belongs to its cluster with a probability of 90 % or more.")
+        out.append(f"Every row{of} belongs to its cluster with a probability of 90 % or more.")
     else:
+        less = f"{doubtful:,} of these" if sample else count(doubtful, "row")
         out.append(
-            f"{share(1.0 - doubtful / n)} of the rows belong to their cluster with a probability"
-            f" of 90 % or more; {count(doubtful, 'row')} {'is' if doubtful == 1 else 'are'} less"
-            " certain."
+            f"{share(1.0 - doubtful / n)} of {some if sample else 'the rows'} belong to their"
+            f" cluster with a probability of 90 % or more; {less}"
+            f" {'is' if doubtful == 1 else 'are'} less certain."
         )
     if n_empty:
         has, it, its = ("has", "it is", "its") if n_empty == 1 else ("have", "they are", "their")
         out.append(
-            f"{count(n_empty, 'row')} {has} no value: {its} cluster is the prior's, where {it}"
+            f"{count(n_empty, 'row')}{of} {has} no value: {its} cluster is the prior's, where {it}"
             " counted."
         )
-    odd = len(explanation.outliers)
-    if not explanation.can_find_outliers:
+    odd, expected = len(explanation.outliers), explanation.outlier_rate * n
+    if explanation.n_draws == 0:
+        out.append("There was no time to find out whether rows are out of the ordinary.")
+    elif not explanation.can_find_outliers:
         out.append(
             "The table is too wide to tell in reasonable time whether rows are out of the ordinary."
         )
     elif odd:
+        about = "fewer than one" if expected < 1.0 else f"about {expected:,.0f}"
         out.append(
-            f"{count(odd, 'row')} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
-            f" under every cluster (chance alone makes about {brief(explanation.outlier_rate * n)}"
-            f" of {n:,} look so)."
+            f"{count(odd, 'row')}{of} {'is' if odd == 1 else 'are'} out of the ordinary: improbable"
+            f" under every cluster (chance alone makes {about} of {n:,} look so)."
         )
     else:
-        out.append("No row is out of the ordinary.")
+        out.append(f"No row{of} is out of the ordinary.")
     return out
 
 

@@ -176,7 +176,9 @@ class _Page:
             n_rows=self.n_rows,
             n_shown=len(rows),
             n_columns_shown=len(columns),
-            found=summary.found(self.table, self.clusters, explanation.apart),
+            found=summary.found(
+                self.table, self.clusters, explanation.apart, as_asked=self._is_as_asked()
+            ),
             sure=summary.how_sure(
                 self.model.clustering_,
                 explanation,
@@ -184,6 +186,7 @@ class _Page:
                 self.consensus,
                 self.draws,
                 self.table.n_empty(),
+                self.sample,
             ),
             figures=self._figures(),
             consensus=self.consensus,
@@ -195,6 +198,12 @@ class _Page:
             triage=self.model.triage_,
             payload={**self._payload(rows), "images": images},
         )
+
+    def _is_as_asked(self) -> bool:
+        """Whether the user chose how many clusters there are, out of several components."""
+        model = self.model
+        chosen = not isinstance(model.level, str) or model.min_cluster_size > 1
+        return model.n_components_ > 1 and chosen
 
     @property
     def n_rows(self) -> int:

@@ -207,8 +207,7 @@ def _said_number(look: Look) -> Found | None:
     texts = raw.uniques is not None and raw.source != "bool"
     form = (look.form(cells.number_form) or cells.POINT) if texts else ""
     role = "number" if kind == "real" else "count"
-    unit = cells.unit_of(raw.uniques or ())
-    column = Column(look.name, kind, raw.source, form=form, role=role, unit=unit)  # type: ignore[arg-type]
+    column = Column(look.name, kind, raw.source, form=form, role=role, unit=look.unit)  # type: ignore[arg-type]
     values, unseen = column.encode(raw)
     if unseen is not None and (kind == "count" or np.isnan(values).all()):
         raise column.refused(unseen)
@@ -351,7 +350,7 @@ def _few_values(look: Look) -> Found | None:
     density of a Gaussian at a value that is repeated has no limit.
     """
     values = look.seen
-    if not (look.table.cycles and look.free) or look.number_form != "" or look.n < SOME:
+    if not (look.table.cycles and look.free) or look.number_form is None or look.n < SOME:
         return None
     if look.whole:
         few = len(values) == 2 and look.range != (0.0, 1.0)
@@ -362,7 +361,10 @@ def _few_values(look: Look) -> Found | None:
     # Of one type, as columns of a frame are.
     levels = tuple(map(int, values)) if look.whole else tuple(map(float, values))
     why = f"{levels[0]} or {levels[1]}" if look.whole else f"{len(levels)} numbers"
-    return _category(look, "category", levels, why)
+    form = look.number_form
+    column = Column(look.name, "category", look.source, levels, form=form, role="category",
+                    unit=look.unit)  # fmt: skip
+    return look.used("category", READ if form else USED, why, column)
 
 
 def _number(look: Look) -> Found | None:
@@ -373,8 +375,8 @@ def _number(look: Look) -> Found | None:
     why = "0 or 1" if role == "category" else f"{low:.6g} to {high:.6g}"
     # Codes below 0 are still among the numbers, which counts would refuse.
     kind: Kind = "count" if role == "count" and not (look.numbers < 0.0).any() else "real"
-    unit = cells.unit_of(look.raw.uniques or ())
-    column = Column(look.name, kind, look.source, form=look.number_form, role=role, unit=unit)
+    form = look.number_form
+    column = Column(look.name, kind, look.source, form=form, role=role, unit=look.unit)
     return look.used(role, READ if look.number_form else USED, why + look.among, column)
 
 
