@@ -855,6 +855,8 @@ def test_names_that_look_like_markup_are_printed_as_they_are(run, tmp_path):
         (["--columns", "A"], ["did you mean 'a'?"]),
         (["--keep", "nosuch"], ["--keep names the column 'nosuch', which the table does not"]),
         (["--kinds", "nosuch=real"], ["--kinds names the column 'nosuch', which the table"]),
+        (["--na", "A=-1"], ["dpsearch: --na: no column 'A': did you mean 'a'?"]),
+        (["--na", "7,zz=-1"], ["dpsearch: --na: no column 'zz'; there are 'a', 'b'"]),
         (["--columns", "0-9"], ["no column 0-9; there are 2, numbered from 0"]),
         (["--columns", "a,0"], ["column 'a' is named twice"]),
         (["--columns", "a", "--drop", "b"], ["--columns and --drop"]),

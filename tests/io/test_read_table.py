@@ -23,7 +23,7 @@ from dpsearch._files import atomic_folder
 from dpsearch.errors import DataError, MissingLibraryError, ParameterError
 from dpsearch.io import ModelColumns, Reading, labels_table, read_table, write_table
 from dpsearch.io.delimited import read_delimited
-from dpsearch.io.sniff import guess_separator
+from dpsearch.io.sniff import count_titles, guess_separator
 from dpsearch.io.table import MISSING
 
 NAMES = ["height", "weight"]
@@ -145,6 +145,36 @@ def test_names_and_gaps(tmp_path):
         np.testing.assert_array_equal(
             read_text(f"a,b\n{gap},1\n2,{gap}\n", tmp_path).X, [[math.nan, 1.0], [2.0, math.nan]]
         )
+
+
+@pytest.mark.parametrize("empty", ["", ";;;"])
+def test_titles_before_the_names_of_columns(empty, tmp_path):
+    path = tmp_path / "X.csv"
+    below = "Nr;x;kind;\n" + "".join(f"{k};{k * k};{'ab'[k % 2]};\n" for k in range(30))
+    path.write_text(f'Sales{empty}\n\n"As of\n2024"{empty}\n{below}')
+    found = read_table(path, Reading())
+    assert found.notes[0].startswith("2 lines before the names of columns left out")
+    assert found.names[:3] == ["Nr", "x", "kind"]
+    assert found.X.shape[0] == 30
+    path.write_text(f"Sales{empty}\n{below}1;2\n")
+    with pytest.raises(DataError, match=r"line 33: 2 cells, expected 4, as at the top; put cells"):
+        read_table(path, Reading())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n1,2\n3,4\n",
+        "a,\nx,y\nz,w\nx,w\n",
+        ",b,c\nx,1,2\ny,3,4\n",
+        "1,\na,b\n2,3\n",
+        "a,b,c\n,,\nx,y,z\n",
+        "a\nb\nc\n",
+    ],
+)
+def test_first_lines_that_are_no_titles(text):
+    rows = [line.split(",") for line in text.splitlines()]
+    assert count_titles(rows, False) == 0
 
 
 def test_mixed_tables_are_frames(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from datetime import datetime
 
@@ -13,7 +14,7 @@ import pytest
 
 from dpsearch import DPMixture, load, triage
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
-from dpsearch.tables import Triage, cells, triaged
+from dpsearch.tables import Schema, Triage, cells, triaged
 from studies.tables.odd import COLUMNS, OBJECTS, odd_table
 
 N = 150
@@ -100,9 +101,43 @@ def test_parts_of_dates_that_columns_have_already():
     dates = pd.date_range("2020-01-01", periods=90, freq="30D")
     frame = pd.DataFrame({"month": dates.month, "when": dates, "again": dates, "year": dates.year})
     found = triaged(frame)
-    assert found.schema.names == ["month", "when (year)", "when (weekday)"]
-    assert found.triage["when"].reason == "year, month, weekday; its month is that of 'month'"
-    assert [found.triage[name].role for name in ("again", "year")] == ["copy", "copy"]
+    assert found.schema.names == ["month", "when (weekday)", "year"]
+    said = "year, month, weekday; its year is that of 'year'; its month is that of 'month'"
+    assert found.triage["when"].reason == said
+    assert found.triage["again"].role == "copy"
+
+
+def test_dates_of_one_event_count_once():
+    rng = np.random.default_rng(0)
+    begun = np.datetime64("2020-01-01") + rng.integers(0, 2000, 400).astype("timedelta64[D]")
+    ended = begun + np.where(rng.random(400) < 0.03, 40, 0).astype("timedelta64[D]")
+    other = rng.permutation(begun)
+    rare = rng.choice(["a", "b"], 400, p=[0.03, 0.97])
+    frame = pd.DataFrame(
+        {"begun": begun, "ended": ended, "other": other, "x": rare, "y": rare[::-1]}
+    )
+    names = triaged(frame).schema.names
+    assert [name for name in names if "ended" in name] == ["ended (year)"]
+    assert {"other (month)", "other (weekday)", "x", "y"} <= set(names)
+    # The columns of clear clusters agree as well, and are what a fit needs.
+    group = rng.integers(3, size=400)
+    noisy = [np.where(rng.random(400) < 0.02, rng.integers(3, size=400), group) for _ in range(4)]
+    frame = pd.DataFrame({f"c{j}": np.array(list("abc"))[k] for j, k in enumerate(noisy)})
+    assert triaged(frame).schema.names == ["c0", "c1", "c2", "c3"]
+    # Some months of a year, most of them January: two that differ are not alike by chance.
+    mostly = [pd.to_datetime(np.where(rng.random(400) < 0.04, "2020-05-01", "2020-01-01"))] * 2
+    frame = pd.DataFrame({"a": mostly[0], "b": rng.permutation(mostly[1]), "z": other})
+    assert {"a (month)", "b (month)"} <= set(triaged(frame).schema.names)
+
+
+def test_a_column_of_the_table_comes_before_a_part_of_a_date():
+    rng = np.random.default_rng(0)
+    observed = rng.random(60) < 0.7
+    when = pd.to_datetime(np.where(observed, "2020-01-01 00:00", "2021-06-02 18:00"))
+    frame = pd.DataFrame({"x": rng.normal(size=60), "when": when, "observed": observed})
+    found = triaged(frame)
+    assert found.schema.names == ["x", "observed"]
+    assert found.triage["when"].role == "copy"
 
 
 def test_numbers_under_one_name():
@@ -381,11 +416,80 @@ def test_units_and_dates_that_are_mixed():
     np.testing.assert_array_equal(values, [60.0, math.nan, 60.0])
 
 
+def numbers_of(texts):
+    """What is read of texts."""
+    frame = pd.DataFrame({"x": np.arange(len(texts)) ** 1.5, "v": texts})
+    found = triaged(frame)
+    return found.matrix[:, found.schema.names.index("v")]
+
+
+@pytest.mark.parametrize("n_bare", [0, 20, 200])
+def test_the_unit_of_a_column_is_its_most_frequent_whether_most_have_none(n_bare):
+    texts = [f"{60 + k / 8}" for k in range(n_bare)] + [f"{70 + k / 8} kg" for k in range(96)]
+    values = numbers_of([*texts, *[f"{120 + k} lb" for k in range(4)]])
+    assert np.isnan(values[-4:]).all()
+    np.testing.assert_array_equal(values[:-4], [float(text.split()[0]) for text in texts])
+    # It is that of most rows, not of most texts.
+    same = ["5.5 lb"] * 400 + [f"{k}.25 kg" for k in range(20)] + [f"{k}.5" for k in range(100)]
+    assert np.isnan(numbers_of(same)[400:420]).all()
+
+
+def test_mega_is_not_milli_and_other_letters_may_be_small_or_large():
+    texts = [f"{50 + k / 4} MW" for k in range(96)]
+    for others, missing in [("mW", True), ("mw", True), ("MW", False)]:
+        values = numbers_of([*texts, *[f"{60 + k} {others}" for k in range(4)]])
+        assert np.isnan(values[-4:]).all() == missing
+    for one, other in [("kg", "KG"), ("days", "Day"), ("mA", "ma"), ("mg", "MG"), ("mph", "MPH")]:
+        mixed = [f"{50 + k / 4} {other if k % 2 else one}" for k in range(96)]
+        assert not np.isnan(numbers_of(mixed)).any()
+
+
+def levels_of(values, new):
+    """The levels that new values are read as, after others; None is none of them."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=len(values)), "v": values})
+    found = triaged(frame)
+    column = found.schema.columns[1]
+    assert column.kind == "category"
+    again = Schema.from_dict(json.loads(json.dumps(found.schema.to_dict())))
+    new = pd.DataFrame({"x": np.zeros(len(new)), "v": new})
+    return column.decode(again.encode(new)[:, 1])
+
+
+@pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")
+def test_levels_that_are_numbers_are_known_by_their_values():
+    tenths = np.tile([0.0, 0.1, 0.3, 7.0], 50)
+    new = [0.1, 0.1 + 0.2, 7.0, 0.3001, 1e-17, 7.1]
+    assert levels_of(tenths, new) == [0.1, 0.3, 7.0, None, 0.0, None]
+    single = levels_of(tenths.astype(np.float32), new[:3])
+    np.testing.assert_allclose(single, [0.1, 0.3, 7.0], rtol=1e-7)
+    assert levels_of(tenths, ["0.1", ".3", "7", "7.0", "7.2", "no"]) == [0.1, 0.3, 7, 7, None, None]
+    long = np.tile([1234567, 1234569], 50)
+    assert levels_of(long, [1234567, 1234568, 1234569]) == [1234567, None, 1234569]
+    assert levels_of(long, ["1234567.0", "1234568"]) == [1234567, None]
+
+
+@pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")
+def test_few_numbers_in_texts_are_classes_too():
+    prices = ["$0.50", "$2.50", "$6"] * 60
+    frame = pd.DataFrame({"x": np.arange(180) ** 1.5, "price": prices})
+    found = triage(frame)["price"]
+    assert (found.role, found.treatment) == ("category", "read")
+    assert found.reason == "3 numbers; read as numbers, as in '$0.50'"
+    assert levels_of(prices, ["$6.00", "2.5", "€6", "$7"]) == [6.0, 2.5, None, None]
+    assert levels_of(["0,5", "2,5", "6"] * 60, ["0,50", "6"]) == [0.5, 6.0]
+    assert levels_of(["1", "2"] * 60, [2, "1"]) == [2, 1]
+
+
 def test_codes_of_one_column():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.integers(-1, 30, 60), "b": rng.integers(-1, 30, 60)})
     found = triaged(frame, na=["a=-1"])
     np.testing.assert_array_equal(np.isnan(found.matrix).sum(axis=0), [(frame["a"] == -1).sum(), 0])
+    with pytest.raises(ParameterError, match=r"missing_codes: no column 'A': did you mean 'a'\?"):
+        DPMixture(missing_codes=["A=-1"]).fit(frame)
+    renamed = frame.rename(columns={"a": "k=1"})
+    assert np.isnan(triaged(renamed, na=["k=1=-1"]).matrix[:, 0]).any()
 
 
 def test_nines_below_zero_where_nothing_else_is():

@@ -279,6 +279,8 @@ class _Job:
             if error.parameter == "kinds":
                 kept = error.column in opt.parse_names(fitting.keep)
                 error.parameter = "--keep" if kept else "--kinds"
+            elif error.parameter == "missing_codes":
+                error.parameter = "--na"
             raise
         if self.source.opened is not None and fitting.restarts:
             why = "is for tables that are read into memory"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpsearch._names import did_you_mean
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.table import ModelColumns, Reading, name_of
@@ -104,7 +104,7 @@ class _File:
                 continue
             match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
             if match is None:
-                advice = _did_you_mean([part], self.names)
+                advice = did_you_mean([part], self.names)
                 raise ParameterError.of(option, f": no column {part!r}{advice}")
             first, last = int(match[1]), int(match[2] or match[1])
             if last >= self.width or first > last:
@@ -156,25 +156,5 @@ def missing_columns(wanted: Sequence[str], names: list[str]) -> str:
     missing = [name for name in wanted if name not in names]
     some = ", ".join(map(repr, missing[:_NAMED]))
     more = f" and {len(missing) - _NAMED:,} more" if len(missing) > _NAMED else ""
-    advice = _did_you_mean(missing[:_NAMED], names, [name for name in names if name not in wanted])
+    advice = did_you_mean(missing[:_NAMED], names, [name for name in names if name not in wanted])
     return f"no column{'s' * (len(missing) > 1)} {some}{more}, which the model needs{advice}"
-
-
-def _did_you_mean(
-    wanted: list[str], names: list[str] | None, others: list[str] | None = None
-) -> str:
-    """Return advice about names that are not there; by default all others may be meant."""
-    if names is None:
-        return "; the file has no column names, so columns go by numbers from 0"
-    plain = {_plain(name): name for name in reversed(names if others is None else others)}
-    found = [difflib.get_close_matches(_plain(name), plain, n=1) for name in wanted]
-    close = dict.fromkeys(repr(plain[name]) for names in found for name in names)
-    if close:
-        return f": did you mean {', '.join(close)}?"
-    some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
-    return f"; there are {some}"
-
-
-def _plain(name: str) -> str:
-    """Return a name without what people write differently: cases and signs."""
-    return re.sub(r"[\W_]+", "", name.casefold()) or name

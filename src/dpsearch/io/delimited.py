@@ -20,10 +20,11 @@ from typing import IO, Any
 import numpy as np
 import polars as pl
 
+from dpsearch._numbers import count
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.blocks import BLOCK, Block, long_fields, records, text_blocks
 from dpsearch.io.choice import Choice, choose
-from dpsearch.io.sniff import begins_with_names, first_rows, guess_separator, head_of
+from dpsearch.io.sniff import begins_with_names, count_titles, first_rows, guess_separator, head_of
 from dpsearch.io.table import MISSING, WHOLE, Reading, Table, name_of, unreadable
 from dpsearch.tables.frames import distinct_names
 
@@ -99,8 +100,17 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         if not len(block.fields):
             continue
         if columns is None:
+            rows = first_rows(start, separator)
+            titles = count_titles(rows, reading.decimal_comma) if reading.header is None else 0
+            for _ in range(titles):
+                _, block = _divided(block, separator)
             first, rest = _divided(block, separator)
-            header, note = _header(first, first_rows(start, separator)[1:], reading)
+            header, note = _header(first, rows[titles + 1 :], reading)
+            if titles:
+                note = (
+                    f"{count(titles, 'line')} before the names of columns left out, as a title;"
+                    " --header if the first line has the names"
+                )
             names = None
             if header:
                 given = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
@@ -208,7 +218,11 @@ class Columns:
         wrong = np.flatnonzero(block.fields != self.width)
         if len(wrong):
             line, fields = block.lines[int(wrong[0])], block.fields[wrong[0]]
-            raise DataError(f"{fields} cells, expected {self.width}", line=int(line))
+            raise DataError(
+                f"{fields} cells, expected {self.width}, as at the top; put cells that contain"
+                f" {self.separator!r} in quotation marks, and take out titles and notes",
+                line=int(line),
+            )
 
     def _large_integers(self, frame: pl.DataFrame, casts: pl.DataFrame) -> dict[str, pl.Series]:
         """Note which columns are of integers; return those that double precision does not hold."""

@@ -57,6 +57,23 @@ def first_rows(text: str, separator: str) -> list[list[str]]:
         return []
 
 
+def count_titles(rows: list[list[str]], decimal_comma: bool) -> int:
+    """Return how many rows stand before the names of columns: a title, a date of export.
+
+    At least half their cells are empty or not there.  The names are all different, none is a
+    number, and no row below has more cells that are not empty.
+    """
+    filled = [[cell for cell in map(str.strip, row) if cell] for row in rows]
+    most = max(map(len, filled), default=0)
+    for k, cells in enumerate(filled[:-1]):
+        texts = [cell for cell in cells if not is_number(cell, decimal_comma)]
+        if len(cells) == most > 2:  # of two columns one may have no name
+            return k if len(set(texts)) == most else 0
+        if not texts or 2 * len(cells) > most:
+            break
+    return 0
+
+
 def begins_with_names(
     first: list[str], below: list[list[str]], decimal_comma: bool
 ) -> tuple[bool, str | None]:

@@ -6,9 +6,11 @@ the shares of the components, the number of n rows below the r-th lowest of m is
 
     P(c) = C(n, c) B(r + c, m − r + 1 + n − c)/B(r, m − r + 1),
 
-exactly, for any distribution of rows (they are exchangeable).  A batch has departed if a tenth of
-its rows is below, and that many are too improbable for a component.  Batch t may be called so by
-chance with a probability of 0.01/t(t + 1): a stream without end, of one in a hundred.
+if all of them are exchangeable, whatever their distribution.  They are so approximately: the kept
+rows took part in choosing the partition and the hyperparameters, and a batch did not.  A batch has
+departed if a tenth of its rows is below, and that many are too improbable for a component.  Batch t
+may be called so by chance with a probability of about 0.01/t(t + 1): a stream without end, of one
+in a hundred.
 """
 
 from __future__ import annotations

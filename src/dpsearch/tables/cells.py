@@ -41,6 +41,7 @@ _NUMBER = re.compile(
     r"\s?(?P<unit>%|[$€£¥₹°]\w?|[^\W\d_][^\W\d_/²³.]{0,9}(?:/\w{1,6})?)?\)?"
 )
 _CODE = re.compile(r"[+-]?0\d+|\d{16,}")  # digits that are no quantity: 007, card numbers
+_PREFIXED = re.compile(r"[mM](?:[WVAJNFHKBg]|Hz|Pa|Wh|eV)")  # a unit with a prefix of its own
 _TIMES = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9}
 _DAYS = (
     "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%m/%d/%y", "%d/%m/%y",
@@ -98,8 +99,13 @@ def _unit(match: re.Match[str]) -> str:
 
 
 def _singular(unit: str) -> str:
-    """Return the same for one and for several: day and days, lb and lbs."""
+    """Return the same for one and for several, small and large letters: day and Days, lb and LBS.
+
+    The M of mega is not the m of milli: MW and mW differ.
+    """
     lower = unit.casefold()
+    if _PREFIXED.fullmatch(unit):
+        return unit[0] + lower[1:]
     return lower.removesuffix("s") if len(lower) > 2 else lower
 
 
@@ -134,11 +140,18 @@ def number_form(texts: Sequence[str], counts: Ints) -> str | None:
     return form if _suffice(number_reader(form), known) else None
 
 
-def unit_of(values: Sequence[Any]) -> str:
-    """Return the unit that numbers of a column are written with, or their sign of money."""
-    found = [_NUMBER.fullmatch(value) for value in values if isinstance(value, str)]
-    units = Counter(_unit(match) for match in found if match)
-    return units.most_common(1)[0][0] if units else ""
+def unit_of(texts: Sequence[str], counts: Ints) -> str:
+    """Return the unit of a column, or its sign of money: the most frequent; "" if none has any."""
+    written: Counter[str] = Counter()
+    for text, n in zip(texts, counts):
+        match = _NUMBER.fullmatch(text)
+        if match is not None and _unit(match):
+            written[_unit(match)] += int(n)
+    units: Counter[str] = Counter()
+    for unit, n in written.items():
+        units[_singular(unit)] += n
+    best = max(units, key=units.__getitem__, default="")
+    return next((unit for unit, _ in written.most_common() if _singular(unit) == best), "")
 
 
 def _form_of(digits: str) -> str | None:

@@ -28,6 +28,7 @@ KINDS: tuple[Kind, ...] = ("real", "count", "binary", "category")
 # What a column came as, so that it goes back as the same.
 SOURCES = ("text", "categorical", "bool", "int", "float", "date")
 OTHER = "other"  # the level of all that is none of the other levels
+_ROUNDING = 1e-6  # of a level that is a number: that of single precision, and of sums
 TRUTH = "yes/no"  # the form of texts that are read as truth values
 
 Level = str | bool | int | float
@@ -124,7 +125,20 @@ class Column:
         code = codes.get(value, codes.get(str(value)))
         if code is None and self.form == OTHER:
             code = codes[OTHER]
-        return math.nan if code is None else code
+        return self._code_of_number(value) if code is None else code
+
+    def _code_of_number(self, value: Any) -> float:
+        """Return the code of the level that a number, perhaps in a text, is but for rounding."""
+        if not all(map(_is_number, self.levels or ())):
+            return math.nan
+        levels = np.array(self.levels, np.float64)
+        form = self.form if self.form in (POINT, COMMA) else POINT
+        off = np.abs(levels - number_reader(form, self.unit)(value))
+        size = np.abs(levels)
+        size[size == 0.0] = np.min(size, where=size > 0.0, initial=1.0)
+        # Whole numbers that differ, such as long codes, are different ones.
+        near = off <= np.minimum(_ROUNDING * size, 0.25)
+        return float(np.argmin(off)) if near.any() else math.nan
 
     def _codes(self) -> dict[Any, float]:
         """The codes of the levels; a file may have numbers and truth values as texts."""
@@ -191,9 +205,15 @@ class Column:
         elif self.levels is None:
             fits = self.form in ("", POINT, COMMA)
         else:
-            fits = {"": True, OTHER: OTHER in levels, TRUTH: len(levels) == 2}.get(self.form, False)
+            numeric = all(map(_is_number, levels))
+            known = {"": True, OTHER: OTHER in levels, TRUTH: len(levels) == 2}
+            fits = (known | {POINT: numeric, COMMA: numeric}).get(self.form, False)
         if not fits:
             raise ParameterError(f"column {self.name!r}: unknown form {self.form!r}")
+
+
+def _is_number(level: Any) -> bool:
+    return isinstance(level, numbers.Real) and not isinstance(level, bool)
 
 
 def _levels(name: str, kind: Kind, levels: Any) -> tuple[Level, ...]:

@@ -135,13 +135,17 @@ class Look:
             return cells.POINT if self.raw.n_infinite else ""
         return self.form(cells.number_form) if self.raw.source == "text" else None
 
+    @property
+    def unit(self) -> str:
+        """The unit that numbers in texts have; "" if there is none."""
+        return cells.unit_of(self.texts, self.counts) if self.texts else ""
+
     @cached_property
     def numbers(self) -> Vector:
         """The column as numbers."""
         if self.raw.uniques is None or self.number_form is None:
             return self.raw.values
-        unit = cells.unit_of(self.texts)
-        return self.read(cells.number_reader(self.number_form, unit), "numbers")
+        return self.read(cells.number_reader(self.number_form, self.unit), "numbers")
 
     @cached_property
     def known(self) -> Vector:

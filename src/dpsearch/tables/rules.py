@@ -21,7 +21,8 @@ category    yes or no, 0 or 1, two whole numbers; at most 10 numbers with decima
             on average; texts of at most half as many values as rows, of which the 50 most frequent
             make up half the rows; of more levels the rarest are "other"
 text        other texts, which are names or free texts: dropped
-copy        the same values as a column before, or other names for them: dropped
+copy        the same values as a column before, or other names for them; months, hours and weekdays
+            that are the same in 95 % of the rows; parts of dates that a column has: dropped
 """
 
 from __future__ import annotations
@@ -154,7 +155,9 @@ def _without_copies(
     """Drop columns and parts of dates that say the same as another; return the others' numbers."""
     columns = [(j, column) for j, one in enumerate(found) for column in one.columns]
     vectors = {k: column.encode(raws[j])[0] for k, (j, column) in enumerate(columns)}
-    for k, first in copies(list(vectors.values()), MOST_LEVELS).items():
+    parts = {k for k, (_, column) in enumerate(columns) if column.part}
+    cycles = {k for k, (_, one) in enumerate(columns) if one.role == "angle" and one.levels}
+    for k, first in copies(list(vectors.values()), MOST_LEVELS, parts, cycles).items():
         (j, column), other = columns[k], columns[first][1].name
         entry, left = found[j].entry, tuple(c for c in found[j].columns if c is not column)
         if entry.name in said:
@@ -204,8 +207,7 @@ def _said_number(look: Look) -> Found | None:
     texts = raw.uniques is not None and raw.source != "bool"
     form = (look.form(cells.number_form) or cells.POINT) if texts else ""
     role = "number" if kind == "real" else "count"
-    unit = cells.unit_of(raw.uniques or ())
-    column = Column(look.name, kind, raw.source, form=form, role=role, unit=unit)  # type: ignore[arg-type]
+    column = Column(look.name, kind, raw.source, form=form, role=role, unit=look.unit)  # type: ignore[arg-type]
     values, unseen = column.encode(raw)
     if unseen is not None and (kind == "count" or np.isnan(values).all()):
         raise column.refused(unseen)
@@ -348,7 +350,7 @@ def _few_values(look: Look) -> Found | None:
     density of a Gaussian at a value that is repeated has no limit.
     """
     values = look.seen
-    if not (look.table.cycles and look.free) or look.number_form != "" or look.n < SOME:
+    if not (look.table.cycles and look.free) or look.number_form is None or look.n < SOME:
         return None
     if look.whole:
         few = len(values) == 2 and look.range != (0.0, 1.0)
@@ -359,7 +361,10 @@ def _few_values(look: Look) -> Found | None:
     # Of one type, as columns of a frame are.
     levels = tuple(map(int, values)) if look.whole else tuple(map(float, values))
     why = f"{levels[0]} or {levels[1]}" if look.whole else f"{len(levels)} numbers"
-    return _category(look, "category", levels, why)
+    form = look.number_form
+    column = Column(look.name, "category", look.source, levels, form=form, role="category",
+                    unit=look.unit)  # fmt: skip
+    return look.used("category", READ if form else USED, why, column)
 
 
 def _number(look: Look) -> Found | None:
@@ -370,8 +375,8 @@ def _number(look: Look) -> Found | None:
     why = "0 or 1" if role == "category" else f"{low:.6g} to {high:.6g}"
     # Codes below 0 are still among the numbers, which counts would refuse.
     kind: Kind = "count" if role == "count" and not (look.numbers < 0.0).any() else "real"
-    unit = cells.unit_of(look.raw.uniques or ())
-    column = Column(look.name, kind, look.source, form=look.number_form, role=role, unit=unit)
+    form = look.number_form
+    column = Column(look.name, kind, look.source, form=form, role=role, unit=look.unit)
     return look.used(role, READ if look.number_form else USED, why + look.among, column)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._names import did_you_mean
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
@@ -275,9 +276,19 @@ def triaged_columns(
     **options: Any,
 ) -> Triaged:
     """Decide about columns that have been read."""
+    _check_codes(na, names)
     found = decide(names, raws, kinds, **options)
     schema = Schema.decided(library, found, kinds, na)
     return Triaged(found.triage, schema, np.stack(found.vectors, axis=1), found.row_names)
+
+
+def _check_codes(na: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise if a code NAME=VALUE of missing values is for a column that is not there."""
+    for code in map(str, na):
+        name, equals, _ = code.rpartition("=")
+        if equals and not any(code.startswith(f"{one}=") for one in names):
+            advice = did_you_mean([name], names)
+            raise ParameterError.of("missing_codes", f": no column {name!r}{advice}")
 
 
 def triage(
@@ -299,7 +310,8 @@ def triage(
     --------
     >>> import pandas as pd
     >>> from dpsearch import triage
-    >>> frame = pd.DataFrame({"id": range(20), "price": ["$1,200", "$950"] * 10})
+    >>> prices = ["$1,200", "$950", "$1,100", "$980"] * 5
+    >>> frame = pd.DataFrame({"id": range(20), "price": prices})
     >>> print(triage(frame))
     column  role        treatment  why
     id      identifier  dropped    it numbers the rows
