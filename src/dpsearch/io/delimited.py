@@ -100,25 +100,7 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         if not len(block.fields):
             continue
         if columns is None:
-            rows = first_rows(start, separator)
-            titles = count_titles(rows, reading.decimal_comma) if reading.header is None else 0
-            for _ in range(titles):
-                _, block = _divided(block, separator)
-            first, rest = _divided(block, separator)
-            header, note = _header(first, rows[titles + 1 :], reading)
-            if titles:
-                note = (
-                    f"{count(titles, 'line')} before the names of columns left out, as a title;"
-                    " --header if the first line has the names"
-                )
-            names = None
-            if header:
-                given = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
-                names = distinct_names(given)
-                block = rest
-            choice = choose(names, len(first), replace(reading, header=header))
-            columns = Columns(names, len(first), choice, reading, separator)
-            columns.notes += [note] if note else []
+            columns, block = _begun(block, start, separator, reading)
             if not len(block.fields):
                 continue
         columns.add(block)
@@ -127,6 +109,30 @@ def _filled(stream: IO[bytes], path: Path, reading: Reading, size: int) -> Itera
         raise DataError("the file is empty")
     if columns.n_rows == 0:
         raise DataError("a line of column names and no data")
+
+
+def _begun(block: Block, start: str, separator: str, reading: Reading) -> tuple[Columns, Block]:
+    """Return the columns that the first records name, and the records below."""
+    rows = first_rows(start, separator)
+    titles = count_titles(rows, reading.decimal_comma) if reading.header is None else 0
+    for _ in range(titles):
+        _, block = _divided(block, separator)
+    first, rest = _divided(block, separator)
+    header, note = _header(first, rows[titles + 1 :], reading)
+    if titles:
+        note = (
+            f"{count(titles, 'line')} before the names of columns left out, as a title;"
+            " --header if the first line has the names"
+        )
+    names = None
+    if header:
+        given = [cell.strip() or name_of(None, j) for j, cell in enumerate(first)]
+        names = distinct_names(given)
+        block = rest
+    choice = choose(names, len(first), replace(reading, header=header))
+    columns = Columns(names, len(first), choice, reading, separator)
+    columns.notes += [note] if note else []
+    return columns, block
 
 
 def _header(first: list[str], below: list[list[str]], reading: Reading) -> tuple[bool, str | None]:

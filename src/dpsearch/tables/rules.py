@@ -8,9 +8,8 @@ date        types of dates, and texts of which 95 % are such: year, month, weekd
             the year only if there are more than four, as few would each be a cluster
 constant    no value, one value, or one value in all but one of 1,000 rows: dropped
 target      few values in a column whose name says that it is the answer: dropped
-identifier  integers that number the rows, many different ones under such a name as customer_id,
-            and nearly all different under such a name as patient; texts of which nearly all
-            differ: dropped
+identifier  integers that number the rows, or many different under such a name as customer_id, or
+            nearly all under one as patient; texts of which nearly all differ: dropped
 angle       months, hours and weekdays by name and range, directions from 0 to 360
 count       integers from 0, half of them at most 30, with a variance of at least their mean
 ordinal     other integers of at most 10 values, and categories in an order that their type gives
