@@ -74,3 +74,17 @@ def test_a_far_row_outside_the_support_of_what_won(far):
     model = DPMixture().fit(X)
     assert "1 row far from all others" in model.reason_
     assert len(model.labels_) == N
+
+
+def test_a_far_row_with_gaps():
+    rng = np.random.default_rng(4)
+    numbers = rng.normal(size=(40, 2))
+    numbers[rng.random((40, 2)) < 0.3] = np.nan
+    numbers[7] = 1e4, np.nan
+    frame = pd.DataFrame(numbers, columns=["a", "b"])
+    frame["kind"] = np.where(
+        np.arange(40) % 5 == 2, None, np.array(["x", "y"])[rng.integers(2, size=40)]
+    )
+    model = DPMixture().fit(frame)
+    assert "1 row far from all others" in model.reason_
+    assert len(model.labels_) == 40

@@ -149,7 +149,7 @@ def choose(
 def _takes(family: Family, table: CheckedTable) -> bool:
     """Whether the values of a table are in the support of a family that was chosen without it."""
     try:
-        family.check(table.matrix)
+        (family.with_gaps() if table.gaps and family.takes_gaps else family).check(table.matrix)
     except DataError:
         return False
     return True
