@@ -52,15 +52,15 @@ def test_few_rows_are_verified_in_interval_arithmetic(certified):
     assert (code, said.endswith("\nverified, in interval arithmetic\n")) == (0, True)
     np.save("other.npy", table(10) + 1e-7)
     complains(certified("--check", "proof.npz", "other.npy", "--exact"), "proves nothing about")
-    complains(certified("model.npz", "x.npy", "--exact"), "exact takes at most 16 rows")
+    complains(certified("model.npz", "x.npy", "--exact"), "dpsearch: --exact takes at most 16 rows")
 
 
 def test_statements_about_numbers_and_pairs(certified):
     asked = ("--numbers", "1,2", "--pairs", "0-1,0-59")
     code, _, said = certified("model.npz", "x.npy", *asked)
     assert code == 0
-    assert "every partition into 1 components is at least " in said
-    assert "every partition into 2 components is not proved worse" in said
+    assert "every partition into 1 component is at least " in said
+    assert "the best partition is one into 2 components" in said
     assert "rows 0 and 59 are apart in every partition within 5 nats" in said
     found = json.loads(certified("model.npz", "x.npy", *asked, "--json")[1])
     assert [one["n_clusters"] for one in found["numbers"]] == [1, 2]
@@ -68,6 +68,35 @@ def test_statements_about_numbers_and_pairs(certified):
     code, _, said = certified("model.npz", "x.npy", "--pairs", "3")
     assert code == 1
     assert "--pairs must look like" in said
+
+
+def test_what_cannot_be_said_is_refused_before_the_work(certified, monkeypatch):
+    monkeypatch.setattr("dpsearch.exact.certify", None)
+    asked = {
+        ("--pairs", "0-0"): "--pairs must name two different rows from 0 to 59, got 0-0",
+        ("--pairs", "1-60"): "--pairs must name two different rows from 0 to 59, got 1-60",
+        ("--numbers", "61"): "--numbers must be from 1 to 60, the number of rows, got 61",
+        ("--exact",): "--exact takes at most 16 rows",
+    }
+    for options, message in asked.items():
+        complains(certified("model.npz", "x.npy", *options), message)
+    Path("x.clusters").mkdir()
+    complains(
+        certified("--check", "x.clusters", "x.npy"), "x.clusters: a folder, not a certificate"
+    )
+
+
+def test_pairs_in_one_column_and_under_a_family_that_has_no_proofs_of_them(certified):
+    X = np.abs(table(20)[:, :1]) + 0.1
+    np.save("one.npy", X)
+    DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X).save("one.npz")
+    assert "rows 0 and 19 are apart" in certified("one.npz", "one.npy", "--pairs", "0-19")[2]
+    DPMixture("gamma", 1.0, random_state=0).fit(X).save("gamma.npz")
+    code, _, said = certified("gamma.npz", "one.npy", "--pairs", "0-19", "--numbers", "20")
+    assert code == 0
+    assert said.startswith("within ")
+    assert "more time" not in said
+    assert "rows 0 and 19 are not proved together or apart" in said
 
 
 def test_json_and_a_better_partition(certified):

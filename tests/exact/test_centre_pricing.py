@@ -10,6 +10,7 @@ import pytest
 from dpsearch import datasets, families, priors
 from dpsearch._clock import clock
 from dpsearch.exact.centre_pricing import CentrePricer, neighbour_prices
+from dpsearch.exact.pricing import NO_TRIPLES
 from dpsearch.exact.promises import statistic_of
 from dpsearch.problem import Problem
 from enumeration import seeds
@@ -30,7 +31,7 @@ def all_sets(n):
 
 
 def draw(seed, largest=8):
-    """A pricer with prices of all kinds: too low, too high, about right, and equal."""
+    """A pricer with prices of all kinds: too low, too high, about right, and equal; and tolls."""
     rng = np.random.default_rng(seed)
     n, width = int(rng.integers(1, largest + 1)), int(rng.integers(1, 4))
     family = families.Gaussian(
@@ -42,11 +43,23 @@ def draw(seed, largest=8):
     problem = Problem(X, family, PRIORS[seed % len(PRIORS)])
     pricer = pricer_of(problem, float(rng.normal()))
     y = problem.alone + np.exp(rng.normal()) * rng.normal(size=n) + rng.normal()
+    if seed % 2 and n > 2:
+        n_triples = int(rng.integers(1, 7))
+        triples = [np.sort(rng.choice(n, 3, replace=False)) for _ in range(n_triples)]
+        pricer = pricer.with_triples(np.array(triples))
+        y = np.append(y, rng.exponential(np.exp(rng.normal()), n_triples))
     return rng, pricer, y
 
 
 def values(pricer, y):
-    return {tuple(s): pricer.log_weight(s) - y[s].sum() for s in all_sets(pricer.n)}
+    n, out = pricer.n, {}
+    for members in all_sets(n):
+        tolls = [
+            toll for three, toll in zip(pricer.triples, y[n:], strict=True)
+            if len(set(three) & set(members)) >= 2
+        ]  # fmt: skip
+        out[tuple(members)] = pricer.log_weight(members) - y[members].sum() - sum(tolls)
+    return out
 
 
 def check_price(pricer, y):
@@ -144,6 +157,7 @@ def test_out_of_time_it_still_has_a_bound():
 @pytest.mark.parametrize("seed", range(200, 230))
 def test_prices_by_nearest_neighbours_pay_for_every_subset(seed):
     _, pricer, _ = draw(seed)
+    pricer = pricer.with_triples(NO_TRIPLES)
     y = neighbour_prices(pricer.space.x, pricer.space.g, math.inf)
     assert max(values(pricer, y).values()) <= 1e-10
     late = neighbour_prices(pricer.space.x, pricer.space.g, clock() - 1.0)
@@ -171,3 +185,17 @@ def test_prices_raised_from_shared_out_weights_pay_for_every_subset(seed):
             y[members] += (pricer.log_weight(members) - y[members].sum()) / len(members)
         raised = pricer.raise_prices(y, threshold=1e-8, max_columns=10**6)
         assert max(values(pricer, raised.y).values()) <= raised.bound + 1e-9
+
+
+def test_tolls_are_priced_as_in_all_subsets():
+    """Prices are low, so that sets have all points of a triple."""
+    for seed in range(1, 700, 2):
+        _, pricer, y = draw(seed)
+        y[: pricer.n] -= 1.0
+        every = values(pricer, y)
+        largest = max(every.values())
+        slack = max(1.0 - largest, 0.1)
+        assert pricer.price(y, threshold=-1e9, max_columns=1).bound >= largest - 1e-9
+        found = pricer.columns_within(y, slack, limit=10**5)
+        assert found is not None
+        assert len(found) == sum(value >= -slack for value in every.values())

@@ -324,3 +324,11 @@ def test_lines_bound_log_v_over_their_ranges(prior):
         assert covered == set(range(1, 41))
     fixed = isinstance(prior, priors.DirichletProcess) and isinstance(prior.alpha, float)
     assert is_linear(log_v) == fixed
+
+
+def test_a_start_with_more_clusters_than_the_prior_allows_is_replaced():
+    X = np.random.default_rng(0).normal(size=(6, 2))
+    problem = Problem(X, families.Gaussian(0.0, 4.0, 1.0), models.FewComponents())
+    found = certify(problem, np.arange(6), polish=False)
+    assert found.optimal
+    assert found.lower_bound >= enumeration.best(problem) - 1e-6

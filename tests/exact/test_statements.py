@@ -10,6 +10,7 @@ from dpsearch import certify, families, priors
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.exact.statements import bound_of_pair
 from dpsearch.problem import Problem
+from models import FewComponents
 
 PRIORS = [priors.DirichletProcess(1.0), priors.PitmanYor(0.7, 0.4)]
 
@@ -52,11 +53,25 @@ def test_pairs_and_numbers_agree_with_all_partitions(seed):
     assert found.with_clusters(1).worse_by > 0.0 or found.clustering.n_clusters == 1
 
 
+def test_a_number_of_clusters_that_the_prior_excludes_is_infinitely_worse():
+    same = problem_of(1).model
+    problem = Problem(same.matrix, same.family, FewComponents())
+    labels, _ = enumeration.partitions(7)
+    values = enumeration.log_joints(problem)
+    found = certify(problem, np.zeros(7, np.int64))
+    bound = found.with_clusters(3)  # the most that there can be
+    assert bound.upper_bound >= values[labels.max(axis=1) == 2].max() >= bound.log_joint - 1e-9
+    assert found.with_clusters(4) == (4, -np.inf, np.inf, -np.inf)
+
+
 def test_what_cannot_be_said_is_refused():
     found = certify(problem_of(0), np.zeros(7, np.int64))
     for i, j in ((0, 0), (-1, 2), (0, 7)):
         with pytest.raises(ParameterError, match="row"):
             found.apart(i, j)
+    for say in (found.apart, found.together):
+        with pytest.raises(ParameterError, match="within must be a number ≥ 0, got -2"):
+            say(0, 1, within=-2)
     with pytest.raises(ParameterError, match="n_clusters"):
         found.with_clusters(8)
     line = certify(problem_of(1).model.matrix[:, :1], np.zeros(7), families.Gaussian(), PRIORS[0])

@@ -7,7 +7,7 @@ import textwrap
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -16,7 +16,7 @@ from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of
-from dpsearch.errors import DataError, ModelFileError, ParameterError
+from dpsearch.errors import CapabilityError, DataError, ModelFileError, ParameterError
 
 if TYPE_CHECKING:
     from dpsearch.exact.certificate import Certificate
@@ -96,19 +96,20 @@ def certify(
     from dpsearch.progress import stages
 
     _check_outputs(labels, out, check, force)
-    asked = _integers("--numbers", numbers, 1), _integers("--pairs", pairs, 2)
+    asked = _Asked(_integers("--numbers", numbers, 1), _integers("--pairs", pairs, 2), exact)
     messages = Messages(quiet)
     with stages(messages.console) as stage:
         if check:
             table, found = _stored(model, data, reading, stage)
+            asked.check(found.problem)
             value, verify = found.lower_bound, True
         else:
             table, found, value = _certified(
-                model, data, reading, stage, out, time_limit=time_limit, tolerance=tolerance
+                model, data, reading, stage, out, asked, time_limit=time_limit, tolerance=tolerance
             )
         stage.begin("verifying")
         verified = found.verify(exact=exact) if verify or exact else None
-        said = _said(found, *asked, verified)
+        said = asked.answers(found) if verified is not False else {}
     if check and not verified:
         if as_json:  # nothing else that the file says is worth repeating
             print_json({"verified": False})
@@ -126,7 +127,7 @@ def certify(
         print_json(_about(found, value, verified) | subject | said)
         return
     about = _subject_lines(found, table) if check else []
-    lines = [*_lines(found, value), *_sentences(said), *about, *_verdict(verified, exact)]
+    lines = [*_lines(found, value), *_sentences(said, found), *about, *_verdict(verified, exact)]
     messages.print("\n".join(lines))
 
 
@@ -146,7 +147,13 @@ def _check_outputs(labels: Path | None, out: Path | None, check: bool, force: bo
 
 
 def _certified(
-    model: Path, data: Path, reading: opt.Reading, stage: Stages, out: Path | None, **options: Any
+    model: Path,
+    data: Path,
+    reading: opt.Reading,
+    stage: Stages,
+    out: Path | None,
+    asked: _Asked,
+    **options: Any,
 ) -> tuple[Table, Certificate, float]:
     """Certify a model; return the data, the certificate and the model's log joint."""
     from dpsearch.exact import certify
@@ -157,8 +164,12 @@ def _certified(
     table = read_for(estimator, data, reading, progress=stage.count_rows)
     stage.begin("comparing with the model")
     problem, value = _same_problem(estimator, table, model, data)
+    asked.check(problem)
     stage.begin("certify")
-    found = certify(problem, estimator.component_labels_, callback=stage.callback, **options)
+    found = certify(
+        problem, estimator.component_labels_, line=not asked.pairs, callback=stage.callback,
+        **options,
+    )  # fmt: skip
     if out is not None:
         columns = _columns(estimator.state_)
         gaps = _gaps(_encoded(_reader(columns, out), table).matrix)
@@ -176,6 +187,8 @@ def _stored(
     from dpsearch.io import read_table
 
     stage.begin(f"reading {data}")
+    if path.is_dir():
+        raise ModelFileError("a folder, not a certificate that --out wrote", source=path)
     stored = read_certificate(path)
     reader = _reader(stored.columns, path)
     if reader is None:  # not from the command line: of a table of numbers
@@ -271,24 +284,49 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
     return problem, value
 
 
-def _said(
-    found: Certificate,
-    numbers: list[tuple[int, ...]],
-    pairs: list[tuple[int, ...]],
-    verified: bool | None,
-) -> dict[str, Any]:
-    """Return what is proved of these numbers of components and of these pairs of rows."""
-    if verified is False:
-        return {}
-    of_numbers = [found.with_clusters(k, time_limit=_OF_NUMBER)._asdict() for (k,) in numbers]
-    of_pairs = []
-    for i, j in pairs:
-        apart = found.apart(i, j, within=_WITHIN)
-        verdict = "apart" if apart else None
-        if not apart and found.together(i, j, within=_WITHIN):
-            verdict = "together"
-        of_pairs.append({"rows": [i, j], "proved": verdict})
-    return {"numbers": of_numbers, "pairs": of_pairs} if of_numbers or of_pairs else {}
+class _Asked(NamedTuple):
+    """What is asked for besides the bound."""
+
+    numbers: list[tuple[int, ...]]  # of components
+    pairs: list[tuple[int, ...]]  # of rows
+    exact: bool
+
+    def check(self, problem: Problem) -> None:
+        """Raise before any work is done if there is no such row, number or arithmetic."""
+        from dpsearch.exact.enclosed import require_exact
+
+        n = problem.n_items
+        for (k,) in self.numbers:
+            if not 1 <= k <= n:
+                raise ParameterError.must("--numbers", f"be from 1 to {n}, the number of rows", k)
+        for i, j in self.pairs:
+            if i == j or max(i, j) >= n:
+                wanted = f"name two different rows from 0 to {n - 1}"
+                raise ParameterError.of("--pairs", f"must {wanted}, got {i}-{j}")
+        if self.exact:
+            try:
+                require_exact(problem)
+            except ParameterError as error:
+                error.parameter = "--exact"
+                raise
+
+    def answers(self, found: Certificate) -> dict[str, Any]:
+        """Return what is proved of these numbers of components and of these pairs of rows."""
+        if not (self.numbers or self.pairs):
+            return {}
+        numbers = [found.with_clusters(k, time_limit=_OF_NUMBER)._asdict() for (k,) in self.numbers]
+        pairs = [{"rows": [i, j], "proved": _verdict_of(found, i, j)} for i, j in self.pairs]
+        return {"numbers": numbers, "pairs": pairs}
+
+
+def _verdict_of(found: Certificate, i: int, j: int) -> str | None:
+    """Return whether two rows are proved apart or together; None also if no pair can be."""
+    try:
+        if found.apart(i, j, within=_WITHIN):
+            return "apart"
+        return "together" if found.together(i, j, within=_WITHIN) else None
+    except CapabilityError:
+        return None
 
 
 def _integers(name: str, text: str, count: int) -> list[tuple[int, ...]]:
@@ -302,12 +340,16 @@ def _integers(name: str, text: str, count: int) -> list[tuple[int, ...]]:
     return out
 
 
-def _sentences(said: dict[str, Any]) -> list[str]:
+def _sentences(said: dict[str, Any], found: Certificate) -> list[str]:
     lines = []
     for one in said.get("numbers", []):
-        worse, k = one["worse_by"], one["n_clusters"]
-        what = f"at least {worse:.4g} nats worse" if worse > 0 else "not proved worse"
-        lines.append(f"every partition into {k} components is {what}")
+        worse, into = one["worse_by"], f"into {count(one['n_clusters'], 'component')}"
+        if worse > 0:
+            lines.append(f"every partition {into} is at least {worse:.4g} nats worse")
+        elif found.optimal and one["n_clusters"] == found.clustering.n_clusters:
+            lines.append(f"the best partition is one {into}")
+        else:
+            lines.append(f"partitions {into} are not proved worse")
     for one in said.get("pairs", []):
         i, j = one["rows"]
         what = one["proved"] or "not proved together or apart"
@@ -373,7 +415,7 @@ def _lines(found: Certificate, value: float) -> list[str]:
         )
     if found.method == "ceiling" and not found.optimal:
         lines.append(
-            "(the bound is only a ceiling on densities: a proof takes more time, or a family whose"
-            " linear form has terms, in few columns)"
+            "(the bound is only a ceiling on densities: a closer one needs a family whose linear"
+            " form has terms, in few columns, and time)"
         )
     return lines

@@ -19,7 +19,13 @@ of centres m = c + δ, |δ_d| ≤ h_d, with a range n₁ … n₂ of sizes.  Thr
    concave quadratic in δ, maximised column by column; it is exact when no point is open.  In large
    boxes the constant bound (U − t)⁺, with U by the distance to the box, can be better.
 
-A node that is not settled is split, in n or in the box, where the bound gives away more.
+4. A set with two or three points of a triple pays a toll (`triples`).  Tolls make points worth less
+   than a_i: the test for *out* holds as it is, that for *in* less all tolls of the point.  With two
+   points of a triple in, the toll is paid; with one in, each open point pays an equal share, which
+   is at most what the set pays; with none in, nothing is known.
+
+A node that is not settled is split, in n, in the box, or by a point that is in or out, where the
+bound gives away more.
 Depth first, so that the lists of open points share one arena.
 """
 
@@ -34,6 +40,7 @@ from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.exact.pricing import ALL, LARGEST, RAISE
 
 _POINT_BRANCH = 24  # open points from which sets are enumerated point by point
+_TOLLS = 0.5  # of a point, above what a box gives away, for a branch in that point
 _SMALLEST = 1e-12  # half width of a box that is not split any more
 # The integers of a node: the range of sizes, its list of open points, the number of points in, a
 # point to be taken in (action 1) or out (action 2), and how often prices had been raised.
@@ -49,6 +56,9 @@ class Space(NamedTuple):
     g: Vector  # [n] for n = 0 … N; entry 0 is not used
     step_high: Vector  # [n]: largest g(k + 1) − g(k) over 1 ≤ k ≤ n
     step_low: Vector  # [n]: smallest over k ≥ n
+    triples: Any  # [T, 3] int64: the prices after those of the points are their tolls
+    first: Ints  # [n + 1]: where the triples of a point are in
+    which: Ints
 
 
 class Nodes(NamedTuple):
@@ -75,7 +85,11 @@ class Room(NamedTuple):
     value: Vector  # of each open point: a, e and U
     spread: Vector
     far: Vector
+    share: Vector  # of tolls, of each open point
     chosen: Ints  # open points of the set that is tried
+    inside: Ints  # how many points of each triple are in
+    open: Ints
+    tried: Ints  # how many are in the set that is tried
 
 
 @inner
@@ -159,7 +173,10 @@ def _sort_points(space, y, nodes, top, margin, base, room):  # type: ignore[no-u
         joins = i == point and action == 1
         if (i == point and action == 2) or (high < out_below and not joins):
             continue
-        if joins or -0.5 * far_square - y[i] > in_above:
+        tolls = 0.0
+        for e in range(space.first[i], space.first[i + 1]):
+            tolls += y[x.shape[0] + space.which[e]]
+        if joins or -0.5 * far_square - y[i] - tolls > in_above:
             nodes.inside[n_in] = i
             n_in += 1
             for d in range(n_columns):
@@ -172,6 +189,43 @@ def _sort_points(space, y, nodes, top, margin, base, room):  # type: ignore[no-u
         room.far[n_open] = high
         n_open += 1
     return n_in, n_open, base
+
+
+@inner
+def _charge(space, y, inside, points, n_in, n_open, room):  # type: ignore[no-untyped-def]
+    """Take their shares of tolls from open points.
+
+    Return the tolls that are paid already, and the largest tolls of an open point and that point.
+    """
+    n, n_triples, which = space.x.shape[0], space.triples.shape[0], space.which
+    for t in range(n_triples):
+        room.inside[t] = 0
+        room.open[t] = 0
+    if n_triples > 0:
+        for k in range(n_in):
+            for e in range(space.first[inside[k]], space.first[inside[k] + 1]):
+                room.inside[which[e]] += 1
+    for k in range(n_open):
+        for e in range(space.first[points[k]], space.first[points[k] + 1]):
+            room.open[which[e]] += 1
+    most, point = 0.0, -1
+    for k in range(n_open):
+        room.share[k] = 0.0
+        tolls = 0.0
+        for e in range(space.first[points[k]], space.first[points[k] + 1]):
+            toll = y[n + which[e]]
+            tolls += toll
+            if room.inside[which[e]] == 1:
+                room.share[k] += toll / room.open[which[e]]
+        if tolls > most:
+            most, point = tolls, points[k]
+        room.value[k] -= room.share[k]
+        room.far[k] -= room.share[k]
+    paid = 0.0
+    for t in range(n_triples):
+        if room.inside[t] >= 2:
+            paid += y[n + t]
+    return paid, most, point
 
 
 @inner
@@ -233,8 +287,10 @@ def _try_set(space, y, points, n_low, n_in, n_open, base, t, room):  # type: ign
 
     Return (how many open points it has, its value).
     """
-    n_columns = space.x.shape[1]
+    n, n_columns = space.x.shape
     n_chosen = 0
+    for s in range(space.triples.shape[0]):
+        room.tried[s] = room.inside[s]
     for d in range(n_columns):
         room.trial[d] = room.total[d]
         pull = space.tau[d] * (room.centre[d] - space.mu[d])
@@ -246,14 +302,19 @@ def _try_set(space, y, points, n_low, n_in, n_open, base, t, room):  # type: ign
         for d in range(n_columns):
             off = space.x[i, d] - room.slope[d]
             square += off * off
-        if -0.5 * square - y[i] > t:
+        if -0.5 * square - y[i] - room.share[k] > t:
             room.chosen[n_chosen] = i
             n_chosen += 1
             base += _own(space, y, i)
+            for e in range(space.first[i], space.first[i + 1]):
+                room.tried[space.which[e]] += 1
             for d in range(n_columns):
                 room.trial[d] += space.x[i, d]
     if n_in + n_chosen == 0:
         return 0, -np.inf
+    for s in range(space.triples.shape[0]):
+        if room.tried[s] >= 2:
+            base -= y[n + s]
     return n_chosen, _set_value(space, room.trial, base, n_in + n_chosen)
 
 
@@ -324,7 +385,7 @@ def _record(found, y, inside, n_in, chosen, n_chosen, value, mode):  # type: ign
     found.count[1] += 1
     found.values[at] = value
     size = n_in + n_chosen
-    for i in range(y.shape[0]):
+    for i in range(found.members.shape[1]):
         found.members[at, i] = 0
     for k in range(size):
         i = inside[k] if k < n_in else chosen[k - n_in]
@@ -351,15 +412,16 @@ def _visit(space, y, nodes, room, found, run, top):  # type: ignore[no-untyped-d
     n_high = min(integers[top, N_HIGH], n_in + n_open)
     if n_low > n_high:
         return top
+    points = nodes.arena[fresh : fresh + n_open]
+    paid, tolls, point = _charge(space, y, nodes.inside, points, n_in, n_open, room)
     if n_open == 0:
-        value = _set_value(space, room.total, base, n_in)
+        value = _set_value(space, room.total, base - paid, n_in)
         counted = run.mode != ALL or _within(space, room.total, n_in, room.centre, room.half)
         if value > floor and counted:
             _record(found, y, nodes.inside, n_in, room.chosen, 0, value, run.mode)
         return top
-    points = nodes.arena[fresh : fresh + n_open]
     t = _level_of(space.g, n_low, n_high)
-    bound, fixed, middle = _bound(space, points, n_low, n_high, n_in, n_open, base, t, room)
+    bound, fixed, middle = _bound(space, points, n_low, n_high, n_in, n_open, base - paid, t, room)
     bound = min(bound, parent_bound) + run.rounding
     if bound <= floor:
         return top
@@ -374,13 +436,18 @@ def _visit(space, y, nodes, room, found, run, top):  # type: ignore[no-untyped-d
     age = found.count[2]
     for child in range(2):
         _push(nodes, top + child, age, n_low, n_high, fresh, n_open, n_in, base, bound, room)
-    if n_low < n_high and _size_loss(space.g, n_low, n_high) >= bound - fixed - middle:
+    lost = bound - fixed - middle  # by the size of the box
+    by_size = n_low < n_high and _size_loss(space.g, n_low, n_high) >= lost
+    # However small the box, points stay open that can be in or out by their tolls or the margin.
+    by_tolls = point >= 0 and lost < _TOLLS * tolls
+    if by_size and not by_tolls:
         integers[top, N_HIGH] = (n_low + n_high) // 2
         integers[top + 1, N_LOW] = (n_low + n_high) // 2 + 1
-    elif run.mode == ALL and n_open <= _POINT_BRANCH:
-        pick = _most_doubtful(points, n_open, t, room)
+    elif by_tolls or (run.mode == ALL and (n_open <= _POINT_BRANCH or lost < run.margin)):
+        if not by_tolls:
+            point = _most_doubtful(points, n_open, t, room)
         for child in range(2):
-            integers[top + child, POINT], integers[top + child, ACTION] = pick, 1 + child
+            integers[top + child, POINT], integers[top + child, ACTION] = point, 1 + child
     else:
         cut = _widest_column(n_low, room)
         for child in range(2):

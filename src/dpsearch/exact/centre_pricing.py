@@ -7,11 +7,10 @@ import math
 import numpy as np
 
 from dpsearch._clock import clock
-from dpsearch._jit import kernel
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Labels, Matrix, Vector
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact._centre_boxes import Nodes, Room, Space, explore
-from dpsearch.exact.pricing import Found, Priced, Run, StackPricer
+from dpsearch.exact.pricing import NO_TRIPLES, Found, Priced, Run, StackPricer
 from dpsearch.exact.promises import EPSILON
 from dpsearch.exact.slopes import is_convex
 from dpsearch.families.statistics import NormalMeans
@@ -20,17 +19,24 @@ from dpsearch.problem import Problem
 _WORK = 2_000_000  # points examined between two readings of the clock
 _STACK = 2000  # nodes: two for each level of a branch
 _LISTS = 64  # lists of open points that the arena holds at full length
-_DISTANCES = 20_000_000  # distances computed between two readings of the clock
+_DISTANCES = 1_000_000  # distances computed between two readings of the clock
 
 
 class CentrePricer(StackPricer):
     """Branch and bound over boxes of the cluster's centre; see `_centre_boxes`."""
 
-    def __init__(self, problem: Problem, statistic: NormalMeans, lam: float) -> None:
-        self.space = space = _space(statistic, float(lam) + problem.size_weights())
+    def __init__(
+        self,
+        problem: Problem,
+        statistic: NormalMeans,
+        lam: float,
+        triples: Ints = NO_TRIPLES,
+    ) -> None:
+        self.statistic = statistic
+        self.space = space = _space(statistic, float(lam) + problem.size_weights(), triples)
         away = space.x - space.mu
         pull = (space.tau / (1.0 + space.tau) * away * away).sum(axis=1)
-        super().__init__(problem, lam, space.g[1] - 0.5 * pull)
+        super().__init__(problem, lam, space.g[1] - 0.5 * pull, triples)
         # The prior's pull on the mean, at most ½ min(n, τ) (x̄ − μ)² in each column.
         farthest = np.minimum(space.tau, self.n) * (away * away).max(axis=0)
         self._magnitude = 0.5 * float((space.x**2).sum() + farthest.sum())
@@ -41,6 +47,9 @@ class CentrePricer(StackPricer):
     def takes(cls, problem: Problem) -> bool:
         # The bound on a range of sizes takes log W to be convex, as it is for every prior here.
         return is_convex(problem.size_weights())
+
+    def with_triples(self, triples: Ints) -> CentrePricer:
+        return CentrePricer(self.problem, self.statistic, self.lam, triples)
 
     def fit(self, labels: Labels) -> Vector:
         """Return −½|x − m|², m the posterior mean of the point's cluster."""
@@ -71,7 +80,7 @@ class CentrePricer(StackPricer):
                 raised, threshold=threshold, max_columns=max_columns, deadline=deadline
             )
             for members in priced.columns:
-                over = self.log_weight(members) - float(raised[members].sum())
+                over = self.worth(members, raised)
                 if over > 0.0:
                     raised[members] += over / len(members)
                     columns.append(members)
@@ -84,7 +93,7 @@ class CentrePricer(StackPricer):
         found.level[0] = run.floor
         if self.n < 2:
             return
-        nodes, _ = self._memory = self._memory or _memory(*self.space.x.shape)
+        nodes, _ = self._memory = self._memory or _memory(self.space)
         corners = np.vstack([self.space.x, self.space.mu])
         low, high = corners.min(axis=0), corners.max(axis=0)
         nodes.centre[0] = 0.5 * (low + high)
@@ -106,7 +115,7 @@ class CentrePricer(StackPricer):
         return np.append(self._memory[0].bound[: found.count[0]], given_up)
 
 
-def _space(statistic: NormalMeans, log_w: Vector) -> Space:
+def _space(statistic: NormalMeans, log_w: Vector, triples: Ints) -> Space:
     """Return the points, centred, and g(n) from λ + log W(n)."""
     points, tau = statistic.points, np.ascontiguousarray(statistic.precision)
     n, n_columns = points.shape
@@ -121,10 +130,14 @@ def _space(statistic: NormalMeans, log_w: Vector) -> Space:
         step_high[1:n] = np.maximum.accumulate(steps)
         step_low[1:n] = np.minimum.accumulate(steps[::-1])[::-1]
         step_high[n] = step_high[n - 1]
-    return Space(np.ascontiguousarray(points - shift), tau, -shift, g, step_high, step_low)
+    x = np.ascontiguousarray(points - shift)
+    first = np.searchsorted(np.sort(triples, axis=None), np.arange(n + 1))
+    which = np.argsort(triples, axis=None, kind="stable") // 3
+    return Space(x, tau, -shift, g, step_high, step_low, triples, first, which)
 
 
-def _memory(n: int, n_columns: int) -> tuple[Nodes, Room]:
+def _memory(space: Space) -> tuple[Nodes, Room]:
+    (n, n_columns), n_triples = space.x.shape, len(space.triples)
     nodes = Nodes(
         centre=np.empty((_STACK, n_columns)),
         half=np.empty((_STACK, n_columns)),
@@ -134,8 +147,8 @@ def _memory(n: int, n_columns: int) -> tuple[Nodes, Room]:
         arena=np.empty(_LISTS * n + 4096, np.int64),
         inside=np.empty(n, np.int64),
     )
-    room = [*np.empty((6, n_columns)), *np.empty((3, n)), np.empty(n, np.int64)]
-    return nodes, Room._make(room)
+    room = [*np.empty((6, n_columns)), *np.empty((4, n)), np.empty(n, np.int64)]
+    return nodes, Room._make([*room, *np.empty((3, n_triples), np.int64)])
 
 
 def neighbour_prices(x: Matrix, g: Vector, deadline: float) -> Vector:
@@ -155,31 +168,16 @@ def neighbour_prices(x: Matrix, g: Vector, deadline: float) -> Vector:
     point by point, with other prices that pay, would not: each kind shares out a cluster's weight
     in its own way.)
     """
-    n = len(x)
-    out: Vector = np.full(n, float((g[1 : n + 1] / np.arange(1, n + 1)).max()))
-    block = max(1, _DISTANCES // (n * x.shape[1]))
+    from scipy.spatial.distance import cdist
+
+    n, sizes = len(x), np.arange(1, len(x) + 1)
+    out: Vector = np.full(n, float((g[1:] / sizes).max()))
+    block = max(1, _DISTANCES // n)
     for begin in range(0, n, block):
-        _lower(x, g, out, begin, min(begin + block, n))
+        squares = cdist(x[begin : begin + block], x, "sqeuclidean")  # of the point itself: 0
+        squares.sort(axis=1)
+        worth = g[1:] - 0.25 * np.cumsum(squares, axis=1)
+        out[begin : begin + block] = (worth / sizes).max(axis=1)
         if clock() > deadline:
             break
     return out
-
-
-@kernel
-def _lower(x, g, y, begin, end):  # type: ignore[no-untyped-def]
-    n, n_columns = x.shape
-    squares = np.empty(n)
-    for i in range(begin, end):
-        for j in range(n):
-            square = 0.0
-            for d in range(n_columns):
-                off = x[i, d] - x[j, d]
-                square += off * off
-            squares[j] = square
-        squares.sort()
-        total = 0.0
-        best = -np.inf
-        for k in range(n):  # the point itself comes first, at distance 0
-            total += squares[k]
-            best = max(best, (g[k + 1] - 0.25 * total) / (k + 1))
-        y[i] = best

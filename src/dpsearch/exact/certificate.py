@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch._validate import n_threads
+from dpsearch.deadline import current
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.exact.certificate_file import read_certificate, write_certificate
@@ -215,10 +215,15 @@ def certify(
     if polish is None:
         polish = not (isinstance(start, Clustering) and start.converged)
     labels = by_appearance(labels_of(start, problem))
+    if labels.max() + 1 >= len(problem.log_v):  # more clusters than the prior allows
+        labels[:] = 0
     threads = n_threads(n_jobs)
     closing = _Closing(problem, labels, begun, time_limit, tolerance, threads, callback)
-    with contextlib.suppress(KeyboardInterrupt), plain_interrupts():
-        closing.run(polish, line)
+    try:
+        with plain_interrupts():
+            closing.run(polish, line)
+    except KeyboardInterrupt:
+        current().interrupt()
     return closing.certificate()
 
 
@@ -321,7 +326,7 @@ class _Closing:
         """Find prices to fall back on: in many dimensions branch and bound may not get far."""
         start = self.work[0]
         pricer = pricer_for(self.problem, self.statistic, start.lam)
-        y = None if pricer is None else pricer.quick(deadline=self._share(0.3))
+        y = None if pricer is None else pricer.quick(deadline=self._share(0.5))
         if y is None:
             return
         found = by_prices(self.problem, start, y, 0.0, "quick")

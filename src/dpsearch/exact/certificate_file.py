@@ -14,8 +14,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dpsearch._archive import read_archive, write_archive
-from dpsearch._types import Vector
+from dpsearch._types import Matrix, Vector
 from dpsearch.errors import DataError, ModelFileError
 from dpsearch.exact.proof import Bounded
 from dpsearch.exact.verification import Claims
@@ -76,12 +78,15 @@ def write_certificate(
         "family": FAMILIES.described(model.family),
         "prior": PRIORS.described(certificate.problem.prior),
         **{name: _plain(getattr(certificate, name)) for name in _FIGURES},
-        "ranges": [{name: _plain(getattr(entry, name)) for name in _OF_RANGE} for entry in entries],
+        "ranges": [
+            {name: _plain(getattr(entry, name)) for name in (*_OF_RANGE, "triples")}
+            for entry in entries
+        ],
         "columns": columns,
     }
     arrays = {
         "labels": certificate.clustering.labels,
-        "prices": [entry.y for entry in entries],
+        "prices": _rows([entry.y for entry in entries]),
         "order": certificate.order,
         "filled": filled,
     }
@@ -101,8 +106,9 @@ def read_certificate(path: str | Path) -> StoredCertificate:
             labels, figures["lower_bound"], upper_bound=figures["upper_bound"],
             optimal=figures["optimal"], seconds=figures["seconds"],
         )  # fmt: skip
+        n_prices = len(labels) + ("order" in arrays)
         entries = tuple(
-            Bounded(y=y, **{name: one[name] for name in _OF_RANGE})
+            _entry(one, y, n_prices)
             for one, y in zip(about["ranges"], arrays["prices"], strict=True)
         )
         return StoredCertificate(
@@ -116,6 +122,20 @@ def read_certificate(path: str | Path) -> StoredCertificate:
         raise ModelFileError(f"not a valid certificate: {error}", source=path) from error
 
 
+def _rows(prices: list[Vector]) -> Matrix:
+    """Return prices as rows of one length, ended by zeros."""
+    out = np.zeros((len(prices), max(map(len, prices), default=0)))
+    for row, y in zip(out, prices, strict=True):
+        row[: len(y)] = y
+    return out
+
+
+def _entry(about: dict[str, Any], y: Vector, n_prices: int) -> Bounded:
+    triples = np.array(about.get("triples", []), dtype=np.int64).reshape(-1, 3)
+    figures = {name: about[name] for name in _OF_RANGE}
+    return Bounded(y=y[: n_prices + len(triples)].copy(), triples=triples, **figures)
+
+
 def _plain(value: Any) -> Any:
-    """Return a number of NumPy as one of Python, which JSON can hold."""
-    return value.item() if hasattr(value, "item") else value
+    """Return a number or an array of NumPy as Python has them, which JSON can hold."""
+    return value.tolist() if hasattr(value, "tolist") else value

@@ -65,7 +65,9 @@ def _prices(problem: Problem, pricer: Pricer) -> tuple[Vector, float]:
     sets = Sets()
     while True:
         goal = problem.log_joint(labels)
-        outcome = Proof(pricer, sets, bounded, labels, goal, tolerance=_TOLERANCE).run()
+        outcome = Proof(
+            pricer, sets, bounded, labels, goal, tolerance=_TOLERANCE, tolls=False
+        ).run()
         bounded = outcome.bounded
         if outcome.what != "better" or outcome.labels is None:
             break

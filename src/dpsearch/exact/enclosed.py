@@ -26,7 +26,7 @@ from dpsearch._extras import naming_extras
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import CapabilityError, ParameterError
-from dpsearch.exact.promises import AGREEMENT, totals_of
+from dpsearch.exact.promises import AGREEMENT, Totals, totals_of
 from dpsearch.exact.proof import Bounded
 from dpsearch.families.terms import Term
 from dpsearch.problem import Problem
@@ -85,8 +85,8 @@ class Intervals:
         return self._known[key]
 
 
-def enclosed_log_h(problem: Problem) -> list[Any]:
-    """Return intervals for log H of every set; the bits of its number are its rows."""
+def require_exact(problem: Problem) -> Totals:
+    """Raise unless log H of every set can be enclosed; return the sums that it follows from."""
     if problem.n_items > MOST_ROWS:
         raise ParameterError.of(
             "exact",
@@ -96,9 +96,16 @@ def enclosed_log_h(problem: Problem) -> list[Any]:
     if totals is None or any(term.exactly is None for term in totals.form.terms):
         what = "terms" if totals is None else "`exactly` for each of its terms"
         raise CapabilityError(
-            f"verify(exact=True) needs a family whose linear form has {what} for these data; the"
+            f"interval arithmetic needs a family whose linear form has {what} for these data; the"
             f" {name} family has none"
         )
+    return totals
+
+
+def enclosed_log_h(problem: Problem) -> list[Any]:
+    """Return intervals for log H of every set; the bits of its number are its rows."""
+    totals = require_exact(problem)
+    name = problem.model.family.name
     real, n_sets = Intervals(), 1 << problem.n_items
     out = [real(0)] * n_sets
     for term in totals.form.terms:
@@ -172,12 +179,15 @@ class ExactSets:
 
         And, where prices state by how much a set may exceed them, whether none exceeds them more.
         """
+        n = self.problem.n_items
         for entry in entries:
             if entry.kind in ("prices", "sets"):
-                above = self._above(entry.y) + math.ceil(Fraction(entry.lam) * _UNIT)
+                above = self._above(entry.y[:n]) + math.ceil(Fraction(entry.lam) * _UNIT)
+                for three, toll in zip(entry.triples, _on_grid(entry.y[n:]), strict=True):
+                    above[_over_sets(np.isin(np.arange(n), three) * 1) >= 2] -= toll
                 if above[1:].max() > Fraction(entry.slack) * _UNIT:
                     return False
-        prices = entries[0].y
+        prices = entries[0].y[:n]
         if order is not None:  # potentials
             prices = np.empty(len(order))
             prices[order] = np.diff(entries[0].y)

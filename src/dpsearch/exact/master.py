@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact.pricing import Pricer
 from dpsearch.exact.slopes import intercept
+from dpsearch.exact.triples import membership, with_two
 
 _SOLVER_ERROR = 2e-7  # nats: feasibility tolerances of the integer programme
 
@@ -25,9 +26,7 @@ def distinct_rows(columns: list[Ints], n: int) -> tuple[Any, Ints]:
 
     Points that are in the same sets form one group.
     """
-    member = np.zeros((n, len(columns)), bool)
-    for s, members in enumerate(columns):
-        member[members, s] = True
+    member = membership(columns, n)
     packed = np.packbits(member, axis=1)
     keys = packed.view(np.dtype((np.void, packed.shape[1]))).reshape(-1)
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
@@ -42,6 +41,8 @@ def best_partition(
     A set counts by its weight above its price, since all partitions have the same price: the
     tolerances of the solver are then small beside the numbers, however large log joints are.
 
+    Of the pricer's triples, at most one set has two points: that is said to the solver too.
+
     The solver's bound may be too low by `error_of`.  It is infinite if time ran out before one was
     known.  If there is no partition, return (None, −∞).
     """
@@ -50,26 +51,30 @@ def best_partition(
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     problem, n = pricer.problem, pricer.n
+    y = y[:n]  # every partition is priced by its points: tolls are no part of this
     above = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
     counts = np.arange(low, high + 1)
     lift = intercept(problem.log_v, pricer.lam, low, high)
     by_count = problem.log_v[counts] - pricer.lam * counts - lift
     n_counts = len(counts)
     matrix, _ = distinct_rows(columns, n)
+    of_triples = with_two(pricer.triples, columns, n)
     choose = sp.bmat(
         [
             [matrix, None],
             [np.ones((1, len(columns))), -counts[None, :].astype(np.float64)],
             [None, np.ones((1, n_counts))],
+            [of_triples, None] if len(pricer.triples) else [None, np.zeros((0, n_counts))],
         ],
         format="csc",
     )
-    right = np.concatenate([np.ones(matrix.shape[0]), [0.0, 1.0]])
+    right = np.concatenate([np.ones(matrix.shape[0]), [0.0, 1.0], np.ones(len(pricer.triples))])
+    left = np.concatenate([right[: matrix.shape[0] + 2], np.zeros(len(pricer.triples))])
     result = milp(
         -np.concatenate([above, by_count]),
         integrality=np.ones(len(columns) + n_counts),
         bounds=Bounds(0.0, 1.0),
-        constraints=LinearConstraint(choose, right, right),
+        constraints=LinearConstraint(choose, left, right),
         options={"time_limit": max(seconds, 0.01), "mip_rel_gap": 0.0},
     )
     if result.status == 2:

@@ -26,6 +26,7 @@ from dpsearch.problem import Problem
 # The purpose of a run: to find the largest violation, to raise prices until there is none, or to
 # list all sets.
 LARGEST, RAISE, ALL = range(3)
+NO_TRIPLES: Ints = np.zeros((0, 3), np.int64)
 _SETS = 640  # sets that a kernel can return at a time
 
 
@@ -108,14 +109,35 @@ class Pricer(ABC):
         `lam` is the weight λ of a cluster.
     alone
         log w of each point on its own.
+    triples
+        Three points each, in increasing order, of which a set with two or three pays the toll:
+        tolls follow the prices of the points in y.
     """
 
-    def __init__(self, problem: Problem, lam: float, alone: Vector) -> None:
+    def __init__(
+        self, problem: Problem, lam: float, alone: Vector, triples: Ints = NO_TRIPLES
+    ) -> None:
         self.problem = problem
         self.lam = float(lam)
         self.n = problem.n_items
         self.log_w: Vector = problem.size_weights()
         self.alone = alone
+        self.triples = triples
+
+    def with_triples(self, triples: Ints) -> Pricer | None:
+        """Return a pricer with these triples, if it knows how to price sets with tolls."""
+        return None
+
+    def items(self, members: Ints) -> Ints:
+        """Return what a set pays for: its points, and the triples of which it has two or three."""
+        inside = np.zeros(self.n, bool)
+        inside[members] = True
+        paid = np.flatnonzero(inside[self.triples].sum(axis=1) >= 2)
+        return np.append(members, self.n + paid) if len(paid) else members
+
+    def worth(self, members: Ints, y: Vector) -> float:
+        """Return by how much the weight of a set is above its price."""
+        return self.log_weight(members) - float(y[self.items(members)].sum())
 
     @abstractmethod
     def fit(self, labels: Labels) -> Vector:
@@ -175,7 +197,7 @@ class Pricer(ABC):
         Where no set exceeds `threshold`, `bound` may be anything up to `threshold`.  `deadline` is
         a time of `clock`.  More than `limit` such sets end the run.
         """
-        alone, rounding = self.alone - y, self.rounding(y)
+        alone, rounding = self.alone - y[: self.n], self.rounding(y)
         level = max(threshold, float(alone.max()))
         run = Run(LARGEST, threshold, level, rounding, deadline, limit=limit)
         explored = self.explore(y.copy(), run)
@@ -202,18 +224,19 @@ class Pricer(ABC):
         explored = self.explore(y.copy(), run)
         # Sets of one point are examined apart, but may be the best of a box too.
         columns = [members for _, members in explored.sets if len(members) > 1]
-        columns += [np.array([i]) for i in np.flatnonzero(self.alone - y >= floor)]
+        columns += [np.array([i]) for i in np.flatnonzero(self.alone - y[: self.n] >= floor)]
         return columns if explored.complete and len(columns) <= limit else None
 
     def _raise_in_one_run(
         self, y: Vector, threshold: float, max_columns: int, deadline: float
     ) -> tuple[Vector, list[Ints], Explored]:
         """Return raised prices, the sets that broke them, and what the run left."""
-        raised = np.maximum(y, self.alone)
+        raised = y.copy()
+        raised[: self.n] = np.maximum(y[: self.n], self.alone)
         rounding = self.rounding(raised)
         run = Run(RAISE, threshold, threshold, rounding, deadline, limit=float(max_columns))
         explored = self.explore(raised, run)
-        columns = [np.array([i]) for i in np.flatnonzero(self.alone > y)]
+        columns = [np.array([i]) for i in np.flatnonzero(self.alone > y[: self.n])]
         return raised, columns + [members for _, members in explored.sets], explored
 
 

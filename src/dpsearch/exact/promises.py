@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
@@ -103,8 +104,18 @@ class Totals(NamedTuple):
     features: Matrix
 
 
+_KNOWN: WeakKeyDictionary[Problem, Totals | None] = WeakKeyDictionary()  # each is checked once
+
+
 def totals_of(problem: Problem) -> Totals | None:
-    """Return the linear form of the problem's family, if it has terms for proofs.
+    """Return the linear form of the problem's family, if it has terms for proofs."""
+    if problem not in _KNOWN:
+        _KNOWN[problem] = _checked_totals(problem)
+    return _KNOWN[problem]
+
+
+def _checked_totals(problem: Problem) -> Totals | None:
+    """Return the linear form, checked.
 
     Its terms must add up to log H on single points, all points and random sets of them, be convex
     halfway between these, and have squares that are those of their values.

@@ -7,6 +7,8 @@
 3. Cuts that cannot all be paid for: the LP over all sets is above the partition.  Column generation
    finds its value (`central`).  An integer programme over the known sets (`master`) looks for a
    better partition, and one over all sets that fit into the gap closes it.
+4. Too many sets fit into the gap: triples of points get tolls (`triples`), which lower the value of
+   the LP, and column generation goes on with them.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from dpsearch.errors import CapabilityError
 from dpsearch.exact.central import central_prices
 from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.master import best_partition, error_of
-from dpsearch.exact.pricing import Priced, Pricer
+from dpsearch.exact.pricing import NO_TRIPLES, Priced, Pricer
 from dpsearch.exact.promises import EPSILON, log_ceiling, totals_of
 from dpsearch.exact.repair import Repair
 from dpsearch.exact.slopes import intercept, slope
 from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.exact.subset_pricing import SubsetPricer
 from dpsearch.exact.sum_pricing import SumPricer
+from dpsearch.exact.triples import broken_triples
 from dpsearch.families.statistics import NormalMeans, Statistic
 from dpsearch.prefix_search.heuristics import admissible
 from dpsearch.problem import Problem
@@ -40,8 +43,9 @@ _PATIENCE = 8  # rounds without a fifth off the gap before column generation
 _FORESEEN, _NEAR = 8, 16  # rounds of looking near known sets, and near how many
 _SETS_A_POINT = 3  # sets in column generation, those with the least to spare
 _LEAST_SETS = 1000
+_LEAST_TOLL = 1e-3  # of the gap, for a triple to be kept
 _BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
-_MOST_SETS = 20_000  # for the integer programme
+_FEW_SETS, _MOST_SETS = 2_000, 20_000  # for the integer programme, at first and at last
 _MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
 FOREVER = 1e9  # seconds
 STATED, PROVED = 64.0 * EPSILON, 32.0 * EPSILON  # relative rounding errors of a bound
@@ -51,11 +55,14 @@ class Bounded(NamedTuple):
     """A bound on all partitions with low … high clusters, and what proves it.
 
     kind
-        ``"prices"``: every set C has log w(C) − y(C) ≤ slack, with λ in log w.
+        ``"prices"``: every set C has log w(C) − y(C) ≤ slack, with λ in log w, and in y(C) the
+        tolls of the triples of which C has two or three points.
         ``"sets"``: the same, and the best partition into sets that fit into the gap was found.
         ``"ceiling"``: the prices are at least those of `all_loose_prices`, and slack is 0.
         ``"quick"``: the prices are at least those of the pricer's `quick`, and slack is 0.
         ``"line"``: y are the potentials of `interval`, and slack is 0.
+    y
+        The prices of the points, and then the tolls of `triples`, none below 0.
     """
 
     low: int
@@ -65,6 +72,15 @@ class Bounded(NamedTuple):
     slack: float
     kind: str
     upper: float
+    triples: Ints = NO_TRIPLES
+
+
+def pricer_of(problem: Problem, statistic: Statistic | None, entry: Bounded) -> Pricer | None:
+    """Return a pricer for the sets that an entry speaks of, or None if there is none."""
+    pricer = pricer_for(problem, statistic, entry.lam)
+    if pricer is None or not len(entry.triples):
+        return pricer
+    return pricer.with_triples(entry.triples)
 
 
 def pricer_for(
@@ -106,7 +122,8 @@ def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:
 def total(problem: Problem, entry: Bounded, y: Vector, slack: float, rounding: float) -> float:
     """Return the bound of an entry's range by prices that no set exceeds by more than `slack`.
 
-    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`.  The
+    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`, and of
+    each triple at most one cluster has two points.  The
     sum of prices is exact but for its last digit; the other terms come from tables that are off by
     some units in the last place.  `rounding` allows for them: `STATED` in a certificate, and
     `PROVED`, half as much, when it is verified, perhaps on another machine.
@@ -191,10 +208,11 @@ class Proof:
         tolerance: float,
         deadline: float = math.inf,
         report: Callable[[float], None] = lambda upper: None,
+        tolls: bool = True,
     ) -> None:
         problem = pricer.problem
         self.problem = problem
-        self.pricer = pricer
+        self.pricer = self.plain = pricer
         self.sets = sets
         self.labels = labels
         self.goal = goal
@@ -203,6 +221,7 @@ class Proof:
         self.tolerance = max(tolerance, 12.0 * problem.n_items * pricer.rounding(start.y))
         self.deadline = deadline
         self.report = report
+        self.tolls = tolls
         self.best = start
         self.n = problem.n_items
         lift = intercept(problem.log_v, self.lam, self.low, self.high)
@@ -214,12 +233,18 @@ class Proof:
         tight = [np.flatnonzero(self.labels == k) for k in range(int(self.labels.max()) + 1)]
         self.sets.add(tight, self.pricer)
         self._repair(tight)
-        if not self._done():
-            self._generate(tight)
-        if self._done():
-            proved = self.best.upper <= self.goal + self.tolerance
-            return Outcome("proved" if proved else "late", self.best)
-        return self._enumerate()
+        self.pricer = self._pricer_of_best()
+        while True:
+            if not self._done():
+                self._generate(tight)
+            if self._done():
+                proved = self.best.upper <= self.goal + self.tolerance
+                return Outcome("proved" if proved else "late", self.best)
+            outcome = self._enumerate(_FEW_SETS, 0.1)
+            if outcome.what != "stuck":
+                return outcome
+            if not (self.tolls and self._take_triples()):
+                return self._enumerate(_MOST_SETS, 1.0)
 
     def _repair(self, tight: list[Ints]) -> None:
         """Bring the upper bound down to the goal, until cuts rule that out or make no progress."""
@@ -240,8 +265,8 @@ class Proof:
     def _foreseen(self, repair: Repair, y: Vector, allowed: float) -> Vector:
         """Repair for sets that are found near those known before all sets are priced again."""
         for _ in range(_FORESEEN):
-            spare = [y[members].sum() for members in self.sets.columns] - self.sets.weights
-            near = [self.sets.columns[s] for s in np.argsort(spare, kind="stable")[:_NEAR]]
+            closest = np.argsort(-self._above(self.plain, y), kind="stable")[:_NEAR]
+            near = [self.sets.columns[s] for s in closest]
             found = self.pricer.near(near, y, self.threshold)
             repaired = self._repaired(repair, allowed) if self._cut(repair, found) else None
             if repaired is None:
@@ -252,14 +277,17 @@ class Proof:
     def _generate(self, tight: list[Ints]) -> None:
         """Bring the upper bound down to the value of the LP over all sets: column generation."""
         value = -math.inf
+        n_triples = len(self.pricer.triples)
+        tolls = [np.array([self.n + t]) for t in range(n_triples)]  # are worth 0, and so not below
         while not self._done():
-            start, weights = self.best.y + max(self.best.slack, 0.0), self.sets.weights + self.lam
-            spare = [start[members].sum() for members in self.sets.columns] - weights
+            start = self._best_prices()
+            spare = -self._above(self.pricer, start)
             spare[[self.sets.number(members) for members in tight]] = -math.inf
             near = np.argsort(spare, kind="stable")[: max(_SETS_A_POINT * self.n, _LEAST_SETS)]
             gap = self.best.upper - max(self.base + value, self.goal)
-            columns = [self.sets.columns[s] for s in near]
-            central = central_prices(start, columns, weights[near], 0.1 * max(gap, self.tolerance))
+            columns = [self.pricer.items(self.sets.columns[s]) for s in near] + tolls
+            weights = np.append(self.sets.weights[near] + self.lam, np.zeros(n_triples))
+            central = central_prices(start, columns, weights, 0.1 * max(gap, self.tolerance))
             if central is None:
                 return
             value = central.value
@@ -268,6 +296,44 @@ class Proof:
             left = self.best.upper - max(self.base + value, self.goal)
             if not new or not raised.complete or left < 0.02 * (self.best.upper - self.goal):
                 return
+
+    def _best_prices(self) -> Vector:
+        """Return the best prices, with tolls of the pricer's triples, that need no slack."""
+        best, n_triples = self.best, len(self.pricer.triples)
+        out = np.zeros(self.n + n_triples)
+        out[: self.n] = best.y[: self.n] + max(best.slack, 0.0)
+        tolls = zip(best.triples, best.y[self.n :], strict=True)
+        known = {tuple(three): toll for three, toll in tolls}
+        for t, three in enumerate(self.pricer.triples):
+            out[self.n + t] = known.pop(tuple(three), 0.0)
+        for three, toll in known.items():  # two of its points can pay for a toll
+            out[list(three)] += 0.5 * toll
+        return out
+
+    def _take_triples(self) -> bool:
+        """Take the triples that a solution over the known sets breaks; whether there are any."""
+        best, gap = self.best, self.best.upper - self.goal
+        above = self._above(self._pricer_of_best(), best.y)
+        columns = [self.sets.columns[s] for s in np.flatnonzero(above >= -gap)]
+        weights = [self.plain.worth(members, best.y) for members in columns]
+        more = broken_triples(columns, np.array(weights), best.triples, self.n)
+        if not len(more):
+            return False
+        used = best.triples[best.y[self.n :] > _LEAST_TOLL * gap]
+        self.pricer = self.plain.with_triples(np.concatenate([used, more])) or self.plain
+        return len(self.pricer.triples) > 0
+
+    def _above(self, pricer: Pricer, y: Vector) -> Vector:
+        """Return by how much each known set is worth more than its price."""
+        prices = [y[pricer.items(members)].sum() for members in self.sets.columns]
+        return np.asarray(self.sets.weights + self.lam - prices)
+
+    def _pricer_of_best(self) -> Pricer:
+        """Return a pricer with the triples of the best prices."""
+        triples = self.best.triples
+        if triples is self.pricer.triples:
+            return self.pricer
+        return self.plain.with_triples(triples) or self.plain
 
     def _begin_repair(self, tight: list[Ints]) -> Repair:
         """Ask for equality on the clusters; what the goal leaves over goes to all points."""
@@ -303,33 +369,33 @@ class Proof:
             y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
         )
         slack = with_room(max(raised.bound, 0.0), self.pricer.rounding(raised.y))
-        start = self.best._replace(lam=self.lam)
+        start = self.best._replace(lam=self.lam, triples=self.pricer.triples)
         found = by_prices(self.problem, start, raised.y, slack, "prices")
         if found.upper < self.best.upper:
             self.best = found
             self.report(found.upper)
         return raised
 
-    def _enumerate(self) -> Outcome:
-        """List every set that a better partition could use, and solve over them."""
-        best, rounding = self.best, self.pricer.rounding(self.best.y)
-        gap = best.upper - self.goal
-        known = [
-            members
-            for members, weight in zip(self.sets.columns, self.sets.weights, strict=True)
-            if weight + self.lam - best.y[members].sum() >= -gap
-        ]
-        labels, _ = self._best_of(known, 0.1 * self._left())
+    def _enumerate(self, limit: int, share: float) -> Outcome:
+        """List every set that a better partition could use, and solve over them.
+
+        They may be `limit` sets, and the solver may take a share of the time left.
+        """
+        best, pricer = self.best, self._pricer_of_best()
+        gap, rounding = best.upper - self.goal, pricer.rounding(best.y)
+        near = np.flatnonzero(self._above(pricer, best.y) >= -gap)
+        known = [self.sets.columns[s] for s in near]
+        labels, _ = self._best_of(known, 0.5 * min(share, 0.2) * self._left())
         if labels is not None:
             return Outcome("better", best, labels)
-        columns = self.pricer.columns_within(best.y, gap, limit=_MOST_SETS, deadline=self.deadline)
+        columns = pricer.columns_within(best.y, gap, limit=limit, deadline=self.deadline)
         if columns is None:
             return Outcome("stuck", best)
-        labels, bound = self._best_of(columns, self._left())
+        labels, bound = self._best_of(columns, share * self._left())
         if labels is not None:
             return Outcome("better", best, labels)
         # The bound counts twice what may be missing: it is proved again with this once.
-        upper = max(bound, self.goal) + 2.0 * error_of(self.pricer, best.y)
+        upper = max(bound, self.goal) + 2.0 * error_of(pricer, best.y)
         if upper >= best.upper:
             return Outcome("stuck", best)
         # Prices that need no slack, as loose ones, are confirmed with the least that can be.
@@ -342,7 +408,7 @@ class Proof:
     def _best_of(self, columns: list[Ints], seconds: float) -> tuple[Labels | None, float]:
         """Return a partition into these sets if one is better, and a bound on all of them."""
         labels, bound = best_partition(
-            self.pricer, self.best.y, columns, self.low, self.high, seconds
+            self._pricer_of_best(), self.best.y, columns, self.low, self.high, seconds
         )
         better = labels is not None and self.problem.log_joint(labels) > self.better
         return labels if better else None, bound

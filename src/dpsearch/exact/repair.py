@@ -23,6 +23,7 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.exact.triples import membership
 
 _STIFFNESS = 0.1  # ρ
 _WORK = 300_000_000  # products in one call of the kernel
@@ -35,7 +36,7 @@ class Repair:
         n = len(first)
         # Overlaps of sets are integers, exact in single precision.
         self._equal = _rows(equal, n)
-        inverse = np.linalg.pinv((self._equal @ self._equal.T).astype(np.float64))
+        inverse = np.linalg.pinv(_overlaps(self._equal, self._equal).astype(np.float64))
         self._inverse: Matrix = np.asarray(inverse, dtype=np.float64)
         lack = weights - self._equal @ first
         self.first: Vector = first + (self._inverse @ lack) @ self._equal
@@ -49,13 +50,13 @@ class Repair:
     def add(self, columns: list[Ints], weights: Vector) -> None:
         """Take more cuts."""
         rows = _rows(columns, self._rows.shape[1])
-        parts = rows @ self._equal.T
+        parts = _overlaps(rows, self._equal)
         self._rows = np.concatenate([self._rows, rows])
         self._parts = np.concatenate([self._parts, parts])
         self._excess = np.concatenate([self._excess, weights - rows @ self.first])
         self._hard = np.concatenate([self._hard, np.zeros(len(columns))])
         self._soft = np.concatenate([self._soft, np.zeros(len(columns))])
-        overlap = (self._rows @ rows.T).astype(np.float64)
+        overlap = _overlaps(self._rows, rows).astype(np.float64)
         overlap -= self._parts @ (self._inverse @ parts.T)
         old = len(self._gram)
         gram = np.empty((len(self._rows), len(self._rows)))
@@ -87,10 +88,17 @@ class Repair:
 
 
 def _rows(columns: list[Ints], n: int) -> Any:
-    out = np.zeros((len(columns), n), np.float32)
-    for row, members in zip(out, columns, strict=True):
-        row[members] = 1.0
-    return out
+    return np.ascontiguousarray(membership(columns, n).T, dtype=np.float32)
+
+
+def _overlaps(rows: Any, others: Any) -> Any:
+    """Return how many points each of these sets shares with each of the others.
+
+    Memberships are 0 and 1, so that nothing invalid can come of them; single-precision kernels of
+    BLAS have been seen to raise the flag for it on small matrices all the same.
+    """
+    with np.errstate(invalid="ignore"):
+        return rows @ others.T
 
 
 @kernel

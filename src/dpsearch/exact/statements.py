@@ -23,7 +23,7 @@ from dpsearch._types import Labels
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.exact.pricing import Pricer
 from dpsearch.exact.promises import statistic_of
-from dpsearch.exact.proof import STATED, Bounded, Proof, Sets, pricer_for, total
+from dpsearch.exact.proof import STATED, Bounded, Proof, Sets, pricer_for, pricer_of, total
 from dpsearch.exact.verification import Claims
 from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
@@ -58,6 +58,8 @@ def bound_of_pair(certificate: Claims, i: int, j: int, *, together: bool, worse_
     It is not made better than what is `worse_by` so many nats than the certificate's partition.
     """
     problem = certificate.problem
+    if not worse_by >= 0.0:
+        raise ParameterError.must("within", "be a number ≥ 0", worse_by)
     for name, row in (("i", i), ("j", j)):
         if not 0 <= row < problem.n_items:
             raise ParameterError.of(name, f"must be a row from 0 to {problem.n_items - 1}")
@@ -68,11 +70,11 @@ def bound_of_pair(certificate: Claims, i: int, j: int, *, together: bool, worse_
     for entry in certificate.prices:
         if together and entry.high == problem.n_items == entry.low:
             continue
-        pricer = None if entry.kind == "line" else pricer_for(problem, statistic, entry.lam)
+        pricer = None if entry.kind == "line" else pricer_of(problem, statistic, entry)
         if pricer is None:
+            way = "line=False" if entry.kind == "line" else "a family whose clusters can be priced"
             raise CapabilityError(
-                f"a certificate by {entry.kind!r} says nothing of pairs: certify with line=False,"
-                " or with a family whose clusters can be priced"
+                f"a certificate by {entry.kind!r} says nothing of pairs: certify with {way}"
             )
         upper = total(problem, entry, entry.y, entry.slack, STATED)
         goal = min(certificate.lower_bound - worse_by - upper, 0.0) - _ROOM
@@ -105,6 +107,8 @@ def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> 
     problem, k = certificate.problem, n_clusters
     if not 1 <= k <= problem.n_items:
         raise ParameterError.of("n_clusters", f"must be from 1 to {problem.n_items}")
+    if k >= len(problem.log_v):  # no partition that the prior allows
+        return NumberBound(k, -math.inf, math.inf, -math.inf)
     deadline = clock() + time_limit
     upper = max(entry.upper for entry in certificate.prices if entry.low <= k <= entry.high)
     near = _with_numbers(problem, certificate.clustering.labels, k)
@@ -115,12 +119,12 @@ def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> 
     fewer = [(weight[size] - weight[k]) / (k - size) for size in near if size < k]
     lam = _between(max(fewer, default=-math.inf), min(more, default=math.inf))
     statistic = statistic_of(problem, near[k])
-    best_value, sets = value[k], Sets()
+    best_value, sets, prices = value[k], Sets(), certificate.prices[0].y[: problem.n_items]
     for step in range(_STEPS):
         pricer = pricer_for(problem, statistic, lam)
         if pricer is None or clock() > deadline:
             break
-        start = Bounded(k, k, lam, certificate.prices[0].y, 0.0, "prices", math.inf)
+        start = Bounded(k, k, lam, prices, 0.0, "prices", math.inf)
         proof = Proof(pricer, sets, start, near[k], best_value, tolerance=1e-3, deadline=deadline)
         outcome = proof.run()
         upper = min(upper, outcome.bounded.upper)
@@ -149,7 +153,7 @@ def _with_numbers(problem: Problem, labels: Labels, k: int) -> dict[int, Labels]
     for size in range(int(labels.max()) + 1, k, step):
         out[size + step] = _with_number(problem, out[size], size + step)
     for size in (k - 1, k + 1):
-        if 1 <= size <= problem.n_items and size not in out:
+        if 1 <= size < len(problem.log_v) and size not in out:
             out[size] = _with_number(problem, out[k], size)
     return out
 

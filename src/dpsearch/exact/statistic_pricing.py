@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -131,10 +131,12 @@ class StatisticPricer(Pricer):
         return 16.0 * EPSILON * (magnitude + float(np.abs(self.alone).sum()))
 
     def explore(self, y: Vector, run: Run) -> Explored:
+        if self.n_threads == 1:
+            return self._explore(y, run, map)
         with ThreadPoolExecutor(self.n_threads) as threads:
-            return self._explore(y, run, threads)
+            return self._explore(y, run, threads.map)
 
-    def _explore(self, y: Vector, run: Run, threads: ThreadPoolExecutor) -> Explored:
+    def _explore(self, y: Vector, run: Run, apply: Callable[..., Iterator[Any]]) -> Explored:
         sets: dict[bytes, tuple[float, Ints]] = {}  # a set may be the best of several boxes
         level = run.level
         stack = _Stack(self._root())
@@ -144,7 +146,7 @@ class StatisticPricer(Pricer):
             begins = range(0, len(batch.bound), _SHARE)
             shares = [batch.take(slice(at, at + _SHARE)) for at in begins]
             # All are bounded before any price is raised, so that threads do not matter.
-            bounded = list(threads.map(partial(self._bound, y, level), shares))
+            bounded = list(apply(partial(self._bound, y, level), shares))
             for nodes, bounds, n_score in bounded:
                 self.n_boxes += len(nodes.bound)
                 worth = self._worth(bounds.members, y)

@@ -31,7 +31,7 @@ from dpsearch.exact.proof import (
     PROVED,
     Bounded,
     all_loose_prices,
-    pricer_for,
+    pricer_of,
     total,
     without_room,
 )
@@ -152,7 +152,11 @@ def _are_complete(problem: Problem, entries: Any, n_prices: int) -> bool:
         return False
     covered = np.zeros(len(problem.log_v), bool)
     for entry in entries:
-        if not isinstance(entry, Bounded) or not _is_array(entry.y, "f", n_prices):
+        if not isinstance(entry, Bounded) or not _are_triples(entry.triples, problem.n_items):
+            return False
+        if not _is_array(entry.y, "f", n_prices + len(entry.triples)):
+            return False
+        if not (entry.y[n_prices:] >= 0.0).all():
             return False
         whole = all(isinstance(k, (int, np.integer)) for k in (entry.low, entry.high))
         if not whole or not all(map(_is_number, (entry.lam, entry.slack, entry.upper))):
@@ -161,6 +165,14 @@ def _are_complete(problem: Problem, entries: Any, n_prices: int) -> bool:
             return False
         covered[entry.low : entry.high + 1] = True
     return bool(covered[1:].all())
+
+
+def _are_triples(triples: Any, n: int) -> bool:
+    """Whether these are rows of three points, in increasing order."""
+    if not (isinstance(triples, np.ndarray) and triples.dtype == "i8" and triples.ndim == 2):
+        return False
+    inside = ((triples >= 0) & (triples < n)).all() and (np.diff(triples, axis=1) > 0).all()
+    return triples.shape[1] == 3 and bool(inside)
 
 
 def _is_array(values: Any, kind: str, n: int) -> bool:
@@ -188,7 +200,7 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded) -> bo
     """Whether the prices of one range prove the bound that it states."""
     if entry.kind == "ceiling":
         return _pays(problem, entry, all_loose_prices(problem, entry.lam))
-    pricer = pricer_for(problem, statistic, entry.lam)
+    pricer = pricer_of(problem, statistic, entry)
     if pricer is None:
         return False
     if entry.kind == "quick":
