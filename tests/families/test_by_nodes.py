@@ -1,6 +1,7 @@
 """Families by nodes: against quadrature and SciPy, bad nodes and bad values, a user's density."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -113,3 +114,46 @@ def test_nodes_that_miss_the_data():
 def test_bad_nodes(nodes, log_weights, message):
     with pytest.raises(ParameterError, match=message):
         families.Quadrature(laplace, nodes, log_weights).compile(np.zeros((3, 1)))
+
+
+def test_log_weights_and_a_support_are_checked_at_once():
+    with pytest.raises(ParameterError, match="log_weights has 1 numbers for 2 nodes"):
+        families.Quadrature(laplace, [0.0, 1.0], [0.0])
+    for support in ((5, -5), (0.0,), 3, (0.0, math.nan), (0, math.inf)):
+        with pytest.raises(ParameterError, match="support must be two numbers"):
+            families.Quadrature(laplace, [0.0, 1.0], support=support)
+
+
+def test_whole_numbers_are_checked():
+    family = families.Quadrature(laplace, [0.0, 1.0], whole=True)
+    family.compile([[1.0], [math.nan]])
+    with pytest.raises(DataError, match=r"takes whole numbers.*row 1, column 0 is 1.5"):
+        family.compile([[1.0], [1.5]])
+
+
+def unknown_name(x, theta):
+    return -abs(x - thetta)  # noqa: F821
+
+
+def vector(x, theta):
+    return -abs(x - theta[0])
+
+
+def division(x, theta):
+    return x / (theta - theta)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (unknown_name, "NameError: name 'thetta' is not defined"),
+        (vector, r"No implementation of function .*getitem.*getitem\(float64"),
+        (division, "division by zero"),
+    ],
+)
+def test_a_mistake_in_the_function_is_named_in_one_line(function, reason):
+    with pytest.raises(ParameterError) as raised:
+        search([[1.0]], families.Quadrature(function, [0.0, 1.0]), priors.DirichletProcess(1.0))
+    message = str(raised.value)
+    assert re.fullmatch(f"log_density: '{function.__name__}' failed: {reason}.*", message)
+    assert raised.value.__cause__ is not None

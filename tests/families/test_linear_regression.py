@@ -72,3 +72,13 @@ def test_a_missing_target_leaves_the_shares_of_the_clusters():
 def test_targets_that_are_not_there(target):
     with pytest.raises(ParameterError, match="target"):
         families.LinearRegression(target).compile(np.ones((4, 2)))
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-6])
+def test_outliers_are_found_for_covariates_of_either_sign(factor):
+    X, _ = crossing(400)
+    X[7] = [2.5, 20.0]
+    X[:, 0] *= factor
+    found = DPMixture("linear_regression", level="components").fit(X).explain(X)
+    assert 7 in found.outliers
+    assert len(found.outliers) <= 4

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy import special
 from scipy.integrate import dblquad, quad
 from sklearn.metrics import adjusted_rand_score
 
@@ -14,7 +15,7 @@ from dpsearch.automatic.choice import guess
 from dpsearch.automatic.directions import n_dimensions
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families import _directions
+from dpsearch.families import _concentration
 from dpsearch.families.von_mises_fisher import draw_directions
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.problem import Problem
@@ -53,16 +54,40 @@ def test_densities_integrate_to_one_on_the_circle_and_the_sphere(members):
 
 def test_the_sum_over_nodes_is_that_of_all_of_them():
     """Whichever term it begins with, and also for points far from a tight cluster."""
-    family = families.VonMisesFisher((20.0, 20_000.0))
-    params = family.parameters(384, None)
-    for n, share in [(1.0, 1.0), (2.0, 0.9), (3.0, 0.4), (40.0, 0.7), (5000.0, 0.95)]:
-        length = n * share
-        terms = [_directions._term(params, n, length, g)[0] for g in range(len(family._nodes(384)))]
-        wanted = np.logaddexp.reduce(terms)
-        for begin in (0, 30, len(terms) - 1):
-            found = _directions.log_sum(params, n, length**2, begin)
-            assert found.log == pytest.approx(wanted, rel=1e-10, abs=1e-9)
-            assert terms[found.largest] == pytest.approx(max(terms), abs=1e-9)
+    for n_features, many in ((384, 0.0), (384, np.inf), (8, np.inf)):
+        family = families.VonMisesFisher((0.05 * n_features, 50.0 * n_features))
+        params = family.parameters(n_features, None)
+        params[_concentration.PARAMS.many] = max(params[_concentration.PARAMS.many], many)
+        for n, share in [(1.0, 1.0), (2.0, 0.9), (3.0, 0.4), (40.0, 0.7), (5000.0, 0.95)]:
+            length, last = n * share, len(family._nodes(n_features)) - 1
+            terms = [_concentration._term(params, n, length, g)[0] for g in range(last + 1)]
+            found = [_concentration.log_sum(params, n, length**2, begin) for begin in (0, 30, last)]
+            logs = [one.log for one in found]
+            np.testing.assert_allclose(logs, np.logaddexp.reduce(terms), atol=1e-3)
+            np.testing.assert_allclose(logs, logs[0], atol=1e-7)
+            summit = _concentration.summit(params, n, length, 0)
+            assert all(terms[one.largest] > terms[summit] - 0.5 for one in found)
+
+
+@pytest.mark.parametrize("n_features", [2, 3, 24, 100])
+def test_log_h_is_the_integral_over_the_concentration(n_features):
+    """By SciPy's Bessel function on a fine grid, for 1 to 10,000 points."""
+    low, high, nu = 0.02 * n_features, 60.0 * n_features, 0.5 * n_features - 1.0
+    kappas = np.geomspace(low, high, 40_001)
+
+    def mean_exp(x):
+        log_i = np.log(special.ive(nu, x)) + x
+        return math.lgamma(nu + 1.0) + log_i - nu * np.log(0.5 * x)
+
+    form = families.VonMisesFisher((low, high)).linear(n_features)
+    for n in (1, 3, 10, 30, 100, 1_000, 10_000):
+        for share in (0.5, 0.7, 0.85):
+            length = max(share * n, 1.0) if n > 1 else 1.0
+            terms = mean_exp(kappas * length) - n * mean_exp(kappas)
+            whole = np.trapezoid(np.exp(terms - terms.max())) / (len(kappas) - 1)
+            wanted = terms.max() + math.log(whole)
+            found = form.log_marginals(np.array([float(n)]), length * np.eye(1, n_features))
+            assert found[0] == pytest.approx(wanted, abs=1e-3)
 
 
 def test_what_is_left_out_changes_no_place():

@@ -1,13 +1,5 @@
 """The functions of directions under von Mises–Fisher distributions: see `von_mises_fisher.py`.
 
-A cluster's log H is that of its size and of the length R = |c₀m₀ + Σx|: a sum over nodes κ_g of
-
-    exp(t_g),   t_g = log π_g − n L(κ_g) + L(κ_g R) − L(κ_g c₀).
-
-As a function of g the terms rise to one largest and fall again, because R r(κR)/r(κ) falls with κ,
-r = L′.  So the sum begins near the largest term, which the row remembers, and ends on both sides
-where terms are negligible: with many points that is after two or three of them.
-
 The score of a point x depends on ⟨S, x⟩ alone: through δ = |S + x| − R, of which it is a convex
 function that grows.  The term of κ changes by −L(κ) + L(κ(R + δ)) − L(κR), and with r at κR
 
@@ -28,27 +20,15 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch import _jit
-from dpsearch._bessel import log_mean_exp
 from dpsearch.families import layout
+from dpsearch.families._concentration import PARAMS, log_sum, summit
 from dpsearch.families.functions import Functions
 from dpsearch.families.layout import entry, table, view, view_at
 
-_NEGLIGIBLE = 25.0  # nats below the largest term: 1e-11 of it
 _NEAR = 0.6  # of what to expect of a point of the cluster: less is seldom the best place
 _FEW = 8.0  # points: clusters of fewer have bounds by scores, as many terms count
+_SLACK = 1e-3  # nats: what expectations by a normal posterior may be off
 _MARGIN = 1e-6  # nats: scores nearer to each other are compared in full
-
-
-class _Params(NamedTuple):
-    n_features: layout.Number
-    order: layout.Number  # ν
-    strength: layout.Number  # c₀
-    typical: layout.Number  # product of two points of a cluster
-    expansion: layout.Numbers  # of L, see `_bessel`
-    nodes: layout.Numbers  # κ_g
-    at_nodes: layout.Numbers  # L(κ_g)
-    starts: layout.Numbers  # log π_g − L(κ_g c₀)
-    prior: layout.Numbers  # c₀m₀, empty if it is 0
 
 
 class _Row(NamedTuple):
@@ -71,57 +51,7 @@ class _Row(NamedTuple):
     sums: layout.Numbers  # c₀m₀ + Σx
 
 
-PARAMS = layout.params(_Params)
 ROW = layout.row(_Row)
-
-
-@_jit.inner
-def _term(params, n, length, g):  # type: ignore[no-untyped-def]
-    """Return the logarithm of term g, and r."""
-    kappa = entry(params, PARAMS.nodes, g)
-    own = entry(params, PARAMS.starts, g) - n * entry(params, PARAMS.at_nodes, g)
-    expansion = table(params, PARAMS.expansion)
-    value, slope = log_mean_exp(params[PARAMS.order], expansion, kappa * length)
-    return own + value, slope
-
-
-class _Sum(NamedTuple):
-    log: float  # of all terms
-    largest: int  # the number of the largest term
-    slope: float  # r of the largest term
-    share: float  # its logarithm less that of all
-    low: int  # the terms that were looked at
-    high: int
-
-
-@_jit.inner
-def log_sum(params, n, squared, begin):  # type: ignore[no-untyped-def]
-    """Return log H of n points with this R² and what is known of its terms."""
-    length, n_nodes = math.sqrt(max(squared, 0.0)), layout.length(params, PARAMS.nodes)
-    largest = int(begin)
-    low, high = largest, largest
-    first, slope = _term(params, n, length, largest)
-    top = first
-    total = 1.0
-    for step in (1, -1):
-        before = first
-        g = int(begin) + step
-        while 0 <= g < n_nodes:
-            value, own_slope = _term(params, n, length, g)
-            low, high = min(low, g), max(high, g)
-            if value > top:
-                total = total * math.exp(top - value) + 1.0
-                top = value
-                slope = own_slope
-                largest = g
-            elif value > top - _NEGLIGIBLE:
-                total += math.exp(value - top)
-            elif value <= before:
-                break
-            before = value
-            g += step
-    log_total = math.log(total)
-    return _Sum(top + log_total, largest, slope, -log_total, low, high)
 
 
 @_jit.inner
@@ -159,9 +89,8 @@ def _refresh(params, row):  # type: ignore[no-untyped-def]
 def _set_lines(params, row, found):  # type: ignore[no-untyped-def]
     """Set the lines below and above the score."""
     length = max(math.sqrt(max(row[ROW.squared], 0.0)), 1e-6)
-    kappa = entry(params, PARAMS.nodes, found.largest)
-    row[ROW.below] = found.share - entry(params, PARAMS.at_nodes, found.largest)
-    row[ROW.rise] = kappa * found.slope
+    row[ROW.below] = found.of_score - _SLACK
+    row[ROW.rise] = found.of_growth
     across = math.sqrt(row[ROW.squared] + 1.0)  # after a point whose product is 0
     after = math.sqrt(row[ROW.squared] + 2.0 * row[ROW.near] + 1.0)
     if row[ROW.n] < _FEW:
@@ -175,14 +104,18 @@ def _set_lines(params, row, found):  # type: ignore[no-untyped-def]
 
 @_jit.inner
 def _most(params, found, length, growth):  # type: ignore[no-untyped-def]
-    """Return the most that a term changes by where R grows by δ ≥ 0."""
-    kappa, reach, out = entry(params, PARAMS.nodes, found.largest), growth, -math.inf
+    """Return the most that the term of any κ that matters changes by where R grows by δ ≥ 0.
+
+    L lies above its tangent at the largest term, so that a bound on both sides of it is a line.
+    """
+    kappa, reach = entry(params, PARAMS.nodes, found.largest), growth
     reach += 0.5 * growth * growth / length
-    for g in range(found.low, found.high + 1):
-        own = entry(params, PARAMS.nodes, g)
-        slope = min(found.slope * max(own / kappa, 1.0), 1.0)
-        out = max(out, own * slope * reach - entry(params, PARAMS.at_nodes, g))
-    return out
+    low, high = entry(params, PARAMS.nodes, found.low), entry(params, PARAMS.nodes, found.high)
+    slope, tangent = found.slope, entry(params, PARAMS.slopes, found.largest)
+    steepest = min(slope * high / kappa, 1.0)
+    most = max(low * (slope * reach - tangent), kappa * (steepest * reach - tangent))
+    most = max(most, high * (steepest * reach - tangent))
+    return most + kappa * tangent - entry(params, PARAMS.at_nodes, found.largest)
 
 
 @_jit.inner
@@ -193,6 +126,8 @@ def _measure(params, row):  # type: ignore[no-untyped-def]
     for d in range(sums.shape[0]):
         squared += sums[d] * sums[d]
     row[ROW.squared] = squared
+    if row[ROW.n] > 1.0:
+        row[ROW.largest] = summit(params, row[ROW.n], math.sqrt(squared), row[ROW.largest])
     _refresh(params, row)
 
 
@@ -375,36 +310,3 @@ FUNCTIONS = Functions(
     dots_offset=layout.width(ROW, 0),
     bound=_bound,
 )
-
-
-@_jit.kernel
-def shares(params, n, length):  # type: ignore[no-untyped-def]
-    """Return the posterior weights of the nodes."""
-    out = np.empty(layout.length(params, PARAMS.nodes))
-    for g in range(out.shape[0]):
-        out[g] = _term(params, n, length, g)[0]
-    out = np.exp(out - out.max())
-    return out / out.sum()
-
-
-@_jit.kernel
-def of_blocks(params, sizes, lengths):  # type: ignore[no-untyped-def]
-    """Return log H of blocks by n and R, its derivative by R over R, and that by n: [3, K].
-
-    Sizes need not be integers.
-    """
-    out = np.zeros((3, sizes.shape[0]))
-    n_nodes = layout.length(params, PARAMS.nodes)
-    expansion = table(params, PARAMS.expansion)
-    for k in range(sizes.shape[0]):
-        length = max(lengths[k], 1e-100)
-        if sizes[k] > 0.0:
-            out[0, k] = log_sum(params, sizes[k], length * length, n_nodes // 2).log
-        for g in range(n_nodes):
-            kappa, at_node = entry(params, PARAMS.nodes, g), entry(params, PARAMS.at_nodes, g)
-            value, slope = log_mean_exp(params[PARAMS.order], expansion, kappa * length)
-            term = entry(params, PARAMS.starts, g) - sizes[k] * at_node + value
-            share = math.exp(term - out[0, k])
-            out[1, k] += share * kappa * slope / length
-            out[2, k] -= share * at_node
-    return out

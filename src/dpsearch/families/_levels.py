@@ -293,9 +293,6 @@ class Levels(Family):
     def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
         return Restated(row)
 
-    def with_gaps(self) -> LevelsWithGaps:
-        return LevelsWithGaps(self)
-
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         counts = np.concatenate([self.counts_of(row, n_features), np.zeros(n_features)])
         return layout.make(ROW, len(counts), n=row[ROW.n], counts=counts)

@@ -104,6 +104,8 @@ def expected(X: Matrix, weights: Matrix, means: Matrix, scales: Matrix) -> Matri
             if weights[i, k] <= 0.0:
                 continue
             count = _observed_factor(X[i], scales[k], seen, factor)
+            if count == width:
+                break
             for a in range(count):
                 v[a] = X[i, seen[a]] - means[k, seen[a]]
             _solve_lower(factor, count, v)
@@ -114,26 +116,11 @@ def expected(X: Matrix, weights: Matrix, means: Matrix, scales: Matrix) -> Matri
     return out
 
 
-@kernel
 def drawn(X: Matrix, labels: Labels, draws: Matrix, scales: Matrix) -> Matrix:
     """Return X with its gaps filled by draws given what was observed and the row's cluster.
 
     `draws` has a draw of each complete row from its cluster.
     """
-    width = X.shape[1]
-    out = X.copy()
-    seen, factor, v = np.empty(width, np.int64), np.empty((width, width)), np.empty(width)
-    shift = np.zeros(width)
-    for i in range(X.shape[0]):
-        scale = scales[labels[i]]
-        count = _observed_factor(X[i], scale, seen, factor)
-        if count == width:
-            continue
-        for a in range(count):
-            v[a] = X[i, seen[a]] - draws[i, seen[a]]
-        _solve_lower(factor, count, v)
-        _regress(X[i], scale, seen, factor, count, v, shift)
-        for d in range(width):
-            if math.isnan(X[i, d]):
-                out[i, d] = draws[i, d] + shift[d]
-    return out
+    own = np.eye(len(scales))[labels]
+    shifts = expected(X - draws, own, np.zeros((len(scales), X.shape[1])), scales)
+    return np.where(np.isnan(X), draws + shifts, X)

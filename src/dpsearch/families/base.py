@@ -174,6 +174,11 @@ class Family(Described):
         """Hyperparameters to start from.  Units must not matter."""
         return cls()
 
+    @classmethod
+    def suggest_for(cls, table: CheckedTable) -> Self:
+        """Return what `suggest` does; the names of a table's columns may say more."""
+        return cls.suggest(table.matrix)
+
     def learned(self, X: Any, labels: Ints) -> Self:
         """Hyperparameters for data of which a partition is known; see `families.learning`.
 

@@ -30,7 +30,7 @@ from dpsearch._validate import per_column, place_of
 from dpsearch.errors import DataError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
-from dpsearch.families._levels import ROW, Levels, merge_counts, score_rows
+from dpsearch.families._levels import ROW, Levels, LevelsWithGaps, merge_counts, score_rows
 from dpsearch.families._totals import BetaTotals, by_columns
 from dpsearch.families.base import Example
 from dpsearch.families.capabilities import Columns, PredictiveDraws
@@ -193,8 +193,8 @@ class Bernoulli(Levels):
         return without_zeros(X) if sp.issparse(X) else X
 
     # For these functions and parameters too.
-    log_ceiling, row_with_gaps = Levels.log_ceiling, Levels.row_with_gaps
-    restated = Levels.restated
+    log_ceiling, restated = Levels.log_ceiling, Levels.restated
+    form_with_gaps, row_with_gaps = LevelsWithGaps, Levels.row_with_gaps
 
     def statistic(self, X: Any) -> BetaCounts:
         return BetaCounts(self.encode(X), *self._prior(X.shape[1]))

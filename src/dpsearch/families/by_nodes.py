@@ -98,11 +98,7 @@ class ByNodes(Family):
         """The nodes of each column, and their log probabilities."""
         if self.nodes is None:
             raise ParameterError.of("nodes", "must be given where there are no data to place them")
-        nodes = self.nodes if np.ndim(self.nodes[0][0]) else (self.nodes,)
-        weights = self.log_weights
-        if weights is None:
-            weights = tuple((0.0,) * len(own) for own in nodes)
-        weights = weights if np.ndim(weights[0]) else (weights,)
+        nodes, weights = self._by_column
         for name, given in (("nodes", nodes), ("log_weights", weights)):
             if len(given) not in (1, n_features):
                 wanted = f"are for {len(given)} columns, but the data have {n_features}"
@@ -116,6 +112,15 @@ class ByNodes(Family):
                 raise ParameterError.of("log_weights", wanted, column=d)
             out.append((theta, log_weights - logsumexp(log_weights)))
         return out
+
+    @property
+    def _by_column(self) -> tuple[Any, Any]:
+        """Nodes and log weights, of one column for all or of each."""
+        nodes = self.nodes if np.ndim(self.nodes[0][0]) else (self.nodes,)
+        weights = self.log_weights
+        if weights is None:
+            weights = tuple((0.0,) * len(own) for own in nodes)
+        return nodes, weights if np.ndim(weights[0]) else (weights,)
 
     def resolve(self, X: Any) -> Self:
         return self if self.nodes is not None else self._placed(X, None)
@@ -346,10 +351,10 @@ class Axis(NamedTuple):
     def locations(self, spacing: float) -> tuple[Vector, Vector]:
         """Return locations and their log shares."""
         count = self.count(spacing)
-        wanted = (np.arange(count) + 0.5) / count * self.passed[-1]
-        points = np.interp(wanted, self.passed, self.fine)
-        shares = 1.0 / np.interp(points, self.fine, self.dense)
-        return points, np.log(shares / shares.sum())
+        halves = np.arange(2 * count + 1) / (2 * count) * self.passed[-1]
+        places = np.interp(halves, self.passed, self.fine)
+        shares = np.maximum(np.diff(places[::2]), 1e-300)  # the values nearest to each
+        return places[1::2], np.log(shares / shares.sum())
 
 
 def locations(axes: list[Axis]) -> list[tuple[Vector, Vector]]:

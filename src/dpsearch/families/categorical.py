@@ -30,6 +30,7 @@ from dpsearch.families._levels import (
     FUNCTIONS,
     ROW,
     Levels,
+    LevelsWithGaps,
     encode_levels,
     level_parameters,
     linear_levels,
@@ -77,9 +78,7 @@ class Categorical(Levels):
             raise ParameterError("n_levels is None: give it, or take it from data by resolve(X)")
         levels = per_column(self.n_levels, n_features, "n_levels", above_zero=True)
         if (levels != np.floor(levels)).any():
-            raise ParameterError(
-                f"{{parameter}} must be integers, got {self.n_levels!r}", parameter="n_levels"
-            )
+            raise ParameterError.must("n_levels", "be integers", self.n_levels)
         if levels.sum() > _MOST_LEVELS:
             raise ParameterError(f"n_levels adds up to {levels.sum():g}, above {_MOST_LEVELS}")
         return levels.astype(np.int64)
@@ -116,8 +115,8 @@ class Categorical(Levels):
         return encode_levels(X, self._levels(X.shape[1]))
 
     # For these functions and parameters too.
-    log_ceiling, row_with_gaps = Levels.log_ceiling, Levels.row_with_gaps
-    restated = Levels.restated
+    log_ceiling, restated = Levels.log_ceiling, Levels.restated
+    form_with_gaps, row_with_gaps = LevelsWithGaps, Levels.row_with_gaps
 
     def linear(self, n_features: int) -> LinearForm:
         return linear_levels(*self.level_counts(n_features), self.row_size(n_features))

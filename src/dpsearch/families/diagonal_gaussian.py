@@ -3,7 +3,7 @@
     x | μ, v ~ N(μ, v),   μ | v ~ N(μ₀, v/κ₀),   v ~ InverseGamma(a₀, b₀)      column by column
 
 Data are encoded as z = (x − μ₀)/√b₀, so that the prior mean is 0 and the prior scale 1.  With n
-points of a cluster, their mean z̄ and their squared learning.deviations M = Σ (z − z̄)² (Murphy 2007,
+points of a cluster, their mean z̄ and their squared deviations M = Σ (z − z̄)² (Murphy 2007,
 "Conjugate Bayesian analysis of the Gaussian distribution", eqs 85–100):
 
     posterior    κ = κ₀ + n,  a = a₀ + n/2,  m = n z̄/κ,  β = 1 + M/2 + κ₀ n z̄²/(2κ)
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -227,6 +227,15 @@ class DiagonalGaussian(Family):
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = _SHARED
 
+    @staticmethod
+    def seen(X: Any) -> Any:
+        """What of the values is normal: here these themselves."""
+        return X
+
+    def log_slopes(self, X: Any) -> Any:
+        """Log of the factor by which `seen` changes the density of each row."""
+        return 0.0
+
     def strength_shape(self, n_features: int) -> tuple[Vector, Vector]:
         """The prior's strength and shape in each column."""
         strength = per_column(self.prior_strength, n_features, "prior_strength", above_zero=True)
@@ -296,12 +305,13 @@ class DiagonalGaussian(Family):
         )
 
     def encode(self, X: Any) -> Any:
-        encoded = standardised(X, *self.location_scale(X.shape[1]))
+        encoded = standardised(self.seen(X), *self.location_scale(X.shape[1]))
         return in_range(encoded, "prior scales", "scale", float(np.max(self.prior_strength)))
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self.location_scale(X.shape[1])
-        return np.full(X.shape[0], -float(np.log(scale).sum()))
+        base = np.full(X.shape[0], -float(np.log(scale).sum()))
+        return np.asarray(base + self.log_slopes(X))
 
     def log_ceiling(self, X: Any) -> Vector:
         # As in `_bound`: the constants grow with n, and β ≤ u gives at most −½ log u.
@@ -352,7 +362,7 @@ class DiagonalGaussian(Family):
         return by_columns(
             NormalGammaTotals(*self.strength_shape(n_features)),
             n_features,
-            lambda X: (X - like(X, mean)) / like(X, scale),
+            lambda X: (self.seen(X) - like(X, mean)) / like(X, scale),
             rows,
             powers=2,
             gaps=gaps,
@@ -376,9 +386,6 @@ class DiagonalGaussian(Family):
         )  # fmt: skip
         return Restated(row, float(counts @ np.log(ratio)))
 
-    def with_gaps(self) -> DiagonalWithGaps:
-        return DiagonalWithGaps(self)
-
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         fields = layout.read(self.row_layout(), row, n_features)
         return layout.make(
@@ -397,11 +404,12 @@ class DiagonalGaussian(Family):
         )
 
     @classmethod
-    def suggest(cls, X: Any) -> DiagonalGaussian:
-        mean, variance = mean_and_variance(X)
+    def suggest(cls, X: Any) -> Self:
+        mean, variance = mean_and_variance(cls.seen(X))
         return cls._with_variance(mean, learning.WITHIN * variance, learning.START_STRENGTH)
 
-    def learned(self, X: Any, labels: Ints) -> DiagonalGaussian:
+    def learned(self, X: Any, labels: Ints) -> Self:
+        X = self.seen(X)
         mean = per_column(self.prior_mean, X.shape[1], "prior_mean", above_zero=False)
         scale = per_column(self.scale, X.shape[1], "scale", above_zero=True)
         start = mean, scale / (_SHAPE - 1.0)  # as in `_with_variance`
@@ -423,7 +431,7 @@ class DiagonalGaussian(Family):
         )
 
     @classmethod
-    def _with_variance(cls, mean: Vector, variance: Vector, strength: float) -> DiagonalGaussian:
+    def _with_variance(cls, mean: Vector, variance: Vector, strength: float) -> Self:
         """The prior whose mean variance is as given."""
         scale = (_SHAPE - 1.0) * variance
         return cls(tuple(mean.tolist()), strength, _SHAPE, tuple(scale.tolist()))
@@ -461,7 +469,7 @@ class DiagonalWithGaps(WithOwnRows):
 
     def log_base(self, X: Any) -> Vector:
         _, scale = self.family.location_scale(X.shape[1])
-        return np.asarray(-(~np.isnan(X) @ np.log(scale)))
+        return np.asarray(self.family.log_slopes(X) - ~np.isnan(X) @ np.log(scale))
 
     def linear(self, n_features: int) -> LinearForm:
         return self.family.linear_form(n_features, _diagonal_columns.ROW, gaps=True)
@@ -479,3 +487,6 @@ class DiagonalWithGaps(WithOwnRows):
             layout.make(ROW, 1, n=n, **{name: getattr(fields, name)[d] for name in statistics})
             for d, n in enumerate(fields.counts)
         ]
+
+
+DiagonalGaussian.form_with_gaps = DiagonalWithGaps

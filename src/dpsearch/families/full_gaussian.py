@@ -79,10 +79,8 @@ class FullGaussian(Family):
             return n_features + 2.0
         degrees = positive(self.degrees, "degrees")
         if degrees <= n_features - 1:
-            raise ParameterError(
-                f"degrees must be above {n_features - 1}, the number of columns less one,"
-                f" got {self.degrees!r}"
-            )
+            wanted = f"be above {n_features - 1}, the number of columns less one"
+            raise ParameterError.must("degrees", wanted, self.degrees)
         return degrees
 
     def _location_factor(self, n_features: int) -> tuple[Vector, Any]:
@@ -94,23 +92,17 @@ class FullGaussian(Family):
         try:
             scale = np.asarray(self.scale, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise ParameterError(
-                "{parameter} must be a number, a vector or a matrix", parameter="scale"
-            ) from error
+            text = "must be a number, a vector or a matrix"
+            raise ParameterError.of("scale", text) from error
         if scale.shape != (n_features, n_features):
-            raise ParameterError(
-                f"scale has shape {scale.shape}, but the data have {n_features} columns"
-            )
+            text = f"has shape {scale.shape}, but the data have {n_features} columns"
+            raise ParameterError.of("scale", text)
         if not np.isfinite(scale).all() or not np.allclose(scale, scale.T, rtol=1e-10, atol=0.0):
-            raise ParameterError(
-                "{parameter} must be a symmetric matrix of finite numbers", parameter="scale"
-            )
+            raise ParameterError.of("scale", "must be a symmetric matrix of finite numbers")
         try:
             return mean, np.linalg.cholesky(scale)
         except np.linalg.LinAlgError as error:
-            raise ParameterError(
-                "{parameter} must be positive definite", parameter="scale"
-            ) from error
+            raise ParameterError.of("scale", "must be positive definite") from error
 
     def resolve(self, X: Any) -> FullGaussian:
         return self.with_parameters(degrees=self._degrees(X.shape[1]))

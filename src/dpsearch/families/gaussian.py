@@ -346,10 +346,7 @@ class Gaussian(Family):
 
     def __post_init__(self) -> None:
         if self.form not in ("auto", "isotropic", "columns"):
-            raise ParameterError(
-                f"{{parameter}} must be auto, isotropic or columns, got {self.form!r}",
-                parameter="form",
-            )
+            raise ParameterError.must("form", "be auto, isotropic or columns", self.form)
 
     def _tau(self, n_features: int) -> Vector:
         noise = per_column(self.noise_variance, n_features, "noise_variance", above_zero=True)

@@ -9,40 +9,24 @@ with the Normal–inverse-gamma prior of `diagonal_gaussian.py` and its closed f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dpsearch._types import Ints, Vector
+from dpsearch._types import Vector
 from dpsearch.errors import DataError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian, DiagonalWithGaps
-from dpsearch.families.linear import LinearForm, namespace
+from dpsearch.families.linear import like, namespace
 
 
 class LogNormalWithGaps(DiagonalWithGaps):
     """`WithGaps` of a `LogNormal`."""
 
     def check(self, X: Any) -> None:
-        self.family.check(X)
-
-    def encode(self, X: Any) -> Any:
-        family: Any = self.family
-        return DiagonalWithGaps(family.of_logs).encode(np.log(X))
-
-    def log_base(self, X: Any) -> Vector:
-        family: Any = self.family
-        logs = np.log(X)
-        base = DiagonalWithGaps(family.of_logs).log_base(logs)
-        return np.asarray(base - np.nansum(logs, axis=1))
-
-    log_ceiling, restated = DiagonalWithGaps.log_ceiling, DiagonalWithGaps.restated
-
-    def linear(self, n_features: int) -> LinearForm:
-        family: Any = self.family
-        return _of_logs(DiagonalWithGaps(family.of_logs).linear(n_features))
+        self.family.check(X)  # a column without any value is not filled by 0
 
 
 @dataclass(frozen=True)
@@ -63,11 +47,16 @@ class LogNormal(DiagonalGaussian):
 
     name: ClassVar[str] = "log_normal"
     scale_replicas: ClassVar[bool] = False
+    form_with_gaps: ClassVar[Any] = LogNormalWithGaps
 
-    @property
-    def of_logs(self) -> DiagonalGaussian:
-        """The family of the logarithms."""
-        return DiagonalGaussian(self.prior_mean, self.prior_strength, self.shape, self.scale)
+    @staticmethod
+    def seen(X: Any) -> Any:
+        """Logarithms; `check` speaks of values that have none."""
+        xp = namespace(X)
+        return xp.log(xp.where(X > 0.0, X, like(X, np.nan)))
+
+    def log_slopes(self, X: Any) -> Any:
+        return -np.nansum(self.seen(X), axis=1)
 
     def check(self, X: Any) -> None:
         bad = ~(X > 0.0) & ~np.isnan(X)
@@ -80,21 +69,6 @@ class LogNormal(DiagonalGaussian):
                 column=column,
             )
 
-    def encode(self, X: Any) -> Any:
-        return super().encode(np.log(X))
-
-    def log_base(self, X: Any) -> Vector:
-        logs = np.log(X)
-        return np.asarray(super().log_base(logs) - logs.sum(axis=1))
-
-    def log_ceiling(self, X: Any) -> Vector:
-        return self.of_logs.log_ceiling(np.log(X))
-
-    def linear(self, n_features: int) -> LinearForm:
-        return _of_logs(super().linear(n_features))
-
-    restated = DiagonalGaussian.restated  # of the logarithms
-
     def columns(self, row: Vector, n_features: int) -> Columns:
         found = super().columns(row, n_features)
         return found._replace(centres=np.exp(found.centres))  # medians
@@ -103,20 +77,6 @@ class LogNormal(DiagonalGaussian):
         of_logs = super().draws(row, n_features)
         return PredictiveDraws(lambda size, rng: np.exp(of_logs.sample(size, rng)))
 
-    def with_gaps(self) -> LogNormalWithGaps:
-        return LogNormalWithGaps(self)
-
-    @classmethod
-    def suggest(cls, X: Any) -> Self:
-        return cls._of(DiagonalGaussian.suggest(_logs(X)))
-
-    def learned(self, X: Any, labels: Ints) -> Self:
-        return self._of(self.of_logs.learned(_logs(X), labels))
-
-    @classmethod
-    def _of(cls, of_logs: DiagonalGaussian) -> Self:
-        return cls(of_logs.prior_mean, of_logs.prior_strength, of_logs.shape, of_logs.scale)
-
     @classmethod
     def examples(cls) -> list[Example]:
         X = np.random.default_rng(0).lognormal(1.0, 0.7, size=(12, 2))
@@ -124,18 +84,3 @@ class LogNormal(DiagonalGaussian):
             Example(cls(0.5, 0.5, 2.0, 1.5), X),
             Example(cls([1.0, 2.0], 2.0, [1.5, 3.0], 0.7), with_holes(X)),
         ]
-
-
-def _logs(X: Any) -> Any:
-    """Return logarithms; `check` speaks of values that have none."""
-    return np.log(np.where(X > 0.0, X, np.nan))
-
-
-def _of_logs(form: LinearForm) -> LinearForm:
-    return LinearForm(
-        form.n_totals,
-        lambda X: form.features(namespace(X).log(X)),
-        form.log_marginals,
-        form.weights,
-        form.rows,
-    )

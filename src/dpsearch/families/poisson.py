@@ -324,6 +324,7 @@ class Poisson(Family):
     accepts_sparse: ClassVar[bool] = True
     independent_columns: ClassVar[bool] = True
     functions: ClassVar[Functions] = _FUNCTIONS
+    form_with_gaps: ClassVar[Any] = PoissonWithGaps
 
     def prior(self, n_features: int) -> tuple[Vector, Vector]:
         """Shape and rate of each column."""
@@ -397,9 +398,6 @@ class Poisson(Family):
         out = gammaln(posterior["shape"]) - gammaln(shape)
         out += shape * np.log(rate) - posterior["shape"] * np.log(posterior["rate"])
         return Columns(out, posterior["mean"])
-
-    def with_gaps(self) -> PoissonWithGaps:
-        return PoissonWithGaps(self)
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         fields = layout.read(ROW, row, n_features)

@@ -196,10 +196,7 @@ class Product(Composite):
             isinstance(part, (list, tuple)) and len(part) == 2 for part in parts
         )
         if not pairs:
-            raise ParameterError(
-                f"{{parameter}} must be pairs of a family and its columns, got {parts!r}",
-                parameter="parts",
-            )
+            raise ParameterError.must("parts", "be pairs of a family and its columns", parts)
         return cls([(read(family), plain_value(columns, "columns")) for family, columns in parts])
 
     @classmethod
@@ -256,9 +253,8 @@ def _checked(parts: Any) -> tuple[tuple[Family, tuple[int, ...]], ...]:
     try:
         pairs = [(family, tuple(np.atleast_1d(columns).tolist())) for family, columns in parts]
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"parts must be pairs of a family and its columns, got {parts!r}"
-        ) from error
+        pairs_wanted = "be pairs of a family and its columns"
+        raise ParameterError.must("parts", pairs_wanted, parts) from error
     for family, columns in pairs:
         _check_part(family, columns)
     seen = sorted(column for _, columns in pairs for column in columns)

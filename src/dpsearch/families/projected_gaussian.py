@@ -53,6 +53,29 @@ _LEAST_OBSERVED = 0.3  # how much of a projection's information must have been o
 _BLOCK = 4096
 
 
+class _Map(NamedTuple):
+    """The way to projections and back."""
+
+    components: Matrix  # A
+    loadings: Matrix  # B
+    centre: Vector  # m
+    deviation: Vector  # √ψ
+    counts: CountRows | None  # how rows of counts become x and come back; None for other tables
+
+    @property
+    def width(self) -> int:
+        """How many projections there are."""
+        return len(self.components)
+
+    def seen(self, X: Any) -> Any:
+        """Return x of each row: the row itself, or counts in units of their noise."""
+        return X if self.counts is None else self.counts.seen(X)
+
+    def back(self, z: Any) -> Matrix:
+        """Return x = m + Bz with these projections."""
+        return np.asarray(self.centre + z @ self.loadings.T)
+
+
 class _Observed(NamedTuple):
     """What rows with the same gaps determine of their projections."""
 
@@ -115,57 +138,44 @@ class ProjectedGaussian(Family):
     functions: ClassVar[Functions] = FullGaussian.functions
 
     @cached_property
-    def _arrays(self) -> tuple[Matrix, Matrix | None]:
-        """A, and B if it is given; tuples of many numbers take a while to become arrays."""
-        loadings = None if self.loadings is None else _as_matrix(self.loadings, "loadings")
-        return _as_matrix(self.components, "components"), loadings
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_arrays"}
-
-    def _matrix(self, n_features: int) -> Matrix:
-        """A, checked."""
-        matrix = self._arrays[0]
-        if matrix.shape[1] != n_features:
-            raise ParameterError(
-                f"components has {matrix.shape[1]} columns, but the data have {n_features}"
-            )
-        return matrix
-
-    def _way_back(self, n_features: int) -> Matrix:
-        """B, checked."""
-        matrix = self._matrix(n_features)
-        loadings = self._arrays[1]
-        if loadings is None:
-            return np.asarray(np.linalg.pinv(matrix))
-        if loadings.shape != matrix.T.shape:
-            raise ParameterError(
-                f"loadings has shape {loadings.shape}, but components {matrix.shape}"
-            )
-        if not np.allclose(matrix @ loadings, np.eye(len(matrix)), atol=1e-6):
-            raise ParameterError("components times loadings must be the identity matrix")
-        return loadings
-
-    def _centre(self, n_features: int) -> Vector:
-        return per_column(self.centre, n_features, "centre", above_zero=False)
-
-    def _residual_deviation(self, n_features: int) -> Vector:
-        """√ψ, checked."""
-        variance = per_column(
-            self.residual_variance, n_features, "residual_variance", above_zero=False
-        )
+    def _checked(self) -> _Map:
+        """The map; tuples of many numbers take a while to become arrays."""
+        components = _as_matrix(self.components, "components")
+        if self.loadings is None:
+            loadings = np.asarray(np.linalg.pinv(components))
+        else:
+            loadings = _as_matrix(self.loadings, "loadings")
+            if loadings.shape != components.T.shape:
+                text = f"has shape {loadings.shape}, but components {components.shape}"
+                raise ParameterError.of("loadings", text)
+            if not np.allclose(components @ loadings, np.eye(len(components)), atol=1e-6):
+                raise ParameterError("components times loadings must be the identity matrix")
+        width = components.shape[1]
+        centre = per_column(self.centre, width, "centre", above_zero=False)
+        variance = per_column(self.residual_variance, width, "residual_variance", above_zero=False)
         if (variance < 0.0).any():
             at = int(np.flatnonzero(variance < 0.0)[0])
-            raise ParameterError(
-                f"{{parameter}} must be at least 0, got {variance[at]} for {{place}}",
-                parameter="residual_variance",
-                column=at,
-            )
-        return np.sqrt(variance)
+            text = f"must be at least 0, got {variance[at]} for {{place}}"
+            raise ParameterError.of("residual_variance", text, column=at)
+        counts = None
+        if self.total is not None:
+            given = self.total if self.given_total is None else self.given_total
+            counts = CountRows(centre, self.dispersion, self.total, self.logged, given)
+        return _Map(components, loadings, centre, np.sqrt(variance), counts)
+
+    def _map(self, n_features: int) -> _Map:
+        width = self._checked.components.shape[1]
+        if width != n_features:
+            text = f"has {width} columns, but the data have {n_features}"
+            raise ParameterError.of("components", text)
+        return self._checked
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_checked"}
 
     def _some_projections(self, n_features: int) -> Matrix:
         """A row as wide as the projections, for what depends on nothing else."""
-        return np.zeros((1, len(self._matrix(n_features))))
+        return np.zeros((1, self._map(n_features).width))
 
     @property
     def _inner(self) -> FullGaussian:
@@ -177,29 +187,13 @@ class ProjectedGaussian(Family):
 
     def project(self, X: Any) -> Matrix:
         """Return z = A (x − m) of each row."""
-        return np.asarray((self._seen(X) - self._centre(X.shape[1])) @ self._matrix(X.shape[1]).T)
-
-    def _seen(self, X: Any) -> Any:
-        """Return x of each row: the row itself, or counts in units of their noise."""
-        counted = self._counted(X.shape[1])
-        return X if counted is None else counted.seen(X)
-
-    def _counted(self, n_features: int) -> CountRows | None:
-        """How rows of counts become x and come back; None for other tables."""
-        if self.total is None:
-            return None
-        total = self.total if self.given_total is None else self.given_total
-        centre = self._centre(n_features)
-        return CountRows(centre, self.dispersion, self.total, self.logged, total)
+        way = self._map(X.shape[1])
+        return np.asarray((way.seen(X) - way.centre) @ way.components.T)
 
     def check(self, X: Any) -> None:
         if self.total is not None and X.size and np.nanmin(X, initial=0.0) < 0.0:
             at = int(np.flatnonzero((X < 0.0).any(axis=0))[0])
             raise DataError("{place} of X holds counts, which are at least 0", column=at)
-
-    def _back(self, z: Any, n_features: int) -> Matrix:
-        """Return x = m + Bz with these projections."""
-        return np.asarray(self._centre(n_features) + z @ self._way_back(n_features).T)
 
     def hyperparameters(self) -> dict[str, Any]:
         # Not what says which projections they are: log joints under others do not compare.
@@ -212,13 +206,10 @@ class ProjectedGaussian(Family):
         return self._inner.row_layout()
 
     def row_size(self, n_features: int) -> int:
-        return len(self._matrix(n_features))
+        return self._map(n_features).width
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        self._centre(n_features)
-        self._way_back(n_features)
-        self._residual_deviation(n_features)
-        return self._inner.parameters(len(self._matrix(n_features)), X)
+        return self._inner.parameters(self._map(n_features).width, X)
 
     def encode(self, X: Any) -> Any:
         return self._inner.encode(self.project(X))
@@ -233,26 +224,30 @@ class ProjectedGaussian(Family):
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         """Of the projections; `mean` is that of the columns."""
-        out = self._inner.posterior(row, len(self._matrix(n_features)))
-        mean, counted = self._back(out["mean"], n_features), self._counted(n_features)
-        mean = mean if counted is None else counted.rows(mean, counted.lengths(mean))
+        way = self._map(n_features)
+        out = self._inner.posterior(row, way.width)
+        mean = way.back(out["mean"])
+        if way.counts is not None:
+            mean = way.counts.rows(mean, way.counts.lengths(mean))
         return {**out, "projected_mean": out["mean"], "mean": mean}
 
     def narrow(self, n_features: int) -> tuple[Family, int]:
-        return self._inner, len(self._matrix(n_features))
+        return self._inner, self._map(n_features).width
 
     def columns(self, row: Vector, n_features: int) -> Columns:
         """Of each column as its projections show it, vᵀz with v its row of B."""
-        found = self._inner.columns_along(self._way_back(n_features), row)
+        found = self._inner.columns_along(self._map(n_features).loadings, row)
         return found._replace(centres=self.posterior(row, n_features)["mean"])
 
     def linear(self, n_features: int) -> LinearForm:
-        centre, matrix = self._centre(n_features), self._matrix(n_features)
-        form = self._inner.linear(len(matrix))
-        return replace(
-            form,
-            features=lambda X: form.features((self._seen(X) - like(X, centre)) @ like(X, matrix.T)),
-        )
+        way = self._map(n_features)
+        form = self._inner.linear(way.width)
+
+        def features(X: Any) -> Any:
+            off = way.seen(X) - like(X, way.centre)
+            return form.features(off @ like(X, way.components.T))
+
+        return replace(form, features=features)
 
     def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
         """Of the same projections."""
@@ -261,8 +256,8 @@ class ProjectedGaussian(Family):
 
     def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
         """Density of the projections that the observed columns determine: 1 if there are none."""
-        means, scales, degrees = self._inner.predictives(rows, len(self._matrix(n_features)))
-        counted = self._counted(n_features)
+        way = self._map(n_features)
+        means, scales, degrees = self._inner.predictives(rows, way.width)
 
         def densities(X: Any) -> Matrix:
             out = np.empty((X.shape[0], len(rows)))
@@ -276,9 +271,9 @@ class ProjectedGaussian(Family):
             for part in self._observed_projections(X):
                 at, turned = part.at, _turned(means, scales, part)
                 z = expected(part.seen, weights[at], *turned) @ part.rotation.T
-                filled = self._back(z, n_features)
-                if counted is not None:
-                    filled = counted.rows_like(filled, X[at])
+                filled = way.back(z)
+                if way.counts is not None:
+                    filled = way.counts.rows_like(filled, X[at])
                 out[at] = np.where(np.isnan(X[at]), filled, X[at])
             return out
 
@@ -286,18 +281,17 @@ class ProjectedGaussian(Family):
 
     def _observed_projections(self, X: Any) -> Iterator[_Observed]:
         """What each row determines of its projections, for rows with the same gaps at a time."""
-        components, loadings = self._matrix(X.shape[1]), self._way_back(X.shape[1])
-        centre, deviation = self._centre(X.shape[1]), self._residual_deviation(X.shape[1])
+        way = self._map(X.shape[1])
         patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
         for p, missing in enumerate(patterns):
             at = np.flatnonzero(which.ravel() == p)
-            known = np.where(missing, 0.0, components)
-            left, values, right = np.linalg.svd(known @ loadings)
+            known = np.where(missing, 0.0, way.components)
+            left, values, right = np.linalg.svd(known @ way.loadings)
             enough = values >= _LEAST_OBSERVED
             reading, noise = np.zeros_like(known), np.zeros_like(known)
             reading[enough] = left.T[enough] @ known / values[enough, None]
-            noise[enough] = (reading - right @ components)[enough] * deviation
-            seen = np.where(missing, 0.0, self._seen(X[at]) - centre) @ reading.T
+            noise[enough] = (reading - right @ way.components)[enough] * way.deviation
+            seen = np.where(missing, 0.0, way.seen(X[at]) - way.centre) @ reading.T
             seen[:, ~enough] = np.nan
             yield _Observed(at, seen, right.T, reading, noise)
 
@@ -308,7 +302,7 @@ class ProjectedGaussian(Family):
         observed projections, and C their covariances, as if Student's t were normal.
         """
         n_features = X.shape[1]
-        components, loadings = self._matrix(n_features), self._way_back(n_features)
+        components, loadings, _, deviation, _ = self._map(n_features)
         _, scales, degrees = self._inner.predictives(rows, len(components))
         spreads = scales * (degrees / np.maximum(degrees - 2.0, 1.0))[:, None, None]
         whole = np.empty_like(X)
@@ -317,7 +311,7 @@ class ProjectedGaussian(Family):
             whole[own] = self.draws(rows[k], n_features).sample(int(own.sum()), rng)
         off = np.where(np.isnan(X), 0.0, X - whole)
         for part in self._observed_projections(X):
-            noise = part.noise * self._residual_deviation(n_features)
+            noise = part.noise * deviation
             with_rest = noise.T - loadings @ (components @ noise.T)  # covariance of r and o
             some = ~np.isnan(part.seen[0])
             for k in np.unique(labels[part.at]):
@@ -331,17 +325,16 @@ class ProjectedGaussian(Family):
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         """Rows with projections from the posterior predictive, and independent residuals."""
-        inner = self._inner.draws(row, len(self._matrix(n_features)))
-        components, loadings = self._matrix(n_features), self._way_back(n_features)
-        deviation, counted = self._residual_deviation(n_features), self._counted(n_features)
+        way = self._map(n_features)
+        inner, counts = self._inner.draws(row, way.width), way.counts
 
         def sample(size: int, rng: Rng) -> Any:
-            rows = self._back(inner.sample(size, rng), n_features)
-            lengths = None if counted is None else counted.lengths(rows)
-            if deviation.any():
-                rest = rng.standard_normal(rows.shape) * deviation
-                rows += rest - rest @ components.T @ loadings.T
-            return rows if counted is None else counted.rows(rows, lengths)
+            rows = way.back(inner.sample(size, rng))
+            lengths = None if counts is None else counts.lengths(rows)
+            if way.deviation.any():
+                rest = rng.standard_normal(rows.shape) * way.deviation
+                rows += rest - rest @ way.components.T @ way.loadings.T
+            return rows if counts is None else counts.rows(rows, lengths)
 
         return PredictiveDraws(sample)
 
@@ -425,7 +418,7 @@ class ProjectedGaussian(Family):
         squares = np.zeros(X.shape[1])
         for at in range(0, len(X), _BLOCK):
             rows = X[at : at + _BLOCK]
-            squares += ((rows - family._back(family.project(rows), X.shape[1])) ** 2).sum(axis=0)
+            squares += ((rows - family._checked.back(family.project(rows))) ** 2).sum(axis=0)
         # A column's share of itself that the projections leave over; of all columns, D − q.
         left = np.maximum(1.0 - np.einsum("qd,dq->d", components, loadings), _NOTHING)
         family = family.with_parameters(residual_variance=as_tuple(squares / (len(X) * left)))

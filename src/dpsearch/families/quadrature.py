@@ -50,7 +50,11 @@ class Quadrature(ByNodes):
         `log_density(x, theta)` returns log p(x | θ) of a value; or the name of a function that
         `register_density` knows.
     nodes, log_weights
-        As of every family by nodes.
+        The values of θ on which the prior lies, numbers or pairs of numbers, and the logarithms of
+        their prior probabilities, but for a constant; by default all are the same.  They are the
+        same for all columns, or a list for each column.  The integral over θ in the marginal
+        likelihood is a sum over the nodes, so they must cover the parameters that clusters may
+        have, and lie closer than a cluster of many rows can tell apart.
     support
         The smallest and the largest value for draws and means; by default from the data.
     whole
@@ -87,7 +91,7 @@ class Quadrature(ByNodes):
             "log_density": log_density,
             "nodes": nodes,
             "log_weights": log_weights,
-            "support": None if support is None else tuple(map(float, support)),
+            "support": None if support is None else _range(support),
             "whole": whole,
         }
         for name, value in fields.items():
@@ -98,6 +102,8 @@ class Quadrature(ByNodes):
                 "log_density", f"{log_density!r} is not registered; known are {known}"
             )
         super().__post_init__()
+        if None not in (self.nodes, self.log_weights):
+            self.of_columns(max(map(len, self._by_column)))  # raises if they do not go together
 
     @property
     def _function(self) -> LogDensity:
@@ -127,13 +133,23 @@ class Quadrature(ByNodes):
             support=(float(low - more), float(1.5 * high - 0.5 * low + 1))
         )
 
+    def check(self, X: Any) -> None:
+        if self.whole:
+            self.check_support(X, np.floor(X) != X, "whole numbers, as `whole` says")
+
     def learned(self, X: Any, labels: Any) -> Self:
         return self
 
     def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
         out = np.empty((len(x), len(theta)))
         given = theta[:, 0] if theta.shape[1] == 1 else np.ascontiguousarray(theta)
-        _evaluator(self._function)(np.ascontiguousarray(x), np.ascontiguousarray(given), out)
+        try:
+            _evaluator(self._function)(np.ascontiguousarray(x), np.ascontiguousarray(given), out)
+        except (SystemError, MemoryError):  # also Ctrl-C: see `plain_interrupts`
+            raise
+        except Exception as error:  # Numba raises those of Python, too
+            text = f": {self._function.__name__!r} failed: {_reason(error)}"
+            raise ParameterError.of("log_density", text) from error
         return np.where(np.isnan(out), -np.inf, out)
 
     def _grid(self, theta: Matrix) -> tuple[Vector, Matrix]:
@@ -175,6 +191,24 @@ class Quadrature(ByNodes):
             Example(cls(laplace, nodes, np.linspace(-2.0, 0.0, 27), support=wide), with_holes(X)),
             Example(cls("poisson_rate", rates, support=(0.0, 60.0), whole=True), counts),
         ]
+
+
+def _range(support: Any) -> tuple[float, ...]:
+    try:
+        low, high = map(float, support)
+    except (TypeError, ValueError):
+        low = high = math.nan
+    if not -math.inf < low < high < math.inf:
+        raise ParameterError.must("support", "be two numbers, the smaller one first", support)
+    return low, high
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says what is wrong: Numba says first in which step."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith("Failed in nopython")]
+    call = next((f" {line[4:]}" for line in said if line.startswith(">>> ")), "")
+    return (said[0] if said else type(error).__name__) + call
 
 
 @functools.cache

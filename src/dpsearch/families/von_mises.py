@@ -13,15 +13,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import i0e
+from scipy.special import i0e, i1e
 
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
+from dpsearch.errors import ParameterError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example
+from dpsearch.families.capabilities import Gaps
 from dpsearch.families.learning import FLOOR, WITHIN, sums_of
 from dpsearch.families.located import Located
+from dpsearch.families.restored import skipped
 
+_FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "bearing": 360.0,
+              "heading": 360.0, "azimuth": 360.0, "phase": None}  # fmt: skip
 _UNIFORM = math.pi / math.sqrt(3.0)  # the standard deviation of angles all around
 
 
@@ -32,11 +37,13 @@ class VonMises(Located):
     Parameters
     ----------
     nodes, log_weights
-        Rows of location, κ^(−½) in radians and period, and their prior; by default placed all
-        around.
+        Rows of location and κ^(−½) in radians, period and the value at which a turn begins (0 if
+        left out), and their prior; by default placed all around, with turns that begin where those
+        of the data do: 0, or half a turn below 0.
     period
         After which values begin again: 2π, 360, 24 for hours, 12 for months.  A scalar, or one
-        number per column.
+        number per column.  By default what the columns' names say (hour, month, direction …), or
+        2π or 360 by their range.
 
     Examples
     --------
@@ -45,14 +52,23 @@ class VonMises(Located):
     24.0
     """
 
-    period: Any = 2.0 * np.pi
+    period: Any = None
 
     name: ClassVar[str] = "von_mises"
     kind: ClassVar[str] = "real"
     limits: ClassVar[tuple[float, float]] = (0.02, 4.0)
-    parameter_names: ClassVar[tuple[str, ...]] = ("location", "width", "period")
+    parameter_names: ClassVar[tuple[str, ...]] = ("location", "width", "period", "begin")
+
+    @classmethod
+    def suggest_for(cls, table: Any) -> Self:
+        X, names = table.matrix, table.names or ("",) * table.shape[1]
+        found = tuple(_known_period(X, d, name) for d, name in enumerate(names))
+        return cls(period=found).resolve(X)
 
     def resolve(self, X: Any) -> Self:
+        if self.period is None:
+            periods = tuple(_known_period(X, d, "") for d in range(X.shape[1]))
+            return self.with_parameters(period=periods).resolve(X)
         per_column(self.period, X.shape[1], "period", above_zero=True)
         return super().resolve(X)
 
@@ -67,7 +83,13 @@ class VonMises(Located):
 
     def further(self, d: int, x: Vector) -> tuple[float, ...]:
         periods = np.ravel(self.period)
-        return (float(periods[d % len(periods)]),)
+        period = float(periods[d % len(periods)])
+        low, high = (x.min(), x.max()) if len(x) else (0.0, 0.0)
+        if (low >= 0.0 and high < period) or high - low > period:
+            return period, 0.0
+        if low >= -0.5 * period and high <= 0.5 * period:
+            return period, -0.5 * period
+        return period, float(low + high - period) / 2.0  # as months from 1 to 12
 
     def _spread(self, Y: Matrix, labels: Ints | None) -> Vector:
         """Width κ^(−½) by the mean resultant length within clusters (Mardia & Jupp, 5.3.9)."""
@@ -85,28 +107,78 @@ class VonMises(Located):
         return np.asarray(1.0 / np.sqrt(share * (2.0 - share**2) / (1.0 - share**2)))
 
     def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
-        angles, width, period = theta.T
+        angles, width, period = theta.T[:3]
         kappa, turn = width**-2.0, 2.0 * np.pi / period
         cosines = np.cos(turn * x[:, None] - angles)
         return np.asarray(kappa * (cosines - 1.0) - np.log(period * i0e(kappa)))
 
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
-        angles = np.remainder(rng.vonmises(theta[:, 0], theta[:, 1] ** -2.0), 2.0 * np.pi)
-        return np.asarray(angles * theta[:, 2] / (2.0 * np.pi))
+        return _values(rng.vonmises(theta[:, 0], theta[:, 1] ** -2.0), theta)
 
     def expected(self, theta: Matrix) -> Vector:
-        return theta[:, 0] * theta[:, 2] / (2.0 * np.pi)
+        return _values(theta[:, 0], theta)
 
     def _centre(self, theta: Matrix, weights: Vector) -> float:
-        kappa = theta[:, 1] ** -2.0
-        angle = np.arctan2(
-            weights * kappa @ np.sin(theta[:, 0]), weights * kappa @ np.cos(theta[:, 0])
-        )
-        return float(np.remainder(angle, 2.0 * np.pi) * theta[0, 2] / (2.0 * np.pi))
+        return float(_values(np.angle(_resultant(theta, weights)), theta[:1])[0])
+
+    def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
+        out = super().posterior(row, n_features)
+        centres = [self._centre(*own) for own in self._posteriors(row, n_features)]
+        return out | {"location": np.array(centres) * 2.0 * np.pi / out["period"]}
+
+    def gaps(self, rows: list[Vector], n_features: int) -> Gaps:
+        """A gap gets the mean direction over the clusters."""
+
+        def fill(X: Any, weights: Matrix) -> Matrix:
+            found = [self._posteriors(row, n_features) for row in rows]
+            angles = np.angle(weights @ [[_resultant(*own) for own in row] for row in found])
+            columns = zip(angles.T, found[0], strict=True)
+            filled = np.stack([_values(own, theta[:1]) for own, (theta, _) in columns], axis=1)
+            return np.where(np.isnan(X), filled, X)
+
+        return Gaps(skipped(self, rows, n_features).log_densities, fill)
 
     @classmethod
     def examples(cls) -> list[Example]:
         rng = np.random.default_rng(0)
         X = np.column_stack([rng.vonmises(0.5, 2.0, 12), rng.vonmises(-1.0, 8.0, 12)])
-        hours = np.remainder(X * 24.0 / (2.0 * np.pi), 24.0)
-        return [Example(cls(), X), Example(cls(period=[24.0, 24.0]), with_holes(hours))]
+        degrees = np.remainder(np.degrees(X), 360.0)
+        return [Example(cls(), X), Example(cls(period=[360.0, 360.0]), with_holes(degrees))]
+
+
+def _values(angles: Any, theta: Matrix) -> Vector:
+    """Return angles as values of the turn that nodes say."""
+    period, begin = theta[:, 2], theta[:, 3] if theta.shape[1] > 3 else 0.0
+    return np.asarray(begin + np.remainder(angles * period / (2.0 * np.pi) - begin, period))
+
+
+def _resultant(theta: Matrix, weights: Vector) -> complex:
+    """Return E[exp(ix)] of the predictive, whose argument is the mean direction (3.5.31)."""
+    kappa = theta[:, 1] ** -2.0
+    return complex(weights * i1e(kappa) / i0e(kappa) @ np.exp(1j * theta[:, 0]))
+
+
+def named_period(name: str, low: float, high: float) -> float | None:
+    """Return after which values begin again, if their column's name and range say that they do."""
+    turns = [turn for word, turn in _FULL_TURN.items() if word in name.lower()]
+    periods = ([2.0 * math.pi, 360.0] if turns[0] is None else turns[:1]) if turns else []
+    return next((p for p in periods if p is not None and -0.5 * p <= low and high <= p), None)
+
+
+def _known_period(X: Any, d: int, name: str) -> float:
+    """Return the period by the name or the range of column d; raise if they do not say it."""
+    x = X[~np.isnan(X[:, d]), d]
+    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 0.0)
+    found = named_period(name, low, high)
+    if found is None:
+        found = named_period("angle", low, high)
+        hours_or_months = found == 360.0 and max(-low, high) <= 24.0
+        found = None if hours_or_months else found
+    if found is None:
+        raise ParameterError.of(
+            "period",
+            f"must be given for the von_mises family where columns go from {low:g} to {high:g} and"
+            " have no name such as hour, month or direction: VonMises(period=24.0) is for hours",
+            column=d,
+        )
+    return found

@@ -1,21 +1,22 @@
 """Directions, rows of length 1, under a von Mises–Fisher distribution: embeddings, tf-idf rows.
 
-    p(x | m, κ) = C(κ) exp(κ⟨m, x⟩),   m | κ ~ vMF(m₀, c₀κ),   κ = κ_g with probability π_g
+    p(x | m, κ) = C(κ) exp(κ⟨m, x⟩),   m | κ ~ vMF(m₀, c₀κ),   log κ uniform between two bounds
 
 on the unit sphere in D dimensions (Mardia & Jupp 2000, "Directional Statistics", section 9.3; the
 prior on m is the conjugate one, of c₀ points in the direction m₀; c₀ = 0 is uniform).  With
 L = log C(0)/C(κ), which `_bessel` computes, and R = |c₀m₀ + Σx| of n points,
 
-    log H = n log C(0) + log Σ_g π_g exp(−n L(κ_g) + L(κ_g R) − L(κ_g c₀))
-    posterior   κ = κ_g with probability ∝ the terms of this sum,   m | κ ~ vMF(c₀m₀ + Σx, κR)
+    log H = n log C(0) + log ∫ exp(−n L(κ) + L(κR) − L(κc₀)) d log κ + constant
+    posterior   κ as in this integral,   m | κ ~ vMF(c₀m₀ + Σx, κR)
 
-The nodes κ_g lie evenly on a logarithmic scale between two bounds, all as probable.  The Fisher
-information of log κ is at most D/2, so that with a step of 1.75/√D the nearest node describes a
-point by less than 0.2 nats worse than the best κ.
+The integral is a sum over nodes that are even in log κ.  The Fisher information of log κ is at most
+D/2 of each point, so that n points know log κ to no less than √(2/Dn).  The nodes that
+count are closer the more points there are: see `_concentration.py`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -28,7 +29,8 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
-from dpsearch.families._directions import FUNCTIONS, PARAMS, ROW, of_blocks, shares
+from dpsearch.families._concentration import PARAMS, of_blocks, shares
+from dpsearch.families._directions import FUNCTIONS, ROW
 from dpsearch.families.base import Example, Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws, Restated
 from dpsearch.families.functions import Functions
@@ -36,7 +38,9 @@ from dpsearch.families.learning import STRENGTHS, most_likely, sums_of
 from dpsearch.families.linear import LinearForm, namespace
 
 _TOLERANCE = 1e-3  # of lengths: numbers may have been rounded to few digits
-_STEP, _LONGEST_STEP = 1.75, 0.1  # between nodes: this by √D, and at most
+_STEP, _LONGEST_STEP = 1.2, 0.05  # between nodes: in standard deviations of log κ, and at most
+_WIDE, _INFORMED = 64, 800.0  # columns, and those of all points, from which log κ is nearly normal
+_MOST_NODES, _MOST_WIDE = 16384, 1024  # and where many columns make it so
 _USUAL = (0.1, 50.0)  # concentrations by column
 _BEYOND = 2.0  # by what factor concentrations may lie beyond those of the clusters there are
 _TAIL = 0.02  # share of the rows whose clusters' concentrations do not count
@@ -110,9 +114,7 @@ class VonMisesFisher(Family):
         return float(low), float(high)
 
     def _nodes(self, n_features: int) -> Vector:
-        low, high = self._range(n_features)
-        step = min(_STEP / math.sqrt(n_features), _LONGEST_STEP)
-        return np.geomspace(low, high, 1 + math.ceil(math.log(high / low) / step))
+        return _nodes(*self._range(n_features), n_features)[0]
 
     def _prior(self, n_features: int) -> Vector:
         """Return c₀m₀."""
@@ -130,19 +132,33 @@ class VonMisesFisher(Family):
         return ROW
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        nu, nodes, prior = 0.5 * n_features - 1.0, self._nodes(n_features), self._prior(n_features)
-        terms, strength = expansion(nu), float(np.linalg.norm(prior))
-        starts = -math.log(len(nodes)) - log_mean_exps(nu, terms, strength * nodes)[0]
+        nu, (low, high), prior = (
+            0.5 * n_features - 1.0,
+            self._range(n_features),
+            self._prior(n_features),
+        )
+        nodes, at_nodes, slopes, strides, limits = _nodes(low, high, n_features)
+        strength, last = float(np.linalg.norm(prior)), len(nodes) - 1
+        starts = np.full(len(nodes), -math.log(max(last, 1)))
+        if last:
+            starts[[0, last]] -= math.log(2.0)  # half an interval each
+        of_prior = log_mean_exps(nu, expansion(nu), strength * nodes)
         return layout.make_params(
             PARAMS,
             n_features=n_features,
             order=nu,
             strength=strength,
-            typical=log_mean_exps(nu, terms, nodes)[1].mean() ** 2,
-            expansion=terms,
+            typical=slopes.mean() ** 2,
+            whole=math.log(high / low),
+            many=_INFORMED / n_features if n_features >= _WIDE and last else np.inf,
+            expansion=expansion(nu),
             nodes=nodes,
-            at_nodes=log_mean_exps(nu, terms, nodes)[0],
-            starts=starts,
+            at_nodes=at_nodes,
+            slopes=slopes,
+            prior_slopes=of_prior[1],
+            starts=starts - of_prior[0],
+            strides=strides,
+            limits=limits,
             prior=prior if strength > 0.0 else [],
         )
 
@@ -212,12 +228,12 @@ class VonMisesFisher(Family):
         return Restated(other.linear(n_features).rows(np.array([fields.n]), totals[None])[0])
 
     def _posterior(self, row: Vector, n_features: int) -> tuple[Vector, Vector, float, Vector]:
-        """Return the nodes, their weights, R and the mean direction."""
+        """Return the nodes that count, their weights, R and the mean direction."""
         fields = layout.read(ROW, row, n_features)
         length = float(np.linalg.norm(fields.sums))
-        weights = shares(self.parameters(n_features, None), fields.n, length)
+        at, weights = shares(self.parameters(n_features, None), fields.n, length)
         direction = fields.sums / length if length > 0.0 else np.eye(n_features)[0]  # or any other
-        return self._nodes(n_features), weights, length, direction
+        return self._nodes(n_features)[at], weights, length, direction
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         nodes, weights, length, direction = self._posterior(row, n_features)
@@ -311,6 +327,25 @@ class VonMisesFisher(Family):
             Example(cls(6.0, (1.0, 0.5, 0.0), 0.7), X.astype(np.float32)),
             Example(cls((20.0, 80.0)), sp.csr_matrix(wide)),
         ]
+
+
+@functools.lru_cache(maxsize=8)
+def _nodes(low: float, high: float, n_features: int) -> tuple[Vector, ...]:
+    """Return nodes κ_g, L and L′ there, strides and up to how many points each of them is for.
+
+    Strides are 1, 2, 3, 4, 6, 8, 12, …, and the last is for any number of points.
+    """
+    whole, nu = math.log(high / low), 0.5 * n_features - 1.0
+    information = 0.5 * n_features  # at most, of log κ in a point
+    count = 2 * math.ceil(0.5 * whole / min(_STEP / math.sqrt(information), _LONGEST_STEP))
+    strides, most = [1.0], _MOST_NODES if n_features < _WIDE else _MOST_WIDE
+    while 0 < count * strides[-1] < most // 2:
+        strides += [2.0 ** (len(strides) // 2 + 1), 3.0 * 2.0 ** (len(strides) // 2)]
+    nodes = np.geomspace(low, high, 1 + count * int(strides[-1]))
+    steps = whole / max(len(nodes) - 1, 1) * np.array(strides)
+    limits = np.append(np.inf, (_STEP / steps[1:]) ** 2 / information)
+    of_nodes = log_mean_exps(nu, expansion(nu), nodes)
+    return nodes, *of_nodes, np.array(strides[::-1]), limits[::-1]
 
 
 def _quantiles(values: Vector, weights: Vector, at: tuple[float, float]) -> list[float]:

@@ -5,7 +5,7 @@ values that the column has: each column is a part with its own count (`_parts.py
 
 Families take this form by themselves when data have gaps.  It is slower than the plain one, which
 shares a count and its logarithms among columns; a family may have a faster form of its own and give
-it by `with_gaps` (as `DiagonalGaussian` does).
+it as `form_with_gaps` (as `DiagonalGaussian` does).
 """
 
 from __future__ import annotations
@@ -47,10 +47,7 @@ class WithGaps(Composite):
 
     def __post_init__(self) -> None:
         if not isinstance(self.family, Family) or isinstance(self.family, WithGaps):
-            raise ParameterError(
-                f"{{parameter}} must be a family without gaps, got {self.family!r}",
-                parameter="family",
-            )
+            raise ParameterError.must("family", "be a family without gaps", self.family)
         if not self.family.independent_columns:
             raise ParameterError(
                 f"the {self.family.name} family cannot skip missing values: its columns are not"
