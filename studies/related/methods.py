@@ -45,9 +45,16 @@ def density(problem: Problem, partitions: Sequence[Labels], weights: Vector, fre
 
 
 def effective_size(values: Vector) -> float:
-    """Effective size of a chain: n over its autocorrelation time (Geyer 1992, positive pairs)."""
+    """Effective size of a chain: n over its autocorrelation time (Geyer 1992, positive pairs).
+
+    NaN for a chain whose halves have means that are more than a standard deviation apart: it is
+    still on its way, and what it has so far says nothing of how it mixes.
+    """
     n = len(values)
     if n < 8 or not np.ptp(values):
+        return float("nan")
+    first, second = values[: n // 2], values[n // 2 :]
+    if abs(second.mean() - first.mean()) > min(first.std(), second.std()):
         return float("nan")
     centred = values - values.mean()
     spectrum = np.fft.rfft(centred, 2 * n)
@@ -157,9 +164,9 @@ def _stopped_after(limit: float) -> Iterator[Callable[[Any], None]]:
 
 
 def by_variational(
-    variant: str, start: str = "one", in_cells: bool = False
+    variant: str, start: str = "search", in_cells: bool = False
 ) -> Callable[..., Found]:
-    """Mean field, from one component or from where greedy search ends.
+    """Mean field, from where greedy search ends, which is its default, or from one component.
 
     In cells of a tree it has a tail, as the accelerated method has (Kurihara et al. 2006).
     """
@@ -197,7 +204,7 @@ METHODS: dict[str, Callable[..., Found]] = {
     "Metropolis": by_chain([MetropolisSweep()]),
     "Metropolis, 10 proposals": by_chain([MetropolisSweep(10)]),
     "variational": by_variational("stick-breaking"),
-    "variational, from search": by_variational("stick-breaking", "search"),
+    "variational, from one": by_variational("stick-breaking", "one"),
     "variational, in cells": by_variational("stick-breaking", in_cells=True),
     "collapsed variational": by_variational("collapsed"),
 }

@@ -10,13 +10,13 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, softmax
 
 import posterior_harness as harness
-from dpsearch import families, particle_filter, priors
-from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch import families, gibbs, particle_filter, priors
+from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.partition import by_appearance
 from dpsearch.prefix_search import shared_rows
 from dpsearch.problem import Problem
-from dpsearch.samplers import particles
-from dpsearch.samplers.particles import _Filter
+from dpsearch.samplers import particle_state
+from dpsearch.samplers.particle_state import Filter
 from enumeration import log_joints
 from models import DRAWS, PRODUCT_PRIORS
 from posterior_harness import HARNESS_PRIORS
@@ -47,7 +47,8 @@ def test_the_evidence_is_unbiased(resampling, rejuvenate, sets):
         name, prior = cases[number % len(cases)]
         family, X = DRAWS[name](np.random.default_rng([number, 7]), 5)
         problem = Problem(X, family, HARNESS_PRIORS[prior])
-        found = ratios(problem, 50, particles=5, resampling=resampling, rejuvenate=rejuvenate)
+        runs = 20 if rejuvenate and sets == 20 else 50  # sweeps of particles take long
+        found = ratios(problem, runs, particles=5, resampling=resampling, rejuvenate=rejuvenate)
         if found.std() > 1e-9:
             scores.append((found.mean() - 1.0) / (found.std(ddof=1) / np.sqrt(len(found))))
             weighted.append(found.mean() - 1.0)
@@ -125,11 +126,14 @@ def test_optimal_resampling_keeps_the_heavy_and_gives_the_light_one_weight(n, gu
     """Against all candidates, one by one, with the limit found by bisection."""
     problem = Problem(table(), FAMILY, DP)
     order = np.random.default_rng(n).permutation(40)
-    state = _Filter(problem, 30, "optimal", np.random.default_rng(0))
-    state.place(order[:n], 0)
+    state = Filter(problem, 30, "optimal", order, 0, np.random.default_rng(0))
+    state.placing = order[:n]
+    while len(state.left):
+        state.place()
     wanted = candidates(state, table(), order[n])
     state.cut = guess  # any will do
-    state.place(order[: n + 1], 0)
+    state.placing = order[: n + 1]
+    state.place()
     values = np.array(list(wanted.values()))
     values /= values.sum()
     limit = brentq(lambda c: np.minimum(values / c, 1.0).sum() - 30, 1e-12, 1.0, xtol=1e-15)
@@ -144,7 +148,7 @@ def test_optimal_resampling_keeps_the_heavy_and_gives_the_light_one_weight(n, gu
 
 @pytest.mark.parametrize("resampling", ["optimal", "stratified"])
 def test_where_rows_lie_does_not_matter(resampling, monkeypatch):
-    monkeypatch.setattr(particles, "_CHUNK", 16)
+    monkeypatch.setattr(particle_state, "_CHUNK", 16)
     runs = []
     for share in (-1.0, 2.0):  # rows are never, and always, moved together
         monkeypatch.setattr(shared_rows, "_DENSE", share)
@@ -237,15 +241,128 @@ def test_an_interrupted_run_returns_the_best_so_far():
 
     problem = Problem(table(2600), FAMILY, DP)
     found = particle_filter(problem, particles=10, callback=interrupt, rng=0)
-    assert found.n_placed == 2048
-    assert (found.labels < 0).sum() == 10 * (2600 - 2048)
+    assert 1024 < found.n_placed < 2600
+    assert (found.labels < 0).sum() == 10 * (2600 - found.n_placed)
     assert len(found.clustering.labels) == 2600
     value = problem.log_joint(found.clustering.labels)
     assert found.clustering.log_joint == pytest.approx(value, abs=1e-6)
-    with pytest.raises(ParameterError, match="stopped after 2048 rows"):
-        found.draws(10)
-    with pytest.raises(ParameterError, match="stopped"):
+    with pytest.raises(ParameterError, match=r"Ctrl-C has left .* rows: update\(\) places these"):
         found.update(table())
+
+
+def stopped(after):
+    def callback(event):
+        if event.done >= after:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+@pytest.mark.parametrize("prior", HARNESS_PRIORS, ids=repr)
+@pytest.mark.parametrize("family", [FAMILY, families.Poisson(2.0, 0.5)])
+def test_a_stopped_run_is_that_of_the_rows_placed_and_goes_on(prior, family, monkeypatch):
+    """Exactly, as there is room for all partitions."""
+    monkeypatch.setattr(particle_state, "_FIRST", 4)
+    X = np.random.default_rng(4).poisson(3.0, (6, 1)).astype(float)
+    order, rows = np.array([5, 0, 3, 2, 1, 4]), [0, 2, 3, 5]
+    found = particle_filter(
+        X, family, prior, particles=203, order=order, callback=stopped(4), rng=0
+    )
+    values = log_joints(Problem(X[rows], family, prior))
+    visited = harness.visits(found.labels[:, rows])
+    assert found.n_placed == 4
+    assert found.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+    np.testing.assert_allclose(found.weights, softmax(values)[visited], atol=1e-12)
+    np.testing.assert_allclose(found.log_joint, values[visited], atol=1e-9)
+    draws = found.draws(30, rng=0)
+    assert draws.labels.shape == (30, 4)
+    assert np.isfinite(draws.log_predictive(X)).all()
+    problem = Problem(X, family, prior)
+    whole = problem.log_joint(found.clustering.labels)
+    assert found.clustering.log_joint == pytest.approx(whole, abs=1e-9)
+    with pytest.raises(ParameterError, match="X cannot be placed yet"):
+        found.update(X)
+    ended = found.update()
+    values = log_joints(problem)
+    assert ended.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+    np.testing.assert_allclose(ended.log_joint, values[harness.visits(ended.labels)], atol=1e-9)
+    with pytest.raises(ParameterError, match="X is missing"):
+        ended.update()
+
+
+def test_a_stopped_update_is_completed_and_goes_on():
+    X = table(60)
+    whole = Problem(X, FAMILY, DP)
+    begun = particle_filter(X[:40], FAMILY, DP, particles=20, order="given", rng=0)
+    found = begun.update(X[40:], callback=stopped(5))
+    assert 40 < found.n_placed < 60
+    assert "points in" in repr(found.clustering)
+    sizes = found.clustering.sizes
+    assert sizes.sum() == 60
+    assert (np.diff(sizes) <= 0).all()
+    value = whole.log_joint(found.clustering.labels)
+    assert found.clustering.log_joint == pytest.approx(value, abs=1e-9)
+    there = found.labels[0] >= 0
+    part = Problem(X[there], FAMILY, DP)
+    for h, labels in enumerate(found.labels):
+        assert found.log_joint[h] == pytest.approx(part.log_joint(labels[there]), abs=1e-8)
+    ended = found.update()
+    assert ended.n_placed == 60
+    for h, labels in enumerate(ended.labels):
+        assert ended.log_joint[h] == pytest.approx(whole.log_joint(labels), abs=1e-8)
+
+
+def test_many_particles_are_placed_in_short_chunks(monkeypatch):
+    monkeypatch.setattr(particle_state, "_WORK", 1 << 20)
+    done = []
+    particle_filter(table(100), FAMILY, DP, particles=2000, rng=0,
+                    callback=lambda event: done.append(event.done))  # fmt: skip
+    assert np.diff(done)[-1] < 8
+    assert done[0] == 8
+
+
+def test_a_gap_in_a_later_batch():
+    gaps = np.array([[0.0, np.nan], [4.0, 4.0]])
+    begun = particle_filter(np.zeros((3, 2)), FAMILY, DP, particles=10, rng=0)
+    with pytest.raises(DataError, match=r"the first rows had none: begin with family.with_gaps"):
+        begun.update(gaps)
+    begun = particle_filter(np.zeros((3, 2)), FAMILY.with_gaps(), DP, particles=52, rng=0)
+    found = begun.update(gaps)
+    values = log_joints(Problem(np.concatenate([np.zeros((3, 2)), gaps]), FAMILY, DP))
+    assert found.log_evidence == pytest.approx(logsumexp(values), abs=1e-9)
+
+
+def test_draws_have_a_concentration():
+    prior = priors.DirichletProcess(priors.Gamma(2.0, 1.0))
+    found = particle_filter(table(), FAMILY, prior, particles=50, rng=0)
+    draws = found.draws(2000, rng=0)
+    chain = gibbs(table(), FAMILY, prior, draws=4000, burn_in=200, rng=0)
+    assert draws.alpha.mean() == pytest.approx(chain.alpha.mean(), abs=0.1)
+
+
+def test_an_interrupted_batch_is_completed_and_counts_weights():
+    """The rows of the batch before are gone: the rest joins the clusters of the best particle."""
+
+    def interrupt(event):
+        raise KeyboardInterrupt
+
+    X, prior = table(1600), priors.PitmanYor(1.0, 0.2)
+    first = Problem(X[:100], FAMILY, prior, weights=np.arange(100) % 3 + 1)
+    found = particle_filter(first, particles=10, rng=0).update(X[100:], callback=interrupt)
+    assert 100 < found.n_placed < 1600
+    weights = np.append(first.items.sizes, np.ones(1500, np.int64))
+    whole = Problem(X, FAMILY, prior, weights=weights)
+    labels = found.clustering.labels
+    assert found.clustering.log_joint == pytest.approx(whole.log_joint(labels), abs=1e-6)
+    np.testing.assert_array_equal(found.clustering.sizes, np.bincount(labels, weights))
+    assert (np.diff(found.clustering.sizes) <= 0).all()
+    by_particle = found.labels[int(np.argmax(found.log_joint))]
+    there = by_particle >= 0
+    np.testing.assert_array_equal(by_appearance(labels[there]), by_particle[there])
+    # The best place of the last row, given all others.
+    choices = [np.append(labels[:-1], k) for k in range(labels.max() + 1)]
+    values = [whole.log_joint(choice) for choice in choices]
+    assert labels[-1] == np.argmax(values)
 
 
 @pytest.mark.parametrize(
@@ -257,6 +374,7 @@ def test_an_interrupted_run_returns_the_best_so_far():
         ({"order": "sorted"}, "unknown order"),
         ({"rejuvenate": -1}, "rejuvenate"),
         ({"rng": "x"}, "rng"),
+        ({"particles": 10**15}, "particles: 1,000,000,000,000,000 need more memory"),
     ],
 )
 def test_bad_options_are_refused(options, words):

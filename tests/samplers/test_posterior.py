@@ -14,9 +14,8 @@ from models import PRODUCT_PRIORS
 from posterior_harness import SAMPLERS, check_visits
 
 
-@pytest.mark.parametrize("n", [5, 6])
-@pytest.mark.parametrize(("name", "prior", "sampler"), harness.cases())
-def test_visits_agree_with_enumeration(name, prior, n, sampler):
+@pytest.mark.parametrize(("name", "prior", "sampler", "n"), harness.sized_cases())
+def test_visits_agree_with_enumeration(name, prior, sampler, n):
     problem, posterior = harness.small_problem(name, prior, n)
     assert check_visits(problem, posterior, SAMPLERS[sampler], seed=prior) == (True, True)
 

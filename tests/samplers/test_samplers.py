@@ -675,3 +675,15 @@ def test_metropolis_counts_its_proposals_and_refuses_none(algorithm):
         metropolis(data(), FAMILY, PRIOR, draws=10, algorithm=8)
     with pytest.raises(DPSearchError, match="product form"):
         metropolis(data(), FAMILY, priors.AntoniakCounts(1.0), draws=10)
+
+
+def test_options_that_are_not_there_are_named():
+    problem = Problem(data(), FAMILY, PRIOR)
+    with pytest.raises(TypeError, match="gibbs got .* argument 'burnin': it takes alpha, .* thin"):
+        gibbs(problem, draws=10, burnin=5)
+    with pytest.raises(TypeError, match="gibbs got an unexpected keyword argument 'moves'"):
+        gibbs(problem, draws=10, moves=3)
+    with pytest.raises(ParameterError, match="resume needs a checkpoint"):
+        gibbs(problem, draws=10, resume=True)
+    with pytest.raises(DataError, match=r"X is the path 'y.csv'.*: read it first"):
+        gibbs("y.csv", FAMILY, PRIOR, draws=10)

@@ -29,6 +29,9 @@ SAMPLERS: dict[str, Any] = {
 }
 
 
+_MIXED, _FEW = 1.1, 100  # R-hat above which, and effective draws below which, a word is said
+
+
 @dataclass(frozen=True)
 class Chains:
     """The options about the chains."""
@@ -41,7 +44,15 @@ class Chains:
     thin: Annotated[int, opt.option("Keep one draw in this many.")] = 1
     chains: Annotated[int, opt.option("Independent chains.")] = 2
     sampler: Annotated[str, opt.option(", ".join(SAMPLERS))] = "split-merge-3"
-    moves: Annotated[int, opt.option("Split-merge proposals in a sweep.", min=1)] = 1
+    moves: Annotated[
+        int | None, opt.option("Split-merge proposals in a sweep. Default: 1.", min=1)
+    ] = None
+    proposals: Annotated[
+        int | None, opt.option("Proposals for each row, by metropolis. Default: 1.", min=1)
+    ] = None
+    algorithm: Annotated[
+        int | None, opt.option("Neal's algorithm 5 or 7, by metropolis. Default: 5.", min=5, max=7)
+    ] = None
     start: Annotated[
         str | None,
         opt.option("search, refined, one, all or log. Default: search, or the model's clusters."),
@@ -61,8 +72,28 @@ class Chains:
     seed: opt.Seed = None
 
     def __post_init__(self) -> None:
+        from dpsearch._validate import whole
+
         if self.sampler not in SAMPLERS:
             raise ParameterError.unknown("--sampler", "sampler", self.sampler, SAMPLERS)
+        for name in ("draws", "thin", "chains"):
+            whole(getattr(self, name), f"--{name}", 1)
+        whole(self._burnt, "--burn-in", 0)
+        for name in ("moves", "proposals", "algorithm"):
+            if getattr(self, name) is not None and name not in self._own:
+                raise ParameterError.of(f"--{name}", f"is no option of the sampler {self.sampler}")
+        if self._burnt + self.thin > self.draws:
+            raise ParameterError(f"--burn-in {self._burnt} and --thin {self.thin} leave nothing of"
+                                 f" --draws {self.draws}, which include the burn-in")  # fmt: skip
+
+    @property
+    def _own(self) -> tuple[str, ...]:
+        """The options that only some samplers have."""
+        return {"gibbs": (), "metropolis": ("proposals", "algorithm")}.get(self.sampler, ("moves",))
+
+    @property
+    def _burnt(self) -> int:
+        return min(100, self.draws // 10) if self.burn_in is None else self.burn_in
 
     def saved_at(self, outputs: Outputs) -> Path:
         """Return the file of the checkpoint, or raise if it cannot be used."""
@@ -86,12 +117,14 @@ class Chains:
         if SAMPLERS[self.sampler] is None:
             sampler: Any = getattr(samplers, self.sampler)
         else:
-            sampler = partial(split_merge, variant=SAMPLERS[self.sampler], moves=self.moves)
+            sampler = partial(split_merge, variant=SAMPLERS[self.sampler])
+        own = {name: getattr(self, name) for name in self._own}
         same = ("draws", "thin", "chains", "checkpoint_seconds", "resume")
         return sampler(
             problem,
             **{name: getattr(self, name) for name in same},
-            burn_in=min(100, self.draws // 10) if self.burn_in is None else self.burn_in,
+            **{name: value for name, value in own.items() if value is not None},
+            burn_in=self._burnt,
             start=start,
             n_jobs=self.jobs,
             rng=self.seed,
@@ -188,7 +221,7 @@ def sample(
     A run that was stopped continues with --resume, given the same data and options, and ends with
     the draws that it would have had.
     """
-    from dpsearch.progress import progress, stages
+    from dpsearch.progress import stages
 
     outputs.check()
     if model is not None and (family, alpha) != ("auto", "auto"):
@@ -211,8 +244,9 @@ def sample(
             raise DataError(f"--report needs the data that {model} was fitted to", source=data)
     for note in source.table.notes:
         messages.print(f"note: {note}")
-    with _saving(messages, saved), progress(messages.console, "sample") as callback:
-        draws = chains.run(problem, source.start, saved, callback)
+    with _saving(messages, saved), stages(messages.console) as stage:
+        stage.begin("sampling")
+        draws = chains.run(problem, source.start, saved, stage.callback)
     outputs.check_writable()  # once more: it may have taken hours
     with stages(messages.console) as stage:
         stage.begin("writing")
@@ -300,8 +334,14 @@ def _show(messages: Messages, draws: Any, family: str) -> None:
     table = Table()
     for heading in ("", "mean", "R-hat", "effective draws"):
         table.add_column(heading, justify="right" if heading else "left")
-    for name, numbers in draws.diagnostics().items():
+    found = draws.diagnostics()
+    for name, numbers in found.items():
         row = [f"{np.mean(draws.by_chain(name)):.6g}", f"{numbers['rhat']:.3f}"]
         row.append(f"{numbers['ess']:.0f}")
         table.add_row(name, *("–" if text == "nan" else text for text in row))
     messages.console.print(table)
+    if any(numbers["rhat"] > _MIXED for numbers in found.values()):
+        messages.print(f"R-hat above {_MIXED}: the chains disagree, and so are not yet draws of the"
+                       " posterior; take more --draws")  # fmt: skip
+    elif any(numbers["ess"] < _FEW for numbers in found.values()):
+        messages.print(f"fewer than {_FEW} effective draws: take more --draws")

@@ -15,13 +15,13 @@ For any shares r, the best q has the value
 
 from __future__ import annotations
 
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints, Rng, Vector
-from dpsearch._validate import as_rng, n_threads, whole
+from dpsearch._validate import as_rng, n_threads, positive, whole
 from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
@@ -61,7 +61,7 @@ def variational(
     variant: str = "stick-breaking",
     truncation: int = 50,
     tail: bool = False,
-    order: int = 2,
+    order: int | None = None,
     start: Any = "search",
     moves: bool = True,
     cells: int | None = None,
@@ -90,7 +90,7 @@ def variational(
         Whether rows may also belong to one of the infinitely many other components, which have
         their prior (Kurihara, Welling & Vlassis 2006); for a Dirichlet process with α fixed.
     order
-        Of the expansion of the expected log prior, 1 or 2, for the collapsed variant.
+        Of the expansion of the expected log prior, 1 or 2 (default), for the collapsed variant.
     start
         ``"search"`` (default): greedy search; or labels, or a `Clustering`.
     moves
@@ -118,19 +118,50 @@ def variational(
     >>> found.predict([[-5.0], [5.0]])
     array([1, 0])
     """
-    how = _How.checked(
-        variant, truncation, tail, order, start, moves, cells, max_iter, tol, rng, n_jobs, device,
-        callback,
+    how = _How(
+        clock(), _expansion(variant, order), whole(truncation, "truncation", 2), tail, start, moves,
+        None if cells is None else whole(cells, "cells", 1), whole(max_iter, "max_iter", 1),
+        positive(tol, "tol"), as_rng(rng), n_threads(n_jobs), device, callback,
     )  # fmt: skip
-    if isinstance(data, Problem) or (n_shards is None and not lies_elsewhere(data)):
-        return _fitted(_in_memory(as_problem(data, family, prior), how), how)
+    if cells is not None and device is not None:
+        raise ParameterError.of("cells", "are of rows in memory, not on a device")
+    if isinstance(data, Problem):
+        if n_shards is not None:
+            raise ParameterError.of("n_shards", "is for data that are not a Problem yet")
+    elif n_shards is not None or lies_elsewhere(data):
+        return _fitted_where_it_lies(data, family, prior, n_shards, how)
+    return _fitted(_in_memory(as_problem(data, family, prior), how), how)
+
+
+def _expansion(variant: str, order: int | None) -> int:
+    """Return the order of the expansion of the expected log prior; 0 if sticks stay."""
+    if variant not in VARIANTS:
+        raise ParameterError.must("variant", f"be one of {', '.join(VARIANTS)}", variant)
+    if order not in (None, 1, 2):
+        raise ParameterError.must("order", "be 1 or 2", order)
+    if variant == "collapsed":
+        return order or 2
+    if order is not None:
+        raise ParameterError.of("order", "is for the variant 'collapsed'")
+    return 0
+
+
+def _fitted_where_it_lies(
+    data: Any, family: Family | None, prior: Prior | None, n_shards: int | None, how: _How
+) -> VariationalMixture:
+    """Fit a file, batches or one of Dask's collections."""
     if not isinstance(family, Family) or not isinstance(prior, Prior):
         raise ParameterError("data that are not a Problem need a family and a prior")
-    options = TableOptions(n_shards, family.takes_gaps, n_threads=how.threads)
+    # A family that is given is for the columns as they are.
+    options = TableOptions(n_shards, family.takes_gaps, keep=True, cycles=False, codes=False,
+                           n_threads=how.threads)  # fmt: skip
     with open_table(data, options) as opened, located(columns=opened.names):
         if opened.in_memory:
             return _fitted(_in_memory(Problem(opened.load(), family, prior), how), how)
-        for name in how.in_memory_only:
+        given = {
+            "start": not isinstance(how.start, str), "device": how.device, "cells": how.cells
+        }  # fmt: skip
+        for name in filter(given.get, given):
             raise ParameterError.of(name, "is for rows in memory")
         return _fitted(InShards(opened, family, prior, how.threads, how.rng), how)
 
@@ -151,42 +182,6 @@ class _How(NamedTuple):
     threads: int
     device: str | None
     callback: Callback | None
-
-    @classmethod
-    def checked(
-        cls, variant: str, truncation: int, tail: bool, order: int, start: Any, moves: bool,
-        cells: int | None, max_iter: int, tol: float, rng: Any, n_jobs: int | None,
-        device: str | None, callback: Callback | None,
-    ) -> _How:  # fmt: skip
-        """Check the parameters."""
-        if variant not in VARIANTS:
-            raise ParameterError.must("variant", f"be one of {', '.join(VARIANTS)}", variant)
-        if order not in (1, 2):
-            raise ParameterError.must("order", "be 1 or 2", order)
-        if cells is not None and device is not None:
-            raise ParameterError.of("cells", "are of rows in memory, not on a device")
-        return cls(
-            time.perf_counter(),
-            order if variant == "collapsed" else 0,
-            whole(truncation, "truncation", 2),
-            tail,
-            start,
-            moves,
-            None if cells is None else whole(cells, "cells", 1),
-            whole(max_iter, "max_iter", 1),
-            float(tol),
-            as_rng(rng),
-            n_threads(n_jobs),
-            device,
-            callback,
-        )
-
-    @property
-    def in_memory_only(self) -> list[str]:
-        """The parameters that were given and that rows elsewhere do not take."""
-        given = {"start": not isinstance(self.start, str), "device": self.device,
-                 "cells": self.cells}  # fmt: skip
-        return [name for name, value in given.items() if value]
 
 
 def _in_memory(problem: Problem, how: _How) -> Table:
@@ -227,6 +222,7 @@ class _Fit:
         self.least = how.tol * table.rows.n_rows
         self.sticks = Sticks(table.prior, how.most, "variational")
         self.history: list[float] = []
+        self.nearest: tuple[_Point, Any] | None = None  # where a birth was left that still rose
 
     def begin(self) -> None:
         """Take the components that the table suggests, at most as many as the truncation."""
@@ -259,7 +255,7 @@ class _Fit:
         after = Totals(soft.totals.sizes[:n], soft.totals.sums[:n])
         found = (
             after.sizes - soft.squares[:n],
-            self._after(after.sizes) - soft.squares_after[:n],
+            weighing.after(after.sizes) - soft.squares_after[:n],
         )
         objective = float(bound)
         if self.collapsed:
@@ -271,14 +267,10 @@ class _Fit:
         tail = float(soft.totals.sizes[n:].sum())
         return _Point(after, tail, float(objective), float(bound)), found
 
-    @staticmethod
-    def _after(sizes: Vector) -> Vector:
-        return np.append(np.cumsum(sizes[::-1])[::-1][1:], 0.0)
-
     def _value(self, totals: Totals, soft: Soft) -> float:
         """The bound of these shares, with the best q for them."""
         q = self.sticks.fit(totals.sizes, 0.0)
-        inside = totals.sizes @ q.log_v + self._after(totals.sizes) @ q.log_rest
+        inside = totals.sizes @ q.log_v + weighing.after(totals.sizes) @ q.log_rest
         value = self.form.log_marginals(*totals).sum() + inside - q.divergence + soft.entropy
         return float(value + self.table.log_base)
 
@@ -289,7 +281,7 @@ class _Fit:
         order = order[found.totals.sizes[order] > _EMPTY]
         if len(order) == len(found.totals.sizes) and (np.diff(order) == 1).all():
             return found, variances
-        variances = (variances[0][order], self._after(variances[0][order]))
+        variances = (variances[0][order], weighing.after(variances[0][order]))
         return found._replace(totals=found.totals.take(order)), variances
 
     def improve(self, passes: int, moves: bool) -> None:
@@ -314,20 +306,30 @@ class _Fit:
         self.point, self.variances = point, variances
         self.history.append(point.objective)
         if self.callback is not None:
-            seconds = time.perf_counter() - self.begun
+            seconds = clock() - self.begun
             n, done = len(point.totals.sizes), len(self.history)
             self.callback(Event(seconds, point.bound, n, "variational", done))
 
     def tried(self, totals: Totals, passes: int) -> bool:
         """Go on from other totals for some passes; keep that if the objective is higher then."""
         none = np.zeros(len(totals.sizes))
-        point, variances = _Point(totals, self.point.tail, -np.inf, -np.inf), (none, none)
-        for _ in range(_LOOKS):
+        point = _Point(totals, self.point.tail, -np.inf, -np.inf)
+        return self.followed(point, (none, none), _LOOKS, passes)
+
+    def followed(self, point: _Point, variances: Any, looks: int, passes: int) -> bool:
+        """Go on from another point while it rises; keep it once it is above the present one."""
+        for look in range(looks):
+            before = point.objective
             point, variances = self.step(point, variances)
             if point.objective > self.point.objective + self.least:
                 self._take(point, variances)
+                self.nearest = None
                 self.iterate(passes)
                 return True
+            if look >= _LOOKS and point.objective <= before + self.least:
+                return False
+        if self.nearest is None or point.objective > self.nearest[0].objective:
+            self.nearest = point, variances
         return False
 
     def merge(self, passes: int) -> None:
@@ -355,15 +357,27 @@ class _Fit:
         return pair
 
     def grow(self, passes: int) -> None:
-        """Divide components by some of their rows: all that gain while that helps, then each."""
+        """Divide components by some of their rows: all that gain while that helps, then each.
+
+        When none of them can be divided within a few iterations, the birth that came nearest is
+        followed for as long as it rises.
+        """
+        self.nearest = None
         while self.divided(np.arange(len(self.point.totals.sizes)), passes):
             pass
         failures = at = 0
-        while failures < max(_LEAST_TRIES, _FAILURES * len(self.point.totals.sizes)):
+        while len(self.history) < passes and len(self.point.totals.sizes) < self.most:
             n = len(self.point.totals.sizes)
-            if len(self.history) >= passes or n == self.most:
+            if failures < max(_LEAST_TRIES, _FAILURES * n):
+                taken = self.divided(np.array([at % n]), passes)
+            elif self.nearest is None:
                 return
-            taken = self.divided(np.array([at % n]), passes)
+            else:  # two components that are nearly the same part slowly
+                (point, variances), self.nearest = self.nearest, None
+                self.followed(point, variances, passes - len(self.history), passes)
+                taken = len(self.point.totals.sizes) > n
+                if not taken:
+                    return
             failures, at = (0, at) if taken else (failures + 1, at + 1)
 
     def divided(self, which: Ints, passes: int) -> bool:
@@ -399,15 +413,19 @@ class _Fit:
         totals, tail = self.point.totals, self.point.tail
         q: Stuck = self.sticks.fit(totals.sizes, tail)
         weights, rest = weighing.mean_weights(q)
+        # Each row by itself, and in one of the components, as `predict` has it.
+        self.rows, self.with_tail = self.table.single, False
         self.passed(self.point, self.variances)
+        clustering, order = self.table.clustering(len(totals.sizes))
+        totals, weights = totals.take(order), weights[order]
         return VariationalMixture(
             lower_bound=self.point.bound,
             history=np.array(self.history),
             sizes=totals.sizes,
             weights=weights,
             alpha=q.alpha,
-            clustering=self.table.clustering(len(totals.sizes) + self.with_tail),
+            clustering=clustering,
             converged=converged,
-            seconds=time.perf_counter() - self.begun,
+            seconds=clock() - self.begun,
             _mixture=mixture_of(self.table, totals, weights, rest),
         )

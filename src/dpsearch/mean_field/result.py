@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from dpsearch._numbers import count
 from dpsearch._types import Labels, Matrix, Vector
 from dpsearch._validate import as_matrix
 from dpsearch.items import merge_rows
@@ -31,17 +32,19 @@ class VariationalMixture:
         The bound after each iteration; it never falls.  For the collapsed variant, the
         second-order estimate of the bound with the sticks integrated out.
     sizes
-        [K]: expected number of rows of each component, in descending order.
+        [K]: expected number of rows of each component: component k has the label k in `clustering`,
+        in `predict` and in `predict_proba`.
     weights
         [K]: expected weights; what they lack to 1 is that of all other components.
     alpha
         E[α]; NaN if the prior has none.
     clustering
-        Each row in its most probable component, with the log joint of that partition.
+        Each row in its most probable component, with the log joint of that partition; clusters are
+        in descending order of size, and components that are no row's most probable one follow.
     converged
-        Whether it ended because nothing improved any more.
+        Whether it ended because nothing improved any more, and not at `max_iter` or by Ctrl-C.
     seconds
-        Wall time.
+        Wall time, without that of compiling.
     """
 
     lower_bound: float
@@ -59,9 +62,11 @@ class VariationalMixture:
         return len(self.sizes)
 
     def __repr__(self) -> str:
+        converged = "" if self.converged else ", not converged"
         return (
-            f"VariationalMixture({self.n_components} components, lower bound"
-            f" {self.lower_bound:.6g}, {len(self.history)} iterations, {self.seconds:.3g} s)"
+            f"VariationalMixture({count(self.n_components, 'component')}, lower bound"
+            f" {self.lower_bound:.6g}, {len(self.history)} iterations{converged},"
+            f" {self.seconds:.3g} s)"
         )
 
     def predict_proba(self, X: Any) -> Matrix:

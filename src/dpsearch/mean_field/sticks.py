@@ -63,12 +63,12 @@ class Sticks:
     def fit(self, sizes: Vector, tail: float) -> Stuck:
         """Return the best q(v) and q(α) for these expected numbers of rows."""
         n = len(sizes)
-        after = np.append(np.cumsum(sizes[::-1])[::-1][1:], 0.0) + tail
+        later = after(sizes) + tail
         a, b = self.a[:n], self.b[:n]
         gamma, alpha, log_alpha, spent = self.gamma, self.alpha, 0.0, 0.0
         for _ in range(_ROUNDS if gamma else 1):
             b = np.full(n, alpha) if gamma else b
-            one, other = a + sizes, b + after
+            one, other = a + sizes, b + later
             both = digamma(one + other)
             log_v, log_rest = digamma(one) - both, digamma(other) - both
             if gamma:
@@ -87,6 +87,11 @@ class Sticks:
             expected = ((a - 1.0) * log_v + (b - 1.0) * log_rest - betaln(a, b)).sum()
         spent += -entropy.sum() - expected
         return Stuck(log_v, log_rest, one, other, float(spent), float(alpha))
+
+
+def after(sizes: Vector) -> Vector:
+    """Return the sum of all later sizes, for each."""
+    return np.append(np.cumsum(sizes[::-1])[::-1][1:], 0.0)
 
 
 def log_weights(q: Stuck) -> Vector:

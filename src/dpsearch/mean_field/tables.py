@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dpsearch._arrays import to_host
-from dpsearch._types import Labels, Rng
+from dpsearch._types import Ints, Labels, Rng
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.families.base import Family, Model
 from dpsearch.families.capabilities import require
@@ -30,7 +30,8 @@ class Table(Protocol):
     model: Model
     prior: Prior
     form: LinearForm
-    rows: SoftRows
+    rows: SoftRows  # or cells of them
+    single: SoftRows  # each by itself
 
     @property
     def log_base(self) -> float:
@@ -42,8 +43,11 @@ class Table(Protocol):
     def refine(self) -> bool:
         """Divide rows that share responsibilities, if there are such; return whether it did."""
 
-    def clustering(self, n_labels: int) -> Clustering:
-        """Return the partition by the rows' labels, with its log joint."""
+    def clustering(self, n_components: int) -> tuple[Clustering, Ints]:
+        """Return the partition by the rows' labels, and the component of each of its clusters.
+
+        Components in which no row has its label follow.
+        """
 
 
 class InMemory:
@@ -56,24 +60,25 @@ class InMemory:
         self.form = form_of(self.model)
         matrix = self.model.matrix
         if isinstance(start, str) and start != "search":
-            raise ParameterError(
-                f"{{parameter}} must be 'search' or labels, got {start!r}", parameter="start"
-            )
+            raise ParameterError.must("start", "be 'search' or labels", start)
         self._start = start
-        self._single: SoftRows = rows_in_memory(self.form, matrix, n_threads, device)  # type: ignore[assignment]
-        self.rows = self._single
+        self.single: SoftRows = rows_in_memory(self.form, matrix, n_threads, device)  # type: ignore[assignment]
+        self.rows = self.single
 
     def begin(self, most: int) -> Totals:
         problem, start = self.problem, self._start
         found = isinstance(start, str)
         labels = search(problem, beam_size=1).labels if found else labels_of(start, problem)
-        return totals_by_size(self._single, labels, most)
+        return totals_by_size(self.single, labels, most)
 
     def refine(self) -> bool:
         return False
 
-    def clustering(self, n_labels: int) -> Clustering:
-        return self.problem.clustering(np.asarray(to_host(self.rows.labels())))
+    def clustering(self, n_components: int) -> tuple[Clustering, Ints]:
+        labels = np.asarray(to_host(self.single.labels()))
+        found = self.problem.clustering(labels)
+        order = labels[np.unique(found.labels, return_index=True)[1]]
+        return found, np.append(order, np.setdiff1d(np.arange(n_components), order))
 
 
 class InShards:
@@ -102,6 +107,7 @@ class InShards:
         encoding = Encoding(self.model.family, self.model.n_features)
         self._large = rows_where_they_are(opened, encoding, n_threads)
         self.rows: SoftRows = self._large
+        self.single: SoftRows = self._large
 
     @property
     def log_base(self) -> float:
@@ -116,11 +122,11 @@ class InShards:
     def refine(self) -> bool:
         return False
 
-    def clustering(self, n_labels: int) -> Clustering:
-        found = self.rows.totals(n_labels).sizes
-        order = np.argsort(-found, kind="stable")
+    def clustering(self, n_components: int) -> tuple[Clustering, Ints]:
+        found = self.rows.totals(n_components)
+        order = np.lexsort((-self.form.log_marginals(*found), -found.sizes))
         self.rows.decide(np.empty(0, np.int64), np.argsort(order))
-        n_clusters = int((found > 0).sum())
+        n_clusters = int((found.sizes > 0).sum())
         totals = self.rows.totals(n_clusters)
         sizes = totals.sizes.round().astype(np.int64)
         value = float(self.form.log_marginals(*totals).sum()) + self.log_base
@@ -128,7 +134,7 @@ class InShards:
         labels, weights = self.rows.labels(), None
         if isinstance(labels, np.ndarray) and (labels < 0).any():  # rows without any value
             weights, labels = (labels >= 0).astype(np.int64), np.maximum(labels, 0)
-        return Clustering(labels, value, weights=weights)
+        return Clustering(labels, value, weights=weights), order
 
 
 def form_of(model: Model) -> LinearForm:

@@ -78,13 +78,13 @@ class Chain:
         alpha, accepted = np.full(count, self.alpha), np.zeros(count, np.int32)
         # α has its own copy of log V to write to.
         tables = problem.tables._replace(log_v=problem.tables.log_v.copy())
-        clusters, _ = _run(
+        _run(
             problem.model.core, problem.dots(), problem.items, problem.alone, tables,
             problem.tables, state.clusters, state.n_live, problem.model.n_features,
             gather_size(problem.model.n_features), self.plan, problem.n_points, self.rng, keep,
             labels, log_joint, n_clusters, alpha, accepted,
         )  # fmt: skip
-        self.labels = by_appearance(clusters.labels)
+        self.labels = by_appearance(state.labels)
         self.n_sweeps += count
         self.alpha = float(alpha[-1])
         log_joint[-1] = problem.log_joint(self.labels) - problem.log_base  # exact for far rows
@@ -113,7 +113,7 @@ def _run(  # type: ignore[no-untyped-def]
     core, dots, items, alone, tables, value_tables, clusters, n_live, n_features, n_gathered, plan,
     n_points, rng, keep, labels, log_joint, n_clusters, alpha, accepted,
 ):  # fmt: skip
-    """Run len(keep) sweeps.  The log joint is reported with `value_tables`."""
+    """Run sweeps, which change the labels in place.  Log joints are those of `value_tables`."""
     n_items = clusters.labels.shape[0]
     room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])
     pair = pair_room(core, n_items)
@@ -164,7 +164,6 @@ def _run(  # type: ignore[no-untyped-def]
         if keep[t]:
             _canonical(clusters.labels, np.full(clusters.sizes.shape[0], -1), labels[draw])
             draw += 1
-    return clusters, n_live
 
 
 @kernel

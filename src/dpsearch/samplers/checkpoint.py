@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import numbers
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._archive import CheckpointFile
+from dpsearch._clock import clock
 from dpsearch.errors import ModelFileError
 from dpsearch.problem import Problem
 from dpsearch.samplers.chain import Chain
@@ -35,7 +35,7 @@ class Checkpoint:
         self, path: Path, problem: Problem, sampler: str, moves: Sequence[Move], how: RunOptions
     ) -> None:
         self.seconds = 0.0  # spent by earlier processes
-        self._begun = time.perf_counter()
+        self._begun = clock()
         self.path, self.problem, self.moves, self.how = path, problem, moves, how
         same = {
             "data": _fingerprint(problem),
@@ -63,7 +63,7 @@ class Checkpoint:
                     "random": chain.rng.bit_generator.state,
                 }
             )
-        seconds = self.seconds + time.perf_counter() - self._begun
+        seconds = self.seconds + clock() - self._begun
         self.file.write({"seconds": seconds, "chains": states}, arrays)
 
     def read(self) -> list[Chain]:

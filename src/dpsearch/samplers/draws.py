@@ -65,7 +65,7 @@ class Draws:
     trace
         Every sweep, burn-in included.
     sampler, burn_in, thin, seconds
-        How they were made.
+        How they were made; the time is without that of compiling.
     """
 
     labels: Any
@@ -160,7 +160,7 @@ class Draws:
         Of more than `most_draws` draws, that many evenly spaced ones are used.
         """
         if self._problem is None:
-            raise DataError("these draws were loaded from a file and do not have their data")
+            raise DataError("these draws do not have their data: they are of a file, or of batches")
         values = []
         for d in evenly_spaced(len(self), whole(most_draws, "most_draws", 1)):
             source = self._problem

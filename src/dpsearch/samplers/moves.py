@@ -94,7 +94,7 @@ class GibbsSweep(Move):
 
 def _check_scan(scan: str) -> None:
     if not isinstance(scan, str) or scan not in SCANS:
-        raise ParameterError(f"unknown scan {scan!r}: known are {', '.join(SCANS)}")
+        raise ParameterError.unknown("scan", "scan", scan, SCANS)
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,7 @@ class MetropolisSweep(Move):
         _check_scan(self.scan)
         object.__setattr__(self, "proposals", whole(self.proposals, "proposals", 1))
         if self.algorithm not in (5, 7):
-            raise ParameterError(
-                f"{{parameter}} must be 5 or 7, got {self.algorithm!r}", parameter="algorithm"
-            )
+            raise ParameterError.must("algorithm", "be 5 or 7", self.algorithm)
 
     def planned(self, plan: Plan, problem: Problem) -> Plan:
         return plan._replace(
@@ -153,9 +151,7 @@ class SplitMerge(Move):
 
     def __post_init__(self) -> None:
         if self.division not in DIVISIONS:
-            raise ParameterError(
-                f"unknown division {self.division!r}: known are {', '.join(DIVISIONS)}"
-            )
+            raise ParameterError.unknown("division", "division", self.division, DIVISIONS)
         object.__setattr__(self, "moves", whole(self.moves, "moves", 1))
         object.__setattr__(self, "scans", whole(self.scans, "scans", 0))
 

@@ -78,9 +78,9 @@ class RunOptions:
             )
         seconds = self.checkpoint_seconds
         if not (isinstance(seconds, numbers.Real) and float(seconds) >= 0):
-            raise ParameterError(
-                f"{{parameter}} must be ≥ 0, got {seconds!r}", parameter="checkpoint_seconds"
-            )
+            raise ParameterError.must("checkpoint_seconds", "be ≥ 0", seconds)
+        if self.resume and self.checkpoint is None:
+            raise ParameterError.of("resume", "needs a checkpoint, the file to continue from")
         n_threads(self.n_jobs)  # raises if it is not a valid number of jobs
 
     @property

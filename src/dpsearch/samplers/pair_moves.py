@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner, kernel
+from dpsearch._jit import inner, kernel, view
 from dpsearch._types import Ints, Vector
 from dpsearch.items import Core, add_item, clear_row, copy_row, log_marginal, merge_rows, score_item
 from dpsearch.priors.base import size_weight
@@ -83,31 +83,29 @@ def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, r
             room.members[n_members] = m
             room.side[n_members] = 0 if label == slot else 1
             n_members += 1
-    members, side = room.members[:n_members], room.side[:n_members]
+    members, side, width = room.members[:n_members], room.side[:n_members], core.width
     if slot == other:
         log_q = _divide(core, items, tables, i, j, members, side, rule, scans, False, room, rng)
         _fill_rows(core, items, i, j, members, side, room)
-        gain = _log_ratio(core, tables, clusters, n_live, slot, room)
+        row = view(clusters.pool, slot * width, width)
+        gain = _log_ratio(core, tables, n_live, row, room.rows[:width], room.rows[width:])
         if math.log(1.0 - rng.random()) < gain - log_q:
             _split(core, tables, clusters, n_live, j, members, side, room)
             return n_live + 1, True
         return n_live, False
     log_q = _divide(core, items, tables, i, j, members, side, rule, scans, True, room, rng)
-    row = clusters.pool[slot * core.width : (slot + 1) * core.width]
-    another = clusters.pool[other * core.width : (other + 1) * core.width]
+    row = view(clusters.pool, slot * width, width)
+    another = view(clusters.pool, other * width, width)
     copy_row(row, room.scratch)
     merge_rows(core, room.scratch, another, 1.0)
-    n, n_other = clusters.sizes[slot], clusters.sizes[other]
-    gain = log_marginal(core, room.scratch) - log_marginal(core, row) - log_marginal(core, another)
-    gain += size_weight(tables, n + n_other)
-    gain -= size_weight(tables, n) + size_weight(tables, n_other)
-    gain += tables.log_v[n_live - 1] - tables.log_v[n_live]
-    if math.log(1.0 - rng.random()) < gain + log_q:
+    loss = _log_ratio(core, tables, n_live - 1, room.scratch, row, another)
+    if math.log(1.0 - rng.random()) < log_q - loss:
         copy_row(room.scratch, row)
         for m in range(n_items):
             if clusters.labels[m] == other:
                 clusters.labels[m] = slot
-        set_size(tables, clusters, clusters.place[slot], n + n_other)
+        size = clusters.sizes[slot] + clusters.sizes[other]
+        set_size(tables, clusters, clusters.place[slot], size)
         clusters.sizes[other] = 0
         drop(clusters, n_live - 1, clusters.place[other])
         return n_live - 1, True
@@ -115,16 +113,13 @@ def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, r
 
 
 @inner
-def _log_ratio(core, tables, clusters, n_live, slot, room):  # type: ignore[no-untyped-def]
-    """Return the gain in log joint if the cluster becomes the two rows in room."""
-    width = core.width
-    row = clusters.pool[slot * width : (slot + 1) * width]
-    first, second = room.rows[:width], room.rows[width:]
+def _log_ratio(core, tables, n_clusters, row, first, second):  # type: ignore[no-untyped-def]
+    """Return the gain in log joint if one of these clusters, `row`, becomes two."""
     n_first, n_second = int(first[0]), int(second[0])  # a row begins with its size
     gain = log_marginal(core, first) + log_marginal(core, second) - log_marginal(core, row)
     gain += size_weight(tables, n_first) + size_weight(tables, n_second)
     gain -= size_weight(tables, n_first + n_second)
-    return gain + tables.log_v[n_live + 1] - tables.log_v[n_live]
+    return gain + tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
 
 
 @inner

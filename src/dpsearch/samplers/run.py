@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 
+from dpsearch._clock import clock
 from dpsearch._types import ArrayLike
 from dpsearch._validate import as_rng
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
@@ -183,6 +185,7 @@ def split_merge(
 def sample(
     problem: Problem,
     moves: Sequence[Move],
+    /,
     *,
     name: str = "sample",
     alpha: str = "integrate",
@@ -219,12 +222,14 @@ def sample(
     >>> draws.best().n_clusters
     2
     """
-    begun = time.perf_counter()
+    begun = clock()
+    known = ["alpha", "hyperparameters", *(option.name for option in fields(RunOptions))]
+    for option in sorted(options.keys() - set(known)):
+        raise TypeError(f"{name} got an unexpected keyword argument {option!r}: it takes"
+                        f" {', '.join(known)}")  # fmt: skip
     how = RunOptions(**options)
     if alpha not in ALPHAS:
-        raise ParameterError(
-            f"{{parameter}} must be one of {', '.join(ALPHAS)}, got {alpha!r}", parameter="alpha"
-        )
+        raise ParameterError.must("alpha", f"be one of {', '.join(ALPHAS)}", alpha)
     moves = [*moves]
     if alpha == "sample":
         moves.append(AlphaUpdate())
@@ -248,7 +253,7 @@ def sample(
     here = getattr(backend, "supports_sharedmem", False)
     run = _run_in_threads if here else _run_in_processes
     run(chains, how, store, begun)
-    return collect(problem, chains, name, how, before + time.perf_counter() - begun)
+    return collect(problem, chains, name, how, before + clock() - begun)
 
 
 def _check(problem: Problem, moves: Sequence[Move]) -> None:
@@ -342,5 +347,5 @@ def _report(chains: list[Chain], how: RunOptions, begun: float) -> None:
     latest = [(c.records["log_joint"][-1][-1], c.records["n_clusters"][-1][-1]) for c in chains]
     log_joint, n_clusters = max(latest, key=lambda values: float(values[0]))
     done = sum(chain.n_sweeps for chain in chains)
-    seconds, total = time.perf_counter() - begun, how.draws * how.chains
+    seconds, total = clock() - begun, how.draws * how.chains
     how.callback(Event(seconds, float(log_joint), int(n_clusters), "sample", done, total))
