@@ -26,7 +26,8 @@ from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.greedy import greedy
 from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
-from dpsearch.samplers.particles import _Filter, _run
+from dpsearch.samplers.particle_state import Filter
+from dpsearch.samplers.particles import _run
 from studies.reproduction.data import mnist_or_embedded, paper_documents
 
 DP = priors.DirichletProcess(1.0)
@@ -84,9 +85,10 @@ def particles_against_greedy(X: Any, resampling: str) -> Row:
     problem = Problem(X, family, DP)
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     one = fastest(lambda: greedy(problem, order), 9)
-    state, numbers = _Filter(problem, 1000, resampling, np.random.default_rng(0)), []
+    state = Filter(problem, 1000, resampling, order, 0, np.random.default_rng(0))
+    numbers: list[int] = []
     begun = time.perf_counter()
-    _run(state, order, 0, lambda _: numbers.append(len(state.shared.rows_in_use())), begun)
+    _run(state, lambda _: numbers.append(len(state.shared.rows_in_use())), begun)
     seconds = time.perf_counter() - begun
     clusters = np.random.default_rng(0).normal(size=(int(np.mean(numbers)), X.shape[1]))
     product = fastest(lambda: X[:1000] @ clusters.T) * len(X) / 1000

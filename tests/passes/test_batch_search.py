@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from dpsearch import Problem, families, items, priors
 from dpsearch.passes import chunk
+from dpsearch.passes import rows as rows_module
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import ThreadedRows
 from dpsearch.passes.search import GROWTH, BatchSearch, Group, Move
@@ -179,6 +180,42 @@ def test_statistics_of_parts_are_those_of_all_items(family, monkeypatch):
     np.testing.assert_array_equal(parts[1], whole[1])
     marginals = [items.log_marginals(problem.model.core, pool, 4) for pool, _ in (parts, whole)]
     np.testing.assert_allclose(*marginals, rtol=1e-10)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("few", [False, True])
+def test_a_pass_over_few_rows_or_shards_is_that_over_single_rows(few, everything, monkeypatch):
+    monkeypatch.setattr(rows_module, "_FEW_NUMBERS", (1 << 24) if few else 0)
+    monkeypatch.setattr(chunk, "_SCORES", 100)
+    rng = np.random.default_rng(0)
+    X, n_clusters = rng.normal(size=(3000, 3)), 13
+    form = families.Gaussian(0.0, 4.0, 1.0).linear(3)
+    F, labels = form.features(X), rng.integers(-1, n_clusters, size=3000)
+    if everything:
+        groups, starts = np.zeros(n_clusters, np.int64), np.array([0, 14])
+    else:
+        groups, starts = np.arange(n_clusters) // 2 - 1, np.array([0, 2, 3, 6, 9, 11, 14])
+    weights, constants = rng.normal(size=(14, F.shape[1])), rng.normal(size=14)
+    constants[4] = -np.inf
+    scores = F @ weights.T + constants
+    want = np.full(3000, -1)
+    for i in np.flatnonzero((labels >= 0) & (groups[labels] >= 0)):
+        begin, end = starts[groups[labels[i]]], starts[groups[labels[i]] + 1]
+        want[i] = begin + np.argmax(scores[i, begin:end])
+    found = []
+    for n_threads in (1, 3):
+        rows = ThreadedRows(form, shards_of_array(X, 5, False), n_threads)
+        rows._labels[:] = labels
+        found.append(rows.assign(Candidates(groups, starts, weights, constants)))
+        np.testing.assert_array_equal(rows._choice, want)
+        np.testing.assert_array_equal(
+            rows.totals(n_clusters).sizes, np.bincount(labels[labels >= 0])
+        )
+    for one in found:
+        np.testing.assert_array_equal(one.sums, found[0].sums)
+        for c in range(14):
+            assert one.sizes[c] == (want == c).sum()
+            np.testing.assert_allclose(one.sums[c], F[want == c].sum(axis=0), atol=1e-9)
 
 
 def test_outliers_are_the_rows_of_the_least_scores(features):

@@ -173,7 +173,9 @@ def test_an_interrupt_leaves_the_best_so_far(step, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PilotedSearch, step, interrupted)
-    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X, callback=told.append)
+    with pytest.warns(RuntimeWarning, match="^interrupted while refining: .* best found"):
+        model = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X, callback=told.append)
+    assert model.cut_short_ == ("refining",)
     assert not model.clustering_.converged
     value = log_joint(X, model.component_labels_, GAUSSIAN, PRIOR)
     assert model.log_joint_ == pytest.approx(value, abs=1e-6)
@@ -192,7 +194,8 @@ def test_an_interrupt_between_labels_and_totals(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PilotedSearch, "take", interrupted)
-    model = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X)
+    with pytest.warns(RuntimeWarning, match="interrupted while refining"):
+        model = DPMixture(GAUSSIAN, 1.0, n_shards=2, random_state=0).fit(X)
     value = log_joint(X, model.component_labels_, GAUSSIAN, PRIOR)
     assert model.log_joint_ == pytest.approx(value, abs=1e-6)
     assert adjusted_rand_score(labels, model.labels_) > 0.99
@@ -248,7 +251,9 @@ def test_ctrl_c_in_memory_leaves_the_best_so_far(few_are_many, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BatchSearch, "merge", interrupted)
-    model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X)
+    with pytest.warns(RuntimeWarning, match="interrupted while refining"):
+        model = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X)
+    assert model.cut_short_ == ("refining",)
     assert model.log_joint_ == pytest.approx(log_joint(X, model.labels_, GAUSSIAN, PRIOR))
     assert adjusted_rand_score(labels, model.labels_) > 0.9
 
@@ -290,6 +295,16 @@ def test_a_checkpoint_resumes_without_a_search(tmp_path, monkeypatch):
     assert model.log_joint_ == pytest.approx(want.log_joint_, abs=1e-6)
     np.testing.assert_array_equal(model.labels_, want.labels_)
     assert model.reason_ == want.reason_
+
+
+def test_a_checkpoint_of_other_columns_is_refused_in_one_line(tmp_path):
+    X, labels = planted(400, k=4)
+    frame = pd.DataFrame({"a": X[:, 0], "b": labels.astype(str)})
+    model = DPMixture(n_shards=2, refine=False, checkpoint=tmp_path / "c", random_state=0)
+    model.fit(frame)
+    with pytest.raises(ModelFileError, match="c: the checkpoint is of other columns") as raised:
+        model.fit(frame.rename(columns={"b": "d"}))
+    assert len(str(raised.value)) < 250
 
 
 def test_a_checkpoint_of_codes_and_gaps(tmp_path):

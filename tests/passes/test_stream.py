@@ -347,7 +347,7 @@ def test_every_row_is_kept_with_the_same_probability(monkeypatch):
 def test_same_seed_same_result_also_through_a_pickle(few_kept):
     X, _ = planted()
     a, b = DPMixture(random_state=3), DPMixture(random_state=3)
-    for at in range(0, 900, 100):
+    for at in range(0, 500, 100):
         a.partial_fit(X[at : at + 100])
         b = pickle.loads(pickle.dumps(b)).partial_fit(X[at : at + 100])
     assert a.log_joint_ == b.log_joint_
@@ -499,16 +499,15 @@ def test_a_row_without_any_value_is_not_kept():
 
 
 def test_codes_that_are_found_while_learning_again_are_kept_as_gaps():
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        X = np.repeat(rng.normal(0, 6, (4, 3)), 125, axis=0) + rng.normal(size=(500, 3))
-        X[200:300:7, 1] = -9999.0
-        model = DPMixture(random_state=0)
-        for at in range(0, 500, 20):
-            model.partial_fit(X[at : at + 20])
-        assert model.state_.codes == ((1, -9999.0),)
-        assert model.mixture_.sizes.sum() == 500
-        assert np.nanmax(np.abs(model._stream.kept)) < 100.0
-        again = log_joint(model._stream.kept, model._stream.kept_labels, model.family_,
-                          model.mixture_.prior)  # fmt: skip
-        assert model.log_joint_ == pytest.approx(again, rel=1e-9)
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.normal(0, 6, (4, 3)), 125, axis=0) + rng.normal(size=(500, 3))
+    X[200:300:7, 1] = -9999.0
+    model = DPMixture(random_state=0)
+    for at in range(0, 500, 20):
+        model.partial_fit(X[at : at + 20])
+    assert model.state_.codes == ((1, -9999.0),)
+    assert model.mixture_.sizes.sum() == 500
+    assert np.nanmax(np.abs(model._stream.kept)) < 100.0
+    again = log_joint(model._stream.kept, model._stream.kept_labels, model.family_,
+                      model.mixture_.prior)  # fmt: skip
+    assert model.log_joint_ == pytest.approx(again, rel=1e-9)

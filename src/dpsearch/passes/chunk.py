@@ -21,6 +21,7 @@ from dpsearch.sources.shards import mixed
 ShortLabels: TypeAlias = NDArray[np.int32]
 
 NEGLIGIBLE = 40.0  # nats: a share so far below the largest is 0
+_SCORES = 1 << 18  # that are held at once
 _MANY = 12  # candidates of a row, from which a matrix product is faster than single products
 
 
@@ -75,26 +76,31 @@ def decided(
 
 
 def assign(
-    features: Any, labels: ShortLabels, candidates: Candidates, choice: ShortLabels
+    features: Any,
+    labels: ShortLabels,
+    candidates: Candidates,
+    choice: ShortLabels,
+    totals: Totals | None = None,
 ) -> Totals:
-    """Choose the best candidate of each row, in place; return the candidates' totals.
+    """Choose the best candidate of each row, in place; add the rows to the candidates' totals.
 
     Rows of clusters that are in no group keep what was chosen before.
     """
-    totals = Totals(
-        np.zeros(candidates.n_candidates), np.zeros((candidates.n_candidates, features.shape[1]))
-    )
     groups, starts, weights, constants = candidates
+    if totals is None:
+        totals = nothing(len(constants), features.shape[1])
     if len(starts) == 2 and starts[1] >= _MANY and (groups == 0).all():
-        scores = np.asarray(features @ weights.T)
-        _best(scores, constants, labels, choice)
-        _add(features, choice, totals)
+        step = max(1, _SCORES // len(constants))
+        for begin in range(0, features.shape[0], step):
+            at = slice(begin, begin + step)
+            _best(np.asarray(features[at] @ weights.T), constants, labels[at], choice[at])
+        add(features, choice, totals)
     elif sp.issparse(features):
         _assign_sparse(
             features.indptr, features.indices, features.data, labels, groups, starts,
             np.ascontiguousarray(weights.T), constants, choice, np.empty(starts[-1]),
         )  # fmt: skip
-        _add(features, np.where((groups[labels] >= 0) & (labels >= 0), choice, -1), totals)
+        add(features, np.where((groups[labels] >= 0) & (labels >= 0), choice, -1), totals)
     else:
         _assign_dense(features, labels, groups, starts, weights, constants, choice, *totals)
     return totals
@@ -160,9 +166,14 @@ def soften(
 
 def totals_of(features: Any, labels: ShortLabels, n_clusters: int) -> Totals:
     """Return the totals of clusters; rows with a label below 0 do not count."""
-    out = Totals(np.zeros(n_clusters), np.zeros((n_clusters, features.shape[1])))
-    _add(features, labels, out)
+    out = nothing(n_clusters, features.shape[1])
+    add(features, labels, out)
     return out
+
+
+def nothing(n_clusters: int, n_totals: int) -> Totals:
+    """Return the totals of clusters without rows."""
+    return Totals(np.zeros(n_clusters), np.zeros((n_clusters, n_totals)))
 
 
 def summed(found: Iterable[Totals], *, own: bool = False) -> Totals:
@@ -176,11 +187,10 @@ def summed(found: Iterable[Totals], *, own: bool = False) -> Totals:
     return out
 
 
-def _add(features: Any, labels: ShortLabels, totals: Totals) -> None:
+def add(features: Any, labels: ShortLabels, totals: Totals) -> None:
+    """Add rows to the totals of clusters; rows with a label below 0 do not count."""
     if sp.issparse(features):
-        counted = labels >= 0
-        totals.sizes[:] += np.bincount(labels[counted], minlength=len(totals.sizes))
-        _add_sparse(features.indptr, features.indices, features.data, labels, totals.sums)
+        _add_sparse(features.indptr, features.indices, features.data, labels, *totals)
     else:
         _add_dense(features, labels, *totals)
 
@@ -238,21 +248,25 @@ def _own_scores(features: Any, labels: ShortLabels, weights: Matrix) -> Vector:
 def _of_least_keys(
     features: Any, labels: ShortLabels, inside: Ints, keys: Any, counts: Ints
 ) -> Seeds:
-    order = np.lexsort((keys, labels[inside]))
-    owners = labels[inside][order].astype(np.int64)
-    begins = np.searchsorted(owners, np.arange(len(counts)))
-    kept = np.arange(len(owners)) - begins[owners] < counts[owners]
-    rows = features[inside[order[kept]]]
-    return Seeds(owners[kept], keys[order[kept]], rows.toarray() if sp.issparse(rows) else rows)
+    owners = labels[inside].astype(np.int64)
+    kept = _least(owners, keys, counts)
+    rows = features[inside[kept]]
+    return Seeds(owners[kept], keys[kept], rows.toarray() if sp.issparse(rows) else rows)
 
 
 def least(seeds: list[Seeds], counts: Ints) -> Seeds:
     """Return those of the least keys among what several chunks drew."""
     clusters, keys, features = (np.concatenate(part) for part in zip(*seeds, strict=True))
-    order = np.lexsort((keys, clusters))
-    clusters = clusters[order]
-    kept = np.arange(len(order)) - np.searchsorted(clusters, clusters) < counts[clusters]
-    return Seeds(clusters[kept], keys[order[kept]], features[order[kept]])
+    kept = _least(clusters, keys, counts)
+    return Seeds(clusters[kept], keys[kept], features[kept])
+
+
+def _least(clusters: Ints, keys: Any, counts: Ints) -> Ints:
+    """Return which keys are the least of each cluster, ordered by cluster and key."""
+    ends = np.cumsum(counts)
+    rows, found = np.full(ends[-1], -1), np.zeros(len(counts), np.int64)
+    _insert_least(clusters, keys, ends - counts, counts, rows, found)
+    return rows[rows >= 0]
 
 
 def row_keys(numbers: Any, seed: int) -> Any:
@@ -337,25 +351,22 @@ def _shared(scores, counts):  # type: ignore[no-untyped-def]
 
 @kernel
 def _assign_dense(features, labels, groups, starts, weights, constants, choice, sizes, sums):  # type: ignore[no-untyped-def]
-    width = features.shape[1]
     for i in range(features.shape[0]):
         group = groups[labels[i]]
         if group < 0 or labels[i] < 0:
             continue
-        row = features[i]
         best, at = -np.inf, -1
         for c in range(starts[group], starts[group + 1]):
-            score, weight = constants[c], weights[c]
-            for p in range(width):
-                score += row[p] * weight[p]
+            score = constants[c]
+            for p in range(features.shape[1]):
+                score += features[i, p] * weights[c, p]
             if score > best:
                 best, at = score, c
         choice[i] = at
         if at >= 0:
             sizes[at] += 1.0
-            total = sums[at]
-            for p in range(width):
-                total[p] += row[p]
+            for p in range(features.shape[1]):
+                sums[at, p] += features[i, p]
 
 
 @kernel
@@ -383,15 +394,33 @@ def _add_dense(features, labels, sizes, sums):  # type: ignore[no-untyped-def]
         k = labels[i]
         if k >= 0:
             sizes[k] += 1.0
-            total, row = sums[k], features[i]
-            for p in range(row.shape[0]):
-                total[p] += row[p]
+            for p in range(features.shape[1]):
+                sums[k, p] += features[i, p]
 
 
 @kernel
-def _add_sparse(indptr, ids, values, labels, sums):  # type: ignore[no-untyped-def]
+def _add_sparse(indptr, ids, values, labels, sizes, sums):  # type: ignore[no-untyped-def]
     for i in range(labels.shape[0]):
-        if labels[i] >= 0:
-            total = sums[labels[i]]
+        k = labels[i]
+        if k >= 0:
+            sizes[k] += 1.0
             for j in range(indptr[i], indptr[i + 1]):
-                total[ids[j]] += values[j]
+                sums[k, ids[j]] += values[j]
+
+
+@kernel
+def _insert_least(clusters, keys, begins, counts, rows, found):  # type: ignore[no-untyped-def]
+    """Keep the rows of each cluster's least keys, sorted; of equal keys the first ones."""
+    for i in range(clusters.shape[0]):
+        k = clusters[i]
+        begin, n = begins[k], found[k]
+        if n < counts[k]:
+            found[k] = n + 1
+        elif n == 0 or not keys[i] < keys[rows[begin + n - 1]]:
+            continue
+        else:
+            n -= 1
+        while n > 0 and keys[i] < keys[rows[begin + n - 1]]:
+            rows[begin + n] = rows[begin + n - 1]
+            n -= 1
+        rows[begin + n] = i

@@ -139,6 +139,7 @@ class _DeviceFit(ShardsFit):
         except OutOfTime:
             return False
         except KeyboardInterrupt:  # labels and totals may not be of the same moment
+            current().interrupt()
             with current().needed():
                 batch.begin_from(batch.totals)
             return False

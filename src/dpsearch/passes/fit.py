@@ -34,9 +34,17 @@ from dpsearch.passes.checkpoint import Checkpoint
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.dask_rows import DaskRows, look_by_dask
 from dpsearch.passes.history import History
-from dpsearch.passes.memory import FEWEST, rows_in_memory
+from dpsearch.passes.memory import rows_in_memory
 from dpsearch.passes.piloted import PilotedSearch
-from dpsearch.passes.rows import CHUNK_NUMBERS, KEPT, Encoding, LargeRows, ThreadedRows, features_of
+from dpsearch.passes.rows import (
+    CHUNK_NUMBERS,
+    FEWEST,
+    KEPT,
+    Encoding,
+    LargeRows,
+    ThreadedRows,
+    features_of,
+)
 from dpsearch.passes.search import BatchSearch
 from dpsearch.priors.base import log_prior
 from dpsearch.problem import Clustering, Problem
@@ -61,6 +69,7 @@ _FEW = 2  # times as many rows as are sampled, up to which the sample is not ref
 _TURNS = 10  # times as many rows as are sampled, up to which rows are also moved one by one
 _ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
 _MOST_ROUNDS = 1000  # where refinement is to converge
+_CHUNKS_OF_SHARD = 4  # in memory: a thread that waits for the next shard waits less often
 MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 
 
@@ -260,6 +269,7 @@ class ShardsFit:
         except OutOfTime:
             pass
         except KeyboardInterrupt:
+            current().interrupt()
             # Labels and totals may not be of the same moment: one more pass makes them so.
             assert self.best is not None
             with current().needed():
@@ -357,7 +367,7 @@ def rows_where_they_are(
     width = form.n_totals
     if sp.issparse(array):  # whose rows have few numbers, and whose totals have many
         width = max(1, array.nnz // array.shape[0])
-    shards = divided(shards, max(1, CHUNK_NUMBERS // width))
+    shards = divided(shards, max(1, _CHUNKS_OF_SHARD * CHUNK_NUMBERS // width))
     return ThreadedRows(form, shards, threads, encoding, kept=KEPT if in_memory else 0)
 
 

@@ -11,12 +11,11 @@ from dpsearch._types import Labels, Rng
 from dpsearch.errors import ParameterError
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
-from dpsearch.passes.rows import Rows, ThreadedRows
+from dpsearch.passes.rows import FEWEST, Rows, ThreadedRows
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Problem
 from dpsearch.sources.shards import ArrayShard, shards_of_array
 
-FEWEST = 20_000  # rows, from which passes over all of them are faster than one row after another
 _CHUNKS = 32  # whose totals are added up after every pass
 _LEAST_CHUNK = 1 << 17  # features; fewer are not worth a thread
 

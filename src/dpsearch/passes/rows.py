@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._threads import each
+from dpsearch._threads import each, together
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.deadline import current
 from dpsearch.errors import located
@@ -31,7 +31,11 @@ from dpsearch.tables import CheckedTable, Codes, without_codes
 T = TypeVar("T")
 
 CHUNK_NUMBERS = 1 << 19  # features at once, so that they stay near their core
+FEWEST = 20_000  # rows, from which passes over all of them are faster than one row after another
 KEPT = 2 << 30  # bytes of features that are kept; beyond, they are computed in every pass
+_FEW_NUMBERS = 1 << 24  # features, up to which they are one array, and a pass is soon done
+_PARTS = 8  # of few rows, each with totals of its own …
+_ROWS_A_TOTAL = 16  # … unless it would have fewer rows than that for each of them
 
 
 class Rows(Protocol):
@@ -167,6 +171,10 @@ class ThreadedRows:
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
         self._keep = 8 * self.n_rows * form.n_totals <= kept
         self._features: list[Any] = [None] * len(chunks)
+        # Fewer rows of a table are added up in shards, to the same bits as those of files.
+        few = self.n_rows * form.n_totals <= _FEW_NUMBERS
+        self._few = self._keep and few and (encoding is None or self.n_rows >= FEWEST)
+        self._table: Matrix | None = None  # the features of all rows, where they are few and dense
         self._bases = [0.0 if encoding is None else np.nan] * len(chunks)
         self._labels = np.zeros(self.n_rows, np.int32)
         self._choice = np.full(self.n_rows, -1, np.int32)
@@ -180,17 +188,19 @@ class ThreadedRows:
         return float(sum(self._bases))
 
     def totals(self, n_clusters: int) -> Totals:
+        def work(features: Any, at: slice, totals: Totals) -> None:
+            chunk.add(features, self._labels[at], totals)
+
         with current().needed():
-            return self._sum(
-                lambda features, at: chunk.totals_of(features, self._labels[at], n_clusters)
-            )
+            return self._sum(work, n_clusters)
 
     def assign(self, candidates: Candidates) -> Totals:
-        def work(features: Any, at: slice) -> Totals:
-            return chunk.assign(features, self._labels[at], candidates, self._choice[at])
+        def work(features: Any, at: slice, totals: Totals) -> None:
+            labels, choice = self._labels[at], self._choice[at]
+            chunk.assign(features, labels, candidates, choice, totals)
 
         try:
-            return self._sum(work)
+            return self._sum(work, candidates.n_candidates)
         except BaseException:  # of a pass that was not finished nothing is proposed
             self._choice[:] = -1
             raise
@@ -207,6 +217,9 @@ class ThreadedRows:
         self._choice[:] = -1
 
     def draw(self, counts: Ints, seed: int) -> Seeds:
+        if (table := self._whole()) is not None:
+            return chunk.draw(table, self._labels, 0, counts, seed)
+
         def work(features: Any, at: slice) -> Seeds:
             return chunk.draw(features, self._labels[at], at.start, counts, seed)
 
@@ -232,11 +245,49 @@ class ThreadedRows:
     def labels(self) -> Labels:
         return self._labels.astype(np.int64)
 
-    def _sum(self, work: Callable[[Any, slice], Totals]) -> Totals:
+    def _whole(self) -> Matrix | None:
+        """Return the features of all rows as one array; None where they are many, or sparse."""
+        if self._few and self._table is None:
+            found = self._each(lambda parts: [features for features, _ in parts])
+            features = list(itertools.chain.from_iterable(found))
+            self._few = all(isinstance(one, np.ndarray) for one in features)
+            if self._few:
+                table = self._table = np.concatenate(features)
+                bounds = itertools.pairwise(self._first)
+                self._features = [[(table[a:b], slice(a, b))] for a, b in bounds]
+        return self._table
+
+    def _sum(self, work: Callable[[Any, slice, Totals], None], n_clusters: int) -> Totals:
+        """Return the totals of all rows: of parts of them, or of shards, added in their order."""
+        table = self._whole()
+        if table is not None:
+            return self._sum_of_parts(work, table, n_clusters)
+
         def of_shard(parts: Iterable[tuple[Any, slice]]) -> Totals:
-            return chunk.summed((work(*part) for part in parts), own=True)
+            totals = chunk.nothing(n_clusters, self.form.n_totals)
+            for part in parts:
+                work(*part, totals)
+            return totals
 
         return chunk.summed(self._each(of_shard), own=True)
+
+    def _sum_of_parts(
+        self, work: Callable[[Any, slice, Totals], None], table: Matrix, n_clusters: int
+    ) -> Totals:
+        """Return the totals of few rows, with as little to do beside them as can be."""
+        current().check()
+        n = max(1, min(_PARTS, self.n_rows // (_ROWS_A_TOTAL * n_clusters)))
+        sizes, sums = np.zeros((n, n_clusters)), np.zeros((n, n_clusters, table.shape[1]))
+        edges = np.linspace(0, self.n_rows, n + 1).astype(int).tolist()
+
+        def part(i: int) -> None:
+            at = slice(edges[i], edges[i + 1])
+            work(table[at], at, Totals(sizes[i], sums[i]))
+
+        together(part, n, self.n_threads)
+        if self.progress is not None:
+            self.progress(self.n_shards)
+        return Totals(sizes.sum(axis=0), sums.sum(axis=0))
 
     def _each(self, work: Callable[[Iterable[tuple[Any, slice]]], T]) -> Iterator[T]:
         """Yield what is done with the features of every shard, in order."""

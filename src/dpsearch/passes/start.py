@@ -6,7 +6,8 @@ import numpy as np
 
 from dpsearch._types import Rng
 from dpsearch.passes.chunk import Totals
-from dpsearch.passes.memory import FEWEST, threaded_rows
+from dpsearch.passes.memory import threaded_rows
+from dpsearch.passes.rows import FEWEST
 from dpsearch.passes.search import BatchSearch
 from dpsearch.prefix_search.search import search
 from dpsearch.problem import Clustering, Problem
