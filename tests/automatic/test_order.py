@@ -54,7 +54,12 @@ def rows_of(X, rows):
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-@pytest.mark.parametrize("name", TABLES)
+SLOW = {"breast cancer"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TABLES]
+)
 def test_the_order_of_rows_does_not_matter(name):
     X = TABLES[name]()
     order = np.random.default_rng(0).permutation(X.shape[0])

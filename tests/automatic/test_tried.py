@@ -50,7 +50,7 @@ def test_what_won_is_told_and_by_how_much():
     )
     model = DPMixture(random_state=0).fit(X)
     assert adjusted_rand_score(truth, model.labels_) > 0.9
-    won = r"1 of (log_normal|gamma), 1 of negative_binomial, better by \d+ nats"
+    won = r"1 of (log_normal|gamma) \(column 0\), 1 of negative_binomial \(column 1\), better by \d"
     assert re.search(won, model.reason_)
 
 
@@ -63,6 +63,18 @@ def test_hours_go_round():
     assert model.n_clusters_ == 2
     assert adjusted_rand_score(truth, model.labels_) > 0.95
     assert "von_mises" in model.reason_
+
+
+def test_large_skewed_whole_numbers_are_one_cluster_and_counts_stay_counts():
+    rng = np.random.default_rng(1)
+    model = DPMixture(random_state=0).fit(np.round(rng.lognormal(10.0, 1.0, (200, 2))))
+    assert model.n_clusters_ == 1
+    assert "2 of log_normal" in model.reason_
+    truth = rng.integers(2, size=300)
+    mean = np.where(truth, 300.0, 1200.0)[:, None]
+    model = DPMixture(random_state=0).fit(rng.negative_binomial(8.0, 8.0 / (8.0 + mean), (300, 2)))
+    assert adjusted_rand_score(truth, model.labels_) > 0.9
+    assert "2 of negative_binomial" in model.reason_
 
 
 @pytest.mark.parametrize("far", [55.0, -300.0])

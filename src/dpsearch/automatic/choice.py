@@ -28,9 +28,9 @@ from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch.automatic.checks import takes_gaps
 from dpsearch.automatic.completion import complete
-from dpsearch.automatic.counts import are_documents, is_counts, wide_counts
+from dpsearch.automatic.counts import are_documents, counted, is_counts
 from dpsearch.automatic.directions import n_dimensions
-from dpsearch.automatic.learning import learn
+from dpsearch.automatic.learning import Learned, learn
 from dpsearch.automatic.suspicious import (
     far_rows,
     find_codes,
@@ -86,6 +86,11 @@ class Choice(NamedTuple):
     problem: Problem | None = None  # of all rows, if it is compiled already
     completed: Matrix | None = None  # the table with its gaps filled, if the family needs that
     settled: bool = False  # whether no move of refinement improves the partition
+
+    @classmethod
+    def of(cls, learned: Learned, reason: str) -> Choice:
+        problem = learned.problem if learned.of_all_rows else None
+        return cls(learned.family, reason, learned.labels, problem, settled=learned.settled)
 
     def or_carried(self, problem: Problem, found: Clustering) -> Clustering:
         """Return what search found, or the partition carried along if that is better."""
@@ -193,7 +198,7 @@ def _chosen(
             raise DataError(
                 f"X is sparse, which the {kind.name} family does not take: use X.toarray()"
             )
-        return _learned(table, kind.suggest(table.matrix), "as named", prior)
+        return _learned(table, kind.suggest_for(table), "as named", prior)
     completed = completed_table(table, schema, prior) if may_complete else None
     rows = table if completed is None else CheckedTable(completed, table.names)
     start, reason = _suggested(rows, schema)
@@ -232,13 +237,8 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
         found = better_columns(table, choice.family, choice.labels, prior, said)
     if found is None:
         return choice
-    return Choice(
-        found.family,
-        f"{choice.reason}; by column {found.words}",
-        found.labels,
-        found.problem,
-        settled=found.settled,
-    )
+    learned, words = found
+    return Choice.of(learned, f"{choice.reason}; by column {words}")
 
 
 def _learned(
@@ -249,7 +249,7 @@ def _learned(
     learned = learn(table, start.suited(complete), prior, or_simpler=or_simpler)
     if learned.is_simpler:
         reason += ", independent within clusters"
-    return Choice(learned.family, reason, learned.labels, learned.problem, settled=learned.settled)
+    return Choice.of(learned, reason)
 
 
 def _suggested(table: CheckedTable, schema: Schema | None) -> tuple[Family, str]:
@@ -257,7 +257,7 @@ def _suggested(table: CheckedTable, schema: Schema | None) -> tuple[Family, str]
     groups = _groups(table, schema)
     if groups is not None:
         return _suggest_mixed(table, groups, schema)
-    return _start(table.matrix, *guess(table))
+    return _start(table, *guess(table))
 
 
 def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]] | None:
@@ -402,18 +402,20 @@ def _for_kind(kind: Kind, own: CheckedTable) -> Family:
     """
     if kind != "real" or own.shape[1] == 1 or own.gaps:
         return _OF_KIND[kind].suggest(own.matrix)
-    return _start(own.matrix, *_guess_gaussian(own.matrix))[0]
+    return _start(own, *_guess_gaussian(own))[0]
 
 
-def _start(matrix: Any, kind: type[Family], reason: str) -> tuple[Family, str]:
+def _start(table: CheckedTable, kind: type[Family], reason: str) -> tuple[Family, str]:
     """Return a family of a class to start from, condensed if columns follow from others."""
-    shared = wide_counts(matrix) if kind is ProjectedGaussian else None
-    if shared is not None:
-        family = shared.family()
-        how = "as square roots" if family.dispersion is None else "in units of their noise"
-        return family, f"{shared.words}, {how}"
-    if kind is ProjectedGaussian and are_directions(matrix):
-        return ProjectedGaussian.of_one_unit(matrix), reason
+    matrix = table.matrix
+    if kind is ProjectedGaussian:
+        counts = counted(table)
+        if counts is not None:
+            family = counts.family()
+            how = "as square roots" if family.dispersion is None else "in units of their noise"
+            return family, f"{counts.words}, {how}"
+        if _of_length_1(table):
+            return ProjectedGaussian.of_one_unit(matrix), reason
     found = ProjectedGaussian.condensed(matrix) if kind is FullGaussian else None
     if found is None:
         return kind.suggest(matrix), reason
@@ -434,18 +436,19 @@ def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
 
 def guess(table: CheckedTable) -> tuple[type[Family], str]:
     """Return the class of a family for a table, and the reason in words."""
-    if "guess" not in table.known:
-        table.known["guess"] = _guess(table)
-    found: tuple[type[Family], str] = table.known["guess"]
-    return found
+    return table.once("guess", lambda: _guess(table))
+
+
+def _of_length_1(table: CheckedTable) -> bool:
+    return table.once("directions", lambda: are_directions(table.matrix))
 
 
 def _guess(table: CheckedTable) -> tuple[type[Family], str]:
     X, gaps = table.matrix, table.gaps
     if table.sparse:
-        if not is_counts(X.data) and are_directions(X):
-            return VonMisesFisher, "a sparse table of rows of length 1"
         if not is_counts(X.data):
+            if _of_length_1(table):
+                return VonMisesFisher, "a sparse table of rows of length 1"
             raise DataError(
                 "X is sparse with values that are not counts, which no family takes unless all"
                 " rows have the length 1: use sklearn.preprocessing.normalize(X), X.toarray(), or"
@@ -458,17 +461,18 @@ def _guess(table: CheckedTable) -> tuple[type[Family], str]:
     if is_counts(seen) and X.shape[1] > 1:
         if seen.max() == 1.0:
             return Bernoulli, "all values are 0 or 1"
-        if not gaps and are_documents(X, X.shape[1] > _WIDE):
+        if not gaps and are_documents(table, X.shape[1] > _WIDE):
             return Multinomial, "counts, most of them 0 and most others 1"
     if gaps:
         return DiagonalGaussian, "numbers, some of them missing, skipped"
-    return _guess_gaussian(X)
+    return _guess_gaussian(table)
 
 
-def _guess_gaussian(X: Any) -> tuple[type[Family], str]:
+def _guess_gaussian(table: CheckedTable) -> tuple[type[Family], str]:
     """Return the class of a family for numbers without gaps, and the reason in words."""
+    X = table.matrix
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
-    if n_rows > 1 and are_directions(X):
+    if n_rows > 1 and _of_length_1(table):
         reason = f"rows of length 1 in {X.shape[1]} columns"
         dimensions = n_dimensions(X) if width > _WIDE else width
         if dimensions > _FILLED * width:

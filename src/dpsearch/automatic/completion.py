@@ -98,7 +98,7 @@ def _mixture(rows: Matrix, start: Family, prior: Prior) -> Mixture:
     """Return the clusters of complete rows."""
     table = CheckedTable(rows, None, complete=True)
     learned = learn(table, start, prior)
-    problem = learned.problem or Problem(table, learned.family, prior)
+    problem = learned.problem if learned.of_all_rows else Problem(table, learned.family, prior)
     return Mixture.of(problem.model, problem.items, learned.labels, prior)
 
 

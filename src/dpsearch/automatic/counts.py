@@ -16,6 +16,7 @@ import numpy as np
 from dpsearch._types import Matrix
 from dpsearch.families import ProjectedGaussian
 from dpsearch.families._columns import varies
+from dpsearch.tables.checked import CheckedTable
 
 _AT_ONCE = 1 << 20  # numbers
 _WITH_ZERO = 0.75  # the share of columns with a 0, at least
@@ -35,14 +36,15 @@ def is_counts(values: Any) -> bool:
     return all(bool((part >= 0).all() and (part == np.floor(part)).all()) for part in parts)
 
 
-def are_documents(X: Any, wide: bool) -> bool:
+def are_documents(table: CheckedTable, wide: bool) -> bool:
     """Whether counts look like words in documents: rare, and seldom more than one.
 
     In a wide table with more of them, words or not, a multinomial distribution gives most rows a
     cluster of their own where counts vary more than it says.
     """
+    X = table.matrix
     mostly_zero = 0 < np.count_nonzero(X) <= 0.5 * X.size and _least_is_commonest(X)
-    return mostly_zero and not (wide and X.mean() >= _RARE and wide_counts(X) is not None)
+    return mostly_zero and not (wide and X.mean() >= _RARE and counted(table) is not None)
 
 
 def _least_is_commonest(X: Any) -> bool:
@@ -70,6 +72,11 @@ class Counted(NamedTuple):
         """Return other counts as the table would hold them."""
         values = counts * self.unit
         return np.log1p(values) if self.logged else values
+
+
+def counted(table: CheckedTable) -> Counted | None:
+    """Return the `wide_counts` of a table, found once."""
+    return table.once("wide counts", lambda: wide_counts(table.matrix))
 
 
 def wide_counts(X: Any) -> Counted | None:

@@ -19,8 +19,9 @@ exactly, and with enough rows it is worth a cluster to say so.  Nothing here is 
 
 from __future__ import annotations
 
+import math
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,7 @@ _MOST_SETTLED = 200  # rows for which what was found is refined thoroughly in th
 _ROUNDS = 6
 _ENOUGH = 1e-3  # nats a row: rounds end when they bring less
 _FEWEST_TO_HALVE = 10
+_MOST_KEPT = 1 << 24  # numbers of encoded rows
 _HALVINGS = 6  # tries at halving a table that seems to be one cluster
 
 
@@ -49,26 +51,18 @@ class Learned(NamedTuple):
 
     family: Family
     labels: Labels
-    problem: Problem | None  # the family compiled for all rows, if all took part
+    problem: Problem  # the family compiled for the rows that took part
+    log_joint: float = math.nan  # of these rows
     is_simpler: bool = False  # whether a simpler family took the place of that to start from
     settled: bool = False  # whether no move of refinement improves the partition
 
-
-class _Compiled(NamedTuple):
-    """A family, and the problem of the table under it."""
-
-    family: Family
-    problem: Problem
+    @property
+    def of_all_rows(self) -> bool:
+        """Whether all rows took part."""
+        return self.problem.n_items == len(self.labels)
 
 
-class _Round(NamedTuple):
-    """The result of one round."""
-
-    under: _Compiled
-    labels: Labels
-    log_joint: float
-    is_simpler: bool = False
-    settled: bool = False
+_Under = tuple[Family, Problem]  # a family, and the problem of the table under it
 
 
 def learn(
@@ -85,16 +79,13 @@ def learn(
     wanted, where that describes the table better.
     """
     table = CheckedTable.of(X)
-    n_rows = table.shape[0]
-    rows = learning_rows(n_rows if n_first is None else n_first)
-    sample = table if len(rows) == n_rows else table.rows(rows)
+    sample = learning_sample(table, n_first)
     best = _Learner(sample, start, prior).learn(or_simpler)
-    (family, problem), labels = best.under, best.labels
-    if len(rows) == n_rows:
-        return Learned(family, labels, problem, best.is_simpler, best.settled)
-    mixture = Mixture.of(problem.model, problem.items, labels, prior)
+    if sample is table:
+        return best
+    mixture = Mixture.of(best.problem.model, best.problem.items, best.labels, prior)
     labels = np.unique(mixture.memberships(table).labels, return_inverse=True)[1]
-    return Learned(family, labels, None, best.is_simpler)
+    return best._replace(labels=labels, settled=False)
 
 
 class _Learner:
@@ -105,19 +96,19 @@ class _Learner:
         self.start = start
         self.prior = prior
         self.n_rows = sample.shape[0]
-        self._known: dict[bytes, _Compiled] = {}
+        self._known: dict[bytes, _Under] = {}
 
-    def under(self, labels: Labels | None = None) -> _Compiled:
+    def under(self, labels: Labels | None = None) -> _Under:
         """Compile the family that a partition teaches, or the one to start from; once each."""
         key = b"" if labels is None else labels.tobytes()
         if key not in self._known:
             family = self.start
             if labels is not None:
                 family = family.learned(self.sample.matrix, labels)
-            self._known[key] = _Compiled(family, Problem(self.sample, family, self.prior))
+            self._known[key] = family, compiled(self.sample, family, self.prior)
         return self._known[key]
 
-    def learn(self, or_simpler: bool) -> _Round:
+    def learn(self, or_simpler: bool) -> Learned:
         best = self.rounds(self.under())
         simpler = self.start.simpler(self.sample.matrix)
         if simpler is not None and not current().over:
@@ -126,26 +117,26 @@ class _Learner:
 
     def rounds(
         self,
-        under: _Compiled,
+        under: _Under,
         labels: Labels | None = None,
         *,
         quick: bool = False,
         thorough: bool = False,
-    ) -> _Round:
+    ) -> Learned:
         """Go from a family, and perhaps a partition, round by round; return the best.
 
         If it is to be quick, clusters are split in the first round only.
         """
-        best: _Round | None = None
+        best: Learned | None = None
         thorough = self.prior.product_form and (thorough or self.n_rows <= _FEW_ROWS)
         for _ in range(_ROUNDS):
-            problem, before = under.problem, labels
+            (family, problem), before = under, labels
             tries = None if best is None else 0 if quick else 1
             labels, settled = self.partition(problem, labels, thorough, tries)
             value = problem.log_joint(labels)
             gain = np.inf if best is None else value - best.log_joint
             if best is None or gain > 0.0:
-                best = _Round(under, labels, value, settled=settled)
+                best = Learned(family, labels, problem, value, settled=settled)
             # From the same partition the next round would be the same.
             unchanged = before is not None and np.array_equal(labels, before)
             if unchanged or gain < _ENOUGH * problem.n_items or current().over:
@@ -169,13 +160,15 @@ class _Learner:
         )
         return found.labels, found.converged
 
-    def from_simpler(self, simpler: Simpler, best: _Round, replaces: bool) -> _Round:
+    def from_simpler(self, simpler: Simpler, best: Learned, replaces: bool) -> Learned:
         """Go on from the clusters that a simpler family finds; return what is better.
 
         A prior on covariances that was learned from clusters taken together expects wide ones, and
         holds them together.  Where clusters have fewer numbers to learn, they come apart.
         """
-        table = CheckedTable(simpler.X, None, complete=not self.sample.gaps)
+        table = self.sample
+        if not np.array_equal(simpler.X, table.matrix):
+            table = CheckedTable(simpler.X, None, complete=not table.gaps)
         plain = _Learner(table, simpler.family, self.prior)
         found = plain.second_look(plain.rounds(plain.under(), quick=True))
         again = self.rounds(self.under(found.labels), found.labels)
@@ -184,22 +177,22 @@ class _Learner:
             return plain.settle(found)._replace(is_simpler=True)
         return best
 
-    def settle(self, best: _Round) -> _Round:
+    def settle(self, best: Learned) -> Learned:
         """Refine a partition of few rows until no move improves it, and go on from there."""
         if best.settled or self.n_rows > _MOST_SETTLED or not self.prior.product_form:
             return best
         if current().over:
             return best
-        return self.rounds(best.under, best.labels, thorough=True)
+        return self.rounds((best.family, best.problem), best.labels, thorough=True)
 
-    def second_look(self, best: _Round) -> _Round:
+    def second_look(self, best: Learned) -> Learned:
         """Compare what was found with one cluster for all, and one cluster with two."""
         if not self.prior.product_form or current().over:
             return best
         together = np.zeros(self.n_rows, np.int64)
         if best.labels.any():
             for_all = self.under(together)
-            if for_all.problem.log_joint(together) > best.log_joint:
+            if for_all[1].log_joint(together) > best.log_joint:
                 best = self.rounds(for_all, together)
         if not best.labels.any() and self.n_rows >= _FEWEST_TO_HALVE:
             halves = self.halves()
@@ -215,11 +208,11 @@ class _Learner:
         Where columns are many, the prior to start from, of which no cluster's covariance is known,
         may hold one cluster more probable than two that are well apart.
         """
-        tries = [halved(self.under().problem, rng=seed) for seed in range(_HALVINGS)]
+        tries = [halved(self.under()[1], rng=seed) for seed in range(_HALVINGS)]
         apart = [labels for labels in tries if labels.max() == 1]
 
         def value(labels: Labels) -> float:
-            return self.under(labels).problem.log_joint(labels)
+            return self.under(labels)[1].log_joint(labels)
 
         return max(apart, key=value, default=None)
 
@@ -229,3 +222,20 @@ def learning_rows(n_rows: int) -> Ints:
     if n_rows <= _SAMPLE:
         return np.arange(n_rows)
     return np.sort(np.random.default_rng(0).choice(n_rows, size=_SAMPLE, replace=False))
+
+
+def learning_sample(table: CheckedTable, n_first: int | None = None) -> CheckedTable:
+    """Return the rows that take part, of all or of so many at the beginning of a table."""
+    n_rows = table.shape[0]
+    rows = learning_rows(n_rows if n_first is None else n_first)
+    return table if len(rows) == n_rows else table.once(len(rows), lambda: table.rows(rows))
+
+
+def compiled(table: CheckedTable, family: Family, prior: Prior) -> Problem:
+    """Return the problem of a table under a family, compiled once while there is room for it."""
+    known: dict[Any, Problem] = table.once("problems", dict)
+    if (family, prior) not in known:
+        if sum(len(one.items.values) for one in known.values()) > _MOST_KEPT:
+            known.clear()
+        known[family, prior] = Problem(table, family, prior)
+    return known[family, prior]

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Ints
 from dpsearch.errors import ParameterError
 from dpsearch.tables import CheckedTable, Codes, Schema
 from dpsearch.tables.codes import FEWEST_COPIES, codes_in, far_values
@@ -54,13 +53,8 @@ def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:
     return out
 
 
-def _far_places(table: CheckedTable, j: int) -> Ints:
-    """Return the rows whose values in a column lie far from the others."""
-    key = ("far values", j)
-    if key not in table.known:
-        table.known[key] = np.flatnonzero(far_values(table.matrix[:, j]))
-    places: Ints = table.known[key]
-    return places
+def _far_places(table: CheckedTable, j: int) -> Any:
+    return table.once(("far", j), lambda: np.flatnonzero(far_values(table.matrix[:, j])))
 
 
 def codes_in_words(codes: Codes, schema: Schema | None, wanted: Any) -> str:

@@ -9,6 +9,7 @@ that give them probabilities:
 | numbers above 0 | log-normal and gamma, too |
 | whole numbers | rounded Gaussian; from few levels ordinal |
 | whole numbers from 0 | Poisson and negative binomial, too |
+| whole numbers above 0, large and mostly different | log-normal and gamma, too |
 | hours, months, angles by their name and range | von Mises, too |
 
 They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, and one
@@ -22,14 +23,13 @@ rounds to it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._types import Labels, Matrix, Vector
-from dpsearch.automatic.learning import learn, learning_rows
+from dpsearch._types import Labels, Matrix
+from dpsearch.automatic.learning import Learned, compiled, learn, learning_rows, learning_sample
 from dpsearch.deadline import current
 from dpsearch.families import (
     DiagonalGaussian,
@@ -45,31 +45,19 @@ from dpsearch.families import (
 )
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
+from dpsearch.families.von_mises import named_period
 from dpsearch.items import log_marginals
 from dpsearch.priors.base import Prior
-from dpsearch.problem import Problem
 from dpsearch.tables.checked import CheckedTable
 
 _FEWEST_ROWS = 20
 _WORTH = 5.0  # nats that a column's family, and all of them, must gain
 _HOPE = 0.2  # nats a row that learning may add to what a product has within a partition
 _MOST_LEVELS = 12
+_LARGE = 100.0  # the first quartile of whole numbers from which densities compete for them, too
+_FEW_NAMES = 3  # columns of a family that are named
 _MOST_NUMBERS = 40_000_000  # that encoded columns of a table may have
-_FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "bearing": 360.0,
-              "heading": 360.0, "azimuth": 360.0, "phase": None}  # fmt: skip
-
-
 _WHOLE = 2.0**53  # numbers of at least this magnitude are whole whatever they measure
-
-
-class Tried(NamedTuple):
-    """A family of columns that describes a table better, and by how much."""
-
-    family: Family
-    labels: Labels
-    problem: Problem | None
-    words: str
-    settled: bool
 
 
 class _Column(NamedTuple):
@@ -82,10 +70,26 @@ class _Column(NamedTuple):
     said: str | None  # the kind that the user says it is of
 
     def candidates(self, n_values: int) -> list[tuple[Family, Matrix]]:
-        """Return families to start from, each with the values that it is compared on.
+        """Return families beside the Gaussian, each with the values that it is compared on.
 
         Without those that keep too many numbers of as many values as the table has.
         """
+        if not varies(self.x).all():
+            return []
+        out: list[tuple[Family, Matrix]] = [
+            (kind.suggest(self.x), self.spread if kind.kind == "real" else self.x)
+            for kind in self._kinds()
+            if _fits(kind, n_values)
+        ]
+        least, most = self.x.min(), self.x.max()
+        period = named_period(self.name, least, most)
+        goes_round = period is not None and most - least > period / 2
+        if goes_round and _fits(VonMises, n_values):
+            out.append((VonMises(period=period).resolve(self.x), self.spread))
+        return out
+
+    def _kinds(self) -> list[Any]:
+        """Return the families that the values themselves suggest."""
         least, kinds = self.x.min(), list[Any]()
         if self.whole and self.said is None:
             kinds.append(RoundedGaussian)
@@ -94,18 +98,18 @@ class _Column(NamedTuple):
         if self.whole and least >= 0.0:
             kinds += [Poisson, NegativeBinomial]
         if not self.whole:
-            kinds += [DiagonalGaussian, StudentT]
-            if least > 0.0:
-                kinds += [LogNormal, Gamma]
-        if not varies(self.x).all():
-            return []
-        out: list[tuple[Family, Matrix]] = [
-            (kind.suggest(self.x), self.x) for kind in kinds if _fits(kind, n_values)
-        ]
-        period = _period(self.x, self.name)
-        if period is not None and _fits(VonMises, n_values):
-            out.append((VonMises(period=period).resolve(self.x), self.spread))
-        return out
+            kinds.append(StudentT)
+        if least > 0.0 and (not self.whole or (self.said is None and self._is_fine())):
+            kinds += [LogNormal, Gamma]
+        return kinds
+
+    def _is_fine(self) -> bool:
+        """Whether the whole numbers are so large, and so seldom the same, that rounding is nothing.
+
+        Their density is then the probability of what rounds to them, as of incomes and populations.
+        """
+        differ = len(np.unique(self.x)) > len(self.x) / 2
+        return differ and bool(np.quantile(self.x, 0.25) >= _LARGE)
 
     def winner(
         self, partition: Labels, candidates: list[tuple[Family, Matrix]]
@@ -116,7 +120,8 @@ class _Column(NamedTuple):
             return gaussian, 0.0
         found = [(_log_evidence(own, x, partition), own) for own, x in candidates]
         found = [pair for pair in found if np.isfinite(pair[0])] or [(-np.inf, gaussian)]
-        value, best = max(found, key=lambda pair: pair[0])
+        less = _WORTH if self.whole else 0.0  # of densities, where others give probabilities
+        value, best = max(found, key=lambda pair: pair[0] - less * (pair[1].kind == "real"))
         gain = value - _log_evidence(gaussian, self.spread, partition)
         return (best, gain) if self.whole or gain > _WORTH else (gaussian, 0.0)
 
@@ -127,54 +132,68 @@ def better_columns(
     labels: Labels,
     prior: Prior,
     said: Mapping[int, str | None],
-) -> Tried | None:
+) -> tuple[Learned, str] | None:
     """Return a product of other families for some columns of a complete table, if it is better.
 
+    With it, which families they are and by how much it is better.
     `said` has the columns to try, each with its kind if the user says one.
     """
     if table.shape[0] < _FEWEST_ROWS or not said:
         return None
     rows = learning_rows(table.shape[0])
-    sample, own = table.rows(rows), np.unique(labels[rows], return_inverse=True)[1]
+    sample, own = learning_sample(table), np.unique(labels[rows], return_inverse=True)[1]
     columns, n_values = _columns(sample, said), table.shape[0] * len(said)
     candidates = {j: column.candidates(n_values) for j, column in columns.items()}
-    before = Problem(_spread(sample, columns, family), family, prior).log_joint(own)
+    before = compiled(_spread(sample, columns, family), family, prior).log_joint(own)
     best, chosen = None, before
     started: set[Any] = set()
     partitions = [own, np.zeros(len(own), np.int64)]
     for partition in partitions:  # with that of every product that is better
-        found: dict[int, tuple[Family, float]] = {}
-        for j, column in columns.items():
-            current().tell("families of columns", len(found), len(columns))
-            if current().over:
-                return best
-            found[j] = column.winner(partition, candidates[j])
+        found = _winners(columns, candidates, partition)
+        if found is None:
+            return best
         key = tuple(type(winner) for winner, _ in found.values())
         if sum(gain for _, gain in found.values()) < _WORTH or key in started:
             continue
         start = _product(table, family, {j: winner for j, (winner, _) in found.items()})
         start = start.suited(table)
-        within = Problem(sample, start.learned(sample.matrix, partition), prior)
+        within = compiled(sample, start.learned(sample.matrix, partition), prior)
         if within.log_joint(partition) < before - _HOPE * len(own):
             continue
         started.add(key)
         learned = learn(table, start, prior)
         at = np.unique(learned.labels[rows], return_inverse=True)[1]
-        after = Problem(sample, learned.family, prior).log_joint(at)
+        after = learned.problem.log_joint(at)
         if after > before + _WORTH:
-            words = f"{_in_words(key)}, better by {after - chosen:.0f} nats"
+            names = [columns[j].name or f"column {j}" for j in found]
+            words = f"{_in_words(key, names)}, better by {after - chosen:.0f} nats"
             before = after
             partitions.append(at)
-            best = Tried(learned.family, learned.labels, learned.problem, words, learned.settled)
+            best = learned, words
     return best
+
+
+def _winners(
+    columns: dict[int, _Column], candidates: dict[int, Any], partition: Labels
+) -> dict[int, tuple[Family, float]] | None:
+    """Return the best family of each column within a partition; None if there was no time."""
+    found: dict[int, tuple[Family, float]] = {}
+    for j, column in columns.items():
+        current().tell("families of columns", len(found), len(columns))
+        if current().over:
+            return None
+        found[j] = column.winner(partition, candidates[j])
+    return found
 
 
 def _spread(sample: CheckedTable, columns: dict[int, _Column], family: Family) -> CheckedTable:
     """Return a table with the whole numbers spread for which a family has a density."""
-    out, kinds = np.array(sample.matrix), family.by_column(sample.shape[1])
-    for j, column in columns.items():
-        if kinds[j].kind == "real":
-            out[:, [j]] = column.spread
+    kinds = family.by_column(sample.shape[1])
+    whole = [j for j, column in columns.items() if column.whole and kinds[j].kind == "real"]
+    if not whole:
+        return sample
+    out = np.array(sample.matrix)
+    out[:, whole] = np.hstack([columns[j].spread for j in whole])
     return CheckedTable(out, None, complete=True)
 
 
@@ -223,25 +242,13 @@ def _product(table: CheckedTable, family: Family, winners: dict[int, Family]) ->
     return parts[0][0] if len(parts) == 1 else Product(parts)
 
 
-def _period(x: Vector, name: str) -> float | None:
-    """Return after which a column begins again, if its name and range say that it does."""
-    turns = [turn for word, turn in _FULL_TURN.items() if word in name.lower()]
-    if not turns:
-        return None
-    low, high = float(x.min()), float(x.max())
-    periods = [turns[0]] if turns[0] is not None else [2.0 * math.pi, 360.0]
-    for period in periods:
-        if (
-            period is not None
-            and -0.5 * period <= low
-            and high <= period
-            and high - low > period / 2
-        ):
-            return period
-    return None
-
-
-def _in_words(kinds: tuple[Any, ...]) -> str:
-    names = [kind.name for kind in kinds]
-    counts = {name: names.count(name) for name in names}
-    return ", ".join(f"{count} of {name}" for name, count in counts.items())
+def _in_words(kinds: tuple[Any, ...], columns: list[str]) -> str:
+    """Return how many columns each family has, and which ones if they are few of several."""
+    of_kind: dict[str, list[str]] = {}
+    for kind, column in zip(kinds, columns, strict=True):
+        of_kind.setdefault(kind.name, []).append(column)
+    most = _FEW_NAMES if len(of_kind) > 1 else 0
+    return ", ".join(
+        f"{len(own)} of {name}" + (f" ({', '.join(own)})" if len(own) <= most else "")
+        for name, own in of_kind.items()
+    )
