@@ -16,6 +16,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def run(monkeypatch, capsys, tmp_path):
     """Run `dpsearch` in a folder of its own: (exit code, standard output, standard error)."""
     monkeypatch.chdir(tmp_path)
+    # Lines of progress come after seconds, which a busy machine may take for anything.
+    monkeypatch.setattr("dpsearch.progress._EVERY", 3600.0)
 
     def run(*arguments):
         # The thread that ends a program which does not end by itself would end the tests.

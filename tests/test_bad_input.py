@@ -177,6 +177,12 @@ def test_what_is_not_a_table_of_numbers(kind):
         DPMixture(family=families.Multinomial(1.0)).fit([[1, 2], [3, 4]]).predict(X)
 
 
+def test_new_rows_do_not_come_from_a_generator():
+    model = DPMixture(families.Gaussian(0.0, 25.0, 1.0)).fit([[1.0], [2.0]])
+    with pytest.raises(DataError, match="X must be an array.* or a frame, got 'generator'"):
+        model.predict(row for row in [[1.0]])
+
+
 @pytest.mark.parametrize("bad", [5, -1, 2**30])
 def test_a_sparse_matrix_that_points_outside_itself(bad):
     """Kernels write to the columns that it names."""
@@ -377,9 +383,9 @@ def test_hyperparameters_out_of_range_are_named(family, said):
 @pytest.mark.parametrize("name", ["normal", "", "Gaussian", "gaussian "])
 def test_an_unknown_family(name):
     X = [[0.0], [1.0]]
-    with pytest.raises(
-        ParameterError, match=f"no family '{name}'; there are auto, bernoulli, beta, cat"
-    ):
+    near = name.strip().lower() == "gaussian"
+    advice = r": did you mean 'gaussian'\?$" if near else "; there are auto, bernoulli, beta, cat"
+    with pytest.raises(ParameterError, match=f"no family '{name}'{advice}"):
         DPMixture(family=name).fit(X)
     with pytest.raises(ParameterError, match=f"family must be.*'{name}'"):
         search(X, name, DP)
@@ -414,9 +420,9 @@ def test_pitman_yor_out_of_range():
 )
 def test_extreme_alpha_gives_the_right_log_joint(alpha):
     """Against Σ log of α/(α + i) and n_k/(α + i), a point at a time."""
-    X = np.random.default_rng(0).normal(size=(40, 1))
+    X = np.random.default_rng(0).normal(size=(16, 1))
     family = families.Gaussian(0.0, 4.0, 1.0)
-    for labels in (np.zeros(40, int), np.arange(40), np.repeat([0, 1, 2, 3], 10)):
+    for labels in (np.zeros(16, int), np.arange(16), np.repeat([0, 1, 2, 3], 4)):
         prior_part = 0.0
         for i, k in enumerate(labels):
             n_k = (labels[:i] == k).sum()
@@ -428,7 +434,7 @@ def test_extreme_alpha_gives_the_right_log_joint(alpha):
         found = log_joint(X, labels, family, priors.DirichletProcess(alpha))
         assert found == pytest.approx(want, rel=1e-9, abs=1e-9)
     model = sound(DPMixture(family=family, alpha=alpha).fit(X), X)
-    assert model.n_clusters_ == (1 if alpha < 1e-9 else 40 if alpha > 1e9 else model.n_clusters_)
+    assert model.n_clusters_ == (1 if alpha < 1e-9 else 16 if alpha > 1e9 else model.n_clusters_)
 
 
 @pytest.mark.parametrize(
@@ -479,7 +485,7 @@ def test_units_change_nothing_but_the_jacobian(name, c):
         assert values[1] == pytest.approx(values[0] - X.size * math.log(c), abs=1e-6)
 
 
-@pytest.mark.parametrize("c", [2.0**-400, 2.0**-30, 2.0**30, 2.0**400])
+@pytest.mark.parametrize("c", [2.0**-400, 2.0**400])
 @pytest.mark.parametrize("name", [*REAL, "auto"])
 def test_hyperparameters_from_the_data_follow_their_units(name, c):
     X = blobs()
@@ -500,7 +506,7 @@ def outcome(call):
         return None, error
 
 
-@pytest.mark.parametrize("c", [1e-323, 1e-300, 1e-200, 1e-160, 1e145, 1e149, 1e150, 1e200, 1e300])
+@pytest.mark.parametrize("c", [1e-323, 1e-200, 1e-160, 1e145, 1e149, 1e150, 1e300])
 @pytest.mark.parametrize("name", [*REAL, "auto"])
 def test_the_ends_of_the_range_are_refused_or_right(name, c):
     X = blobs(40) / 30.0 * c

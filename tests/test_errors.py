@@ -62,3 +62,7 @@ def test_copies_and_pickles_keep_fields(again, kind):
     error = kind("{parameter} at {place}", parameter="X", row=3, column="a", source="b")
     assert str(again(error)) == str(error)
     assert vars(again(error)) == vars(error)
+
+
+def test_what_is_shown_of_an_error_is_its_message():
+    assert repr(ParameterError.of("tol", "is negative")) == "ParameterError('tol is negative')"

@@ -20,7 +20,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import naive
 from dpsearch import DPMixture, datasets, families, log_joint, priors
@@ -31,13 +31,33 @@ from studies.attacks.inject import interrupted_at, some_moments
 AUTO_PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))  # what alpha="auto" stands for
 
 
-@parametrize_with_checks([DPMixture()])
+@parametrize_with_checks([DPMixture(family=families.DiagonalGaussian())])
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
+# Those whose tables, types or weights matter to the choice of a family.
+OF_THE_CHOICE = (
+    "clustering", "dtype_object", "estimators_dtypes", "fit2d_1feature",
+    "fit2d_1sample", "sample_weight_equivalence_on_dense_data", "transformer_data_not_an_array",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("check", OF_THE_CHOICE)
+def test_scikit_learns_own_checks_of_the_default(check):
+    found = [
+        one
+        for _, one in estimator_checks_generator(DPMixture())
+        if one.func.__name__ == f"check_{check}" and not one.keywords.get("readonly_memmap")
+    ]
+    assert len(found) == 1
+    found[0](DPMixture())
+
+
 @pytest.mark.slow
-@parametrize_with_checks([DPMixture(family="diagonal_gaussian"), DPMixture(family="gaussian")])
+@parametrize_with_checks(
+    [DPMixture(), DPMixture(family="diagonal_gaussian"), DPMixture(family="gaussian")]
+)
 def test_scikit_learns_own_checks_of_families(estimator, check):
     check(estimator)
 
@@ -342,11 +362,7 @@ def test_verbose_says_what_was_found(capsys):
 @pytest.mark.parametrize("name", families.names())
 def test_every_family_by_its_name(name):
     rng = np.random.default_rng(2)
-    if name in DRAWS:
-        _, X = DRAWS[name](rng, 50)
-    else:
-        X = families.by_name(name).examples()[0].X
-        X = X[rng.integers(len(X), size=50)]
+    X = DRAWS[name](rng, 50)[1] if name in DRAWS else families.by_name(name).examples()[0].X
     model = DPMixture(family=name).fit(X)
     assert model.family_.name == name
     assert model.n_features_in_ == X.shape[1]
@@ -363,7 +379,7 @@ def test_every_family_by_its_name(name):
     assert (np.diff(sizes) <= 0).all()
     assert sizes.min() >= 1
     probabilities = model.predict_proba(X)
-    assert probabilities.shape == (50, model.n_clusters_)
+    assert probabilities.shape == (X.shape[0], model.n_clusters_)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-12)
     assert (probabilities >= 0.0).all()
     assert np.array_equal(model.predict(X), probabilities.argmax(axis=1))
@@ -570,6 +586,25 @@ def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
     assert model.feature_names_in_.tolist() == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("step", "phase"),
+    [
+        ("dpsearch.refinement.driver.Refinement.run", "refining"),
+        ("dpsearch.exact.certificate._Closing.run", "certifying"),
+    ],
+)
+def test_ctrl_c_that_ends_a_phase_is_said(step, phase, monkeypatch):
+    def interrupted(*arguments):
+        monkeypatch.undo()  # once
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(step, interrupted)
+    model = DPMixture(families.Gaussian(0.0, 30.0, 1.0), 1.0, certify=0.1, random_state=0)
+    with pytest.warns(RuntimeWarning, match=f"^interrupted while {phase}: "):
+        model.fit(np.random.default_rng(0).normal(size=(30, 1)))
+    assert phase in model.cut_short_
+
+
 def test_a_second_fit_that_is_interrupted_anywhere_leaves_the_first():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=30), "b": np.repeat([0.0, 9.0], 15)})
@@ -622,3 +657,16 @@ def test_a_better_partition_of_the_same_rows_is_adopted():
     assert poor.log_joint_ == good.log_joint_
     np.testing.assert_array_equal(poor.labels_, good.labels_)
     np.testing.assert_array_equal(poor.predict(X), good.predict(X))
+
+
+def test_threads_share_the_rows_of_a_prediction_and_change_nothing(monkeypatch):
+    monkeypatch.setattr("dpsearch.items._NUMBERS_AT_ONCE", 100)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) + 6.0 * rng.integers(0, 3, size=(200, 1))
+    model = DPMixture("diagonal_gaussian", random_state=0).fit(X)
+    alone = model.predict(X), model.predict_proba(X), model.score_samples(X)
+    model.set_params(n_jobs=3)
+    for one, other in zip(
+        alone, (model.predict(X), model.predict_proba(X), model.score_samples(X)), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dpsearch import families, priors, refine
-from dpsearch._threads import each, pool, single_products
+from dpsearch._threads import each, in_use, pool, single_products, together, using
 from dpsearch.refinement.driver import Refinement
 
 
@@ -22,6 +22,43 @@ def test_results_come_in_order(n_threads):
         return i * i
 
     assert list(each(slowest_first, range(10), n_threads)) == [i * i for i in range(10)]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_shares_come_in_order_and_this_thread_does_one(n, n_threads):
+    found = together(lambda i: (i, threading.current_thread()), n, n_threads)
+    assert [i for i, _ in found] == list(range(n))
+    threads = {thread for _, thread in found}
+    assert len(threads) <= min(n, n_threads)
+    assert n == 0 or threading.current_thread() in threads
+
+
+def test_shares_inside_of_a_share_do_not_wait_for_each_other():
+    found = together(lambda i: together(lambda k: 10 * i + k, 3, 2), 4, 2)
+    assert found == [[10 * i + k for k in range(3)] for i in range(4)]
+
+
+def test_an_error_of_a_share_comes_out_when_all_are_done():
+    done = []
+
+    def work(i):
+        if i == 0:
+            raise ValueError("no")
+        time.sleep(0.02)
+        done.append(i)
+
+    with pytest.raises(ValueError, match="no"):
+        together(work, 2, 2)
+    assert done == [1]
+
+
+def test_threads_in_use_are_those_of_the_call_and_one_elsewhere():
+    assert in_use() == 1
+    with using(3):
+        assert in_use() == 3
+        assert together(lambda _: in_use(), 2, 2) == [3, 1]
+    assert in_use() == 1
 
 
 def test_what_has_not_begun_after_an_error_never_does():

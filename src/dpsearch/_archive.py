@@ -35,6 +35,13 @@ def write_archive(path: str | Path, about: dict[str, Any], arrays: dict[str, Any
         np.savez(stream, about=text, **arrays)
 
 
+_READERS = {
+    "dpsearch-model": "dpsearch.load",
+    "dpsearch-draws": "Draws.load",
+    "dpsearch-variational": "VariationalMixture.load",
+}
+
+
 def read_archive(
     path: Path, form: str, version: int, what: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -51,8 +58,11 @@ def read_archive(
         raise
     except Exception as error:  # BadZipFile, zlib.error and the like, which share no base
         raise ModelFileError(f"damaged, or not {what}: {error}", source=path) from error
-    if not isinstance(about, dict) or about.get("format") != form:
-        raise ModelFileError(f"not {what}", source=path)
+    found = about.get("format") if isinstance(about, dict) else None
+    if found != form:
+        reader = _READERS.get(str(found))
+        other = f", but a file for {reader}" if reader else ""
+        raise ModelFileError(f"not {what}{other}", source=path)
     if about.get("version") != version:
         raise ModelFileError(
             f"format {about.get('version')!r} of {what}, this dpsearch reads {version}",
@@ -151,6 +161,8 @@ class CheckpointFile:
 def _difference(name: str, found: Any, expected: Any) -> str:
     if name == "data":
         return "the checkpoint is of other data"
+    if name == "columns":
+        return "the checkpoint is of other columns, or of columns that were read in another way"
     return (
         f"the checkpoint has another {name}: {found!r}, this run {expected!r}; a run can be"
         " continued only with the settings that it began with"

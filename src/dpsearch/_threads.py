@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -20,6 +21,22 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _NAME = "dpsearch-"
+_IN_USE: ContextVar[int] = ContextVar("threads", default=1)
+
+
+@contextmanager
+def using(n_threads: int) -> Iterator[None]:
+    """Let what is called take so many threads, where it is the same for any number of them."""
+    token = _IN_USE.set(n_threads)
+    try:
+        yield
+    finally:
+        _IN_USE.reset(token)
+
+
+def in_use() -> int:
+    """Return how many threads the present call may take: one, unless it says so."""
+    return _IN_USE.get()
 
 
 class _Pool(ThreadPoolExecutor):
@@ -69,14 +86,38 @@ def single_products() -> AbstractContextManager[Any]:
     return _products().limit(limits=1)  # type: ignore[no-any-return]
 
 
+def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
+    """Return work(0) … work(n − 1), of which this thread and others do some each.
+
+    For work that is soon done: to wake a thread takes a while, and so does each of its futures.
+    """
+    n_shares = 1 if _inside() else max(1, min(n_threads, n))
+    edges = [n * i // n_shares for i in range(n_shares + 1)]
+
+    def share(i: int) -> list[T]:
+        return [work(k) for k in range(edges[i], edges[i + 1])]
+
+    futures: list[Future[list[T]]] = []
+    try:
+        with _given_up_if_interrupted():
+            futures += (pool(n_threads).submit(share, i) for i in range(1, n_shares))
+            return share(0) + [one for future in futures for one in future.result()]
+    finally:
+        wait(futures)
+
+
+def _inside() -> bool:
+    """Whether this is a thread of a pool, which must not wait for itself."""
+    return threading.current_thread().name.startswith(_NAME)
+
+
 def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generator[T, None, None]:
     """Yield what is done with each item, in order, by threads if there is more than one.
 
     After an error or Ctrl-C what has not begun never will, and what has is waited for.
     """
     with single_products():
-        inside = threading.current_thread().name.startswith(_NAME)  # which must not wait for itself
-        if inside or min(n_threads, len(items)) <= 1:
+        if _inside() or min(n_threads, len(items)) <= 1:
             yield from map(work, items)
             return
         futures: list[Future[T]] = []

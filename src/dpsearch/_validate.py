@@ -61,6 +61,8 @@ def readable(X: Any, name: str = "X") -> Any:
         return X.collect()
     if is_foreign(X):
         return to_host(X)
+    if isinstance(X, (str, os.PathLike)):
+        raise DataError(f"{name} is the path {str(X)!r}, and tables are taken here: read it first")
     if isinstance(X, Mapping) and not sp.issparse(X):
         raise DataError(
             f"{name} is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
@@ -161,6 +163,11 @@ def _check_form(X: Any, name: str) -> None:
     """Raise unless X has rows and columns of real numbers; scikit-learn's words come first."""
     if np.iscomplexobj(X):
         raise DataError(f"Complex data not supported: {name} has type {X.dtype}")
+    if X.ndim == 0 and X.dtype == object:
+        raise DataError(
+            f"Expected 2D array, got 0D array instead: {name} must be an array, a sparse matrix or"
+            f" a frame, got {type(X.item()).__name__!r}"
+        )
     if X.ndim != 2:
         raise DataError(
             f"Expected 2D array, got {X.ndim}D array instead: {name} must have rows and columns."

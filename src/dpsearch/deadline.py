@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -41,6 +42,7 @@ class Deadline:
         self.phase = "reading"
         self.cut_short: list[str] = []  # phases that ended before they were done
         self.stopped_in: str | None = None  # the phase in which somebody asked the call to stop
+        self.interrupted_in: str | None = None  # the phase that Ctrl-C ended, and no other
         self.has_result = False  # whether what was found until now can be kept
         self.interruptible = False  # whether what is done at the moment can be left out
 
@@ -85,6 +87,18 @@ class Deadline:
         """End all phases as soon as they ask."""
         if self.stopped_in is None:
             self.stopped_in = self.phase
+
+    def interrupt(self) -> None:
+        """Note that Ctrl-C ended the present phase, of which the best until then is kept."""
+        if self.stopped_in is None and self is not _NEVER:
+            self._cut()
+            self.interrupted_in = self.phase
+
+    def warn_of_interrupt(self) -> None:
+        """Warn the caller's caller if Ctrl-C ended a phase."""
+        if self.interrupted_in is not None:
+            text = f"interrupted while {self.interrupted_in}: this is the best found until then"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
 
     @contextmanager
     def during(self, phase: str, share: float = 1.0) -> Iterator[Deadline]:

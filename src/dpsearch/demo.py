@@ -16,7 +16,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.plots import mean_images, save_figure
 from dpsearch.prefix_search.search import search
 from dpsearch.problem import Clustering, Problem
-from dpsearch.progress import progress
+from dpsearch.progress import stages
 from dpsearch.refinement import refine
 
 # The paper's section 4.2, 5 % of MNIST in Matlab: "roughly 270 data points per second".
@@ -37,9 +37,10 @@ def run_demo(out: Path, console: Console) -> None:
     family = families.Gaussian(prior_mean=0.0, prior_variance=0.1, noise_variance=1.0)
     console.print("Loading kernels; the first run compiles them, which takes a while …")
     problem = Problem(X, family, priors.DirichletProcess(alpha=1.0))
-    with progress(console, "search") as callback:
+    with stages(console) as stage:
+        stage.begin("searching")
         # A first pass and a small problem compile or load the kernels before anything is timed.
-        search(problem, beam_size=10, callback=callback)
+        search(problem, beam_size=10, callback=stage.callback)
         few = Problem(X[:60], family, problem.prior)
         refine(few, np.arange(60), rng=0)
     result = search(problem, beam_size=10)

@@ -69,6 +69,9 @@ class DPSearchError(Exception):
             source = place if source is None else f"{source}, {place}"
         return text if source is None else f"{source}: {text}"
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
     def locate(
         self, source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
     ) -> None:

@@ -15,12 +15,14 @@ from dpsearch._sklearn import (
     TransformerMixin,
     check_is_fitted,
 )
+from dpsearch._threads import using
 from dpsearch._types import ArrayLike, Labels
-from dpsearch._validate import positive
+from dpsearch._validate import n_threads, positive
 from dpsearch.automatic import check_kinds, recognises_codes, resolve_prior, takes_gaps
 from dpsearch.deadline import limited
 from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback
+from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family
 from dpsearch.families.linear import indices
 from dpsearch.fitted import FittedState
@@ -263,6 +265,7 @@ class DPMixture(
             plain_interrupts(),
             naming_extras("tables in files and batches"),
             limited(limit, callback) as deadline,
+            using(n_threads(self.n_jobs)),
             open_table(X, options) as opened,
             on_compile(self._say_compiling),
         ):
@@ -274,6 +277,7 @@ class DPMixture(
                 if fitted is None and opened.in_memory:
                     fitted = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
                 state = fitted or fit_in_shards(opened, how)
+        deadline.warn_of_interrupt()
         self._set(
             state._replace(
                 names=opened.feature_names,
@@ -314,6 +318,8 @@ class DPMixture(
 
     def fit_options(self, callback: Callback | None = None) -> FitOptions:
         """Return the parameters of a fit, checked."""
+        if isinstance(self.family, str) and self.family != "auto":
+            FAMILIES.by_name(self.family, also=("auto",))
         return FitOptions(
             self.family,
             resolve_prior(self.alpha),

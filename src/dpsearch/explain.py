@@ -399,12 +399,15 @@ def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> tuple[Any, Labels]:
 def _by_length(log_density: Vector, lengths: Matrix) -> tuple[Any, Any]:
     """Return the mean and the deviation of the log density of draws as functions of length.
 
-    A sum over words: the mean grows about as the length, and the variance with it.
+    A sum over words: the mean grows about as the length, and the variance with it.  Covariates of
+    a regression are lengths, too, and may be below 0.
     """
+    largest = np.abs(lengths).max(axis=0)
 
     def terms(length: Matrix) -> Matrix:
-        scaled = length / np.maximum(lengths.max(axis=0), 1.0)
-        return np.hstack([np.ones((len(scaled), 1)), np.sqrt(scaled), scaled, scaled**2])
+        scaled = length / np.where(largest > 0.0, largest, 1.0)
+        roots = np.sqrt(np.abs(scaled))
+        return np.hstack([np.ones((len(scaled), 1)), roots, scaled, scaled**2])
 
     mean = np.linalg.lstsq(terms(lengths), log_density, rcond=None)[0]
     squares = (log_density - terms(lengths) @ mean) ** 2

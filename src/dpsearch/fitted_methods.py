@@ -13,8 +13,9 @@ import scipy.sparse as sp
 from scipy.special import logsumexp
 
 from dpsearch._sklearn import BaseEstimator, check_is_fitted, check_random_state, validate_data
+from dpsearch._threads import using
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
-from dpsearch._validate import as_rng, is_array, readable, whole
+from dpsearch._validate import as_rng, is_array, n_threads, readable, whole
 from dpsearch.errors import located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
@@ -80,6 +81,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     handle_unknown: str
     level: str | int
     min_cluster_size: int
+    n_jobs: int | None
     random_state: Any
     state_: FittedState
     labels_: Labels
@@ -261,7 +263,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             block = slice(begin, begin + size)
             with located(rows=begin):
                 table = self.checked(rows[block]) if plain else rows.rows(block)
-            yield self.mixture_.log_joint_probabilities(table)
+            with using(n_threads(self.n_jobs)):
+                found = self.mixture_.log_joint_probabilities(table)
+            yield found
 
     def predict(self, X: ArrayLike | CheckedTable) -> Labels:
         """Return the most probable cluster of each row, among those found."""
@@ -277,7 +281,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike | CheckedTable) -> Matrix:
         """Return the probability of each cluster for each row, given that it is in one of them."""
         table = self.checked(X)
-        inside, _ = self.mixture_.log_joint_probabilities(table)
+        with using(n_threads(self.n_jobs)):
+            inside, _ = self.mixture_.log_joint_probabilities(table)
         inside = self.mixture_.summed(inside)
         return np.asarray(np.exp(inside - logsumexp(inside, axis=1, keepdims=True)))
 

@@ -29,9 +29,11 @@ from dpsearch._jit import (
     inner,
     view,
 )
+from dpsearch._threads import each, in_use
 from dpsearch._types import Ints, Labels, Matrix, Vector
 
 _PART = 1 << 16  # items whose statistics are added up one by one
+_NUMBERS_AT_ONCE = 1 << 24  # statistics that are read until another thread may go on
 
 
 class Core(NamedTuple):
@@ -247,7 +249,17 @@ def log_predictive(core: Core, items: Items, pool: Vector, members: Labels | Non
     starts = np.arange(0, len(pool), core.width)
     members = np.full(items.n_items, -1) if members is None else members
     out = np.empty((items.n_items, len(starts)))
-    _log_predictive(core, items, pool, starts, members, np.empty(core.width), out.ravel())
+
+    def score(begin: int) -> None:
+        at = slice(begin, min(begin + step, items.n_items))
+        some, room = items.rows(at.start, at.stop), np.empty(core.width)
+        _log_predictive(core, some, pool, starts, members[at], room, out[at].ravel())
+
+    step = max(1, _NUMBERS_AT_ONCE // max(1, len(pool)))
+    begins = range(0, items.n_items, step)
+    threads = in_use()
+    for _ in map(score, begins) if threads == 1 else each(score, begins, threads):
+        pass
     return out
 
 

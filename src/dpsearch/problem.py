@@ -129,7 +129,8 @@ class Problem:
                 parameter="family",
             )
         model = family.compile(X)
-        copies = None if weights is None else _copies(weights, model.data.shape[0])
+        n_rows = model.data.shape[0]
+        copies = None if weights is None else check_weights(weights, n_rows, "weights", 1)
         self._set(model, *_weighted(model, copies), prior, NO_ROWS, None)
 
     @classmethod
@@ -269,19 +270,6 @@ class Problem:
 
     def _value(self, sizes: Ints, marginals: Vector) -> float:
         return log_prior(self.tables, sizes) + float(marginals.sum()) + self.log_base
-
-
-def _copies(weights: ArrayLike, n_rows: int) -> Ints:
-    """Return the numbers of copies of the rows, or raise."""
-    copies = check_weights(weights, n_rows, "weights")
-    if (copies == 0).any():
-        row = int(np.flatnonzero(copies == 0)[0])
-        raise ParameterError(
-            "{parameter} must be at least 1, but is 0 at {place}: leave the row out",
-            parameter="weights",
-            row=row,
-        )
-    return copies
 
 
 def _weighted(model: Model, weights: Ints | None) -> tuple[Items, float]:

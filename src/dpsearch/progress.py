@@ -1,4 +1,4 @@
-"""Progress: bars and lines that change on a terminal, elsewhere a line every few seconds."""
+"""Progress: a line that changes on a terminal, elsewhere a line every few seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dpsearch._jit import Compiling, on_compile
 from dpsearch._numbers import count
@@ -20,41 +19,6 @@ from dpsearch.events import Callback, Event
 
 _BAR = 24  # characters
 _REDRAWN, _EVERY = 0.2, 5.0  # seconds between two lines: on a terminal, and elsewhere
-
-
-@contextlib.contextmanager
-def progress(console: Console, what: str) -> Iterator[Callback | None]:
-    """Yield a callback for a solver that shows the log joint and the number of clusters.
-
-    It is None if the output is not a terminal or is quiet.
-    """
-    if not console.is_terminal or console.quiet:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TextColumn("{task.fields[about]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(what, total=1, about="")
-
-        def callback(report: Event) -> None:
-            bar.update(
-                task, description=what, completed=report.done, total=report.total,
-                about=describe(report),
-            )  # fmt: skip
-
-        def compiling(report: Compiling) -> None:
-            bar.update(
-                task, description="compiling kernels", completed=report.number,
-                total=report.expected,
-            )  # fmt: skip
-
-        with on_compile(compiling):
-            yield callback
 
 
 class Stages:

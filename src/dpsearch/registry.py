@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import difflib
 import numbers
 from abc import ABC
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -130,6 +131,9 @@ class Registry(Generic[T]):
             points = list(entry_points(group=self.group, name=name))
             if points:
                 return self._loaded(points)
+        close = difflib.get_close_matches(str(name), self.names(), n=1, cutoff=0.8)
+        if close:
+            raise ParameterError(f"there is no {self.kind} {name!r}: did you mean {close[0]!r}?")
         there_are = ", ".join([*also, *self.names()])
         raise ParameterError(f"there is no {self.kind} {name!r}; there are {there_are}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Self
 
@@ -40,15 +41,17 @@ class StreamMethods(FittedMethods):
     time_limit: float | None
     _stream: Stream | None
 
+    @abstractmethod
     def fit(self, X: ArrayLike) -> Self:
         """Find the best partition of the rows of X."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fit_options(self, callback: Any = None) -> FitOptions:
-        raise NotImplementedError
+        """Return the parameters of a fit, checked."""
 
+    @abstractmethod
     def _set(self, state: FittedState) -> None:
-        raise NotImplementedError
+        """Take what was found."""
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Go on with a batch of rows, for data without end; memory stays bounded.

@@ -16,23 +16,26 @@ _MOST_POINTS = 2**40
 _MOST_COPIES = 5000
 
 
-def check_weights(weights: ArrayLike, n_rows: int, name: str = "sample_weight") -> Ints:
-    """Return weights as integers ≥ 0, one for each row and not all of them zero."""
+def check_weights(
+    weights: ArrayLike, n_rows: int, name: str = "sample_weight", least: int = 0
+) -> Ints:
+    """Return weights as integers ≥ `least`, one for each row and not all of them zero."""
     try:
         array = np.asarray(weights)
         numbers = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{name} must be one integer ≥ 0 for each row: {error}") from error
+        raise DataError(f"{name} must be one integer ≥ {least} for each row: {error}") from error
     if array.shape != (n_rows,):
         raise DataError(f"{name} has shape {array.shape}, but X has {n_rows} rows")
     if array.dtype.kind not in "biufO":
         raise DataError(f"{name} must be integers, got {array.dtype} values")
-    bad = np.flatnonzero(~((numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < np.inf)))
+    counts = (numbers >= least) & (numbers == np.floor(numbers)) & (numbers < np.inf)
+    bad = np.flatnonzero(~counts)
     if len(bad):
         raise DataError(
             f"{name}[{bad[0]}] is {numbers[bad[0]]:g}: a weight is how many times the row was seen,"
-            " an integer ≥ 0.  A partition divides points, and has no probability for parts of"
-            " them"
+            f" an integer ≥ {least}.  A partition divides points, and has no probability for parts"
+            " of them"
         )
     total = numbers.sum()
     if total == 0.0:

@@ -1,4 +1,4 @@
-"""The progress bar."""
+"""The line of progress."""
 
 import io
 
@@ -8,29 +8,26 @@ from rich.console import Console
 
 from dpsearch import Problem, families, priors, search
 from dpsearch.errors import DataError
-from dpsearch.progress import progress
+from dpsearch.progress import stages
 
 
-def test_the_progress_bar_follows_a_search():
+def test_the_line_follows_a_search():
     X = np.random.default_rng(0).normal(size=(9000, 2))
     problem = Problem(X, families.Gaussian(0.0, 4.0, 1.0), priors.DirichletProcess(1.0))
-    search(problem)  # Compiled now, so that the bar shows nothing but the search.
-    shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=120)
-    with progress(console, "search") as callback:
-        result = search(problem, callback=callback)
-    text = shown.getvalue()
-    assert "9,000/9,000" in text
-    assert f"{result.n_clusters} clusters, log joint" in text
+    search(problem)  # compiled now, so that the line tells of nothing but the search
+    with stages(Console(file=io.StringIO(), force_terminal=True, width=120)) as stage:
+        stage.begin("searching")
+        result = search(problem, callback=stage.callback)
+        line = stage.line()
+    assert line.startswith(f"searching: {result.n_clusters} clusters, log joint")
 
 
-def test_the_progress_bar_goes_when_a_search_fails():
+def test_the_line_goes_when_a_search_fails():
     shown = io.StringIO()
-    console = Console(file=shown, force_terminal=True, width=120)
 
     def fail():
-        with progress(console, "search") as callback:
-            assert callback is not None
+        with stages(Console(file=shown, force_terminal=True, width=120)) as stage:
+            assert stage.callback is not None
             raise DataError("X is bad")
 
     with pytest.raises(DataError, match="X is bad"):
@@ -38,8 +35,8 @@ def test_the_progress_bar_goes_when_a_search_fails():
     assert "\x1b[?25h" in shown.getvalue()  # the cursor is back
 
 
-def test_off_a_terminal_nothing_is_shown():
+def test_quiet_shows_nothing():
     shown = io.StringIO()
-    with progress(Console(file=shown), "search") as callback:
-        assert callback is None
+    with stages(Console(file=shown, quiet=True)) as stage:
+        assert stage.callback is None
     assert shown.getvalue() == ""

@@ -126,6 +126,24 @@ def test_samplers(sampled, sampler):
     )
     assert code == 0
     assert f"1 chain of {sampler}" in said
+    assert "fewer than 100 effective draws: take more --draws" in said
+
+
+def test_options_of_one_sampler_and_chains_that_disagree(sampled, monkeypatch):
+    disagree = {"log_joint": {"rhat": 1.2, "ess": 300.0}}
+    monkeypatch.setattr(dpsearch.Draws, "diagnostics", lambda self: disagree)
+    given, metropolis = {}, dpsearch.samplers.metropolis
+
+    def noted(*rest, **options):
+        given.update(options)
+        return metropolis(*rest, **options)
+
+    monkeypatch.setattr(dpsearch.samplers, "metropolis", noted)
+    options = ["--sampler", "metropolis", "--proposals", 3, "--algorithm", 7]
+    code, said = sampled("x.npy", "--draws", 30, *options)
+    assert code == 0
+    assert (given["proposals"], given["algorithm"]) == (3, 7)
+    assert "R-hat above 1.1: the chains disagree" in said
 
 
 @pytest.mark.slow
@@ -186,8 +204,14 @@ def test_ctrl_c_says_where_the_chains_are(sampled, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--draws", 0], "draws must be an integer ≥ 1"),
-        (["--draws", 10, "--burn-in", 30], "burn_in 30"),
+        (["--draws", 0], "--draws must be an integer ≥ 1"),
+        (["--draws", 10, "--burn-in", 30], "--burn-in 30 and --thin 1 leave nothing of --draws 10"),
+        (["--burn-in", -1], "--burn-in must be an integer ≥ 0"),
+        (
+            ["--sampler", "metropolis", "--moves", 5],
+            "--moves is no option of the sampler metropoli",
+        ),
+        (["--proposals", 5], "--proposals is no option of the sampler split-merge-3"),
         (["--sampler", "magic"], "unknown sampler 'magic'"),
         (["--start", "nowhere"], "unknown start 'nowhere'"),
         (["--loss", "squared"], "unknown loss 'squared'"),

@@ -491,7 +491,7 @@ OPTIONS = st.sampled_from(
 )  # fmt: skip
 
 # Two thousand by hand: DPSEARCH_FUZZ=2000 python -m pytest tests/test_bad_files.py -k fuzz
-CASES = int(os.environ.get("DPSEARCH_FUZZ", "50"))
+CASES = int(os.environ.get("DPSEARCH_FUZZ", "30"))
 
 
 @given(tables(), OPTIONS)

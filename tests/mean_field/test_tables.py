@@ -115,3 +115,30 @@ def test_an_interrupted_fit_of_shards_is_returned_as_it_is(places):
     assert len(found.history) == 2
     assert not found.converged
     assert len(found.clustering.labels) == 300
+
+
+def test_a_path_means_the_columns_as_they_are(tmp_path):
+    rng = np.random.default_rng(2)
+    columns = np.arange(1, 301), rng.normal(size=300), np.full(300, 5.0), rng.normal(size=300)
+    rows = np.column_stack(columns)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="id,a,b,c", comments="")
+    here = variational(rows, FAMILY, PRIOR, truncation=5, rng=0)
+    for n_shards in (None, 2):
+        found = variational(
+            tmp_path / "rows.csv", FAMILY, PRIOR, truncation=5, rng=0, n_shards=n_shards
+        )
+        assert found.lower_bound == pytest.approx(here.lower_bound, abs=1e-3)
+
+
+@pytest.mark.parametrize("options", [{}, {"n_shards": 2}, {"cells": 40}, {"tail": True}])
+def test_a_label_is_the_number_of_its_component(options):
+    rng = np.random.default_rng(3)
+    centres = rng.normal(0.0, 9.0, (8, 3))
+    rows = np.repeat(centres, 25, axis=0) + rng.normal(size=(200, 3))  # sizes are nearly equal
+    found = variational(rows, families.Gaussian(0.0, 80.0, 1.0), PRIOR, rng=0, **options)
+    labels = found.clustering.labels
+    assert found.n_components >= 7
+    assert (labels == found.predict(rows)).mean() > 0.98
+    shares = found.predict_proba(rows).sum(axis=0)
+    np.testing.assert_allclose(found.sizes, shares, atol=6.0 if "cells" in options else 2.0)
+    assert (np.diff(np.bincount(labels)) <= 0).all()

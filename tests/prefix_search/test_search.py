@@ -18,7 +18,7 @@ from dpsearch.problem import Problem
 from models import ALL_PRIORS, DRAWS, PRODUCT_PRIORS
 from prefixes import scores_of_prefixes
 
-SETS = 200
+SETS = 80
 GAUSSIAN = families.Gaussian(0.0, 10.0, 1.0)
 DP = priors.DirichletProcess(1.0)
 

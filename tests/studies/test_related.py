@@ -11,7 +11,7 @@ import pytest
 from dpsearch import Problem, datasets, families, priors
 from studies.related import command, methods, problems
 from studies.related.methods import METHODS, Found, effective_size
-from studies.related.page import _speedup
+from studies.related.page import _above, _speedup
 from studies.related.processes import Job, run_jobs
 
 X, LABELS = datasets.planted_clusters(120, 2, 3, spread=8.0, rng=0)
@@ -40,6 +40,14 @@ def test_effective_size_of_independent_and_of_slow_chains():
     assert effective_size(steps) == pytest.approx(20_000, rel=0.1)
     assert effective_size(slow) == pytest.approx(20_000 * 0.1 / 1.9, rel=0.25)
     assert np.isnan(effective_size(np.ones(50)))
+    assert np.isnan(effective_size(np.linspace(0.0, 9.0, 500) + rng.normal(size=500)))  # it climbs
+
+
+def test_what_the_tables_show_as_the_same_does_not_differ():
+    known = {"a 1": {"held_out": -4.24112}, "b 1": {"held_out": -4.24108}}
+    assert _above("a", "b", "held_out")(known, 1) is None
+    known["b 1"]["held_out"] = -4.2391
+    assert _above("a", "b", "held_out")(known, 1) is False
 
 
 def test_speedups_are_read_off_the_times():
@@ -95,7 +103,7 @@ def test_a_run_that_is_stopped_goes_on_and_a_page_is_made_of_its_file(tmp_path, 
     assert not (tmp_path / "related.md").exists()
     command.related(**options)
     page = (tmp_path / "related.md").read_text("utf-8")
-    assert "A beam of 10 takes 0.020 s; 100× is cut to 50×, 1 s." in page
+    assert "A beam of 10 counts for 0.020 s; 100× is cut to 50×, 1 s." in page
     (row,) = (line for line in page.splitlines() if line.startswith("| Gibbs |"))
     assert row.count("no result") == 2
     assert "A note." in page

@@ -180,8 +180,13 @@ def _directions(family, X):
     """Return log C of the nodes, their posterior log weights, A(κ), A(κR), R and the direction."""
     d = X.shape[1]
     nu, (low, high) = 0.5 * d - 1.0, family.concentration
-    step = min(1.75 / math.sqrt(d), 0.1)
-    nodes = np.geomspace(low, high, 1 + math.ceil(math.log(high / low) / step))
+    whole, least = math.log(high / low), 1.2 * math.sqrt(2.0 / d)  # known by one point
+    count = 2 * math.ceil(0.5 * whole / min(least, 0.05))
+    finer = (k * 2.0**j for j in range(20) for k in (1.0, 1.5))  # even numbers of nodes between
+    count = next(int(count * k) for k in finer if whole <= count * k * least / len(X) ** 0.5)
+    nodes = np.geomspace(low, high, 1 + count)
+    shares = np.full(len(nodes), 1.0 / max(count, 1))
+    shares[[0, -1]] *= 0.5 if count else 1.0  # the trapezoid rule
 
     def log_c(kappa):  # not for 0
         log_i = np.log(special.ive(nu, kappa)) + kappa
@@ -196,7 +201,7 @@ def _directions(family, X):
         log_prior = log_c(nodes * family.prior_strength)
     total = prior + X.sum(axis=0)
     length = np.linalg.norm(total)
-    terms = len(X) * log_c(nodes) + log_prior - log_c(nodes * length) - math.log(len(nodes))
+    terms = len(X) * log_c(nodes) + log_prior - log_c(nodes * length) + np.log(shares)
     return nodes, terms, total, length
 
 
@@ -258,7 +263,7 @@ def _by_nodes(family, X):
 
 
 def _log_normal(family, X):
-    return _diagonal_gaussian(family.of_logs, np.log(X)) - np.log(X).sum()
+    return _diagonal_gaussian(family, np.log(X)) - np.log(X).sum()
 
 
 NODES = (
@@ -450,8 +455,8 @@ def _moments_at(family, theta):
     if family == "negative_binomial":
         mean, dispersion = theta
         return stats.nbinom.stats(1.0 / dispersion, 1.0 / (1.0 + mean * dispersion))
-    if family == "von_mises":  # as numbers from 0 to the period
-        values = theta[2] * (np.arange(4000) + 0.5) / 4000
+    if family == "von_mises":  # as numbers of the turn that begins at theta[3]
+        values = theta[3] + theta[2] * (np.arange(4000) + 0.5) / 4000
     elif family == "ordinal":
         values = np.arange(theta[2], theta[3] + 1.0)
     else:
@@ -473,7 +478,7 @@ def _by_nodes_moments(family, X):
 
 def _log_normal_moments(family, X):
     """Of logarithms; the values themselves have none."""
-    return _diagonal_gaussian_moments(family.of_logs, np.log(X))
+    return _diagonal_gaussian_moments(family, np.log(X))
 
 
 _MOMENTS = {

@@ -62,6 +62,26 @@ def cases() -> list:
     return out
 
 
+def few_cases() -> list:
+    """Those with every sampler and every family, under one prior; the others are slow."""
+    out = []
+    for case in cases():
+        name, prior, sampler = case.values
+        covers = prior == 1 and (name == "gaussian" or sampler == "split-merge 3")
+        out.append(pytest.param(*case.values, marks=() if covers else pytest.mark.slow))
+    return out
+
+
+def sized_cases() -> list:
+    """The same with six points, and with five, of which only one family and prior are not slow."""
+    out = []
+    for case, n in itertools.product(cases(), (5, 6)):
+        covers = n == 6 or case.values[:2] == ("gaussian", 1)
+        marks = case.marks if covers else pytest.mark.slow
+        out.append(pytest.param(*case.values, n, marks=marks))
+    return out
+
+
 def run_chain(problem: Problem, moves: Moves, sweeps: int, seed: int) -> np.ndarray:
     """Return the partitions that a chain visits from one cluster on."""
     chain = Chain(problem, np.zeros(problem.n_items), moves, np.random.default_rng(seed))

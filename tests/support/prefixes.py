@@ -12,6 +12,7 @@ def scores_of_prefixes(problem, heuristic, order):
     states.parent[0], states.first[0] = -1, 0
     core, items, n = problem.model.core, problem.items, problem.n_items
     stack, n_states, n_rows, n_lists = [0], 1, 0, 0
+    rule = problem.prior.completion_rule() or bf.NO_RULE
     while stack:
         state = stack.pop()
         if states.level[state] == n:
@@ -21,8 +22,8 @@ def scores_of_prefixes(problem, heuristic, order):
             n_rows += 1
             n_lists += states.count[state]
         made = bf._expand(
-            core, items, problem.alone, problem.tables, bf.rule_of(problem.prior), prepared, order,
-            states, store, room, state, n_states,
+            core, items, problem.alone, problem.tables, rule, prepared, order, states, store, room,
+            state, n_states,
         )  # fmt: skip
         for child in range(n_states, n_states + made):
             prefix = bf._labels(states, child, order)[order][: states.level[child]]

@@ -9,6 +9,7 @@ from calls import calls_of
 from dpsearch import DPMixture, Problem, families, priors
 from dpsearch._validate import has_gaps, read_matrix
 from dpsearch.errors import DataError
+from dpsearch.families.base import Family
 from dpsearch.tables import CheckedTable
 
 PRIOR = priors.DirichletProcess(1.0)
@@ -50,3 +51,21 @@ def test_a_fit_checks_its_table_once():
     checks = calls_of(lambda: DPMixture().fit(frame), read_matrix, has_gaps)
     assert checks[0] <= 1
     assert checks[1] <= 1
+
+
+def test_a_fit_compiles_its_table_once_for_each_family(monkeypatch):
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 3, 150)
+    frame = pd.DataFrame(rng.normal(5.0 * kind[:, None], size=(150, 2)), columns=["a", "b"])
+    frame["visits"] = rng.poisson(2.0 + 5.0 * kind)
+    frame["town"] = np.array(["x", "y", "z"])[kind]
+    compiled, compile = [], Family.compile
+
+    def counted(family, X):
+        compiled.append((family, X.matrix.tobytes()))
+        return compile(family, X)
+
+    monkeypatch.setattr(Family, "compile", counted)
+    DPMixture().fit(frame)
+    whole = [pair for pair in compiled if len(pair[1]) == 8 * 150 * 4]
+    assert 4 < len(whole) == len(set(whole))

@@ -15,7 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, load, log_joint
 from dpsearch.errors import DataError, ModelFileError, ParameterError, UnseenValuesWarning
-from dpsearch.tables import Column, Schema, is_mixed, replace_columns
+from dpsearch.tables import Column, Schema, replace_columns
 
 COLUMNS = {
     "height": [1.5, None, 2.25, -1.0],
@@ -172,15 +172,6 @@ def test_names_are_looked_up_not_searched_for():
     columns = tuple(Column(Name(f"c{j}"), "real", "float") for j in reversed(range(width)))
     assert Schema("pandas", columns).places(frame) == {j: width - 1 - j for j in range(width)}
     assert 0 < Name.compared <= 10 * width
-
-
-def test_frames_of_numbers_are_not_mixed():
-    assert not is_mixed(pd.DataFrame({"a": [1, 2], "b": [1.0, None]}))
-    assert not is_mixed(pd.DataFrame({"a": pd.array([1, None], dtype="Int64")}))
-    assert not is_mixed(pl.DataFrame({"a": [1, None], "b": [1.0, 2.0]}))
-    assert not is_mixed(np.array([["a"]]))
-    assert is_mixed(pd.DataFrame({"a": [1, 2], "b": [True, False]}))
-    assert is_mixed(pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}))
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def test_a_wide_table_shows_what_stands_out_and_names_the_rest():
     frame = pd.DataFrame({"row": range(60)} | answers | odd | {"when": when})
     frame.loc[:5, "q07"] = 999
     found = triage(frame)
+    assert found["q07"].changed
+    assert not found["q08"].changed
     lines = str(found).splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["column", "row", "q07", "country", "when"]
     assert lines[5].startswith("59 ordinal: q00, q01, ")
@@ -270,7 +272,7 @@ def _found(frame):
 @pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
 def test_fuzz():
     """Whatever the columns hold: an answer, or one error about a table without any."""
-    for seed in range(25):
+    for seed in range(12):
         frame = odd_table(np.random.default_rng(seed), objects=True)
         if seed % 3 == 2:
             frame.columns = ["same"] * frame.shape[1]

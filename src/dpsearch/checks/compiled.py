@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._jit import call_best_dots, call_bound, call_features, call_score_dots, kernel
+from dpsearch._jit import call_best_dots, call_bound, call_score_dots, kernel
 from dpsearch._types import Ints, Rng, Vector
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import require
@@ -22,6 +22,7 @@ from dpsearch.items import (
     merge_rows,
     score_item,
 )
+from dpsearch.prefix_search.heuristics import features_of
 
 
 @kernel
@@ -35,13 +36,6 @@ def _score_dots(core, score_dots, pool, starts, dots, square):  # type: ignore[n
 def _best_dots(core, best_dots, pool, starts, dots, square, offsets, floor):  # type: ignore[no-untyped-def]
     out = np.empty(starts.shape[0])
     call_best_dots(best_dots, (core.params, pool, starts, dots, square, offsets, -1, floor, out))
-    return out
-
-
-@kernel
-def _features(core, bounds, items, i):  # type: ignore[no-untyped-def]
-    out = np.empty(bounds.n_features)
-    call_features(bounds.features, (core.params, item_ids(items, i), item_values(items, i), out))
     return out
 
 
@@ -127,7 +121,8 @@ class Compiled:
         return np.array(products), float(x @ x)
 
     def features(self, i: int) -> Vector:
-        return np.asarray(_features(self.core, self.model.bounds("this check"), self.items, i))
+        bounds = self.model.bounds("this check")
+        return np.asarray(features_of(self.core, bounds, self.items, np.array([i]))[0])
 
     def bound(self, row: Vector, i: int, helpers: int, low: Vector, high: Vector) -> float:
         """Return the upper bound on the score of a point after this many helpers have joined."""

@@ -282,9 +282,16 @@ class _Job:
             elif error.parameter == "missing_codes":
                 error.parameter = "--na"
             raise
-        if self.source.opened is not None and fitting.restarts:
-            why = "is for tables that are read into memory"
-            raise ParameterError.of("--restarts", why, source=self.data)
+        opened = self.source.opened
+        in_shards = opened is not None and not opened.in_memory
+        for name, refused in (
+            ("--restarts", opened is not None and fitting.restarts),
+            ("--certify", in_shards and fitting.certify is not None),
+            ("--device", in_shards and fitting.device is not None),
+        ):
+            if refused:
+                why = "is for tables that are read into memory"
+                raise ParameterError.of(name, why, source=self.data)
         self.output.check_pixels(self.source.table.n_columns)
         self.seconds["reading"] = time.perf_counter() - self.begun
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -13,31 +14,33 @@ from dpsearch.io.choice import Choice, choose
 from dpsearch.io.table import PANDAS_INDEX, WHOLE, Reading, Table, as_floats, unreadable
 
 
-def read_parquet(path: Path, reading: Reading) -> tuple[Table, Choice]:
-    return _read(pl.scan_parquet, path, reading, "a Parquet")
-
-
-def read_arrow(path: Path, reading: Reading) -> tuple[Table, Choice]:
-    return _read(scan_arrow, path, reading, "an Arrow or Feather")
-
-
-def scan_arrow(path: Path, **options: Any) -> pl.LazyFrame:
-    """Scan a file, which begins with a magic word, or read a stream, which does not."""
+def scan(path: Path, form: str) -> pl.LazyFrame:
+    """Return a Parquet or Arrow file as a lazy frame; a stream of Arrow has no magic word."""
+    if form == "parquet":
+        return pl.scan_parquet(path, glob=False)
     with path.open("rb") as stream:
         is_file = stream.read(6) == b"ARROW1"
-    return pl.scan_ipc(path, **options) if is_file else pl.read_ipc_stream(path).lazy()
+    return pl.scan_ipc(path, glob=False) if is_file else pl.read_ipc_stream(path).lazy()
 
 
-def _read(scan: Any, path: Path, reading: Reading, what: str) -> tuple[Table, Choice]:
+@contextlib.contextmanager
+def naming_form(form: str) -> Iterator[None]:
+    """Turn the errors of Polars into one about a file of this form."""
     try:
-        lazy = scan(path, glob=False)
+        yield
+    except PermissionError:
+        raise
+    except (pl.exceptions.PolarsError, OSError) as error:
+        what = "a Parquet" if form == "parquet" else "an Arrow or Feather"
+        raise unreadable(f"damaged, or not {what} file: {error}") from error
+
+
+def read_frame(path: Path, form: str, reading: Reading) -> tuple[Table, Choice]:
+    with naming_form(form):
+        lazy = scan(path, form)
         names = lazy.collect_schema().names()
         choice, wanted = choose_names(names, reading)
         frame = lazy.select(wanted).collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        if isinstance(error, PermissionError):
-            raise
-        raise unreadable(f"damaged, or not {what} file: {error}") from error
     index = None
     if choice.index is not None:
         index = frame[names[choice.index]]

@@ -175,8 +175,6 @@ def _read(
             raise DataError("is a folder, not a file")
         return text.read_folder(path, reading)
     readers: dict[str, Callable[..., Any]] = {
-        "parquet": frames.read_parquet,
-        "arrow": frames.read_arrow,
         "numpy": arrays.read_numpy,
         "mtx": arrays.read_matrix_market,
         "svmlight": arrays.read_svmlight,
@@ -184,6 +182,8 @@ def _read(
     }
     if form == "csv":
         table, choice = delimited.read_delimited(path, reading, progress=progress)
+    elif form in ("parquet", "arrow"):
+        table, choice = frames.read_frame(path, form, reading)
     else:
         table, choice = readers[form](path, reading)
     if choice.text is not None:

@@ -11,6 +11,7 @@ from dpsearch._types import Ints, Labels
 from dpsearch.deadline import current
 from dpsearch.dots import BLOCK
 from dpsearch.events import Callback, Event
+from dpsearch.prefix_search.beam_state import Counts
 from dpsearch.prefix_search.shared_rows import (
     full,
     labels_of_members,
@@ -21,7 +22,6 @@ from dpsearch.prefix_search.shared_rows import (
     step,
     with_more_room,
 )
-from dpsearch.priors.antoniak import rule_of
 from dpsearch.priors.completion import (
     complete_as_they_are,
     count_sizes,
@@ -41,7 +41,7 @@ def beam(
     n = len(order)
     width = problem.model.core.width
     shared = nothing_placed(width, problem.n_points, beam_size)
-    rule = rule_of(problem.prior) if problem.tables.multiplicity else None
+    rule = problem.prior.completion_rule()
     placed, n_enqueued, n_dequeued = 0, 0, 0
     while placed < n and not (placed and current().over):
         stop = min(n, placed + _CHUNK)
@@ -49,13 +49,13 @@ def beam(
         placed, made, taken, counts = _advance(
             *model, rule, *shared, order, placed, stop, beam_size
         )
-        shared = packed(shared._replace(counts=counts), width)
+        shared = packed(shared._replace(counts=Counts(*counts)), width)
         n_enqueued += made
         n_dequeued += taken
         if placed < stop:  # something is full
             shared = with_more_room(shared, width, problem.n_points)
         hypotheses = shared.hypotheses
-        best = int(np.argmax(hypotheses.scores[: counts.hypotheses]))
+        best = int(np.argmax(hypotheses.scores[: shared.counts.hypotheses]))
         if callback is not None:
             score = float(hypotheses.scores[best])
             count = int(hypotheses.counts[best])
@@ -74,7 +74,8 @@ def _advance(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Place order[begin:end]; stop early when a structure may not suffice for one more item.
 
-    Return (where it stopped, states created, states expanded, counts).  `rule` is None for a prior
+    Return (where it stopped, states created, states expanded, counts as a plain tuple: Numba
+    crashes if Ctrl-C is pending when it makes a NamedTuple for Python).  `rule` is None for a prior
     of product form, `dots` for a family without the block capability; Numba then removes the code
     that needs them.
     """
@@ -82,7 +83,7 @@ def _advance(  # type: ignore[no-untyped-def]
     taken = 0
     for t in range(begin, end):
         if full(beam, nodes, counts, beam_size):
-            return t, made, taken, counts
+            return t, made, taken, counts[:]
         i, b = order[t], (t - begin) % BLOCK
         taken += counts.hypotheses
         score_live(core, dots, items, order, t, b, tables, rows, counts, room)
@@ -102,7 +103,7 @@ def _advance(  # type: ignore[no-untyped-def]
         counts = step(
             core, dots, items, i, b, alone[i], tables, beam, rows, nodes, counts, room, kept
         )
-    return end, made, taken, counts
+    return end, made, taken, counts[:]
 
 
 @inner

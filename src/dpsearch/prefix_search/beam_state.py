@@ -120,10 +120,6 @@ def new_rows(width: int, capacity: int) -> Rows:
     return rows
 
 
-def new_hypotheses(beam_size: int, capacity: int) -> Hypotheses:
-    return zeros(Hypotheses, beam_size, rows=(beam_size, capacity))
-
-
 def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> Room:
     beam_size, capacity = hypotheses.rows.shape
     all_rows, successors = len(rows.sizes), beam_size * capacity
@@ -136,23 +132,8 @@ def new_room(hypotheses: Hypotheses, rows: Rows, width: int, n_points: int) -> R
     return room
 
 
-def enlarged(old: Rows, larger: Rows, n_free: int) -> Rows:
-    """Copy rows into a larger pool; what it has in addition goes below the free ones."""
-    n, more = len(old.free), len(larger.free) - len(old.free)
-    copied(old, larger)
-    larger.free[more : more + n_free] = old.free[:n_free]
-    larger.free[:more] = np.arange(n, n + more)[::-1]
-    return larger
-
-
 def copied(old: Any, larger: Any) -> Any:
     """Copy arrays into the beginnings of larger ones."""
     for source, target in zip(old, larger, strict=True):
         target[: len(source)] = source
     return larger
-
-
-def wider(hypotheses: Hypotheses) -> Hypotheses:
-    if hypotheses.counts.max() + 1 < hypotheses.rows.shape[1]:
-        return hypotheses
-    return hypotheses._replace(rows=np.hstack([hypotheses.rows, np.zeros_like(hypotheses.rows)]))

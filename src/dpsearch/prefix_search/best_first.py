@@ -35,9 +35,8 @@ from dpsearch.prefix_search.heuristics import (
     fresh_value,
     rest_of_row,
 )
-from dpsearch.priors.antoniak import rule_of
 from dpsearch.priors.base import log_completion, size_weight
-from dpsearch.priors.completion import Completion, completion_room, greedy_completion
+from dpsearch.priors.completion import NO_RULE, Completion, completion_room, greedy_completion
 from dpsearch.problem import Problem
 
 _CHUNK = 512  # expansions between two calls of the callback, or checks for Ctrl-C
@@ -120,15 +119,16 @@ def best_first(
     states.first[0] = 0
     used = _Used(1, 1, 0, 0)
     room = _new_room(problem)
-    rule = rule_of(problem.prior)
+    rule = problem.prior.completion_rule() or NO_RULE
     cap = np.iinfo(np.int64).max if queue_size is None else queue_size
     limit = np.iinfo(np.int64).max if max_states is None else max_states
     dequeued, enqueued = 0, 0
     while True:
-        goal, top, used, more_out, more_in = _run(
+        goal, top, numbers, more_out, more_in = _run(
             problem.model.core, problem.items, problem.alone, problem.tables, rule, heuristic,
             order, states, store, queue, used, room, cap, _CHUNK, limit - enqueued,
         )  # fmt: skip
+        used = _Used(*numbers)
         dequeued += more_out
         enqueued += more_in
         if callback is not None:
@@ -213,11 +213,11 @@ def _run(  # type: ignore[no-untyped-def]
             or n_lists + n > store.lists.shape[0]
         )
         if full or n_out >= most_out or n_in >= most_in:
-            return state, score, _Used(n_states, n_queue, n_rows, n_lists), n_out, n_in
+            return state, score, (n_states, n_queue, n_rows, n_lists), n_out, n_in
         n_queue = pop(queue, n_queue)
         n_out += 1
         if states.level[state] == n:
-            return state, score, _Used(n_states, n_queue, n_rows, n_lists), n_out, n_in
+            return state, score, (n_states, n_queue, n_rows, n_lists), n_out, n_in
         if states.level[state] > 0:
             _write_down(core, items, order, states, store, state, n_rows, n_lists)
             n_rows += 1

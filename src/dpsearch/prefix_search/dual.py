@@ -34,10 +34,6 @@ class Tree(NamedTuple):
     ceiling: float  # v₀ + Σ y
 
 
-def no_tree() -> Tree:
-    return Tree(np.zeros((0, 2), np.int32), np.zeros(0), 0.0, 0.0)
-
-
 def tree_of(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceiling: float) -> Tree:
     """Sort the sets by their bits in placing order and give every prefix of bits a node."""
     n = len(order)

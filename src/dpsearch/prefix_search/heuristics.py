@@ -47,7 +47,7 @@ from dpsearch.items import (
     item_values,
     score_item,
 )
-from dpsearch.prefix_search.dual import Tree, no_tree
+from dpsearch.prefix_search.dual import Tree
 from dpsearch.priors.base import has_convex_sizes, size_step
 from dpsearch.problem import Problem
 
@@ -72,10 +72,11 @@ class Heuristic(NamedTuple):
 
 def blank(problem: Problem, code: int) -> Heuristic:
     """Return a heuristic without tables."""
-    nothing = np.zeros((0, 0))
+    none, nothing = np.zeros(0), np.zeros((0, 0))
+    tree = Tree(np.zeros((0, 2), np.int32), none, 0.0, 0.0)
     return Heuristic(
-        code, np.zeros(problem.n_items + 1), np.zeros(0), nothing, nothing, nothing,
-        Bounds(0, 0, 0), problem.items, no_tree(),
+        code, np.zeros(problem.n_items + 1), none, nothing, nothing, nothing, Bounds(0, 0, 0),
+        problem.items, tree,
     )  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def admissible(problem: Problem, order: Ints) -> Heuristic:
             f"heuristic 'admissible' is for small data: {n} points with {bounds.n_features}"
             " features would need tables of gigabytes; use 'inadmissible'"
         )
-    features = _features(problem.model.core, bounds, problem.items, order)
+    features = features_of(problem.model.core, bounds, problem.items, order)
     low, high = _envelopes(features)
     slopes = _slopes(problem.tables.log_v)
     heuristic = blank(problem, ADMISSIBLE)._replace(
@@ -175,7 +176,8 @@ def _triple(n, t, m, j):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _features(core: Core, bounds: Bounds, items: Items, order: Ints) -> Matrix:
+def features_of(core: Core, bounds: Bounds, items: Items, order: Ints) -> Matrix:
+    """Return the features of items, by which their helpers' sums are bounded."""
     out = np.zeros((order.shape[0], bounds.n_features))
     for t in range(order.shape[0]):
         i = order[t]

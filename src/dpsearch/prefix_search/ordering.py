@@ -39,11 +39,7 @@ def as_permutation(order: Any, n: int) -> Ints:
     try:
         given = np.asarray(order, dtype=np.int64)
     except (TypeError, ValueError) as error:
-        raise ParameterError(
-            f"{{parameter}} must be a name or a permutation, got {order!r}", parameter="order"
-        ) from error
+        raise ParameterError.must("order", "be a name or a permutation", order) from error
     if given.shape != (n,) or not np.array_equal(np.sort(given), np.arange(n)):
-        raise ParameterError(
-            f"{{parameter}} must be a permutation of 0 … {n - 1}", parameter="order"
-        )
+        raise ParameterError.of("order", f"must be a permutation of 0 … {n - 1}")
     return given

@@ -11,7 +11,7 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import as_rng
-from dpsearch.errors import ParameterError
+from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
 from dpsearch.exact.promises import at_least, rounding_error
 from dpsearch.families.base import Family
@@ -102,7 +102,10 @@ def search(
     _check(heuristic, beam_size, method, max_states)
     problem = as_problem(data, family, prior)
     if problem.tables.multiplicity:
-        problem.require_points("AntoniakCounts")
+        problem.require_points(type(problem.prior).__name__)
+        if problem.prior.completion_rule() is None:
+            wanted = "search needs a prior of product form, or one with a completion_rule"
+            raise CapabilityError(f"{wanted}: {problem.prior.name} has neither")
     placing = placing_order(problem, order, as_rng(rng))
     simple = heuristic == "inadmissible" and beam_size is not None and max_states is None
     if method == "beam" and not simple:

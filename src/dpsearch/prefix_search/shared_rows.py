@@ -23,11 +23,8 @@ from dpsearch.prefix_search.beam_state import (
     Room,
     Rows,
     copied,
-    enlarged,
-    new_hypotheses,
     new_room,
     new_rows,
-    wider,
     zeros,
 )
 from dpsearch.priors.base import size_step, size_weight
@@ -52,7 +49,7 @@ class Shared(NamedTuple):
 def nothing_placed(width: int, n_points: int, most: int) -> Shared:
     """Return one hypothesis, in which nothing is placed, with room for `most`."""
     rows, nodes = new_rows(width, 4 * most + 64), zeros(Nodes, 4 * most + 1024)
-    hypotheses = new_hypotheses(most, 32)
+    hypotheses = zeros(Hypotheses, most, rows=(most, 32))
     counts = Counts(1, 0, 0, len(rows.sizes) - 1, 0)
     return Shared(hypotheses, rows, nodes, counts, new_room(hypotheses, rows, width, n_points))
 
@@ -66,10 +63,14 @@ def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
         if counts.nodes + most > len(nodes.item) // 2:
             nodes = copied(nodes, zeros(Nodes, 2 * len(nodes.item)))
     if counts.free_rows <= most:
-        n_rows = len(rows.sizes)
-        rows = enlarged(rows, new_rows(width, 2 * n_rows), counts.free_rows)
-        counts = counts._replace(free_rows=counts.free_rows + n_rows)
-    hypotheses = wider(hypotheses)
+        n, free = len(rows.sizes), counts.free_rows
+        rows = copied(rows, new_rows(width, 2 * n))
+        rows.free[n : n + free] = rows.free[:free]
+        rows.free[:n] = np.arange(n, 2 * n)[::-1]  # the new ones are taken last
+        counts = counts._replace(free_rows=free + n)
+    if hypotheses.counts.max() + 1 >= hypotheses.rows.shape[1]:
+        lists = hypotheses.rows
+        hypotheses = hypotheses._replace(rows=np.hstack([lists, np.zeros_like(lists)]))
     if hypotheses is not shared.hypotheses or rows is not shared.rows:
         room = new_room(hypotheses, rows, width, n_points)
     return Shared(hypotheses, rows, nodes, counts, room)

@@ -72,7 +72,10 @@ class AntoniakCounts(Prior):
         sizes = np.sort(check_sizes(sizes, empty=True))
         n_points = int(sizes.sum()) + remaining
         tables, room = self.tables(n_points), completion_room(n_points)
-        return float(greedy_completion(tables, sizes, remaining, rule_of(self), room))
+        return float(greedy_completion(tables, sizes, remaining, self.completion_rule(), room))
+
+    def completion_rule(self) -> Rule:
+        return Rule(float(self.alpha), self.early_stop)
 
     def concentration(self) -> Concentration:
         return FixedConcentration(self.alpha)
@@ -80,10 +83,3 @@ class AntoniakCounts(Prior):
     def for_prediction(self) -> Prior:
         """Return the Dirichlet process, whose law of shapes P(m) is."""
         return DirichletProcess(self.alpha)
-
-
-def rule_of(prior: Prior) -> Rule:
-    """Return the prior's rule, or a dummy for priors that kernels complete in another way."""
-    if isinstance(prior, AntoniakCounts):
-        return Rule(float(prior.alpha), prior.early_stop)
-    return Rule(1.0, False)

@@ -23,6 +23,7 @@ from dpsearch._jit import inner
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import ParameterError
+from dpsearch.priors.completion import Rule
 from dpsearch.priors.concentration import Concentration
 from dpsearch.registry import Described
 
@@ -79,6 +80,10 @@ class Prior(Described):
 
         The weight of component k is v_k Π_{j<k} (1 − v_j).
         """
+        return None
+
+    def completion_rule(self) -> Rule | None:
+        """Return how search completes p(c) that is not of product form: as that of counts."""
         return None
 
     def for_prediction(self) -> Prior:
@@ -139,9 +144,7 @@ class Prior(Described):
         """
         sizes = check_sizes(sizes, empty=True)
         if remaining < 0:
-            raise ParameterError(
-                f"{{parameter}} must be 0 or more, got {remaining}", parameter="remaining"
-            )
+            raise ParameterError.must("remaining", "be 0 or more", remaining)
         tables = self.tables(int(sizes.sum()) + remaining)
         placed = float(self.log_w(sizes).sum())
         if not has_convex_sizes(tables):
@@ -202,9 +205,7 @@ def check_sizes(sizes: Sequence[int] | Ints, *, empty: bool = False) -> Ints:
     """Return cluster sizes as an array, or raise; `empty` allows that there are none."""
     out = np.asarray(sizes, dtype=np.int64).reshape(-1)
     if (out < 1).any() or (len(out) == 0 and not empty):
-        raise ParameterError(
-            f"{{parameter}} must be one or more integers ≥ 1, got {list(sizes)}", parameter="sizes"
-        )
+        raise ParameterError.must("sizes", "be one or more integers ≥ 1", list(sizes))
     return out
 
 

@@ -31,6 +31,9 @@ class Rule(NamedTuple):
     early_stop: bool
 
 
+NO_RULE = Rule(1.0, False)  # for kernels, with a prior of product form
+
+
 class Completion(NamedTuple):
     """Counts of cluster sizes, and working space; everything is 0 between two uses."""
 

@@ -44,16 +44,12 @@ class PitmanYor(Prior):
         for name in ("alpha", "discount"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
-                raise ParameterError(f"{name} must be a number, got {value!r}")
+                raise ParameterError.must(name, "be a number", value)
         if not 0.0 <= self.discount < 1.0:
-            raise ParameterError(
-                f"{{parameter}} must be at least 0 and below 1, got {self.discount!r}",
-                parameter="discount",
-            )
+            raise ParameterError.must("discount", "be at least 0 and below 1", self.discount)
         if not (math.isfinite(self.alpha) and self.alpha > -self.discount):
-            raise ParameterError(
-                f"alpha must be finite and above -discount = {-self.discount}, got {self.alpha!r}"
-            )
+            wanted = f"be finite and above -discount = {-self.discount}"
+            raise ParameterError.must("alpha", wanted, self.alpha)
 
     def log_v(self, n_points: int, most_clusters: int | None = None) -> Vector:
         most_clusters = n_points if most_clusters is None else most_clusters

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._threads import pool
+from dpsearch._threads import pool, together
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.deadline import OutOfTime
 from dpsearch.events import Event
@@ -38,7 +38,7 @@ from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
 # Neighbourhoods in a batch; results depend on it, so that it is not the number of threads.
-_BATCH, _LARGE_BATCH = 8, 32
+_BATCH, _LARGE_BATCH = 8, 64
 _MANY_ITEMS = 20_000  # with more, batches are large, and threads share sweeps
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
 _ENDLESS_PATIENCE = 300  # used instead where the caller limits the time
@@ -63,6 +63,11 @@ class _Job(NamedTuple):
     start: Beginning
     n_others: int  # clusters outside, when the proposal was made
     order: Ints
+
+    @property
+    def cost(self) -> float:
+        """Scores that a sweep computes."""
+        return float(len(self.chosen) * (1 + self.start.n_clusters))
 
 
 class Refinement:
@@ -240,7 +245,7 @@ class Refinement:
             if state.clusters.sizes[slot] == 0 or state.n_live == 1:
                 continue
             self.check_time()
-            others, gains = self.merge_candidates(slot)
+            others, gains = self.merge_candidates(slot, self.picks(slot))
             at = int(np.argmax(gains))
             if gains[at] <= self.least_gain:
                 continue
@@ -298,13 +303,12 @@ class Refinement:
             jobs = self.batch(restless)
             improved = False
             # All are evaluated before any is applied: they are proposals about one state.
-            outcomes = list(self.threads.map(self.evaluate, [job for _, job in jobs]))
+            outcomes = self.outcomes([job for _, job in jobs])
             for (kind, job), new in zip(jobs, outcomes, strict=True):
-                cost = float(len(job.chosen) * (1 + job.start.n_clusters))
-                work += cost * LOCAL_SWEEPS / 2
-                spent += cost * LOCAL_SWEEPS / 2
+                work += job.cost * LOCAL_SWEEPS / 2
+                spent += job.cost * LOCAL_SWEEPS / 2
                 gain = self.gain(job, new)
-                self.schedule.learn(kind, gain, cost)
+                self.schedule.learn(kind, gain, job.cost)
                 failed = self.failures[job.slots[0]] + 1
                 self.failures[job.slots[0]] = failed
                 if gain > self.least_gain:
@@ -359,28 +363,36 @@ class Refinement:
         """Make disjoint proposals, numbers of moves and jobs, about restless clusters."""
         taken: set[int] = set()
         jobs: list[tuple[int, _Job]] = []
-        for slot in self.rng.permutation(restless)[: self.batch_size]:
-            if int(slot) in taken:
+        centres = self.rng.permutation(restless)[: self.batch_size].tolist()
+        picks = [self.picks(slot) for slot in centres]
+        near = together(
+            lambda i: self.merge_candidates(centres[i], picks[i]), len(centres), self.n_threads
+        )
+        for slot, candidates in zip(centres, near, strict=True):
+            if slot in taken:
                 continue
             kind = self.schedule.choose(self.rng)
             move = NEIGHBOURHOODS[kind]
-            slots = self.neighbours(int(slot), move.n_clusters, taken)
+            slots = self.neighbours(slot, move.n_clusters, candidates, taken)
             job = self.job(move, slots)
             if job is not None:
                 taken.update(slots.tolist())
                 jobs.append((kind, job))
         if not jobs:  # all clusters are too small for these moves, but not for the last one
-            job = self.job(NEIGHBOURHOODS[-1], self.neighbours(int(restless[0]), 3, taken))
+            slot = int(restless[0])
+            candidates = self.merge_candidates(slot, self.picks(slot))
+            job = self.job(NEIGHBOURHOODS[-1], self.neighbours(slot, 3, candidates, taken))
             assert job is not None
             jobs.append((len(NEIGHBOURHOODS) - 1, job))
         return jobs
 
-    def neighbours(self, slot: int, count: int, taken: set[int]) -> Ints:
+    def neighbours(
+        self, slot: int, count: int, candidates: tuple[Ints, Vector], taken: set[int]
+    ) -> Ints:
         """Return the cluster and up to count − 1 others that would merge with it at least loss."""
-        state = self.state
-        if count == 1 or state.n_live == 1:
+        if count == 1 or self.state.n_live == 1:
             return np.array([slot])
-        others, gains = self.merge_candidates(slot)
+        others, gains = candidates
         # A few more than needed to choose from, and as many as other jobs may have taken.
         wide = count + 2 + len(taken)
         near = others[np.argsort(-gains, kind="stable")[:wide]]
@@ -388,19 +400,22 @@ class Refinement:
         picked = self.rng.permutation(free[: count + 2])[: count - 1]
         return np.concatenate([[slot], picked]).astype(np.int64)
 
-    def merge_candidates(self, slot: int) -> tuple[Ints, Vector]:
+    def picks(self, slot: int) -> Ints | None:
+        """Return a few items of a cluster, where its neighbours are found by them."""
+        if self.state.n_live <= _MANY_CLUSTERS + 1:
+            return None
+        members = self.state.members(slot)
+        return members[self.rng.integers(len(members), size=4)]
+
+    def merge_candidates(self, slot: int, picks: Ints | None) -> tuple[Ints, Vector]:
         """Return clusters near this one, and what merging with each would gain.
 
-        These are all the others if there are few; else those that a few of the cluster's items
-        would go to.
+        These are all the others if there are few; else those that some of its items would go to.
+        Threads run this.
         """
         state = self.state
-        others = state.live[state.live != slot]
-        if len(others) > _MANY_CLUSTERS:
-            members = state.members(slot)
-            some = members[self.rng.integers(len(members), size=4)]
-            others = state.best_places(some, 1 + _MANY_CLUSTERS // 16)
-            others = others[others != slot]
+        others = state.live if picks is None else state.best_places(picks, 1 + _MANY_CLUSTERS // 16)
+        others = others[others != slot]
         return others, state.merge_gains(slot, others)
 
     def job(self, move: Move, slots: Ints) -> _Job | None:
@@ -414,20 +429,26 @@ class Refinement:
         order = self.rng.permutation(len(chosen))
         return _Job(slots, chosen, start, self.state.n_live - len(slots), order)
 
+    def outcomes(self, jobs: list[_Job]) -> list[Repartition]:
+        """Return the outcomes of proposals; threads begin with those that take longest."""
+        order = np.argsort([-job.cost for job in jobs], kind="stable").tolist()
+        found = dict(
+            zip(order, self.threads.map(self.evaluate, [jobs[i] for i in order]), strict=True)
+        )
+        return [found[i] for i in range(len(jobs))]
+
     def evaluate(self, job: _Job) -> Repartition:
-        """Compute the outcome of a proposal.  Threads run this; it changes nothing."""
-        n_sweeps = max(2, min(LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
-        return repartition(self.problem, job.chosen, job.start, job.n_others, job.order, n_sweeps)
+        """Compute the outcome of a proposal.  Threads run this; it changes nothing.
 
-    def gain(self, job: _Job, new: Repartition) -> float:
-        """Return the change of the log joint, given the present number of clusters.
-
-        A gain is computed once more from the data: a row far from all others that came and went
+        Its value is computed once more from the data: a row far from all others that came and went
         leaves rounding errors in a cluster's statistics, which can look like many nats.
         """
+        n_sweeps = max(2, min(LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
+        new = repartition(self.problem, job.chosen, job.start, job.n_others, job.order, n_sweeps)
+        return new._replace(log_value=self.state.value_of(job.chosen, new.labels, new.n_clusters))
+
+    def gain(self, job: _Job, new: Repartition) -> float:
+        """Return the change of the log joint, given the present number of clusters."""
         log_v, n = self.problem.tables.log_v, self.state.n_live
         change = float(log_v[n - len(job.slots) + new.n_clusters] - log_v[n])
-        change -= float(self.state.values[job.slots].sum())
-        if new.log_value + change <= self.least_gain:
-            return new.log_value + change
-        return self.state.value_of(job.chosen, new.labels, new.n_clusters) + change
+        return new.log_value + change - float(self.state.values[job.slots].sum())

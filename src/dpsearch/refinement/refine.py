@@ -10,7 +10,7 @@ import numpy as np
 from dpsearch._threads import single_products
 from dpsearch._types import ArrayLike, Labels
 from dpsearch._validate import as_rng, n_threads
-from dpsearch.deadline import OutOfTime
+from dpsearch.deadline import OutOfTime, current
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback
 from dpsearch.families.base import Family
@@ -96,6 +96,7 @@ def refine(
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
+        current().interrupt()
         refinement.interrupted = True
     return refinement.result()
 
@@ -118,6 +119,7 @@ def refine_rows(
         with plain_interrupts(), single_products():
             refinement.run(thorough, None, batch)
     except KeyboardInterrupt:
+        current().interrupt()
         refinement.converged = False
     return by_appearance(refinement.state.labels), refinement.converged
 

@@ -17,11 +17,11 @@ from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.io.arrays import not_numbers
 from dpsearch.io.choice import Choice, choose
 from dpsearch.io.delimited import filled_columns
-from dpsearch.io.frames import choose_names
+from dpsearch.io.frames import choose_names, naming_form, scan
 from dpsearch.io.output import write_parquet
 from dpsearch.io.read import FORMATS, format_of
-from dpsearch.io.table import Reading, unreadable
-from dpsearch.sources.pieces import Piece, scan
+from dpsearch.io.table import Reading
+from dpsearch.sources.pieces import Piece
 
 Progress = Callable[[int], None] | None
 _SETS = ("parquet", "arrow")  # of which a set may consist
@@ -162,14 +162,10 @@ def _check_columns(schema: pl.Schema, used: list[str], known: list[str] | None, 
 
 
 def _header(path: Path, form: str, source: str) -> tuple[Piece, pl.Schema]:
-    with located(source):
-        try:
-            lazy = scan(path, form)
-            schema = lazy.collect_schema()
-            n_rows = int(lazy.select(pl.len()).collect().item())
-        except (pl.exceptions.PolarsError, OSError) as error:
-            what = "a Parquet" if form == "parquet" else "an Arrow or Feather"
-            raise unreadable(f"damaged, or not {what} file: {error}") from error
+    with located(source), naming_form(form):
+        lazy = scan(path, form)
+        schema = lazy.collect_schema()
+        n_rows = int(lazy.select(pl.len()).collect().item())
     return Piece(path, form, n_rows, source), schema
 
 

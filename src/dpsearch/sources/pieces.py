@@ -33,6 +33,7 @@ class Piece:
         import polars as pl
 
         from dpsearch.io.delimited import typed
+        from dpsearch.io.frames import scan
 
         try:
             if self.form == "numpy":
@@ -47,15 +48,6 @@ class Piece:
             text = " ".join(str(error).split())
             raise DataError(f"cannot be read: {text}", source=self.source) from error
         return typed(frame, dict(self.types))
-
-
-def scan(path: Path, form: str) -> Any:
-    """A Parquet or Arrow file as a lazy frame."""
-    import polars as pl
-
-    from dpsearch.io.frames import scan_arrow
-
-    return (pl.scan_parquet if form == "parquet" else scan_arrow)(path, glob=False)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from dpsearch.tables.checked import CheckedTable, content_order
 from dpsearch.tables.codes import Codes, without_codes
 from dpsearch.tables.columns import KINDS, Column, Kind
 from dpsearch.tables.entries import Triage
-from dpsearch.tables.frames import is_frame, is_mixed, library_of, read_column, replace_columns
+from dpsearch.tables.frames import is_frame, library_of, read_column, replace_columns
 from dpsearch.tables.rules import SAID
 from dpsearch.tables.schema import UNKNOWN, Schema, Triaged, triage, triaged, triaged_columns
 
@@ -21,7 +21,6 @@ __all__ = [
     "Triaged",
     "content_order",
     "is_frame",
-    "is_mixed",
     "library_of",
     "read_column",
     "replace_columns",

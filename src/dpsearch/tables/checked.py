@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +19,8 @@ from dpsearch._validate import (
     refuse_missing,
     refuse_sparse,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +57,15 @@ class CheckedTable:
         return not self.complete and has_gaps(self.matrix)
 
     @cached_property
-    def known(self) -> dict[Any, Any]:
-        """What has been found out about the table, so that this is done once."""
+    def _known(self) -> dict[Any, Any]:
         return {}
+
+    def once(self, key: Any, make: Callable[[], T]) -> T:
+        """Return what `make` finds out about the table, which is asked once for each key."""
+        if key not in self._known:
+            self._known[key] = make()
+        found: T = self._known[key]
+        return found
 
     @property
     def empty_rows(self) -> Any:

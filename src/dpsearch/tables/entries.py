@@ -24,6 +24,11 @@ class Entry(NamedTuple):
     role: str
     treatment: str
     reason: str
+    changed: bool = False  # whether some of its values are taken for others, or as missing
+
+    @property
+    def stands_out(self) -> bool:
+        return self.changed or self.treatment in (DROPPED, PARTS)
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,14 @@ class Triage:
         """Return the entries; of a wide table only of columns that stand out."""
         if len(self.entries) <= most:
             return self.entries
-        return tuple(entry for entry in self.entries if _stands_out(entry))[:most]
+        return tuple(entry for entry in self.entries if entry.stands_out)[:most]
 
     def table(self, most: int = 40) -> str:
         """Return a line for each column that is `shown`, and the names of the others by role."""
         shown = self.shown(most)
-        lines = [("column", "role", "treatment", "why"), *shown] if shown else []
+        lines = (
+            [("column", "role", "treatment", "why"), *(one[:4] for one in shown)] if shown else []
+        )
         widths = [max((len(_short(line[k])) for line in lines), default=0) for k in range(3)]
         texts = [
             "  ".join(_short(cell).ljust(width) for cell, width in zip(line, widths))
@@ -77,7 +84,7 @@ class Triage:
 
     __str__ = table
 
-    def to_list(self) -> list[dict[str, str]]:
+    def to_list(self) -> list[dict[str, Any]]:
         """Return plain values that JSON can hold."""
         return [entry._asdict() for entry in self.entries]
 
@@ -87,15 +94,9 @@ class Triage:
         entries = tuple(Entry(**line) for line in spec)
         for entry in entries:
             known = entry.role in ROLES and entry.treatment in TREATMENTS
-            if not known or not all(isinstance(text, str) for text in entry):
+            if not known or not all(isinstance(text, str) for text in entry[:4]):
                 raise ParameterError(f"column {entry.name!r}: unknown role or treatment")
         return cls(entries)
-
-
-def _stands_out(entry: Entry) -> bool:
-    """Whether a column is left out or taken apart, or some of its values are taken for others."""
-    changed = entry.treatment in (DROPPED, PARTS)
-    return changed or any(text in entry.reason for text in ("taken as missing", "the rest is"))
 
 
 def _summary(role: str, treatment: str, names: Sequence[str]) -> str:

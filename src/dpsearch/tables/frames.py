@@ -31,14 +31,6 @@ def is_frame(X: Any) -> bool:
     return library_of(X) is not None
 
 
-def is_mixed(X: Any) -> bool:
-    """Whether X is a frame with a column that is not of plain numbers."""
-    library = library_of(X)
-    if library is None or not all(X.shape):
-        return False
-    return not all(_is_number(X, j, library) for j in range(X.shape[1]))
-
-
 def names_of(frame: Any) -> list[str]:
     """Return the names of the columns; those that repeat are numbered."""
     return distinct_names([str(name) for name in frame.columns])
@@ -115,12 +107,6 @@ def polars_type(series: Any) -> str:
     known |= {"Boolean": "bool", "Null": "float", "Duration": "float"}
     known |= {"Date": "date", "Datetime": "date", "Time": "date"}
     return known.get(str(dtype).split("(")[0], "nested")
-
-
-def _is_number(frame: Any, j: int, library: str) -> bool:
-    if library == "polars":
-        return bool(frame.dtypes[j].is_numeric())
-    return pandas_type(frame.iloc[:, j]) in ("int", "float")
 
 
 def read_column(frame: Any, j: int, na: Sequence[Any] = ()) -> RawColumn:

@@ -49,6 +49,7 @@ class Look:
         self.free = said is None
         self.n = int((~np.isnan(raw.values)).sum())
         self.notes: list[str] = []
+        self.changed = raw.n_infinite > 0  # whether values are taken for others, or as missing
         self.among = " in a sample" if len(raw.values) < table.n_rows else ""
         gaps = len(raw.values) - self.n - raw.n_infinite
         if gaps:
@@ -59,12 +60,13 @@ class Look:
     # -- what comes of it -----------------------------------------------------------------------
 
     def dropped(self, role: str, why: str, names_rows: bool = False) -> Found:
-        reason = "; ".join([why, *self.notes])
-        return Found(Entry(self.name, role, DROPPED, reason), (), names_rows)
+        return Found(self._entry(role, DROPPED, why), (), names_rows)
 
     def used(self, role: str, treatment: str, why: str, *columns: Column) -> Found:
-        reason = "; ".join([why, *self.notes])
-        return Found(Entry(self.name, role, treatment, reason), columns)
+        return Found(self._entry(role, treatment, why), columns)
+
+    def _entry(self, role: str, treatment: str, why: str) -> Entry:
+        return Entry(self.name, role, treatment, "; ".join([why, *self.notes]), self.changed)
 
     # -- names ----------------------------------------------------------------------------------
 
@@ -116,6 +118,7 @@ class Look:
             first = texts[int(self.raw.values[other[0]])]
             others = count(len(other), "other")
             self.notes.append(f"{others}{self.among}, as {first!r}, taken as missing")
+            self.changed = True
         return values
 
     @property
@@ -157,6 +160,7 @@ class Look:
         for code in codes_in(some):
             if (some == code).sum() >= FEWEST_COPIES:
                 self.notes.append(f"{(known == code).sum():,} of {code:.10g}, taken as missing")
+                self.changed = True
                 known = known[known != code]
         return known
 

@@ -476,7 +476,7 @@ def _category(look: Look, kind: Kind, levels: tuple[Level, ...], why: str) -> Fo
             f"{len(levels):,} levels{look.among}, of which {MOST_LEVELS - 1} are kept and the rest"
             f" is {OTHER!r}"
         )
-        levels, form = _most_frequent(look, levels), OTHER
+        levels, form, look.changed = _most_frequent(look, levels), OTHER, True
     elif kind == "category" and raw.source == "text" and look.among and (look.counts == 1).any():
         # Rows that are not in the sample have further levels, about as many as it has once
         # (Good 1953).
