@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import pickle
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,13 +21,12 @@ import llvmlite.ir as ir
 import numba
 from numba import types
 from numba.core import cgutils, event
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.ccallback import CFunc
 from numba.core.errors import NumbaError
 from numba.extending import intrinsic, lower_builtin, type_callable, typeof_impl
 from numba.np.arrayobj import load_item, populate_array
 
-from dpsearch._kernel_cache import KernelCacheFile
 from dpsearch._linking import LINKED, KernelCompiler, LinkedCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,6 +59,61 @@ def _source_stamp() -> str:
 
 
 _STAMP = _source_stamp()
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+class KernelCacheFile(IndexDataCacheFile):  # type: ignore[misc]
+    """The compiled forms of one function on disk; every file proves that it is whole and wanted.
+
+    Numba's files have neither: a truncated one raises an error of `pickle`, one with a wrong byte
+    may crash the process, and of two processes that write at the same time one may find the
+    other's kernel under the name of its own.  `stamp` says what the function was compiled from:
+    kernels of any other are ignored.
+    """
+
+    def __init__(self, file: IndexDataCacheFile, stamp: str) -> None:
+        name = file._index_name.removesuffix(".nbi") + ".checked"
+        super().__init__(file._cache_path, name, (file._version, file._source_stamp, stamp))
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        found = super().load(key)
+        if found is None or found[:2] != (self._source_stamp, key):
+            return None
+        return found[2]
+
+    def _dump(self, obj: Any) -> bytes:
+        content: bytes = super()._dump(obj)
+        return hashlib.sha256(content).digest() + content
+
+    def _save_index(self, overloads: Any) -> None:
+        with self._open_for_write(self._index_path) as file:
+            file.write(self._dump((self._source_stamp, overloads)))
+
+    def _load_index(self) -> Any:
+        try:
+            stamp, overloads = self._read(self._index_path) or (None, {})
+        except FileNotFoundError:
+            return {}
+        return overloads if stamp == self._source_stamp else {}
+
+    def _load_data(self, name: str) -> Any:
+        return self._read(self._data_path(name))
+
+    def _read(self, path: str) -> Any:
+        """Return the object that a file holds after its checksum; None, and say so, if damaged."""
+        content = Path(path).read_bytes()
+        digest, packed = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
+        if hashlib.sha256(packed).digest() == digest:
+            return pickle.loads(packed)
+        warnings.warn(
+            f"the file {path} of compiled kernels is damaged: the kernel is compiled again",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
 
 
 def _check_cache(compiled: Any) -> None:
@@ -321,3 +377,24 @@ call_score_dots = _caller(SIGNATURES["score_dots"])
 call_best_dots = _caller(SIGNATURES["best_dots"])
 call_features = _caller(SIGNATURES["features"])
 call_bound = _caller(SIGNATURES["bound"])
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def stack_vector(typing_context: Any) -> Any:
+    """Return 64 numbers of the calling function's own, which it need not allocate."""
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        data = cgutils.alloca_once(builder, context.get_value_type(types.float64), size=64)
+        array = context.make_array(_vector)(context, builder)
+        word = context.get_constant(types.intp, 8)
+        populate_array(
+            array,
+            data=data,
+            shape=[context.get_constant(types.intp, 64)],
+            strides=[word],
+            itemsize=word,
+            meminfo=None,
+        )
+        return array._getvalue()
+
+    return _vector(), codegen

@@ -20,8 +20,7 @@ from dpsearch.cli.options import parse_size
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io import Reading, read_table
 from dpsearch.io.output import write_parquet, write_pieces
-from dpsearch.sources import options as options_module
-from dpsearch.sources import survey as survey_module
+from dpsearch.sources import pieces, shards
 from dpsearch.sources.opened import TableOptions, open_table, rows_within
 from dpsearch.sources.shards import stacked
 from dpsearch.tables import Schema
@@ -167,8 +166,8 @@ READINGS = {
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 @pytest.mark.parametrize("name", READINGS)
 def test_columns_are_chosen_as_in_memory(name, form, tmp_path, monkeypatch):
-    monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 150)
-    monkeypatch.setattr(options_module, "SHARD_ROWS", 100)
+    monkeypatch.setattr(pieces, "SAMPLE_ROWS", 150)
+    monkeypatch.setattr(shards, "SHARD_ROWS", 100)
     frame, reading = READINGS[name]
     path = written(tmp_path, frame, form)
     table, schema, matrix = in_memory(path, reading)
@@ -296,7 +295,7 @@ def test_wrong_lines_and_cells_of_csv_files_are_named(tmp_path):
 
 
 def test_what_the_sample_has_not_is_other_or_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr(survey_module, "SAMPLE_ROWS", 150)
+    monkeypatch.setattr(pieces, "SAMPLE_ROWS", 150)
     rng = np.random.default_rng(0)
     kinds, sorts = (rng.choice(["v", "w"], N).astype(object) for _ in range(2))
     counts, big = rng.poisson(5.0, N), X[:, 1].copy()

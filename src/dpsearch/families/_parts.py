@@ -21,7 +21,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from dpsearch import _jit
-from dpsearch._stack import stack_vector
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import DataError, located
 from dpsearch.families.base import Family
@@ -114,7 +113,7 @@ def _merge(params, row, other, sign):  # type: ignore[no-untyped-def]
 
 @_jit.pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    scratch = stack_vector()  # type: ignore[call-arg,var-annotated]
+    scratch = _jit.stack_vector()  # type: ignore[call-arg,var-annotated]
     for first in range(0, starts.shape[0], _AT_ONCE):
         n_rows = min(_AT_ONCE, starts.shape[0] - first)
         rows = starts[first : first + n_rows]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpsearch._names import did_you_mean
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.table import ModelColumns, Reading, name_of
+from dpsearch.tables.names import did_you_mean
 
 _NAMED = 5  # columns that an error names
 

@@ -6,6 +6,9 @@ themselves on the worker that the shard is sent to.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +17,7 @@ import numpy as np
 from dpsearch._extras import naming_extras
 from dpsearch._validate import as_matrix
 from dpsearch.errors import DataError, DataTypeError, located
-from dpsearch.sources.options import TableOptions
-from dpsearch.sources.shards import SAMPLE_ROWS
+from dpsearch.sources.shards import SAMPLE_ROWS, TableOptions
 from dpsearch.tables import Schema, Triaged
 
 
@@ -96,3 +98,38 @@ def _shards(blocks: Any, sizes: list[int], gaps: bool, schema: Schema | None) ->
     if not shards:
         raise _empty()
     return shards
+
+
+# -- the cluster that holds rows or is to read them --------------------------------------------
+
+
+def present_client() -> Any:
+    """The client that Dask's collections would use; None if there is none."""
+    distributed = sys.modules.get("distributed")  # without it there can be no client
+    if distributed is None:
+        return None
+    try:
+        return distributed.get_client()
+    except ValueError:
+        return None
+
+
+@contextmanager
+def some_client() -> Iterator[tuple[Any, bool]]:
+    """The present client, or one of a local cluster that lives as long as the block.
+
+    Also says whether it stays afterwards, with what its workers have.
+    """
+    with naming_extras("Dask's collections"):
+        from distributed import Client, LocalCluster
+
+    client = present_client()
+    if client is not None:
+        yield client, True
+        return
+    # Threads suffice, since kernels hold no lock; processes would import the caller's script.
+    with (
+        LocalCluster(processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as local,
+    ):
+        yield local, False

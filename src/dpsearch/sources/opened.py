@@ -15,11 +15,27 @@ from dpsearch._scratch import scratch
 from dpsearch._sklearn import BaseEstimator, validate_data
 from dpsearch._validate import column_names, is_array, is_lazy, readable
 from dpsearch.errors import DataError, ParameterError, located
-from dpsearch.sources.dask_client import present_client, some_client
-from dpsearch.sources.dask_tables import is_collection, open_collection
-from dpsearch.sources.options import TableOptions, rows_within
-from dpsearch.sources.pieces import Layout, Piece, PieceShard, cut
-from dpsearch.sources.shards import ArrayShard, Shard, shards_of_array
+from dpsearch.sources.dask_tables import (
+    is_collection,
+    open_collection,
+    present_client,
+    some_client,
+)
+from dpsearch.sources.pieces import (
+    Layout,
+    Piece,
+    PieceShard,
+    cut,
+    sample_of_batches,
+    sample_of_pieces,
+)
+from dpsearch.sources.shards import (
+    ArrayShard,
+    Shard,
+    TableOptions,
+    rows_within,
+    shards_of_array,
+)
 from dpsearch.tables import CheckedTable, Schema, Triage, Triaged, is_frame
 
 __all__ = ["OpenedTable", "TableOptions", "lies_elsewhere", "open_table", "rows_within"]
@@ -261,8 +277,6 @@ def _of_array_file(files: Files, options: TableOptions) -> OpenedTable:
 
 
 def _triaged(files: Files, names: list[str], options: TableOptions) -> Triaged:
-    from dpsearch.sources.survey import sample_of_pieces
-
     kinds = dict(options.kinds or {}) | dict.fromkeys(files.categories, "category")
     with located(files.source):
         return replace(options, kinds=kinds or None).triaged(
@@ -322,8 +336,6 @@ def _of_lazy(frame: Any, folder: Path, options: TableOptions) -> OpenedTable:
 
 
 def _of_pieces(pieces: list[Piece], alike: Alike, options: TableOptions) -> OpenedTable:
-    from dpsearch.sources.survey import sample_of_pieces
-
     n_rows = sum(piece.n_rows for piece in pieces)
     found = None
     if alike.form == "frame":
@@ -345,7 +357,6 @@ def _of_alike(
 
 def _of_calls(make: Callable[[], Any], options: TableOptions) -> OpenedTable:
     from dpsearch.sources.batches import Alike, Called
-    from dpsearch.sources.survey import sample_of_batches
 
     alike = Alike(options.gaps)
     sizes = [alike(batch).shape[0] for batch in make()]

@@ -1,8 +1,10 @@
-"""What the names of columns say, as patterns of their words."""
+"""What the names of columns say, as patterns of their words, and which may be meant."""
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Sequence
 
 _BETWEEN = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
 # Whom a number may be given to.
@@ -40,3 +42,23 @@ def words_of(name: str) -> str:
     ('customer id', 'patient ID', 'Wind dir 10 m')
     """
     return _BETWEEN.sub(" ", name).strip()
+
+
+def did_you_mean(
+    wanted: Sequence[str], names: Sequence[str] | None, others: Sequence[str] | None = None
+) -> str:
+    """Return advice about names that are not there; by default all others may be meant."""
+    if names is None:
+        return "; the file has no column names, so columns go by numbers from 0"
+    plain = {_plain(name): name for name in reversed(names if others is None else others)}
+    found = [difflib.get_close_matches(_plain(name), plain, n=1) for name in wanted]
+    close = dict.fromkeys(repr(plain[name]) for names in found for name in names)
+    if close:
+        return f": did you mean {', '.join(close)}?"
+    some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+    return f"; there are {some}"
+
+
+def _plain(name: str) -> str:
+    """Return a name without what people write differently: cases and signs."""
+    return re.sub(r"[\W_]+", "", name.casefold()) or name

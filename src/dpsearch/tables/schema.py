@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._names import did_you_mean
 from dpsearch._types import Matrix
 from dpsearch._validate import readable
 from dpsearch.errors import DataError, ParameterError, UnseenValuesWarning
@@ -17,6 +16,7 @@ from dpsearch.tables.cells import POINT, date_texts
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
+from dpsearch.tables.names import did_you_mean
 from dpsearch.tables.rules import Decided, check_kinds, decide
 
 UNKNOWN = ("missing", "error")  # what becomes of values that a column cannot hold
