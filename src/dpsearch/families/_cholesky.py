@@ -12,6 +12,26 @@ from dpsearch._jit import inner
 
 
 @inner
+def set_identity(inverse, n_features):  # type: ignore[no-untyped-def]
+    """Make a cleared triangle the identity matrix."""
+    at = 0
+    for i in range(n_features):
+        inverse[at + i] = 1.0
+        at += i + 1
+
+
+@inner
+def log_determinant(inverse, n_features):  # type: ignore[no-untyped-def]
+    """Return log|A|."""
+    out = 0.0
+    at = 0
+    for i in range(n_features):
+        out -= 2.0 * math.log(inverse[at + i])
+        at += i + 1
+    return out
+
+
+@inner
 def add_outer(matrix, v, weight):  # type: ignore[no-untyped-def]
     """Add weight · vvᵀ to a positive semidefinite matrix, whose diagonal stays ≥ 0."""
     at = 0

@@ -19,10 +19,12 @@ from dpsearch.families._cholesky import (
     change,
     distance_up_to,
     invert_above_identity,
+    log_determinant,
+    set_identity,
     squared_distance,
 )
 from dpsearch.families.functions import Functions
-from dpsearch.families.layout import at, entry, length, view, view_at
+from dpsearch.families.layout import entry, length, view, view_at
 from dpsearch.items import copy_row, fill
 
 LOG_PI = math.log(math.pi)
@@ -96,10 +98,7 @@ def _constants(params, row):  # type: ignore[no-untyped-def]
 def _clear(params, row):  # type: ignore[no-untyped-def]
     n_features = int(params[PARAMS.n_features])
     fill(row, 0.0)
-    diagonal = at(ROW.inverse, n_features)
-    for i in range(n_features):
-        row[diagonal + i] = 1.0
-        diagonal += i + 1
+    set_identity(view(row, ROW.inverse, n_features), n_features)
     _constants(params, row)  # log|Ψ| = 0 is set already
 
 
@@ -115,11 +114,7 @@ def _build(params, row):  # type: ignore[no-untyped-def]
     for d in range(n_features):
         v[d] = share * mean[d]
     change(inverse, v, 1.0, view(row, ROW.scratch, n_features))
-    diagonal = 0
-    row[ROW.log_det] = 0.0
-    for i in range(n_features):
-        row[ROW.log_det] -= 2.0 * math.log(inverse[diagonal + i])
-        diagonal += i + 1
+    row[ROW.log_det] = log_determinant(inverse, n_features)
 
 
 @_jit.pointer("update")

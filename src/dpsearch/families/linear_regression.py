@@ -4,9 +4,9 @@
 
 One column is y, the target; the others are covariates x, which are given: log H is that of the
 targets alone.  Covariates are encoded as u_j = (x_j − c_j)√v_j with √v₀ for the intercept, and y as
-(y − c)/√b₀, so that the prior precision is the identity and the prior scale 1.  With the sums of n
-rows, Λ = I + Σuuᵀ, m = Λ⁻¹Σuy (Bishop 2006, section 3.3 and exercise 3.12; Murphy 2012, eqs
-7.69–7.76):
+(y − c)/√b₀ (times √½ in data rows), so that the prior precision is the identity and the prior scale
+1.  With the sums of n rows, Λ = I + Σuuᵀ, m = Λ⁻¹Σuy (Bishop 2006, section 3.3 and exercise 3.12;
+Murphy 2012, eqs 7.69–7.76):
 
     posterior    β = 1 + ½(Σy² − mᵀΛm),   a = a₀ + n/2
     predictive   log p(y | u, C) = log Γ(a + ½)/Γ(a) − ½ log 2πβq − (a + ½) log(1 + (y − uᵀm)²/2βq)
@@ -94,7 +94,7 @@ class LinearRegression(Family):
         centre = per_column(self.centre, n_features, "centre", above_zero=False)
         factors = np.sqrt(per_column(self.slope_variance, n_features, "slope_variance",
                                      above_zero=True))  # fmt: skip
-        factors[target] = 1.0 / math.sqrt(positive(self.scale, "scale"))
+        factors[target] = math.sqrt(0.5 / positive(self.scale, "scale"))
         return centre, factors
 
     def _intercept(self) -> float:
@@ -115,8 +115,8 @@ class LinearRegression(Family):
     def row_layout(self) -> Any:
         return ROW
 
-    def bound_width(self, n_features: int) -> int:
-        return n_features + 1
+    def row_size(self, n_features: int) -> int:
+        return n_features + 1  # with the intercept
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         self._scales(n_features)
@@ -124,7 +124,7 @@ class LinearRegression(Family):
         size = min(X.shape[0] + 3, _LARGEST_TABLE)
         both = log_gamma_table(shape, size), log_gamma_table(shape + 0.5, size)
         return layout.make_params(
-            PARAMS, n_terms=n_features, shape=shape, log_gammas=np.stack(both, axis=1).reshape(-1)
+            PARAMS, size=n_features + 1, shape=shape, log_gammas=np.stack(both, axis=1).reshape(-1)
         )
 
     def encode(self, X: Any) -> Any:
@@ -149,62 +149,59 @@ class LinearRegression(Family):
         return np.full(X.shape[0], largest)
 
     def linear(self, n_features: int) -> LinearForm:
-        """Of the products of the encoded numbers with each other: Σuuᵀ, Σuy and Σy²."""
+        """Of the products of the encoded numbers with each other: Σvvᵀ of `_regression.py`.
+
+        log H is a function of |M| and |Λ|, the determinants with and without the target:
+        log Γ(a)/Γ(a₀) − a log|M| + (a − ½) log|Λ| − n/2 log 2π.
+        """
         centre, factors = self._scales(n_features)
-        i, j = np.tril_indices(n_features + 1)  # the last row has Σuy and Σy²
-        inner, twice = i < n_features, np.where(i == j, 1.0, 2.0)
-        upper = np.tril_indices(n_features)
+        i, j = np.tril_indices(n_features + 1)
+        twice = np.where(i == j, 1.0, 2.0)
 
         def features(X: Any) -> Any:
             z = self._arranged((X - like(X, centre)) * like(X, factors))
             return columns_of(z, i) * columns_of(z, j)
 
-        def posterior(sizes: Vector, totals: Matrix) -> tuple[Any, Any, Any, Any]:
-            """Return Λ, m, a and β."""
-            precision = np.tile(np.eye(n_features), (len(totals), 1, 1))
-            precision[:, *upper] += totals[:, inner]
-            low = np.tril(precision, -1)
-            precision = precision + np.swapaxes(low, 1, 2)
-            cross, squares = totals[:, ~inner][:, :-1], totals[:, -1]
-            m = np.linalg.solve(precision, cross[:, :, None])[:, :, 0]
-            rest = 1.0 + 0.5 * np.maximum(squares - (m * cross).sum(axis=1), 0.0)
-            return precision, np.asarray(m, np.float64), self.shape + 0.5 * sizes, rest
+        def posterior(sizes: Vector, totals: Matrix) -> tuple[Matrix, Any, Vector, Vector]:
+            """Return M, log|Λ|, a and log β."""
+            matrix = np.tile(np.eye(n_features + 1), (len(totals), 1, 1))
+            matrix[:, i, j] += totals
+            matrix[:, j, i] = matrix[:, i, j]
+            inner = np.linalg.slogdet(matrix[:, :-1, :-1])[1]
+            log_rest = np.maximum(np.linalg.slogdet(matrix)[1] - inner, 0.0)
+            return matrix, inner, self.shape + 0.5 * sizes, log_rest
 
         def log_marginals(sizes: Vector, totals: Matrix) -> Vector:
-            precision, _, shape, rest = posterior(sizes, totals)
-            out = gammaln(shape) - gammaln(self.shape) - shape * np.log(rest)
-            return np.asarray(out - 0.5 * (np.linalg.slogdet(precision)[1] + sizes * LOG_2PI))
+            _, inner, shape, log_rest = posterior(sizes, totals)
+            out = gammaln(shape) - gammaln(self.shape) - shape * log_rest
+            return np.asarray(out - 0.5 * (inner + sizes * LOG_2PI))
 
         def weights(sizes: Vector, totals: Matrix) -> tuple[Matrix, Vector]:
-            precision, m, shape, rest = posterior(sizes, totals)
-            ratio, slopes = (shape / rest)[:, None, None], np.column_stack([m, -np.ones(len(m))])
-            outer = ratio * slopes[:, :, None] * slopes[:, None, :]  # E[(β, −1)(β, −1)ᵀ/σ²] …
-            outer[:, :-1, :-1] += np.linalg.inv(precision)
-            by_size = 0.5 * (digamma(shape) - np.log(rest) - LOG_2PI)
-            return -0.5 * twice * outer[:, i, j], by_size
+            matrix, _, shape, log_rest = posterior(sizes, totals)
+            out = -shape[:, None, None] * np.linalg.inv(matrix)
+            out[:, :-1, :-1] += (shape - 0.5)[:, None, None] * np.linalg.inv(matrix[:, :-1, :-1])
+            return twice * out[:, i, j], 0.5 * (digamma(shape) - log_rest - LOG_2PI)
 
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
-            return layout.make_rows(
-                ROW, len(sizes), n_features, n=sizes, products=totals[:, inner],
-                cross=totals[:, ~inner][:, :-1], squares=totals[:, -1],
-            )  # fmt: skip
+            return layout.make_rows(ROW, len(sizes), n_features + 1, n=sizes, products=totals)
 
         return LinearForm(len(i), features, log_marginals, weights, rows)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         centre, factors = self._scales(n_features)
         target, others = self._columns(n_features)
-        fields = layout.read(ROW, row, n_features)
-        root, shape = math.sqrt(self.scale), self.shape + 0.5 * fields.n
-        slopes = root * fields.coefficients[:-1] * factors[others]
-        at_centre = centre[target] + root * self._intercept() * fields.coefficients[-1]
-        spare = shape - 1.0
+        fields = layout.read(ROW, row, n_features + 1)
+        last = fields.inverse[-n_features - 1 :]
+        coefficients, shape = -last[:-1] / last[-1] / factors[target], self.shape + 0.5 * fields.n
+        slopes = coefficients[:-1] * factors[others]
+        at_centre = centre[target] + self._intercept() * coefficients[-1]
+        scale, spare = self.scale * math.exp(fields.log_rest), shape - 1.0
         return {
             "intercept": float(at_centre - slopes @ centre[others]),
             "slopes": slopes,
-            "noise_variance": self.scale * fields.rest / spare if spare > 0.0 else math.nan,
+            "noise_variance": scale / spare if spare > 0.0 else math.nan,
             "shape": shape,
-            "scale": self.scale * fields.rest,
+            "scale": scale,
         }
 
     def _predictive(self, row: Vector, given: Matrix) -> tuple[Vector, Vector, float]:
@@ -212,9 +209,9 @@ class LinearRegression(Family):
         n_features = given.shape[1] + 1
         centre, factors = self._scales(n_features)
         _, others = self._columns(n_features)
-        fields = layout.read(ROW, row, n_features)
+        below = np.tril_indices(n_features)
         inverse = np.zeros((n_features, n_features))
-        inverse[np.tril_indices(n_features)] = fields.inverse
+        inverse[below] = layout.read(ROW, row, n_features + 1).inverse[: len(below[0])]
         u = (given - centre[others]) * factors[others]
         u = np.column_stack([u, np.full(len(u), self._intercept())])
         posterior = self.posterior(row, n_features)
@@ -227,16 +224,17 @@ class LinearRegression(Family):
         """Return the mean of a cluster's covariates; their centres if it is empty."""
         centre, factors = self._scales(n_features)
         _, others = self._columns(n_features)
-        fields = layout.read(ROW, row, n_features)
-        sums = fields.products[-n_features:-1] / self._intercept()  # Σu times the intercept's 1
+        fields = layout.read(ROW, row, n_features + 1)
+        begin = n_features * (n_features - 1) // 2  # of the intercept's products
+        sums = fields.products[begin : begin + n_features - 1] / self._intercept()
         return np.asarray(centre[others] + sums / max(fields.n, 1.0) / factors[others])
 
     def columns(self, row: Vector, n_features: int) -> Columns:
         """The target has all that the cluster says; covariates are given."""
         target, others = self._columns(n_features)
-        fields = layout.read(ROW, row, n_features)
+        fields = layout.read(ROW, row, n_features + 1)
         shape = self.shape + 0.5 * fields.n
-        log_h = gammaln(shape) - gammaln(self.shape) - shape * math.log(fields.rest)
+        log_h = gammaln(shape) - gammaln(self.shape) - (shape - 0.5) * fields.log_rest
         log_h -= 0.5 * (fields.n * LOG_2PI + fields.log_det)
         out, centres = np.zeros(n_features), np.empty(n_features)
         out[target] = log_h
