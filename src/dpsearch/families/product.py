@@ -15,12 +15,11 @@ import numpy as np
 
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch.errors import DataError, ParameterError, located
-from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family
 from dpsearch.families.bernoulli import Bernoulli
 from dpsearch.families.capabilities import Gaps, Simpler
 from dpsearch.families.categorical import Categorical
-from dpsearch.families.composite import Composite
+from dpsearch.families.composite import Composite, Part
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.gaussian import Gaussian

@@ -18,9 +18,8 @@ import numpy as np
 
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import ParameterError
-from dpsearch.families._parts import Part
 from dpsearch.families.base import Example, Family
-from dpsearch.families.composite import Composite
+from dpsearch.families.composite import Composite, Part
 from dpsearch.families.linear import LinearForm, counted
 
 
