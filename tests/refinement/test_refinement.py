@@ -164,7 +164,7 @@ def test_merge_gains_are_exact(name):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_local_repartition_reports_its_value_and_the_state_takes_it_over(name):
+def test_the_state_takes_over_a_local_repartition_with_its_value(name):
     rng = np.random.default_rng(3)
     family, X = DRAWS[name](rng, 30)
     problem = Problem(X, family, DP)
@@ -174,10 +174,10 @@ def test_local_repartition_reports_its_value_and_the_state_takes_it_over(name):
     chosen = np.flatnonzero(np.isin(state.labels, slots))
     before = state.log_joint
     start = Beginning(np.full(len(chosen), TO_PLACE), 0)
-    new = repartition(problem, chosen, start, 3, rng.permutation(len(chosen)), 5)
-    gain = new.log_value + problem.tables.log_v[3 + new.n_clusters]
+    new, n_clusters = repartition(problem, chosen, start, 3, rng.permutation(len(chosen)), 5)
+    gain = state.value_of(chosen, new, n_clusters) + problem.tables.log_v[3 + n_clusters]
     gain -= state.values[slots].sum() + problem.tables.log_v[5]
-    state.replace(slots, chosen, new.labels, new.n_clusters)
+    state.replace(slots, chosen, new, n_clusters)
     assert state.log_joint == pytest.approx(before + gain, abs=1e-8)
     _, dense = np.unique(state.labels, return_inverse=True)
     assert state.log_joint == pytest.approx(problem.log_joint(dense), abs=1e-8)

@@ -31,7 +31,7 @@ from dpsearch.passes.history import History
 from dpsearch.passes.memory import batch_search, suits_passes
 from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Clustering, Problem
-from dpsearch.refinement.local import Beginning, Repartition, repartition
+from dpsearch.refinement.local import Beginning, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
 from dpsearch.refinement.turns import refine_by_passes, take_turns
 from dpsearch.schedule import Schedule
@@ -68,6 +68,14 @@ class _Job(NamedTuple):
     def cost(self) -> float:
         """Scores that a sweep computes."""
         return float(len(self.chosen) * (1 + self.start.n_clusters))
+
+
+class _Outcome(NamedTuple):
+    """The new partition of the items of a proposal."""
+
+    labels: Labels  # 0 … n_clusters − 1
+    n_clusters: int
+    log_value: float  # Σ [log W + log H] over these clusters
 
 
 class Refinement:
@@ -429,7 +437,7 @@ class Refinement:
         order = self.rng.permutation(len(chosen))
         return _Job(slots, chosen, start, self.state.n_live - len(slots), order)
 
-    def outcomes(self, jobs: list[_Job]) -> list[Repartition]:
+    def outcomes(self, jobs: list[_Job]) -> list[_Outcome]:
         """Return the outcomes of proposals; threads begin with those that take longest."""
         order = np.argsort([-job.cost for job in jobs], kind="stable").tolist()
         found = dict(
@@ -437,17 +445,17 @@ class Refinement:
         )
         return [found[i] for i in range(len(jobs))]
 
-    def evaluate(self, job: _Job) -> Repartition:
+    def evaluate(self, job: _Job) -> _Outcome:
         """Compute the outcome of a proposal.  Threads run this; it changes nothing.
 
-        Its value is computed once more from the data: a row far from all others that came and went
+        Its value is computed from the data: a row far from all others that came and went
         leaves rounding errors in a cluster's statistics, which can look like many nats.
         """
         n_sweeps = max(2, min(LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
         new = repartition(self.problem, job.chosen, job.start, job.n_others, job.order, n_sweeps)
-        return new._replace(log_value=self.state.value_of(job.chosen, new.labels, new.n_clusters))
+        return _Outcome(*new, self.state.value_of(job.chosen, *new))
 
-    def gain(self, job: _Job, new: Repartition) -> float:
+    def gain(self, job: _Job, new: _Outcome) -> float:
         """Return the change of the log joint, given the present number of clusters."""
         log_v, n = self.problem.tables.log_v, self.state.n_live
         change = float(log_v[n - len(job.slots) + new.n_clusters] - log_v[n])

@@ -151,4 +151,4 @@ def halved(problem: Problem, *, rng: Any) -> Labels:
     start = begin(GROWTH[-1], np.zeros(problem.n_items, np.int64), 1, random)
     assert start is not None
     order = random.permutation(problem.n_items)
-    return repartition(problem, everything, start, 0, order, LOCAL_SWEEPS).labels
+    return repartition(problem, everything, start, 0, order, LOCAL_SWEEPS)[0]
