@@ -589,12 +589,12 @@ def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
 @pytest.mark.parametrize(
     ("step", "phase"),
     [
-        ("dpsearch.refinement.driver.Refinement.run", "refining"),
+        ("dpsearch.refinement.turns.Refinement.run", "refining"),
         ("dpsearch.exact.certificate._Closing.run", "certifying"),
     ],
 )
 def test_ctrl_c_that_ends_a_phase_is_said(step, phase, monkeypatch):
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         monkeypatch.undo()  # once
         raise KeyboardInterrupt
 

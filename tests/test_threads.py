@@ -12,7 +12,7 @@ import pytest
 
 from dpsearch import families, priors, refine
 from dpsearch._threads import each, in_use, pool, single_products, together, using
-from dpsearch.refinement.driver import Refinement
+from dpsearch.refinement.turns import Refinement
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
@@ -167,7 +167,7 @@ def test_a_pool_is_given_up_if_one_that_waits_is_interrupted():
 def test_an_interrupted_refinement_ends_with_another_pool(monkeypatch):
     pools = []
 
-    def run(refinement, *_):
+    def run(refinement, *_, **__):
         pools.append(refinement.threads)
         pool.cache_clear()
         pools.append(refinement.threads)

@@ -10,7 +10,7 @@ import pytest
 from command_line import as_text, names_in, table
 from dpsearch import load
 from dpsearch.deadline import Deadline, current
-from dpsearch.refinement.driver import Refinement
+from dpsearch.refinement.turns import Refinement
 
 WRITTEN = ["clusters.csv", "labels.csv", "model.npz", "run.json"]
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")

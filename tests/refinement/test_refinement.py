@@ -14,8 +14,8 @@ from dpsearch.items import score_best, score_item, score_member
 from dpsearch.partition import by_appearance
 from dpsearch.passes.history import History
 from dpsearch.problem import Problem
-from dpsearch.refinement.driver import Refinement
 from dpsearch.refinement.local import TO_PLACE, Beginning, repartition
+from dpsearch.refinement.turns import Refinement
 from dpsearch.state import State, sweep
 from models import DRAWS, PRODUCT_PRIORS
 

@@ -1,4 +1,4 @@
-"""One run of `dpsearch.refine`: an anytime local search that never lowers the log joint.
+"""Refinement one row at a time: an anytime local search that never lowers the log joint.
 
 1. Sweeps: each item to its best cluster.
 2. Growth: clusters are split between seeds, with a sweep after each round, while splits succeed.
@@ -7,7 +7,8 @@
    disjoint ones that threads share; moves that gain more for their cost are tried more often, and
    sweeps are interspersed.
 
-With many rows passes over all of them come first, and take turns with the last step (`turns`).
+With many rows passes over all of them come first, and take turns with the last step: `turns` has
+the whole run.
 
 It has converged when nothing moves in a sweep, no merge among neighbours improves, and every
 cluster has been at the centre of a number of random proposals without success since a proposal or
@@ -18,22 +19,18 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch._threads import pool, together
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.deadline import OutOfTime
 from dpsearch.events import Event
 from dpsearch.partition import by_appearance
 from dpsearch.passes.history import History
-from dpsearch.passes.memory import batch_search, suits_passes
-from dpsearch.passes.search import BatchSearch
 from dpsearch.problem import Clustering, Problem
 from dpsearch.refinement.local import Beginning, repartition
 from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
-from dpsearch.refinement.turns import refine_by_passes, take_turns
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
@@ -78,8 +75,8 @@ class _Outcome(NamedTuple):
     log_value: float  # Σ [log W + log H] over these clusters
 
 
-class Refinement:
-    """One run: the state, the clock and the history."""
+class OneByOne:
+    """A partition whose rows are moved one by one, with the clock and the history of a run."""
 
     def __init__(
         self,
@@ -88,10 +85,9 @@ class Refinement:
         history: History,
         rng: np.random.Generator,
         n_threads: int,
-        device: Any = None,
     ) -> None:
         self.problem = problem
-        self.n_threads, self.device = n_threads, device
+        self.n_threads = n_threads
         self.start = labels
         self.history = history
         self.rng = rng
@@ -144,37 +140,6 @@ class Refinement:
         return replace(result, trace=[*self.history.trace, last])
 
     # -- phases -----------------------------------------------------------------------------
-
-    def run(
-        self,
-        thorough: bool,
-        tries: int | None,
-        batch: BatchSearch | None = None,
-        *,
-        turns: bool = True,
-    ) -> None:
-        try:
-            self.check_time()
-            if batch is None and suits_passes(self.problem, self.device):
-                batch = self.batch_search()
-            if batch is not None:
-                refine_by_passes(self, batch)
-                if turns:
-                    take_turns(self, batch, thorough)
-            else:
-                self.run_one_by_one(thorough, tries)
-        except OutOfTime:
-            return
-        self.converged = thorough
-
-    def batch_search(self) -> BatchSearch:
-        """Return a batch search of the same rows."""
-        base = self.problem.log_base
-        return batch_search(
-            self.problem, by_appearance(self.state.labels), rng=self.rng,
-            note=lambda step, value, n: self.tell(step, value + base, n),
-            check_time=self.check_time, n_threads=self.n_threads, device=self.device,
-        )  # fmt: skip
 
     def run_one_by_one(self, thorough: bool, tries: int | None) -> None:
         self.sweeps(2)

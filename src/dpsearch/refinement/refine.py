@@ -19,9 +19,10 @@ from dpsearch.passes.history import History
 from dpsearch.passes.search import BatchSearch
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
-from dpsearch.refinement.driver import LOCAL_SWEEPS, Refinement
+from dpsearch.refinement.driver import LOCAL_SWEEPS, OneByOne
 from dpsearch.refinement.local import repartition
 from dpsearch.refinement.moves import GROWTH, begin
+from dpsearch.refinement.turns import Refinement
 
 
 def refine(
@@ -88,11 +89,11 @@ def refine(
             f"{{parameter}} must be a number ≥ 0 or None, got {seconds!r}", parameter="seconds"
         )
     refinement = Refinement(
-        problem, labels, History(seconds, callback), as_rng(rng), n_threads(n_jobs), device
+        problem, labels, History(seconds, callback), as_rng(rng), n_threads(n_jobs)
     )
     try:
         with plain_interrupts(), single_products():
-            refinement.run(thorough, tries)
+            refinement.run(thorough, tries, device=device)
     except KeyboardInterrupt:
         if not keep_interrupted:
             raise
@@ -138,7 +139,7 @@ def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1)
 
     What was split when the time is up counts.
     """
-    refinement = Refinement(problem, labels, History(None, None), as_rng(rng), 1)
+    refinement = OneByOne(problem, labels, History(None, None), as_rng(rng), 1)
     with suppress(OutOfTime):
         refinement.grow(tries)
     return by_appearance(refinement.state.labels)
