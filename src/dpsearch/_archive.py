@@ -107,6 +107,18 @@ def _check_sizes(archive: zipfile.ZipFile, path: Path) -> None:
                 raise ModelFileError(f"entry {info.filename} is truncated", source=path)
 
 
+def check_checkpoint(path: str | Path) -> Path:
+    """Return the path of a checkpoint; raise if none can be there."""
+    path = Path(path)
+    if path.is_dir():
+        raise ModelFileError("is a folder, not a file for the checkpoint", source=path)
+    if not path.parent.is_dir():
+        raise ModelFileError("no such folder for the checkpoint", source=path.parent)
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ModelFileError("no checkpoint can be written there", source=path.parent)
+    return path
+
+
 class CheckpointFile:
     """An archive that only a run with the same settings may continue from.
 
@@ -116,13 +128,7 @@ class CheckpointFile:
     def __init__(
         self, path: str | Path, form: str, version: int, what: str, same: dict[str, Any]
     ) -> None:
-        self.path = Path(path)
-        if self.path.is_dir():
-            raise ModelFileError("is a folder, not a file for the checkpoint", source=path)
-        if not self.path.parent.is_dir():
-            raise ModelFileError("no such folder for the checkpoint", source=self.path.parent)
-        if not os.access(self.path.parent, os.W_OK | os.X_OK):
-            raise ModelFileError("no checkpoint can be written there", source=self.path.parent)
+        self.path = check_checkpoint(path)
         remove_leftovers(self.path)  # of a run that was killed: this one may have none to write
         self.form, self.version, self.what = form, version, what
         same = {"version of dpsearch": __version__, **same}

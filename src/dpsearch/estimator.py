@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+from dpsearch._archive import check_checkpoint
 from dpsearch._arrays import is_foreign, on_gpu
 from dpsearch._extras import naming_extras
 from dpsearch._jit import Compiling, on_compile
@@ -32,7 +33,7 @@ from dpsearch.levels import LevelOptions
 from dpsearch.model_file import read_model, write_model
 from dpsearch.passes.device import check_device
 from dpsearch.passes.device_fit import fit_on_device
-from dpsearch.passes.fit import fit_in_shards
+from dpsearch.passes.fit import fit_in_shards, suits_shards
 from dpsearch.sources.dask_tables import is_collection
 from dpsearch.sources.opened import TableOptions, open_table
 from dpsearch.streaming import StreamMethods
@@ -107,8 +108,9 @@ class DPMixture(
         and `cut_short_` says what; what cannot be left out may take a little longer.  None: no
         limit.
     checkpoint : path or None
-        A file for the clusters of a table in shards, written whenever they are better.  If it is
-        there already the fit begins with its clusters, and not with a search of a sample.
+        A file for the clusters, written whenever they are better; for tables in shards, and for
+        others of at least 20,000 rows.  If it is there already the fit begins with its clusters,
+        and not with a search of a sample; one of other data or of another model is refused.
     random_state : int, RandomState or None
         Seed of all that is random: by default the same every time.  None: another every time.
     verbose : int
@@ -274,7 +276,7 @@ class DPMixture(
             with located(columns=opened.names):
                 how = self.fit_options(deadline.pass_on if deadline.callback is not None else None)
                 fitted = fit_on_device(opened, how) if on_device else None
-                if fitted is None and opened.in_memory:
+                if fitted is None and (weighted or not suits_shards(opened, how)):
                     fitted = fit_in_memory(opened.load(), opened.kinds, how, sample_weight)
                 state = fitted or fit_in_shards(opened, how)
         deadline.warn_of_interrupt()
@@ -318,6 +320,8 @@ class DPMixture(
 
     def fit_options(self, callback: Callback | None = None) -> FitOptions:
         """Return the parameters of a fit, checked."""
+        if self.checkpoint is not None:
+            check_checkpoint(self.checkpoint)
         if isinstance(self.family, str) and self.family != "auto":
             FAMILIES.by_name(self.family, also=("auto",))
         return FitOptions(

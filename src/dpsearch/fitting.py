@@ -105,7 +105,11 @@ def fit_in_memory(
 ) -> FittedState:
     """Fit a table in memory."""
     if options.checkpoint is not None:
-        raise ParameterError("checkpoint is for tables in shards: set n_shards")
+        raise ParameterError.of(
+            "checkpoint",
+            "is for tables that passes are made over: of at least 20,000 rows, or in shards"
+            " (n_shards), without weights, under a family that has a linear form",
+        )
     table, codes = recognise_codes(table, options.family, schema, options.missing_codes)
     check_columns(table)
     words = codes_in_words(codes, schema, options.missing_codes)

@@ -396,6 +396,8 @@ def test_checkpoints_of_other_runs_are_refused(tmp_path):
         DPMixture("gaussian", n_shards=4, checkpoint=path).fit(X)
     with pytest.raises(ModelFileError, match="another prior"):
         DPMixture("diagonal_gaussian", 2.0, n_shards=4, checkpoint=path).fit(X)
+    with pytest.raises(ModelFileError, match="another missing_codes: 'auto', this run None"):
+        DPMixture("diagonal_gaussian", missing_codes=None, n_shards=4, checkpoint=path).fit(X)
     with pytest.raises(ModelFileError, match="of other data"):
         DPMixture("diagonal_gaussian", n_shards=4, checkpoint=path).fit(X[:, :2])
     path.write_bytes(path.read_bytes()[:-50])

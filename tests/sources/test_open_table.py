@@ -398,9 +398,9 @@ def test_a_function_may_use_its_array_again(reference):
     np.testing.assert_array_equal(fitted(again).labels_, reference.labels_)
 
 
-def test_a_checkpoint_of_one_shard_is_refused(tmp_path):
+def test_a_checkpoint_of_a_small_table_in_one_piece_is_refused(tmp_path):
     path = written(tmp_path, FRAME, "parquet")
-    with pytest.raises(ParameterError, match="checkpoint is for tables in shards"):
+    with pytest.raises(ParameterError, match="checkpoint is for tables .* of at least 20,000 rows"):
         DPMixture(GAUSSIAN, 1.0, checkpoint=tmp_path / "c").fit(path)
 
 

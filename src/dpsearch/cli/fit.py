@@ -99,6 +99,14 @@ class Fitting:
         str | None,
         opt.option("Where passes over the rows are made: cuda for a GPU; else by threads."),
     ] = None
+    checkpoint: Annotated[
+        str | None,
+        opt.option(
+            "File that keeps the best clusters of a table of 20,000 rows or more, or in shards;"
+            " if the run is cut off, the same command goes on from there.",
+            metavar="FILE",
+        ),
+    ] = None
 
     def said(self) -> dict[str, str] | None:
         """Return what the user says of columns."""
@@ -129,6 +137,7 @@ class Fitting:
             n_shards=self.shards,
             n_jobs=self.jobs,
             device=self.device,
+            checkpoint=self.checkpoint,
             time_limit=self.time,
             random_state=self.seed,
         )
@@ -282,18 +291,30 @@ class _Job:
             elif error.parameter == "missing_codes":
                 error.parameter = "--na"
             raise
-        opened = self.source.opened
+        self.check_options()
+        self.output.check_pixels(self.source.table.n_columns)
+        self.seconds["reading"] = time.perf_counter() - self.begun
+
+    def check_options(self) -> None:
+        """Raise if an option is not for a table like this one."""
+        from dpsearch.passes.rows import FEWEST
+
+        opened, fitting = self.source.opened, self.fitting
         in_shards = opened is not None and not opened.in_memory
+        kept = fitting.checkpoint is not None
+        whole = not in_shards and fitting.shards is None
+        if kept and whole and self.source.n_rows < FEWEST:
+            why = f"is for tables of at least {FEWEST:,} rows, or in shards (--shards)"
+            raise ParameterError.of("--checkpoint", why, source=self.data)
+        in_shards = in_shards or kept
         for name, refused in (
-            ("--restarts", opened is not None and fitting.restarts),
+            ("--restarts", (kept or opened is not None) and fitting.restarts),
             ("--certify", in_shards and fitting.certify is not None),
             ("--device", in_shards and fitting.device is not None),
         ):
             if refused:
-                why = "is for tables that are read into memory"
+                why = "takes no --checkpoint" if kept else "is for tables that are read into memory"
                 raise ParameterError.of(name, why, source=self.data)
-        self.output.check_pixels(self.source.table.n_columns)
-        self.seconds["reading"] = time.perf_counter() - self.begun
 
     def cluster(self, deadline: Deadline) -> None:
         from dpsearch.cli.results import Results

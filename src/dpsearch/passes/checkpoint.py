@@ -1,4 +1,4 @@
-"""Checkpoints of a fit in shards: the best clusters so far.
+"""Checkpoints of a fit by passes: the best clusters so far.
 
 They are totals of features, kilobytes for any number of rows.  Labels are not among them: a run
 that goes on from a checkpoint gives all rows to the best of its clusters, as one that begins does
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dpsearch._archive import CheckpointFile
 from dpsearch.families import FAMILIES
 from dpsearch.families.base import Family
+from dpsearch.fitting import FitOptions
 from dpsearch.passes.chunk import Totals
 from dpsearch.passes.rows import Encoding
-from dpsearch.priors.base import Prior
 from dpsearch.sources.shards import Look, Shard
 from dpsearch.tables import Schema
 
@@ -39,20 +39,23 @@ class Checkpoint:
         self,
         path: str | Path,
         shards: Sequence[Shard],
-        family: Any,
-        prior: Prior,
+        options: FitOptions,
         schema: Schema | None,
         looks: Sequence[Look],
     ) -> None:
+        family, codes = options.family, options.missing_codes
+        if not isinstance(codes, str | None):
+            codes = [float(code) for code in codes]
         same = {
             "number of rows": sum(shard.n_rows for shard in shards),
             "family": family.to_dict() if isinstance(family, Family) else family,
-            "prior": prior.to_dict(),
+            "prior": options.prior.to_dict(),
+            "missing_codes": codes,
             "columns": None if schema is None else schema.to_dict(),
             "data": f"{sum(one.digest for one in looks) % 2**64:016x}",
         }
-        what = "a checkpoint of a fit in shards"
-        self.file = CheckpointFile(path, "dpsearch-shards", 3, what, same)
+        what = "a checkpoint of a fit"
+        self.file = CheckpointFile(path, "dpsearch-shards", 4, what, same)
         self.path = self.file.path
         self.family = family
         self.n_written = 0

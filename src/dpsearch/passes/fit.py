@@ -92,6 +92,15 @@ class Start(NamedTuple):
     reason: str
 
 
+def suits_shards(opened: OpenedTable, options: FitOptions) -> bool:
+    """Whether a table is fitted by passes over its shards.
+
+    With a checkpoint that is also so for one shard, unless it is so small that it needs none.
+    """
+    whole = opened.in_memory and (options.checkpoint is None or opened.n_rows < FEWEST)
+    return not whole
+
+
 def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
     """Fit all rows of an opened table, which stay in their shards.
 
@@ -99,10 +108,11 @@ def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
     are the start.  With a checkpoint the clusters are written to this file whenever they are
     better; if the file exists, its clusters are the start instead.
     """
-    if options.certify_seconds is not None:
-        raise ParameterError("certify is for tables in memory: set n_shards=1")
-    if options.device is not None:
-        raise ParameterError("device is for tables in memory: set n_shards=1")
+    for name, given in (("certify", options.certify_seconds), ("device", options.device)):
+        if given is not None:
+            raise ParameterError.of(
+                name, "is for tables in memory: set n_shards=1, and no checkpoint"
+            )
     if not options.prior.product_form:
         raise CapabilityError(f"shards need a prior of product form; {options.prior.name} is not")
     try:
@@ -136,9 +146,8 @@ class ShardsFit:
             looks = look_at(opened.shards, self.client, threads, self.seed, told)
         if options.checkpoint is not None:
             self.store = Checkpoint(
-                options.checkpoint, opened.shards, options.family, options.prior, opened.schema,
-                looks,
-            )  # fmt: skip
+                options.checkpoint, opened.shards, options, opened.schema, looks
+            )
         resumed = None if self.store is None else self.store.read()
         self.gaps = any(one.gaps for one in looks)
         matrix, numbers = drawn(looks, begins_of(opened.shards))
