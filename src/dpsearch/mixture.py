@@ -8,7 +8,6 @@ probability is the sum of theirs.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,19 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from dpsearch._jit import inner, kernel
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
+from dpsearch.errors import located
 from dpsearch.families.base import Model
 from dpsearch.families.capabilities import Gaps, PredictiveDraws, require
 from dpsearch.families.packing import unlocked
 from dpsearch.families.restored import gapped
-from dpsearch.items import (
-    Core,
-    Items,
-    add_item,
-    log_alone,
-    log_predictive,
-)
+from dpsearch.items import Items, add_item, log_predictive
 from dpsearch.priors.base import Prior
 from dpsearch.tables.checked import CheckedTable
 
@@ -125,29 +118,20 @@ class Mixture:
     def log_joint_probabilities(self, X: ArrayLike | CheckedTable) -> tuple[Matrix, Vector]:
         """Return log p(component k, x) [N, K] and log p(new component, x) [N]."""
         table = self._table(X)
-        if table.gaps and not self.model.family.skips(table):
-            scores = self._gaps(self._rows_and_new()).log_densities(table.matrix)
-            return scores[:, :-1] + self.log_weights, scores[:, -1] + self.log_fresh_weight
-        if table.gaps and self.gapped is not self:
-            return self.gapped.log_joint_probabilities(table)
-        items, base = self.model.items(table)
-        inside = log_predictive(self.model.core, items, self.pool)
-        inside += self.log_weights + base[:, None]
-        outside = log_alone(self.model.core, items) + self.log_fresh_weight + base
-        return inside, outside
+        scores = self._scores(table, np.full(table.shape[0], -1))
+        scores += np.append(self.log_weights, self.log_fresh_weight)
+        return scores[:, :-1], scores[:, -1]
 
     def summed(self, inside: Matrix) -> Matrix:
         """Return log probabilities of clusters [N, C] from those of components [N, K]."""
         if self.n_clusters == self.n_components:
             return inside
-        top = inside.max(axis=1, keepdims=True)
-        top = np.where(np.isfinite(top), top, 0.0)
+        top, weights = _scaled(inside)
         out = np.zeros((len(inside), self.n_clusters))
-        weights = np.exp(inside - top)
         for k, cluster in enumerate(self.groups):
             out[:, cluster] += weights[:, k]
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(out) + top)
+            return np.asarray(np.log(out) + top[:, None])
 
     def log_memberships(self, items: Items, labels: Labels) -> Matrix:
         """Return log p(component k | row i, all other rows) [N, K], over the components there are.
@@ -155,15 +139,11 @@ class Mixture:
         Each row is taken out of its component, as a Gibbs sampler does.  One that is alone there
         stays with the probability of a new component.
         """
-        scores = _member_scores(
-            self.model.core, items, self.pool, self.sizes, labels, log_alone(self.model.core, items)
-        )
-        places, rows = self._places(), np.arange(len(labels))
-        out = scores[:, :-1] + places.steps
-        alone = self.sizes[labels] == 1
-        shared = rows[~alone], labels[~alone]
-        out[shared] = scores[shared] + places.own[labels[~alone]]
-        out[rows[alone], labels[alone]] = scores[alone, -1] + places.fresh[labels[alone]]
+        scores = self._scores_of_items(items, labels)
+        self._weigh(scores, labels, self._places())
+        alone = np.flatnonzero(self.sizes[labels] == 1)
+        scores[alone, labels[alone]] = scores[alone, -1]
+        out = scores[:, :-1]
         return np.asarray(out - logsumexp(out, axis=1, keepdims=True))
 
     def memberships(
@@ -184,31 +164,20 @@ class Mixture:
         called from time to time, and may raise.  `places` [N, K + 1] is filled with the log
         probabilities, but for a constant, of each component for each row, and of a new one.
         """
-        table = self._table(X)
-        if labels is None:
-            labels = np.full(table.shape[0], -1)
-        if table.gaps and not self.model.family.skips(table):
-            return self._memberships_by_observed(table.matrix, labels, fitted, check, places)
-        if table.gaps and self.gapped is not self:
-            return self.gapped.memberships(table, labels, check=check, places=places)
-        items, base = self.model.items(table)
-        alone, prior = log_alone(self.model.core, items), self._places()
+        table, prior = self._table(X), self._places()
+        labels = np.full(table.shape[0], -1) if labels is None else labels
         step = max(1, _BLOCK // (self.n_components + 1))
         parts = []
         for begin in range(0, max(1, len(labels)), step):
             check()
-            rows = slice(begin, min(begin + step, len(labels)))
-            scores = _member_scores(
-                self.model.core, items.rows(rows.start, rows.stop), self.pool, self.sizes,
-                labels[rows], alone[rows],
-            )  # fmt: skip
+            rows = slice(begin, begin + step)
+            filled = None if fitted is None else fitted[rows]
+            with located(rows=begin):
+                scores = self._scores(table.rows(rows), labels[rows], filled, check)
             parts.append(self._placed(scores, labels[rows], prior))
             if places is not None:
                 places[rows] = scores
-        found = Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
-        return found._replace(
-            log_density=found.log_density + base, log_inside=found.log_inside + base
-        )
+        return Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def log_inside(self, X: Any, members: Labels, columns: Any) -> Vector:
         """Return the log densities of new rows, if there are no new clusters.
@@ -221,67 +190,91 @@ class Mixture:
         if not len(own) or not self._skips(X, rest):
             return self.memberships(X).log_inside
         nowhere = np.full(len(X), -1)
-        scores, base = self._scores(X, nowhere)
-        within, _ = self._scores(rest, members[own])
-        without, _ = self._scores(rest, nowhere[own])
+        scores = self._scores(self._table(X), nowhere)
+        within = self._scores(self._table(rest), members[own])
+        without = self._scores(self._table(rest), nowhere[own])
         at = np.arange(len(own)), members[own]
         scores[own, members[own]] += within[at] - without[at]
-        return self._placed(scores, nowhere, self._places()).log_inside + base
+        return self._placed(scores, nowhere, self._places()).log_inside
 
     def _skips(self, *tables: Any) -> bool:
         """Whether the gaps of these rows, if there are any, can be skipped."""
         checked = [self._table(rows) for rows in tables]
         return all(not table.gaps or self.model.family.skips(table) for table in checked)
 
-    def _scores(self, X: Any, labels: Labels) -> tuple[Matrix, Vector]:
-        """Return log H of rows in every place but for a constant, and the constant."""
-        table = self._table(X)
+    def _scores(
+        self,
+        table: CheckedTable,
+        labels: Labels,
+        fitted: Any = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Matrix:
+        """Return log H of rows in every place [N, K + 1], taken out of their components first."""
+        if table.gaps and not self.model.family.skips(table):
+            return self._scores_of_observed(table.matrix, labels, fitted, check)
         mixture = self.gapped if table.gaps else self
-        core = mixture.model.core
         items, base = mixture.model.items(table)
-        alone = log_alone(core, items)
-        return _member_scores(core, items, mixture.pool, self.sizes, labels, alone), base
+        scores = mixture._scores_of_items(items, labels)
+        scores += base[:, None]
+        return scores
+
+    def _scores_of_items(self, items: Items, labels: Labels) -> Matrix:
+        """Return the same for items, but for what is a constant of each."""
+        members = np.where((labels >= 0) & (self.sizes[labels] > 1), labels, -1)
+        pool = np.append(self.pool, self.model.empty_row())
+        return log_predictive(self.model.core, items, pool, members)
+
+    def _scores_of_observed(
+        self, matrix: Matrix, labels: Labels, fitted: Any, check: Callable[[], None]
+    ) -> Matrix:
+        """Return the same for a family that cannot skip gaps, by the densities it gives."""
+        gappy = np.isnan(matrix).any(axis=1)
+        scores = np.empty((len(matrix), self.n_components + 1))
+        if not gappy.all():
+            scores[~gappy] = self._scores(CheckedTable(matrix[~gappy]), labels[~gappy])
+        scores[gappy] = self._gaps(self._rows_and_new()).log_densities(matrix[gappy])
+        for i in np.flatnonzero(gappy & (labels >= 0) & (self.sizes[labels] > 1)):
+            check()
+            items, _ = self.model.items(fitted[i : i + 1])
+            rest = self.row(labels[i]).copy()
+            add_item(self.model.core, items, 0, rest, -1.0)
+            scores[i, labels[i]] = self._gaps([rest]).log_densities(matrix[i : i + 1])[0, 0]
+        return scores
+
+    def _weigh(self, scores: Matrix, labels: Labels, places: _Places) -> None:
+        """Add the log weights of places to log H of rows that were in components, −1 for none."""
+        own = np.flatnonzero(labels >= 0)
+        members = scores[own, labels[own]] + places.own[labels[own]]
+        scores[:, :-1] += places.steps
+        scores[own, labels[own]] = members
+        scores[:, -1] += places.fresh[labels]
 
     def _placed(self, scores: Matrix, labels: Labels, places: _Places) -> Memberships:
         """Return memberships from log H of every row in every place, which are changed."""
-        return Memberships(*_memberships_by_scores(scores, self.sizes, labels, places, self.groups))
+        self._weigh(scores, labels, places)
+        inside, rows = scores[:, :-1], np.arange(len(labels))
+        alone = np.flatnonzero((labels >= 0) & (self.sizes[labels] == 1))
+        inside[alone, labels[alone]] = -np.inf
+        log_inside = _log_sum(inside) - places.inside[labels]
+        inside[alone, labels[alone]] = scores[alone, -1]  # staying alone is the new component
+        scores[alone, -1] = -np.inf
+        of_clusters = np.column_stack([self.summed(inside), scores[:, -1]])
+        total = _log_sum(of_clusters)
+        new = np.flatnonzero(labels < 0)
+        own, components = self.groups[labels], labels.copy()
+        own[new] = of_clusters[new, :-1].argmax(axis=1)
+        others = self.groups != own[new, None]
+        components[new] = np.where(others, -np.inf, inside[new]).argmax(axis=1)
+        certainty = np.exp(of_clusters[rows, own] - total)
+        of_clusters[rows, own] = -np.inf
+        return Memberships(
+            own, certainty, of_clusters.argmax(axis=1), total - places.total[labels], log_inside,
+            components,
+        )  # fmt: skip
 
     def _table(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         family = self.model.family
         return CheckedTable.of(X, accept_sparse=family.accepts_sparse, gaps=family.predicts_gaps)
-
-    def _memberships_by_observed(
-        self,
-        matrix: Matrix,
-        labels: Labels,
-        fitted: Any,
-        check: Callable[[], None],
-        places: Matrix | None,
-    ) -> Memberships:
-        """Return memberships for a family that cannot skip gaps, by the densities it gives."""
-        gappy = np.isnan(matrix).any(axis=1)
-        X, own = matrix[gappy], labels[gappy]
-        scores = self._gaps(self._rows_and_new()).log_densities(X)
-        shared = np.flatnonzero((own >= 0) & (self.sizes[own] > 1))
-        if len(shared):
-            items, _ = self.model.items(fitted[gappy][shared])
-            for at, i in enumerate(shared):
-                check()
-                rest = self.row(own[i]).copy()
-                add_item(self.model.core, items, at, rest, -1.0)
-                scores[i, own[i]] = self._gaps([rest]).log_densities(X[i : i + 1])[0, 0]
-        found = Memberships(
-            *_memberships_by_scores(scores, self.sizes, own, self._places(), self.groups)
-        )
-        rest = np.empty((int((~gappy).sum()), scores.shape[1]))
-        if places is not None:
-            places[gappy] = scores
-        if gappy.all():
-            return found
-        whole = self.memberships(matrix[~gappy], labels[~gappy], check=check, places=rest)
-        if places is not None:
-            places[~gappy] = rest
-        return Memberships(*(_interleaved(gappy, *both) for both in zip(found, whole, strict=True)))
 
     def _places(self) -> _Places:
         n_points, n_components = int(self.sizes.sum()), self.n_components
@@ -374,82 +367,15 @@ class Mixture:
         return rows, np.append(self.groups, self.n_clusters)[drawn]
 
 
-@inner
-def _log_sum_exp(values):  # type: ignore[no-untyped-def]
-    top = -np.inf
-    for k in range(values.shape[0]):
-        top = max(top, values[k])
-    if top == -np.inf:
-        return top
-    total = 0.0
-    for k in range(values.shape[0]):
-        total += math.exp(values[k] - top)
-    return top + math.log(total)
+def _scaled(values: Matrix) -> tuple[Vector, Matrix]:
+    """Return the largest logarithm of each row, 0 for −∞, and the numbers relative to it."""
+    top = values.max(axis=1)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return top, np.exp(values - top[:, None])
 
 
-@inner
-def _placed(out, k, size, places, groups, of_clusters):  # type: ignore[no-untyped-def]
-    """Return the fields of `Memberships` for one row; `out`, its log H in every place, is changed.
-
-    k is the component that it was in, of that size, or −1; the last place is a new one.
-    """
-    n_components, n_clusters = out.shape[0] - 1, of_clusters.shape[0] - 1
-    origin = k if k >= 0 else n_components
-    for j in range(n_components):
-        out[j] += places.own[j] if j == k else places.steps[j]
-    out[n_components] += places.fresh[origin]
-    if k >= 0 and size == 1:
-        out[k] = -np.inf
-    log_inside = _log_sum_exp(out[:n_components]) - places.inside[origin]
-    if k >= 0 and size == 1:  # staying alone is the new component
-        out[k] = out[n_components]
-        out[n_components] = -np.inf
-    of_clusters[:] = -np.inf
-    of_clusters[n_clusters] = out[n_components]
-    for j in range(n_components):
-        sum_before = of_clusters[groups[j]]
-        if sum_before == -np.inf:
-            of_clusters[groups[j]] = out[j]
-        elif out[j] > -np.inf:
-            of_clusters[groups[j]] = np.logaddexp(sum_before, out[j])
-    total = _log_sum_exp(of_clusters)
-    own = groups[k] if k >= 0 else of_clusters[:n_clusters].argmax()
-    certainty = math.exp(of_clusters[own] - total)
-    of_clusters[own] = -np.inf
-    return own, certainty, of_clusters.argmax(), total - places.total[origin], log_inside
-
-
-def _member_scores(
-    core: Core, items: Items, pool: Vector, sizes: Ints, labels: Labels, alone: Vector
-) -> Matrix:
-    """Return log H of every item in every place [N, K + 1], taken out of its component first."""
-    members = np.where((labels >= 0) & (sizes[labels] > 1), labels, -1)
-    return np.column_stack([log_predictive(core, items, pool, members), alone])
-
-
-@kernel
-def _memberships_by_scores(
-    scores: Matrix, sizes: Ints, labels: Labels, places: _Places, groups: Ints
-) -> Any:
-    """Return `Memberships` from log H of every row in every place, which are changed."""
-    n = labels.shape[0]
-    own, second, components = labels.copy(), np.empty(n, np.int64), labels.copy()
-    certainty, log_density, log_inside = np.empty(n), np.empty(n), np.empty(n)
-    of_clusters = np.empty(groups.max() + 2)
-    for i in range(n):
-        own[i], certainty[i], second[i], log_density[i], log_inside[i] = _placed(
-            scores[i], labels[i], sizes[labels[i]], places, groups, of_clusters
-        )
-        if labels[i] < 0:
-            best = -np.inf
-            for j in range(groups.shape[0]):
-                if groups[j] == own[i] and (components[i] < 0 or scores[i, j] > best):
-                    best, components[i] = scores[i, j], j
-    return own, certainty, second, log_density, log_inside, components
-
-
-def _interleaved(chosen: Any, first: Any, second: Any) -> Any:
-    """Return one array of two: the first where chosen, the second elsewhere."""
-    out = np.empty(len(chosen), first.dtype)
-    out[chosen], out[~chosen] = first, second
-    return out
+def _log_sum(values: Matrix) -> Vector:
+    """Return the logarithm of the sum of what each row has the logarithms of."""
+    top, weights = _scaled(values)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(weights.sum(axis=1)) + top)
