@@ -185,6 +185,10 @@ class UnseenValuesWarning(UserWarning):
         )
 
 
+class AbsentColumnsWarning(UserWarning):
+    """New rows lack columns that the model knows; their values are taken as missing."""
+
+
 class DepartureWarning(UserWarning):
     """A batch of a stream is far less probable than rows were before."""
 

@@ -211,13 +211,17 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     # -- rows of data -----------------------------------------------------------------------
 
-    def checked(self, X: ArrayLike | CheckedTable) -> CheckedTable:
-        """Return rows as a checked table, compared with what the model was fitted to."""
+    def checked(self, X: ArrayLike | CheckedTable, *, lacking: bool = False) -> CheckedTable:
+        """Return rows as a checked table, compared with what the model was fitted to.
+
+        With `lacking` a frame need not have columns that the model can do without.
+        """
         check_is_fitted(self)
         if isinstance(X, CheckedTable):
             return X
         if self.schema_ is not None and not (self.schema_.all_numbers and is_array(X)):
-            matrix = self.schema_.encode(X, self.handle_unknown)
+            lacking = lacking and self.family_.predicts_gaps
+            matrix = self.schema_.encode(X, self.handle_unknown, lacking=lacking)
             table = CheckedTable(matrix, tuple(self.schema_.names))
             return without_codes(table, self.state_.codes)
         X = readable(X)
@@ -257,7 +261,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         """Yield log joint probabilities of blocks of rows, so that memory stays bounded."""
         check_is_fitted(self)
         plain = is_array(X) and self.schema_ is None  # which need not be in memory
-        rows: Any = X if plain else self.checked(X)
+        rows: Any = X if plain else self.checked(X, lacking=True)
         size = max(1, _BLOCK // (self.n_components_ + self.n_features_in_))
         for begin in range(0, max(1, rows.shape[0]), size):
             block = slice(begin, begin + size)
@@ -280,7 +284,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike | CheckedTable) -> Matrix:
         """Return the probability of each cluster for each row, given that it is in one of them."""
-        table = self.checked(X)
+        table = self.checked(X, lacking=True)
         with using(n_threads(self.n_jobs)):
             inside, _ = self.mixture_.log_joint_probabilities(table)
         inside = self.mixture_.summed(inside)

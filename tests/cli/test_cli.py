@@ -25,6 +25,7 @@ from dpsearch.cli.app import app
 from dpsearch.cli.fit import restart
 from dpsearch.cli.options import parse_duration
 from dpsearch.deadline import Deadline, within
+from dpsearch.errors import AbsentColumnsWarning
 from dpsearch.progress import stages
 
 PROGRAM = [sys.executable, "-W", "always", "-m", "dpsearch.cli"]
@@ -396,9 +397,25 @@ def test_files_without_names_for_a_model_with_names(run, tmp_path):
         "no columns 'length', 'depth', which the model needs: did you mean 'Length ()', 'depths'?"
     )
     assert (code, said in err, "--no-header" in err) == (1, True, False)
-    (tmp_path / "z.csv").write_text("who,site,kind,depth\n" + "p,same,u,3\n")
-    code, _, err = run("predict", "x.clusters", "z.csv")
-    assert (code, "no column 'length', which" in err, "did you mean" in err) == (1, True, False)
+    frame = pl.read_csv("x.csv")
+    frame.drop("length").write_csv("z.csv")
+    found = load("x.clusters/model.npz")
+    want = found.predict(frame.with_columns(length=pl.lit(None)).drop("who")).tolist()
+    with pytest.warns(AbsentColumnsWarning, match="no column 'length'"):
+        assert found.predict(frame.drop("length")).tolist() == want
+    for options in ((), ("--memory", "4GB")):
+        code, out, err = run("predict", "x.clusters", "z.csv", *options)
+        assert (code, pl.read_csv(io.StringIO(out))["cluster"].to_list()) == (0, want)
+        assert "note: no column 'length', which the model knows: all values taken" in err
+    complains(run("certify", "x.clusters", "z.csv"), "no column 'length', which the model needs")
+
+
+def test_columns_that_a_model_cannot_do_without(run, tmp_path):
+    counts = np.random.default_rng(0).poisson(3.0, (30, 3))
+    pl.DataFrame(counts, schema=["a", "b", "c"]).write_csv("x.csv")
+    assert run("fit", "x.csv", "--family", "multinomial", "--refine", "no")[0] == 0
+    pl.read_csv("x.csv").drop("b").write_csv("y.csv")
+    complains(run("predict", "x.clusters", "y.csv"), "no column 'b', which the model needs")
 
 
 def test_files_that_are_not_read(run):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 from dpsearch import DPMixture, consensus, families, gibbs, plots, priors
+from dpsearch._numbers import brief
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.events import Event
 from dpsearch.problem import Clustering
@@ -142,6 +145,30 @@ def test_errors_name_what_is_wrong(table):
         plots.profiles(X, labels[:5])
     with pytest.raises(ParameterError, match="no trace"):
         plots.trace(Clustering(labels, 0.0))
+
+
+@pytest.mark.parametrize("library", [pd, pl])
+def test_mixed_frames_with_gaps(library):
+    codes = np.repeat([0, 1], 20)
+    content = {
+        "size": [None, *(9.0 * codes + np.arange(40) / 40)[1:]],
+        "name": [f"row {i}" for i in range(40)],
+        "pet": np.array(["cat", "dog", "fish"])[np.arange(40) % 2 + codes].tolist(),
+        "depth": np.arange(40.0).tolist(),
+    }
+    frame = library.DataFrame(content)
+    axis = plots.profiles(frame, codes)
+    titles = [tick.get_text() for tick in axis.get_xticklabels()]
+    assert titles == ["size", "pet cat", "pet dog", "pet fish", "depth"]
+    size = np.array(content["size"], float)
+    cells = [text.get_text() for text in axis.texts]
+    assert cells[:4] == [brief(np.nanmean(size[:20])), "0.5", "0.5", "0"]
+    drawn = plots.scatter(frame, codes, columns=["size", 3])
+    assert (drawn.get_xlabel(), drawn.get_ylabel()) == ("size", "depth")
+    assert [len(one.get_offsets()) for one in drawn.collections] == [19, 20]
+    assert plots.scatter(frame, codes).get_xlabel().startswith("principal component 1")
+    with pytest.raises(ParameterError, match="columns must be two columns of numbers"):
+        plots.scatter(frame, codes, columns=["size", "pet"])
 
 
 def test_a_fitted_model_has_a_trace_to_plot(table):

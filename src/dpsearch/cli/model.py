@@ -25,13 +25,19 @@ def load_model(path: Path) -> Any:
     return load(path / "model.npz" if path.is_dir() else path)
 
 
-def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
-    """Read the columns that a model knows, by name if both have names, otherwise by number."""
+def read_for(
+    model: Any, data: Path, reading: Reading, *, gaps: bool = False, **options: Any
+) -> Table:
+    """Read the columns that a model knows, by name if both have names, otherwise by number.
+
+    With `gaps` columns that the file lacks are taken as missing, if the model can do without them.
+    """
     from dpsearch.io import read_table
     from dpsearch.tables import Schema, is_frame
 
-    known = known_columns(model)
+    known = known_columns(model, gaps)
     table = read_table(data, replace(reading, model=known), **options)
+    table.add_missing(known.absent_from(table.names))
     schema, wanted = getattr(model, "schema_", None), known.names
     known.check_width(table.n_columns, table.source)
     if wanted is not None:
@@ -51,8 +57,8 @@ def read_for(model: Any, data: Path, reading: Reading, **options: Any) -> Table:
     return table
 
 
-def known_columns(model: Any) -> ModelColumns:
-    """Return what a model knows about the columns of files."""
+def known_columns(model: Any, gaps: bool = False) -> ModelColumns:
+    """Return what a model knows about the columns of files; `gaps`: files may lack some."""
     from dpsearch.io import ModelColumns
 
     schema = getattr(model, "schema_", None)
@@ -70,6 +76,7 @@ def known_columns(model: Any) -> ModelColumns:
         tuple(j for j, name in enumerate(wanted or ()) if name in levels),
         getattr(model, "index_name_", None),
         file if wanted is not None and {*wanted} <= {*file} else (),
+        gaps and model.family_.predicts_gaps,
     )
 
 

@@ -14,7 +14,12 @@ from dpsearch._numbers import count
 from dpsearch.cli import options as opt
 from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, quiet_about_names
-from dpsearch.errors import CapabilityError, ParameterError, UnseenValuesWarning
+from dpsearch.errors import (
+    AbsentColumnsWarning,
+    CapabilityError,
+    ParameterError,
+    UnseenValuesWarning,
+)
 
 _ROWS = 10_000  # for which the probabilities of all clusters are in memory
 _RATE = 0.001  # of rows that are called outliers though they come from the clusters
@@ -104,9 +109,10 @@ def predict(
 
 @contextlib.contextmanager
 def _noting_unseen(messages: Messages) -> Iterator[None]:
-    """Print what values of each column were not seen by the fit, instead of warnings."""
+    """Print what columns are absent, and what values the fit did not see, instead of warnings."""
     with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UnseenValuesWarning)
+        for kind in (AbsentColumnsWarning, UnseenValuesWarning):
+            warnings.simplefilter("always", kind)
         yield
     unseen: dict[str, UnseenValuesWarning] = {}
     for one in said:
@@ -114,6 +120,8 @@ def _noting_unseen(messages: Messages) -> Iterator[None]:
             found = unseen.setdefault(one.message.column, one.message)
             if found is not one.message:
                 found.count += one.message.count
+        elif isinstance(one.message, AbsentColumnsWarning):
+            messages.print(f"note: {one.message}")
         else:
             warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     for found in unseen.values():

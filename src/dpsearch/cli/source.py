@@ -43,7 +43,7 @@ class Source:
     ) -> None:
         reading = options.reading or io.Reading()
         if model is not None:
-            reading = replace(reading, model=known_columns(model))
+            reading = replace(reading, model=known_columns(model, gaps=True))
             gaps = model.family_.predicts_gaps
             options = replace(
                 options, gaps=gaps, reading=reading, schema=model.schema_,
@@ -61,7 +61,7 @@ class Source:
                 elif options.kinds is not None:
                     self.table.X = self.table.frame()
             else:
-                self.table = read_for(model, path, reading, progress=progress)
+                self.table = read_for(model, path, reading, gaps=True, progress=progress)
 
     def _decide(self, options: TableOptions) -> None:
         """Decide about the columns of a table that is in memory."""

@@ -10,7 +10,7 @@ from typing import Any
 from dpsearch._validate import name_column
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.io.table import ModelColumns, Reading, name_of
-from dpsearch.tables.names import did_you_mean
+from dpsearch.tables.names import did_you_mean, taken_as_missing
 
 _NAMED = 5  # columns that an error names
 
@@ -127,6 +127,8 @@ class _File:
             return [self.place[name] for name in model.names]
         if self.names is None:
             return None
+        if model.gaps and taken_as_missing(model.names, self.names):
+            return [self.place[name] for name in model.names if name in self.place]
         known = {*model.names, *model.file} & {*self.names}
         hint = "" if known or not reading.header else "; --no-header if the first line is a row"
         raise DataError(missing_columns(model.names, self.names) + hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,6 +33,14 @@ class ModelColumns:
     categories: tuple[int, ...] = ()  # the numbers of those that hold categories
     index: str | None = None  # the column that named the rows, taken as such if it is there
     file: tuple[str, ...] = ()  # all columns of the file of the fit, in order, where known
+    gaps: bool = False  # whether columns that a file lacks may be taken as missing
+
+    def absent_from(self, names: Sequence[str] | None) -> list[str]:
+        """Return the columns that a file lacks, where they are taken as missing."""
+        if not self.gaps or names is None:
+            return []
+        there = {*names}
+        return [name for name in self.names or () if name not in there]
 
     def check_width(self, n_columns: int, source: str) -> None:
         if n_columns != self.width:
@@ -133,6 +142,14 @@ class Table:
         """Name the columns as in the file, of which some were kept."""
         self.names = None if names is None else [names[j] for j in kept]
         self.numbers = None if kept == list(range(width)) else kept
+
+    def add_missing(self, absent: list[str]) -> None:
+        """Add columns without values."""
+        import polars as pl
+
+        if absent:
+            frame = self.frame().with_columns(pl.lit(None).alias(name) for name in absent)
+            self.X, self.names, self.numbers = frame, frame.columns, None
 
     def take_index(self, index: Any) -> None:
         """Name the rows by a column of the file."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._numbers import brief
-from dpsearch._types import ArrayLike, Ints, Matrix
+from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import as_image_shape, as_matrix, column_names, whole
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.plots._axes import (
@@ -22,6 +22,8 @@ from dpsearch.plots._axes import (
     open_frame,
 )
 from dpsearch.problem import Clustering
+from dpsearch.tables import is_frame, read_column, triaged
+from dpsearch.tables.frames import names_of
 
 _MOST_IN_LEGEND = 14
 _MOST_NUMBERS = 400  # cells above which a heat map has no figures in it
@@ -32,7 +34,7 @@ def scatter(
     labels: ArrayLike,
     axis: Any = None,
     *,
-    columns: Sequence[int] | None = None,
+    columns: Sequence[int | str] | None = None,
     names: Sequence[str] | None = None,
     ellipses: bool = True,
 ) -> Any:
@@ -44,14 +46,16 @@ def scatter(
     Parameters
     ----------
     X
-        Array or frame of numbers, at least two columns.
+        Array or frame, at least two columns.  Of a frame with categories each level counts as a
+        column, 1 for the rows that have it and 0 for others.
     labels
         Cluster of each row.
     axis
         A matplotlib axis; default: a new figure.
     columns
-        The two columns to draw; default: the only two, or the first two principal components of
-        the standardised columns.
+        The two columns of numbers to draw, by number or name; rows that lack one of the values are
+        left out.  Default: the only two, or the first two principal components of the standardised
+        columns, where a gap is the mean.
     names
         Column names; default: those of the frame.
     ellipses
@@ -60,11 +64,15 @@ def scatter(
     from matplotlib.patheffects import withStroke
 
     matrix, clusters, codes, titles = _table(X, labels, names)
-    points, titles = _plane(matrix, columns, titles)
+    points, titles = _plane(matrix, _numbered(X, columns, titles), titles)
+    known = ~np.isnan(points).any(axis=1)
+    points, codes = points[known], codes[known]
     axis = one_axis(axis, 6.4, 4.8)
     sizes = np.bincount(codes)
     area = float(np.clip(6000.0 / len(codes), 4.0, 26.0))
     for k, size in enumerate(sizes):
+        if not size:
+            continue
         own = points[codes == k]
         colour = COLOURS[k % len(COLOURS)]
         axis.scatter(
@@ -109,7 +117,8 @@ def _plane(
         from sklearn.preprocessing import StandardScaler
 
         pca = PCA(2, svd_solver="full")
-        points = pca.fit_transform(StandardScaler().fit_transform(matrix))
+        standard = np.nan_to_num(StandardScaler().fit_transform(matrix))
+        points = pca.fit_transform(standard)
         return points, [
             f"principal component {j + 1} ({share:.0%} of the variance)"
             for j, share in enumerate(pca.explained_variance_ratio_)
@@ -118,8 +127,22 @@ def _plane(
         raise ParameterError("X has one column: a scatter plot needs two", parameter="X")
     wanted = [0, 1] if columns is None else list(columns)
     if len(wanted) != 2 or not all(0 <= j < width for j in wanted):
-        raise ParameterError.must("columns", f"be two numbers between 0 and {width - 1}", columns)
+        kind = f"be two columns of numbers, by number from 0 to {width - 1} or by name"
+        raise ParameterError.must("columns", kind, columns)
     return matrix[:, wanted], [names[j] for j in wanted]
+
+
+def _numbered(
+    X: Any, columns: Sequence[int | str] | None, titles: Sequence[str]
+) -> Sequence[int] | None:
+    """Return columns that are given by name, or by number in a frame, as numbers of titles."""
+    if columns is None:
+        return None
+    own, found = column_names(X) or list(titles), list[int]()
+    for one in columns:
+        name = one if isinstance(one, str) else own[one] if 0 <= one < len(own) else ""
+        found.append(titles.index(name) if name in titles else -1)
+    return found
 
 
 def profiles(
@@ -133,12 +156,12 @@ def profiles(
     """Draw a heat map of the means of the clusters against those of all; return the axis.
 
     A cell's colour is (mean of the cluster − mean of all) / standard deviation of all, its figure
-    the cluster's mean.
+    the cluster's mean; of a level of a category, the share of the rows that have it.
 
     Parameters
     ----------
     X
-        Array or frame of numbers.
+        Array or frame; gaps do not count.
     labels
         Cluster of each row.
     axis
@@ -151,10 +174,11 @@ def profiles(
     matrix, clusters, codes, titles = _table(X, labels, names)
     shown = whole(shown, "shown", 1)
     sizes = np.bincount(codes)
-    means = np.stack([matrix[codes == k].mean(axis=0) for k in range(len(sizes))])
-    spread = matrix.std(axis=0)
-    away = (means - matrix.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0)
-    between = (sizes[:, None] * away**2).sum(axis=0)
+    rows = [np.ma.masked_invalid(matrix[codes == k]) for k in range(len(sizes))]
+    means = np.stack([own.mean(axis=0).filled(np.nan) for own in rows])
+    spread = np.nanstd(matrix, axis=0)
+    away = (means - np.nanmean(matrix, axis=0)) / np.where(spread > 0.0, spread, 1.0)
+    between = (sizes[:, None] * np.nan_to_num(away) ** 2).sum(axis=0)
     kept = np.sort(np.argsort(-between, kind="stable")[:shown])
     away, means = away[:, kept], means[:, kept]
     width = float(np.clip(1.8 + 0.62 * len(kept), 4.5, 16.0))
@@ -217,10 +241,35 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
 def _table(
     X: ArrayLike, labels: ArrayLike, names: Sequence[str] | None
 ) -> tuple[Matrix, list[str], Ints, Sequence[str]]:
-    """Return the checked data, the names of the clusters, a code for each row, and column names."""
-    matrix = as_matrix(X, accept_sparse=False)
-    known = names if names is not None else column_names(X)
-    return matrix, *groups(labels, len(matrix)), column_titles(matrix, known)
+    """Return the data as numbers, the names of the clusters, a code for each row, and titles."""
+    titles = column_titles(X, names) if hasattr(X, "shape") else names
+    if is_frame(X):
+        matrix, titles = _expanded(X, titles or ())
+    else:
+        matrix = as_matrix(X, accept_sparse=False, gaps=True)
+    return matrix, *groups(labels, len(matrix)), column_titles(matrix, titles)
+
+
+def _expanded(frame: Any, names: Sequence[str]) -> tuple[Matrix, list[str]]:
+    """Return a frame as numbers, each level of its categories as a column of 0 and 1, and titles.
+
+    Of other columns those that a fit would not use are left out; of two levels the second says all.
+    """
+    called = dict(zip(names_of(frame), names, strict=True))
+    sources = {name: read_column(frame, j).source for j, name in enumerate(called)}
+    kinds = {name: "keep" for name, source in sources.items() if source in ("int", "float")}
+    found = triaged(frame, kinds, cycles=False, codes=False)
+    columns, titles = list[Vector](), list[str]()
+    for values, column in zip(found.matrix.T, found.schema.columns, strict=True):
+        title = called.get(column.name, column.name)
+        levels = list(enumerate(column.levels or ()))
+        for code, level in levels[1:] if len(levels) == 2 else levels:
+            columns.append(np.where(np.isnan(values), np.nan, values == code))
+            titles.append(f"{title} {level}")
+        if not levels:
+            columns.append(values)
+            titles.append(title)
+    return np.column_stack(columns), titles
 
 
 def mean_images(

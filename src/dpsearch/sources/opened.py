@@ -242,27 +242,34 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
     from dpsearch.io.table import NAMELESS
 
     choice, model = files.choice, None if options.reading is None else options.reading.model
+    own_names = None if files.unnamed else files.names
+    absent = [] if model is None else model.absent_from(own_names)
     if model is not None:
-        model.check_width(len(choice.kept), files.source)
+        model.check_width(len(choice.kept) + len(absent), files.source)
     if files.names is None:
         return _of_array_file(files, options)
     names, index, triage = [files.names[j] for j in choice.kept], None, None
+    numbers = choice.kept
     if model is not None:
+        names = list(model.names or names) if absent else names
         schema = None if options.schema is None else options.schema.renamed(names)
     else:
         found = _triaged(files, names, options)
         schema, triage, index = found.conversion, found.triage, found.row_names
         names = found.schema.origins
+        numbers = [files.names.index(name) for name in names]
     if choice.index is not None:
         index = files.names[choice.index]
     unknown = options.unknown if triage is None else None
-    layout = Layout(tuple(names), schema=schema, gaps=options.gaps, unknown=unknown)
+    layout = Layout(
+        tuple(names), schema=schema, gaps=options.gaps, unknown=unknown, absent=tuple(absent)
+    )
     own = names if schema is None else schema.names
     shards = cut(files.pieces, options.divide(files.n_rows, len(own)), layout)
     return _named(OpenedTable(
         shards, len(own), None if files.unnamed and schema is None else own, schema, files.source,
         triage=triage, index=index, index_name="row" if index in NAMELESS else index or "row",
-        numbers=files.numbers([files.names.index(name) for name in names]), lasting=files.lasting,
+        numbers=files.numbers(numbers), lasting=files.lasting,
     ))  # fmt: skip
 
 

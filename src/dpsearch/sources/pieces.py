@@ -61,6 +61,12 @@ class Layout:
     schema: Schema | None = None
     gaps: bool = False
     unknown: str | None = None  # what becomes of values that a model cannot hold; None: no model
+    absent: tuple[str, ...] = ()  # columns that no piece has: all their values are missing
+
+    @property
+    def in_files(self) -> list[str] | None:
+        """The names of the columns to read."""
+        return None if self.names is None else [n for n in self.names if n not in self.absent]
 
     def matrix(self, rows: Any, source: str, first: int) -> Any:
         """Rows as a checked matrix; errors name the source, and rows from `first` on."""
@@ -84,10 +90,13 @@ class Layout:
         return schema.encode(frame, self.unknown or "missing", quiet=self.unknown is None)
 
     def _numbers(self, frame: Any) -> Any:
+        import polars as pl
+
         from dpsearch.io.table import as_floats
 
         assert self.names is not None
-        frame = frame.select(self.names)
+        nothing = (pl.lit(None).alias(name) for name in self.absent)
+        frame = frame.with_columns(nothing).select(self.names)
         plain = all(kind.is_numeric() for kind in frame.dtypes)
         if self.schema is not None or self.unknown is not None or not plain:
             return self._encoded(frame)
@@ -106,7 +115,7 @@ class PieceShard:
         return sum(end - begin for _, begin, end in self.slices)
 
     def load(self) -> Any:
-        names = self.layout.names
+        names = self.layout.in_files
         return stacked([
             self.layout.matrix(piece.read(begin, end, names), piece.source, piece.first + begin)
             for piece, begin, end in self.slices

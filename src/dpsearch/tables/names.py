@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Sequence
+
+from dpsearch.errors import AbsentColumnsWarning
 
 _BETWEEN = re.compile(r"[\W_]+|(?<=[a-z0-9])(?=[A-Z])")
 # Whom a number may be given to.
@@ -50,13 +53,33 @@ def did_you_mean(
     """Return advice about names that are not there; by default all others may be meant."""
     if names is None:
         return "; the file has no column names, so columns go by numbers from 0"
-    plain = {_plain(name): name for name in reversed(names if others is None else others)}
-    found = [difflib.get_close_matches(_plain(name), plain, n=1) for name in wanted]
-    close = dict.fromkeys(repr(plain[name]) for names in found for name in names)
+    close = _close(wanted, names if others is None else others)
     if close:
-        return f": did you mean {', '.join(close)}?"
+        return f": did you mean {', '.join(map(repr, close))}?"
     some = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
     return f"; there are {some}"
+
+
+def taken_as_missing(wanted: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether new rows can do without the columns that they lack, which a warning then names.
+
+    They cannot if they have none of the columns, nor if another may be meant by one of them.
+    """
+    absent = [name for name in wanted if name not in names]
+    others = [name for name in names if name not in wanted]
+    if len(absent) == len(wanted) or _close(absent, others):
+        return False
+    text = ", ".join(map(repr, absent))
+    known = f"no column{'s' * (len(absent) > 1)} {text}, which the model knows"
+    warnings.warn(AbsentColumnsWarning(f"{known}: all values taken as missing"), stacklevel=3)
+    return True
+
+
+def _close(wanted: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return those of some names that may be meant by names that are not there."""
+    plain = {_plain(name): name for name in reversed(names)}
+    found = [difflib.get_close_matches(_plain(name), plain, n=1) for name in wanted]
+    return list(dict.fromkeys(plain[one] for close in found for one in close))
 
 
 def _plain(name: str) -> str:

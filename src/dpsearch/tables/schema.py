@@ -16,7 +16,7 @@ from dpsearch.tables.cells import POINT, date_texts
 from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
-from dpsearch.tables.names import did_you_mean
+from dpsearch.tables.names import did_you_mean, taken_as_missing
 from dpsearch.tables.rules import Decided, check_kinds, decide
 
 UNKNOWN = ("missing", "error")  # what becomes of values that a column cannot hold
@@ -121,11 +121,14 @@ class Schema:
         """Return the number of levels of these columns of categories."""
         return tuple(len(self.columns[j].levels or ()) for j in columns)
 
-    def encode(self, frame: Any, unknown: str = "missing", *, quiet: bool = False) -> Matrix:
+    def encode(
+        self, frame: Any, unknown: str = "missing", *, quiet: bool = False, lacking: bool = False
+    ) -> Matrix:
         """Return a frame with these columns, in any order, as a matrix; gaps are NaN.
 
         Values that a column cannot hold, as a level that it has not, are missing, which a warning
-        says, or with ``unknown="error"`` an error.
+        says, or with ``unknown="error"`` an error.  A column that the frame lacks is an error, or
+        missing if it may be `lacking`.
         """
         frame = readable(frame)
         if library_of(frame) is None:
@@ -133,29 +136,27 @@ class Schema:
                 "X must be a pandas or polars frame with the columns that the model was fitted"
                 f" with: {', '.join(map(repr, self.origins))}"
             )
-        place = self._place(frame)
+        place = self._place(frame, lacking)
         if len(frame) == 0:
             raise DataError(f"X is empty: a frame of shape {frame.shape}")
         raws = {name: read_column(frame, j, self.na) for name, j in place.items()}
-        out = np.empty((len(frame), len(self.columns)))
+        out = np.full((len(frame), len(self.columns)), np.nan)
         for j, column in enumerate(self.columns):
             if column.name in place:  # as `decode` returns it
                 own = column if not column.part else replace(column, form="", part="")
                 out[:, j] = _encoded(own, raws[column.name], unknown, quiet)
-            else:  # parts of a date are said once not to be read
+            elif column.came_from in place:  # parts of a date are said once not to be read
                 again = j > 0 and column.part and self.columns[j - 1].origin == column.origin
                 out[:, j] = _encoded(column, raws[column.came_from], unknown, quiet or bool(again))
         return out
 
-    def _place(self, frame: Any) -> dict[str, int]:
+    def _place(self, frame: Any, lacking: bool = False) -> dict[str, int]:
         """Return where a frame has each of the columns, by its name or by the table's."""
         place = {name: j for j, name in enumerate(names_of(frame))}
-        wanted = {
-            column.name if column.name in place else column.came_from for column in self.columns
-        }
-        for name in wanted:
-            if name not in place:
-                raise DataError(f"X has no column {name!r}")
+        wanted = dict.fromkeys(c.name if c.name in place else c.came_from for c in self.columns)
+        absent = [name for name in wanted if name not in place]
+        if absent and not (lacking and taken_as_missing(list(wanted), list(place))):
+            raise DataError(f"X has no column {absent[0]!r}")
         known = {*wanted, *self.dropped, *self.origins}
         for name in place:
             if name not in known:
