@@ -1,4 +1,4 @@
-"""A clock for limits on a solver's time: it stands still while Numba compiles."""
+"""The clock of solvers, for limits and for what they report: it stands still during compiling."""
 
 from __future__ import annotations
 

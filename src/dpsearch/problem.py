@@ -49,7 +49,7 @@ class Clustering:
     n_dequeued, n_enqueued
         Search states expanded and created.
     seconds
-        Wall time of the solver.
+        Wall time of the solver, without that of compiling.
     trace
         The history, as events.
     weights

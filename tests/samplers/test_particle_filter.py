@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from dpsearch.prefix_search import shared_rows
 from dpsearch.problem import Problem
 from dpsearch.samplers import particle_state
 from dpsearch.samplers.particle_state import Filter
+from dpsearch.state import State
 from enumeration import log_joints
 from models import DRAWS, PRODUCT_PRIORS
 from posterior_harness import HARNESS_PRIORS
@@ -231,6 +235,8 @@ def test_draws_of_particles():
     exact = np.einsum("h,hij->ij", found.weights, found.labels[:, :, None] == found.labels[:, None])
     np.testing.assert_allclose(together, exact, atol=0.12)
     assert "effective sample size" in repr(found)
+    pytest.importorskip("matplotlib")
+    assert draws.plot_trace()[1].get_xlabel() == "draw"
 
 
 def test_an_interrupted_run_returns_the_best_so_far():
@@ -248,6 +254,28 @@ def test_an_interrupted_run_returns_the_best_so_far():
     assert found.clustering.log_joint == pytest.approx(value, abs=1e-6)
     with pytest.raises(ParameterError, match=r"Ctrl-C has left .* rows: update\(\) places these"):
         found.update(table())
+
+
+def test_ctrl_c_ends_a_rejuvenation_between_two_particles(monkeypatch):
+    swept = []
+
+    class Interrupting(State):
+        def sweep(self, *args, **options):
+            swept.append(len(args[0]))
+            if len(swept) == 33:  # the third particle of the second rejuvenation
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                time.sleep(0.2)
+            super().sweep(*args, **options)
+
+    monkeypatch.setattr("dpsearch.samplers.particle_state.State", Interrupting)
+    problem = Problem(table(), FAMILY, DP)
+    found = particle_filter(problem, particles=30, rejuvenate=1, rng=0)
+    assert len(swept) == 34  # the last one completes the best
+    assert found.n_placed == swept[-2] == 40 - swept[-1]
+    plain = found.update()
+    assert plain.n_placed == 40
+    for h, labels in enumerate(plain.labels):
+        assert plain.log_joint[h] == pytest.approx(problem.log_joint(labels), abs=1e-8)
 
 
 def stopped(after):

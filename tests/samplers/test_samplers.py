@@ -203,6 +203,7 @@ def test_trace_plot(draws, tmp_path):
 
     top, bottom = draws.plot_trace()
     assert len(top.lines) == 2
+    assert bottom.get_xlabel() == "sweep (grey: burn-in)"
     np.testing.assert_array_equal(top.lines[1].get_ydata(), draws.trace.log_joint[1])
     np.testing.assert_array_equal(bottom.lines[0].get_ydata(), draws.trace.n_clusters[0])
     save_figure(top.figure, tmp_path / "trace.png")

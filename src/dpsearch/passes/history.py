@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from dpsearch._clock import clock
@@ -14,14 +13,14 @@ class History:
     """Events of one run, its deadline, and its own limit of time, without that of compiling."""
 
     def __init__(self, seconds: float | None, callback: Callback | None) -> None:
-        self.begun, self.started = time.perf_counter(), clock()
+        self.begun = clock()
         self.seconds, self.callback, self.deadline = seconds, callback, current()
         self.log_base: Callable[[], float] = lambda: 0.0
         self.trace: list[Event] = []
 
     @property
     def elapsed(self) -> float:
-        return time.perf_counter() - self.begun
+        return clock() - self.begun
 
     def note(self, step: str, log_joint: float, n_clusters: int) -> None:
         self.trace.append(Event(self.elapsed, log_joint + self.log_base(), n_clusters, step))
@@ -30,5 +29,5 @@ class History:
 
     def check_time(self) -> None:
         self.deadline.check()
-        if self.seconds is not None and clock() - self.started > self.seconds:
+        if self.seconds is not None and self.elapsed > self.seconds:
             raise OutOfTime

@@ -45,7 +45,8 @@ def sampler_trace(draws: Any, axes: Any = None) -> Any:
         top.set_ylim(low - margin, high + margin)
     top.set_ylabel("log joint")
     bottom.set_ylabel("clusters")
-    bottom.set_xlabel("sweep (grey: burn-in)" if draws.burn_in else "sweep")
+    unit = "draw" if draws.trace.log_joint.size == len(draws) else "sweep"
+    bottom.set_xlabel(f"{unit} (grey: burn-in)" if draws.burn_in else unit)
     bottom.yaxis.get_major_locator().set_params(integer=True)
     if draws.n_chains > 1:
         top.legend(frameon=False, ncols=min(draws.n_chains, 4), fontsize="small")

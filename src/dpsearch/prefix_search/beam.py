@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels
 from dpsearch.deadline import current
@@ -37,7 +36,7 @@ def beam(
     problem: Problem, order: Ints, beam_size: int, callback: Callback | None = None
 ) -> tuple[Labels, int, int]:
     """Return the labels of the best hypothesis, and the numbers of states expanded and created."""
-    begun = time.perf_counter()
+    begun = clock()
     n = len(order)
     width = problem.model.core.width
     shared = nothing_placed(width, problem.n_points, beam_size)
@@ -59,7 +58,7 @@ def beam(
         if callback is not None:
             score = float(hypotheses.scores[best])
             count = int(hypotheses.counts[best])
-            seconds = time.perf_counter() - begun
+            seconds = clock() - begun
             callback(Event(seconds, score, count, "search", placed, n))
     members = shared.rows.members[hypotheses.rows[best, : hypotheses.counts[best]]]
     labels = labels_of_members(shared.nodes, members, n)

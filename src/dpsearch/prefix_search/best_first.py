@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._jit import inner, view
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.events import Callback, Event
@@ -111,7 +112,7 @@ def best_first(
     After `max_states` states enqueued, or `seconds` of this thread's processor time, the best
     state is completed greedily.
     """
-    begun = time.perf_counter()
+    begun = clock()
     deadline = math.inf if seconds is None else time.thread_time() + seconds
     n, width = problem.n_items, problem.model.core.width
     states, store, queue = zeros(_States, 4096), _new_store(256, width), new_queue(4096)
@@ -133,7 +134,7 @@ def best_first(
         enqueued += more_in
         if callback is not None:
             level, count = int(states.level[goal]), int(states.count[goal])
-            elapsed = time.perf_counter() - begun
+            elapsed = clock() - begun
             callback(Event(elapsed, float(top), count, "search", level, n))
         if states.level[goal] == n:
             return Outcome(_labels(states, goal, order), True, float(top), dequeued, enqueued)

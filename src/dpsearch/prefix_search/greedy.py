@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels
 from dpsearch.deadline import OutOfTime, current
 from dpsearch.events import Callback, Event
@@ -26,7 +25,7 @@ def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> L
 
 def greedy_state(problem: Problem, order: Ints, callback: Callback | None = None) -> State:
     """Return the state after a greedy pass; slots are numbered in the order of their creation."""
-    begun = time.perf_counter()
+    begun = clock()
     n = len(order)
     state = State(problem, np.full(problem.n_items, -1))
     for begin in range(0, n, _CHUNK):
@@ -36,7 +35,7 @@ def greedy_state(problem: Problem, order: Ints, callback: Callback | None = None
         except OutOfTime:
             return _completed(problem, state, order)
         if callback is not None:
-            seconds, done = time.perf_counter() - begun, min(n, begin + _CHUNK)
+            seconds, done = clock() - begun, min(n, begin + _CHUNK)
             callback(Event(seconds, state.log_joint, state.n_live, "search", done, n))
     return state
 

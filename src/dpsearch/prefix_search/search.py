@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numbers
-import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from dpsearch._clock import clock
 from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import as_rng
 from dpsearch.errors import CapabilityError, ParameterError
@@ -98,7 +98,7 @@ def search(
     >>> result.labels
     array([0, 0, 1, 1])
     """
-    begun = time.perf_counter()
+    begun = clock()
     _check(heuristic, beam_size, method, max_states)
     problem = as_problem(data, family, prior)
     if problem.tables.multiplicity:
@@ -117,7 +117,7 @@ def search(
         result = _beam(problem, placing, beam_size, callback)
     else:
         result = _best_first(problem, placing, heuristic, beam_size, max_states, callback)
-    seconds = time.perf_counter() - begun
+    seconds = clock() - begun
     trace = [Event(seconds, result.log_joint, result.n_clusters, "search")]
     return replace(result, seconds=seconds, trace=trace)
 

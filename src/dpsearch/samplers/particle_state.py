@@ -47,6 +47,7 @@ class Filter:
         self.base: Vector | None = None  # `log_base` of the batch's rows, if it is not the first
         self.n_before = 0  # rows of earlier batches
         self.placed = 0  # of this batch
+        self.stopped = False  # by Ctrl-C
         self.sizes = problem.items.sizes  # of the items of all batches
         self.log_scale = 0.0
         self.cut = 1.0 / most
@@ -88,7 +89,7 @@ class Filter:
     def copied(self) -> Filter:
         """Return a filter that goes on while this one stays as it is."""
         out = object.__new__(Filter)
-        out.__dict__.update(self.__dict__)
+        out.__dict__.update(self.__dict__, stopped=False)
         width = self.problem.model.core.width
         out.shared = _copied(self.shared, width, self.problem.n_points)
         return out
@@ -156,7 +157,8 @@ class Filter:
         """Make Gibbs sweeps in every particle; afterwards share the clusters that are the same.
 
         Before that, one particle is drawn from each of as many strata as there may be particles: a
-        heavy one has as many copies as it counts for, which part.
+        heavy one has as many copies as it counts for, which part.  If it is stopped between two of
+        them, the particles stay as they were.
         """
         numbers: dict[bytes, int] = {}
         lists: list[Ints] = []
@@ -166,6 +168,8 @@ class Filter:
         strata = (np.arange(self.most) + self.rng.random(self.most)) / self.most
         drawn = np.searchsorted(below[:-1], strata * below[-1], side="right")
         for h in drawn:
+            if self.stopped:
+                return
             state = State(self.problem, self.labels(h))
             for _ in range(sweeps):
                 state.sweep(placed, rng=self.rng)

@@ -166,7 +166,8 @@ def particle_filter(
     rejuvenate
         Gibbs sweeps of every particle over the items placed so far, each time that their number
         has doubled, and at the end, but not in `update`, when rows before are gone.  They undo
-        early choices; a sweep of 1,000 particles takes as long as 1,000 of `gibbs`.
+        early choices; a sweep of 1,000 particles takes as long as 1,000 of `gibbs`.  Ctrl-C
+        between two particles leaves all of them as they were before these sweeps.
     rng
         Seed or Generator.
     callback
@@ -208,21 +209,23 @@ def particle_filter(
 
 
 def _run(state: Filter, callback: Callback | None, begun: float) -> Particles:
-    """Place the items of the state's problem; Ctrl-C ends it between two chunks."""
-    try:
-        # In a thread, so that Ctrl-C reaches this function and not the middle of a chunk.
-        with plain_interrupts(), ThreadPoolExecutor(1) as pool:
-            while len(state.left):
-                pool.submit(state.place).result()
-                if callback is not None:
-                    values = state.log_joints()
-                    best = int(np.argmax(values))
-                    n_clusters = int(state.shared.hypotheses.counts[best])
-                    value, done, total = float(values[best]), state.placed, len(state.placing)
-                    callback(Event(clock() - begun, value, n_clusters, "sample", done, total))
-    except KeyboardInterrupt:
-        if state.n_before + state.placed == 0:
-            raise
+    """Place the items; Ctrl-C ends it between two chunks, or two particles that are rejuvenated."""
+    # In a thread, so that Ctrl-C reaches this function and not the middle of a chunk.
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            with plain_interrupts():
+                while len(state.left):
+                    pool.submit(state.place).result()
+                    if callback is not None:
+                        values = state.log_joints()
+                        best = int(np.argmax(values))
+                        n_clusters = int(state.shared.hypotheses.counts[best])
+                        value, done, total = float(values[best]), state.placed, len(state.placing)
+                        callback(Event(clock() - begun, value, n_clusters, "sample", done, total))
+        except KeyboardInterrupt:
+            state.stopped = True
+    if state.stopped and state.n_before + state.placed == 0:
+        raise KeyboardInterrupt
     return _result(state, begun)
 
 
