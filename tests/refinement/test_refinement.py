@@ -127,7 +127,7 @@ def test_gather_gains_are_exact(name):
     state = State(problem, rng.integers(5, size=12))
     before = problem.log_joint(by_appearance(state.labels))
     slots = rng.permutation(state.live)
-    for j, gain in enumerate(state.gather_gains(slots)):
+    for j, gain in enumerate(state.merge_gains(int(slots[0]), slots[1:], together=True)):
         labels = np.where(np.isin(state.labels, slots[: j + 2]), -1, state.labels)
         together = problem.log_joint(by_appearance(labels))
         assert gain == pytest.approx(together - before, abs=1e-7)

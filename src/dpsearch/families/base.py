@@ -19,8 +19,10 @@ from concurrent.futures import Executor
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
+from dpsearch._validate import place_of
 from dpsearch.errors import DataError
 from dpsearch.families import layout
 from dpsearch.families.capabilities import (
@@ -140,6 +142,20 @@ class Family(Described):
 
     def check(self, X: Any) -> None:
         """Raise `DataError` if the values cannot come from this family."""
+
+    def check_support(self, X: Any, bad: Any, wanted: str) -> None:
+        """Raise at the first value that is outside the support; gaps are not.
+
+        `bad` says it of each value of X, or of those that a sparse X stores.
+        """
+        values = X.data if sp.issparse(X) else X
+        at = np.flatnonzero(bad & ~np.isnan(values))
+        if len(at) > 0:
+            raise DataError(
+                f"the {self.name} family takes {wanted}, but X at {{place}} is"
+                f" {values.flat[at[0]]:g}",
+                **place_of(X, int(at[0])),
+            )
 
     def resolve(self, X: Any) -> Self:
         """Return the family with everything filled in that it takes from the data."""

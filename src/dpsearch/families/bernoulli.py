@@ -26,8 +26,7 @@ from scipy.special import betaln
 from dpsearch import _jit
 from dpsearch._special import log_gamma_table, log_rising
 from dpsearch._types import Ints, Matrix, Vector
-from dpsearch._validate import per_column, place_of
-from dpsearch.errors import DataError
+from dpsearch._validate import per_column
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families._levels import ROW, Levels, LevelsWithGaps, merge_counts, score_rows
@@ -164,14 +163,8 @@ class Bernoulli(Levels):
         return successes, per_column(self.failures, n_features, "failures", above_zero=True)
 
     def check(self, X: Any) -> None:
-        values = X.data if sp.issparse(X) else X.reshape(-1)
-        bad = np.flatnonzero((values != 0.0) & (values != 1.0))
-        if len(bad) > 0:
-            value, place = values[bad[0]], place_of(X, int(bad[0]))
-            raise DataError(
-                f"the {self.name} family takes zeros and ones, but X at {{place}} is {value:g}",
-                **place,
-            )
+        values = X.data if sp.issparse(X) else X
+        self.check_support(X, (values != 0.0) & (values != 1.0), "zeros and ones")
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         successes, failures = self._prior(n_features)

@@ -14,7 +14,6 @@ The functions are in `_levels.py`.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,8 +21,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from dpsearch._types import Ints, Rng, Vector
-from dpsearch._validate import per_column, place_of
-from dpsearch.errors import DataError, ParameterError
+from dpsearch._validate import per_column
+from dpsearch.errors import ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import with_holes
 from dpsearch.families._levels import (
@@ -93,20 +92,12 @@ class Categorical(Levels):
         return int(np.sum(self._levels(n_features)))
 
     def check(self, X: Any) -> None:
+        self.check_support(X, (X < 0.0) | (np.floor(X) != X), "codes 0, 1, 2 …")
         most = _MOST_LEVELS if self.n_levels is None else self._levels(X.shape[1])
-        bad = (X < 0.0) | (np.floor(X) != X) | (most <= X)
-        if not bad.any():
-            return
-        at = int(np.flatnonzero(bad)[0])
-        value, place = X.reshape(-1)[at], place_of(X, at)
-        if value < 0.0 or value != math.floor(value):
-            wanted = "codes 0, 1, 2 …"
-        else:
-            most = np.broadcast_to(most, X.shape[1])[place["column"]]
-            wanted = f"codes below {most}, its n_levels,"
-        raise DataError(
-            f"the {self.name} family takes {wanted} but X at {{place}} is {value:g}", **place
-        )
+        bad = most <= X
+        if bad.any():
+            own = np.broadcast_to(most, X.shape[1])[np.argwhere(bad)[0, 1]]
+            self.check_support(X, bad, f"codes below {own}, its n_levels")
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         return level_parameters(*self.level_counts(n_features), X.shape[0], gaps=False)

@@ -370,28 +370,25 @@ class DiagonalGaussian(Family):
 
     def restated(self, row: Vector, n_features: int, other: Any) -> Restated:
         fields = layout.read(self.row_layout(), row, n_features)
-        counts = np.full(n_features, fields.n)
-        return self.restated_columns(fields, counts, other, other.row_layout())
+        return self.restated_columns(fields, fields.n, other, other.row_layout())
 
     def restated_columns(
-        self, fields: Any, counts: Vector, other: DiagonalGaussian, row_layout: Any
+        self, fields: Any, counts: Any, other: DiagonalGaussian, row_layout: Any
     ) -> Restated:
-        """A row with these counts of values in its columns, for another prior."""
-        (mean, scale), (centre, unit) = (one.location_scale(len(counts)) for one in (self, other))
+        """A row with these counts of values in its columns, or in all, for another prior."""
+        width = len(fields.means)
+        (mean, scale), (centre, unit) = (one.location_scale(width) for one in (self, other))
         ratio = scale / unit
         means = np.where(counts > 0.0, ratio * fields.means + (mean - centre) / unit, 0.0)
         row = layout.make(
-            row_layout, len(counts),
+            row_layout, width,
             n=fields.n, counts=counts, means=means, squares=ratio**2 * fields.squares,
         )  # fmt: skip
-        return Restated(row, float(counts @ np.log(ratio)))
+        return Restated(row, float((counts * np.log(ratio)).sum()))
 
     def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
         fields = layout.read(self.row_layout(), row, n_features)
-        return layout.make(
-            _diagonal_columns.ROW, n_features,
-            n=fields.n, counts=fields.n, means=fields.means, squares=fields.squares,
-        )  # fmt: skip
+        return self.restated_columns(fields, fields.n, self, _diagonal_columns.ROW).row
 
     def draws(self, row: Vector, n_features: int) -> PredictiveDraws:
         posterior = self.posterior(row, n_features)
@@ -463,6 +460,9 @@ class DiagonalWithGaps(WithOwnRows):
 
     def parameters(self, n_features: int, X: Any) -> Vector:
         return self.family.laid_out(n_features, X.shape[0], by_column=True)
+
+    def check(self, X: Any) -> None:
+        self.family.check(X)  # which gaps pass; a column without any value is not filled by 0
 
     def encode(self, X: Any) -> Any:
         return np.where(np.isnan(X), np.nan, self.family.encode(filled(X)))

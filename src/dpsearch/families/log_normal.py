@@ -14,19 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dpsearch._types import Vector
-from dpsearch.errors import DataError
 from dpsearch.families._columns import with_holes
 from dpsearch.families.base import Example
 from dpsearch.families.capabilities import Columns, PredictiveDraws
-from dpsearch.families.diagonal_gaussian import DiagonalGaussian, DiagonalWithGaps
+from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.linear import like, namespace
-
-
-class LogNormalWithGaps(DiagonalWithGaps):
-    """`WithGaps` of a `LogNormal`."""
-
-    def check(self, X: Any) -> None:
-        self.family.check(X)  # a column without any value is not filled by 0
 
 
 @dataclass(frozen=True)
@@ -47,7 +39,6 @@ class LogNormal(DiagonalGaussian):
 
     name: ClassVar[str] = "log_normal"
     scale_replicas: ClassVar[bool] = False
-    form_with_gaps: ClassVar[Any] = LogNormalWithGaps
 
     @staticmethod
     def seen(X: Any) -> Any:
@@ -59,15 +50,7 @@ class LogNormal(DiagonalGaussian):
         return -np.nansum(self.seen(X), axis=1)
 
     def check(self, X: Any) -> None:
-        bad = ~(X > 0.0) & ~np.isnan(X)
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise DataError(
-                f"the {self.name} family takes numbers above 0, but X at {{place}} is"
-                f" {X[row, column]:g}",
-                row=row,
-                column=column,
-            )
+        self.check_support(X, ~(X > 0.0), "numbers above 0")
 
     def columns(self, row: Vector, n_features: int) -> Columns:
         found = super().columns(row, n_features)

@@ -109,19 +109,13 @@ class OneByOne:
 
     # -- the clock and the history ----------------------------------------------------------
 
-    def check_time(self) -> None:
-        self.history.check_time()
-
     def adopt(self, labels: Labels) -> None:
         """Go on from another partition, about which nothing has been tried."""
         self.state = State(self.problem, labels, self.threads)
         self.failures = np.zeros(len(self.state.values), np.int64)
 
     def note(self, move: str) -> None:
-        self.tell(move, self.state.log_joint, self.state.n_live)
-
-    def tell(self, move: str, log_joint: float, n_clusters: int) -> None:
-        self.history.note(move, log_joint, n_clusters)
+        self.history.note(move, self.state.log_joint, self.state.n_live)
 
     def result(self) -> Clustering:
         labels = by_appearance(self.state.labels)
@@ -158,7 +152,7 @@ class OneByOne:
             moved = 0
             done = 0
             while done < len(self.everything):
-                self.check_time()
+                self.history.check_time()
                 size = self.state.n_live * self.problem.model.core.width
                 stop = done + max(256, _SWEEP_COST // size)
                 threads = self.threads if self.problem.n_items > _MANY_ITEMS else None
@@ -180,7 +174,7 @@ class OneByOne:
         while untouched:
             fresh: set[int] = set()
             for slot in sorted(untouched):
-                self.check_time()
+                self.history.check_time()
                 for move in (*GROWTH, *[GROWTH[-1]] * (tries - 1)):
                     if move.extra > 2 and self.state.clusters.sizes[slot] < LARGE:
                         continue
@@ -217,7 +211,7 @@ class OneByOne:
             slot = todo.pop()
             if state.clusters.sizes[slot] == 0 or state.n_live == 1:
                 continue
-            self.check_time()
+            self.history.check_time()
             others, gains = self.merge_candidates(slot, self.picks(slot))
             at = int(np.argmax(gains))
             if gains[at] <= self.least_gain:
@@ -236,9 +230,9 @@ class OneByOne:
         state = self.state
         if state.n_live == 1:
             return
-        self.check_time()
+        self.history.check_time()
         slots = state.live[np.argsort(state.clusters.sizes[state.live], kind="stable")]
-        gains = state.gather_gains(slots)
+        gains = state.merge_gains(int(slots[0]), slots[1:], together=True)
         at = int(np.argmax(gains))
         if gains[at] <= self.significant:
             return
@@ -265,7 +259,7 @@ class OneByOne:
             patience = _ENDLESS_PATIENCE
         work, spent, sweep_due, since_refresh = 0.0, 0.0, False, 0
         while spent < budget:
-            self.check_time()
+            self.history.check_time()
             restless = state.live[self.failures_of(state.live) < patience]
             if len(restless) == 0:
                 # Settled, unless a last sweep or merge changes something.

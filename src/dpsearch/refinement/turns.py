@@ -40,7 +40,7 @@ class Refinement(OneByOne):
     ) -> None:
         """Refine by a batch search that has begun, by one on a device, or one by one."""
         try:
-            self.check_time()
+            self.history.check_time()
             if batch is None and suits_passes(self.problem, device):
                 batch = self._batch_search(device)
             if batch is None:
@@ -58,8 +58,8 @@ class Refinement(OneByOne):
         base = self.problem.log_base
         return batch_search(
             self.problem, by_appearance(self.state.labels), rng=self.rng,
-            note=lambda step, value, n: self.tell(step, value + base, n),
-            check_time=self.check_time, n_threads=self.n_threads, device=device,
+            note=lambda step, value, n: self.history.note(step, value + base, n),
+            check_time=self.history.check_time, n_threads=self.n_threads, device=device,
         )  # fmt: skip
 
     def _first_passes(self, batch: BatchSearch) -> None:

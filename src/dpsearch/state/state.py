@@ -179,16 +179,11 @@ class State:
             self.refresh()
         return moved
 
-    def merge_gains(self, slot: int, others: Ints) -> Vector:
-        """Return the change of the log joint when a cluster is merged with each of some others."""
-        return self._merge_gains(slot, others, False)
+    def merge_gains(self, slot: int, others: Ints, *, together: bool = False) -> Vector:
+        """Return the change of the log joint when a cluster is merged with each of some others.
 
-    def gather_gains(self, slots: Ints) -> Vector:
-        """Return the change of the log joint when the first two clusters are merged, three, …"""
-        return self._merge_gains(int(slots[0]), slots[1:], True)
-
-    def _merge_gains(self, slot: int, others: Ints, together: bool) -> Vector:
-        """With `together`, the others are merged one after another."""
+        With `together`, they are merged one after another: the changes are those of all up to each.
+        """
         tables, sizes, apart = self.problem.tables, self.clusters.sizes[others], self.values[others]
         merged = np.arange(1, len(others) + 1) if together else np.ones(len(others), np.int64)
         if together:
