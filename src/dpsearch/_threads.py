@@ -91,7 +91,9 @@ def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
 
     For work that is soon done: to wake a thread takes a while, and so does each of its futures.
     """
-    n_shares = 1 if _inside() else max(1, min(n_threads, n))
+    n_shares = 1 if n_threads == 1 or _inside() else max(1, min(n_threads, n))
+    if n_shares == 1:
+        return [work(k) for k in range(n)]
     edges = [n * i // n_shares for i in range(n_shares + 1)]
 
     def share(i: int) -> list[T]:

@@ -101,8 +101,11 @@ def with_holes(X: Any) -> Any:
 
 def as_tuple(array: Any) -> Any:
     """Return an array as nested tuples, which can be compared and hashed."""
-    return _tupled(np.asarray(array, dtype=np.float64).tolist())
+    numbers = np.asarray(array, dtype=np.float64)
+    return _tupled(numbers.tolist(), numbers.ndim)
 
 
-def _tupled(values: Any) -> Any:
-    return tuple(map(_tupled, values)) if isinstance(values, list) else values
+def _tupled(values: Any, depth: int) -> Any:
+    if depth < 2:
+        return tuple(values) if depth else values
+    return tuple(_tupled(value, depth - 1) for value in values)

@@ -399,9 +399,8 @@ class OneByOne:
     def outcomes(self, jobs: list[_Job]) -> list[_Outcome]:
         """Return the outcomes of proposals; threads begin with those that take longest."""
         order = np.argsort([-job.cost for job in jobs], kind="stable").tolist()
-        found = dict(
-            zip(order, self.threads.map(self.evaluate, [jobs[i] for i in order]), strict=True)
-        )
+        run = self.threads.map if self.n_threads > 1 else map  # to hand over takes a while
+        found = dict(zip(order, run(self.evaluate, [jobs[i] for i in order]), strict=True))
         return [found[i] for i in range(len(jobs))]
 
     def evaluate(self, job: _Job) -> _Outcome:
