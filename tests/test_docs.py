@@ -34,7 +34,9 @@ def test_blocks_are_found():
 
 
 # Pages that take longest, whose commands other tests run as well.
-LONG = {"docs/text.md", "docs/wishes.md", "docs/add_a_prior.md"}
+LONG = {
+    "docs/text.md", "docs/wishes.md", "docs/add_a_prior.md", "docs/exact.md", "docs/automatic.md",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

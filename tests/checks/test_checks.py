@@ -30,8 +30,12 @@ def statuses(outcomes):
     return {outcome.law: outcome.status for outcome in outcomes}
 
 
-# Families by nodes share their kernels, and checks take long with 192 nodes.
-SLOW = {families.Ordinal, families.RoundedGaussian, families.VonMises, families.Gamma}
+# Families by nodes share their kernels, and checks take long with 192 nodes: Student's t stands for
+# them.  Von Mises-Fisher has the tests of its own integrals.
+SLOW = {
+    families.Beta, families.Gamma, families.NegativeBinomial, families.Ordinal,
+    families.RoundedGaussian, families.VonMises, families.VonMisesFisher,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -490,8 +490,8 @@ OPTIONS = st.sampled_from(
      ["--shards", "2", "--report"], ["--report"]]
 )  # fmt: skip
 
-# Two thousand by hand: DPSEARCH_FUZZ=2000 python -m pytest tests/test_bad_files.py -k fuzz
-CASES = int(os.environ.get("DPSEARCH_FUZZ", "30"))
+# Two thousand by hand: DPSEARCH_FUZZ=2000 python -m pytest tests/io/test_bad_files.py -k fuzz
+CASES = int(os.environ.get("DPSEARCH_FUZZ", "12"))
 
 
 @given(tables(), OPTIONS)
