@@ -263,15 +263,12 @@ def _put_back(values: Any, order: Ints) -> Any:
     return out
 
 
-def _is_small(problem: Problem) -> bool:
-    """Whether thorough refinement takes about as long as all that comes before it."""
-    return problem.n_items <= _MANY_ROWS and len(problem.items.values) <= _MANY_NUMBERS
-
-
 def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Clustering:
     how = options.refinement
     if (how.automatic and found.converged) or current().over:
         return found
+    # Thorough refinement then takes about as long as all that comes before it.
+    small = problem.n_items <= _MANY_ROWS and len(problem.items.values) <= _MANY_NUMBERS
     result = refine(
         problem,
         found.labels,
@@ -279,7 +276,7 @@ def _refined(problem: Problem, found: Clustering, options: FitOptions) -> Cluste
         rng=options.rng,
         n_jobs=options.n_jobs,
         device=options.device,
-        thorough=not how.automatic or _is_small(problem),
+        thorough=not how.automatic or small,
         callback=options.callback,
     )
     searched = found.seconds

@@ -108,6 +108,10 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
     pool = restored_rows(model, pool, sizes)
+    spec = about.get("schema")  # not in the files of earlier versions
+    schema = None if spec is None else Schema.from_dict(spec)
+    fits = schema is None or len(schema.columns) == n_features
+    require(fits, f"the schema has not {n_features} columns")
     spec = about.get("levels")
     groups = stored.check_groups(arrays["groups"], len(sizes)) if "groups" in arrays else None
     levels = None if spec is None else stored.levels_of(spec, arrays, sizes)
@@ -115,7 +119,7 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
         Mixture(model, pool, sizes, prior, groups),
         _clustering(about, labels, weights),
         str(about.get("reason", "as in the file")),
-        _schema(about.get("schema"), n_features),  # not in the files of earlier versions
+        schema,
         _names(about["feature_names"], n_features),
         weights,
         index_name=index,
@@ -148,13 +152,6 @@ def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
         seconds=float(about["seconds"]),
         weights=weights,
     )
-
-
-def _schema(spec: Any, n_features: int) -> Schema | None:
-    schema = None if spec is None else Schema.from_dict(spec)
-    fits = schema is None or len(schema.columns) == n_features
-    require(fits, f"the schema has not {n_features} columns")
-    return schema
 
 
 def _names(names: Any, n_features: int) -> tuple[str, ...] | None:

@@ -56,19 +56,15 @@ class Source:
             if model is None:
                 self.table = io.read_table(path, reading, progress=progress)
                 if self.table.named is not None:
+                    self.table.named |= options.keep
                     with errors_name(self.table):
-                        self._decide(options)
+                        self.table.decide(
+                            options.kinds, options.na, cycles=options.cycles, codes=options.codes
+                        )
                 elif options.kinds is not None:
                     self.table.X = self.table.frame()
             else:
                 self.table = read_for(model, path, reading, gaps=True, progress=progress)
-
-    def _decide(self, options: TableOptions) -> None:
-        """Decide about the columns of a table that is in memory."""
-        table, kinds = self.table, dict(options.kinds or {})
-        if options.keep:
-            table.named = True
-        table.decide(kinds or None, options.na, cycles=options.cycles, codes=options.codes)
 
     @property
     def rows(self) -> Any:

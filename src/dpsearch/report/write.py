@@ -165,6 +165,9 @@ class _Page:
         chosen = np.array(list(dict.fromkeys(named.tolist())), dtype=np.int64)
         rows = rows_to_show(explanation.components, chosen, self.max_points, rng)
         images = self._images([*chosen, *rng.permutation(rows)])
+        model = self.model
+        as_asked = not isinstance(model.level, str) or model.min_cluster_size > 1
+        as_asked &= model.n_components_ > 1  # of which the user chose how many clusters are made
         return render(
             "report.html",
             title=self.title,
@@ -176,9 +179,7 @@ class _Page:
             n_rows=self.n_rows,
             n_shown=len(rows),
             n_columns_shown=len(columns),
-            found=summary.found(
-                self.table, self.clusters, explanation.apart, as_asked=self._is_as_asked()
-            ),
+            found=summary.found(self.table, self.clusters, explanation.apart, as_asked=as_asked),
             sure=summary.how_sure(
                 self.model.clustering_,
                 explanation,
@@ -198,12 +199,6 @@ class _Page:
             triage=self.model.triage_,
             payload={**self._payload(rows), "images": images},
         )
-
-    def _is_as_asked(self) -> bool:
-        """Whether the user chose how many clusters there are, out of several components."""
-        model = self.model
-        chosen = not isinstance(model.level, str) or model.min_cluster_size > 1
-        return model.n_components_ > 1 and chosen
 
     @property
     def n_rows(self) -> int:

@@ -50,11 +50,6 @@ class Files:
         return None if kept == list(range(width)) else kept
 
     @property
-    def types_said(self) -> dict[str, Any]:
-        """The types, with those that the user takes for categories."""
-        return self.types | dict.fromkeys(self.categories, pl.Categorical())
-
-    @property
     def categories(self) -> list[str]:
         return [] if self.names is None else [self.names[j] for j in self.choice.categories]
 

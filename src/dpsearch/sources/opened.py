@@ -161,7 +161,10 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     if options.stay and is_foreign(X) and not is_sparse(X) and X.ndim == 2:
         return OpenedTable([ArrayShard(X, 0, X.shape[0], options.gaps)], X.shape[1])
     X = readable(X)
-    found = None if isinstance(X, CheckedTable) else _triaged_frame(X, options)
+    decided = not isinstance(X, CheckedTable) and (
+        options.kinds is not None or (is_frame(X) and all(X.shape))
+    )
+    found = options.triaged(X) if decided else None
     schema = None if found is None else found.conversion
     if found is not None and schema is not None:
         X = CheckedTable(found.matrix, tuple(schema.names))
@@ -182,11 +185,6 @@ def _names_of(X: Any) -> tuple[list[str] | None, tuple[str, ...] | None]:
         return None if X.names is None else list(X.names), X.names
     features = _feature_names(X)
     return column_names(X) if features is None else list(features), features
-
-
-def _triaged_frame(X: Any, options: TableOptions) -> Triaged | None:
-    decided = options.kinds is not None or (is_frame(X) and all(X.shape))
-    return options.triaged(X) if decided else None
 
 
 def _feature_names(X: Any) -> tuple[str, ...] | None:
@@ -284,10 +282,13 @@ def _of_array_file(files: Files, options: TableOptions) -> OpenedTable:
 
 
 def _triaged(files: Files, names: list[str], options: TableOptions) -> Triaged:
+    import polars as pl
+
     kinds = dict(options.kinds or {}) | dict.fromkeys(files.categories, "category")
+    types = files.types | dict.fromkeys(files.categories, pl.Categorical())
     with located(files.source):
         return replace(options, kinds=kinds or None).triaged(
-            sample_of_pieces(files.pieces, names, files.types_said),
+            sample_of_pieces(files.pieces, names, types),
             n_rows=files.n_rows, keep=files.choice.named or options.keep,
             named=not files.unnamed,
         )  # fmt: skip

@@ -76,14 +76,11 @@ class Layout:
             elif self.kept is not None:
                 rows = rows[:, list(self.kept)]
                 if self.schema is not None:
-                    rows = self._encoded(self._frame(rows))
+                    import polars as pl
+
+                    frame = pl.DataFrame(rows, schema=self.schema.origins, orient="row")
+                    rows = self._encoded(frame)
             return as_matrix(rows, gaps=self.gaps)
-
-    def _frame(self, rows: Any) -> Any:
-        import polars as pl
-
-        assert self.schema is not None
-        return pl.DataFrame(rows, schema=self.schema.origins, orient="row")
 
     def _encoded(self, frame: Any) -> Any:
         schema = self.schema or Schema.of_numbers(frame.columns)

@@ -138,14 +138,11 @@ def _looked(
     names: Sequence[str], raws: Sequence[RawColumn], said: Mapping[str, str], table: TableFacts
 ) -> list[Found]:
     last = len(names) - 1
-    return [
-        _ruled(Look(name, raw, said.get(name), 0 < j == last, table))
+    looks = (
+        Look(name, raw, said.get(name), 0 < j == last, table)
         for j, (name, raw) in enumerate(zip(names, raws, strict=True))
-    ]
-
-
-def _ruled(look: Look) -> Found:
-    return next(found for found in (rule(look) for rule in RULES) if found is not None)
+    )
+    return [next(filter(None, (rule(look) for rule in RULES))) for look in looks]
 
 
 def _without_copies(

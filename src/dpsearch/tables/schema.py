@@ -17,7 +17,7 @@ from dpsearch.tables.columns import KINDS, Column, Kind, RawColumn
 from dpsearch.tables.entries import Triage
 from dpsearch.tables.frames import library_of, module, names_of, read_column, series_of
 from dpsearch.tables.names import did_you_mean, taken_as_missing
-from dpsearch.tables.rules import Decided, check_kinds, decide
+from dpsearch.tables.rules import check_kinds, decide
 
 UNKNOWN = ("missing", "error")  # what becomes of values that a column cannot hold
 
@@ -54,15 +54,6 @@ class Schema:
     def of(cls, frame: Any, kinds: Mapping[str, str] | None = None) -> Schema:
         """Decide about the columns of a frame; `kinds` overrides that for some by name."""
         return triaged(frame, kinds).schema
-
-    @classmethod
-    def decided(
-        cls, library: str, found: Decided, kinds: Mapping[str, str] | None, na: Sequence[Any] = ()
-    ) -> Schema:
-        """Return the schema that a triage leads to."""
-        said = {name for name, kind in (kinds or {}).items() if kind in KINDS}
-        texts = tuple(map(str, na))
-        return cls(library, tuple(found.columns), frozenset(said), found.triage.dropped, texts)
 
     @classmethod
     def of_numbers(cls, names: Sequence[str]) -> Schema:
@@ -279,7 +270,9 @@ def triaged_columns(
     """Decide about columns that have been read."""
     _check_codes(na, names)
     found = decide(names, raws, kinds, **options)
-    schema = Schema.decided(library, found, kinds, na)
+    said = frozenset(name for name, kind in (kinds or {}).items() if kind in KINDS)
+    texts = tuple(map(str, na))
+    schema = Schema(library, tuple(found.columns), said, found.triage.dropped, texts)
     return Triaged(found.triage, schema, np.stack(found.vectors, axis=1), found.row_names)
 
 
