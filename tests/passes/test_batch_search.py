@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -216,6 +217,24 @@ def test_a_pass_over_few_rows_or_shards_is_that_over_single_rows(few, everything
         for c in range(14):
             assert one.sizes[c] == (want == c).sum()
             np.testing.assert_allclose(one.sums[c], F[want == c].sum(axis=0), atol=1e-9)
+
+
+def test_features_that_are_computed_in_every_pass_give_the_same_bits(monkeypatch):
+    monkeypatch.setattr(rows_module, "_FEW_NUMBERS", 0)
+    X, rng = planted()[0], np.random.default_rng(0)
+    form = families.FullGaussian(0.0, 0.01, 5.0, 2.0).linear(X.shape[1])
+    z = form.features(X)[:, : X.shape[1]]
+    pairs = [z[:, d] * z[:, e] for d in range(X.shape[1]) for e in range(d + 1)]
+    np.testing.assert_array_equal(form.features(X), np.column_stack([z, *pairs]))
+    weights, constants = rng.normal(size=(15, form.n_totals)), rng.normal(size=15)
+    candidates = Candidates(np.zeros(1, np.int64), np.array([0, 15]), weights, constants)
+    found = []
+    for quick in (True, False):
+        rows = rows_of(replace(form, quick=quick), X)
+        found.append([rows.assign(candidates) for _ in range(2)])
+        assert all(one is None for one in rows._features) == quick
+    for one in found[0][1:] + found[1]:
+        np.testing.assert_array_equal(one.sums, found[0][0].sums)
 
 
 def test_outliers_are_the_rows_of_the_least_scores(features):

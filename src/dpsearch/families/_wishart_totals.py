@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
+from dpsearch._jit import kernel
 from dpsearch._types import Matrix, Vector
 from dpsearch.families import layout
 from dpsearch.families._normal_wishart import LOG_PI, ROW
@@ -35,19 +36,23 @@ class NormalWishart(NamedTuple):
     def form(self, encode: Callable[[Any], Any]) -> LinearForm:
         """Return the form for data that become z by `encode`, in operations of the array API."""
         n_features = self.n_features
+        n_totals = n_features * (n_features + 3) // 2
 
         def features(X: Any) -> Any:
             z = encode(X)
+            if isinstance(z, np.ndarray):
+                out = np.empty((len(z), n_totals), z.dtype)
+                _with_products(z, out)
+                return out
             products = [z[:, d : d + 1] * z[:, : d + 1] for d in range(n_features)]
             return namespace(z).concat([z, *products], axis=1)
 
-        n_totals = n_features * (n_features + 3) // 2
         functions = self._upper, self.weights
         term = Term(
             np.arange(n_totals), n_features, *functions, squares=True, exactly=self._exactly
         )
         terms = (term,) if n_features <= _MOST_COLUMNS else ()
-        return LinearForm.of(self, n_totals, features, self._rows, terms)
+        return LinearForm.of(self, n_totals, features, self._rows, terms, quick=True)
 
     def _upper(self, sizes: Vector, totals: Matrix) -> Vector:
         """Return log H rounded up; ∞ where Ψ is not the sum of 1 and a covariance matrix.
@@ -162,3 +167,17 @@ def _fixed_for(d: int, xp: Any, device: Any, dtype: Any) -> _Fixed:
     places = (d + high * (high + 1) // 2 + low).reshape(-1), a * d + b
     square, lower = (xp.asarray(x, device=device) for x in places)
     return _Fixed(one, square, lower, twice, steps)
+
+
+@kernel
+def _with_products(z, out):  # type: ignore[no-untyped-def]
+    """Write rows and the lower triangles of their products, row by row."""
+    n_features = z.shape[1]
+    for i in range(z.shape[0]):
+        at = n_features
+        for d in range(n_features):
+            value = z[i, d]
+            out[i, d] = value
+            for e in range(d + 1):
+                out[i, at + e] = value * z[i, e]
+            at += d + 1

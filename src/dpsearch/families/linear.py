@@ -53,6 +53,8 @@ class LinearForm:
         none that are known.
     anywhere
         Whether `log_marginals` and `weights` take arrays of the array API, and so work on a GPU.
+    quick
+        Whether NumPy's features take no longer to compute than to read: they need not be kept.
     """
 
     n_totals: int
@@ -62,12 +64,15 @@ class LinearForm:
     rows: Callable[[Vector, Matrix], Matrix]
     terms: tuple[Term, ...] = ()
     anywhere: bool = False
+    quick: bool = False
 
     @classmethod
-    def of(cls, closed: Any, n_totals: int, features: Any, rows: Any, terms: Any) -> LinearForm:
+    def of(
+        cls, closed: Any, n_totals: int, features: Any, rows: Any, terms: Any, quick: bool = False
+    ) -> LinearForm:
         """Return the form of a closed form of log H that takes arrays of the array API."""
         functions = closed.log_marginals, closed.weights
-        return cls(n_totals, features, *functions, rows, terms, anywhere=True)
+        return cls(n_totals, features, *functions, rows, terms, anywhere=True, quick=quick)
 
 
 def counted(form: LinearForm) -> LinearForm:

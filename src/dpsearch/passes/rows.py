@@ -30,9 +30,10 @@ from dpsearch.tables import CheckedTable, Codes, without_codes
 
 T = TypeVar("T")
 
-CHUNK_NUMBERS = 1 << 19  # features at once, so that they stay near their core
+CHUNK_NUMBERS = 1 << 19  # features of a chunk
+_BLOCK_NUMBERS = 1 << 18  # features at once, so that they stay near their core
 FEWEST = 20_000  # rows, from which passes over all of them are faster than one row after another
-KEPT = 2 << 30  # bytes of features that are kept; beyond, they are computed in every pass
+KEPT = 2 << 30  # bytes of features that are kept; more, and quick ones, are computed in every pass
 _FEW_NUMBERS = 1 << 24  # features, up to which they are one array, and a pass is soon done
 _PARTS = 8  # of few rows, each with totals of its own …
 _ROWS_A_TOTAL = 16  # … unless it would have fewer rows than that for each of them
@@ -130,7 +131,7 @@ class Encoding(NamedTuple):
 def blocks(form: LinearForm, matrix: Any) -> Iterator[tuple[Any, slice]]:
     """Yield the features of a few rows at a time, with the places of these."""
     width = max(1, matrix.nnz // matrix.shape[0]) if sp.issparse(matrix) else form.n_totals
-    height = max(1, CHUNK_NUMBERS // width)
+    height = max(1, _BLOCK_NUMBERS // width)
     for begin in range(0, matrix.shape[0], height):
         at = slice(begin, min(begin + height, matrix.shape[0]))
         features = form.features(matrix[at])
@@ -169,10 +170,11 @@ class ThreadedRows:
         self.progress: Callable[[int], None] | None = None  # with the number of shards done
         self.n_rows, self.n_shards = sum(one.n_rows for one in chunks), len(chunks)
         self._first = list(itertools.accumulate((one.n_rows for one in chunks), initial=0))
-        self._keep = 8 * self.n_rows * form.n_totals <= kept
         self._features: list[Any] = [None] * len(chunks)
         # Fewer rows of a table are added up in shards, to the same bits as those of files.
-        few = self.n_rows * form.n_totals <= _FEW_NUMBERS
+        numbers = self.n_rows * form.n_totals
+        few = numbers <= _FEW_NUMBERS
+        self._keep = 8 * numbers <= kept and (few or not form.quick)
         self._few = self._keep and few and (encoding is None or self.n_rows >= FEWEST)
         self._table: Matrix | None = None  # the features of all rows, where they are few and dense
         self._bases = [0.0 if encoding is None else np.nan] * len(chunks)
