@@ -9,7 +9,7 @@ import pytest
 
 from dpsearch import datasets, families, priors
 from dpsearch._clock import clock
-from dpsearch.exact.centre_pricing import CentrePricer, neighbour_prices
+from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.pricing import NO_TRIPLES
 from dpsearch.exact.promises import statistic_of
 from dpsearch.problem import Problem
@@ -158,9 +158,9 @@ def test_out_of_time_it_still_has_a_bound():
 def test_prices_by_nearest_neighbours_pay_for_every_subset(seed):
     _, pricer, _ = draw(seed)
     pricer = pricer.with_triples(NO_TRIPLES)
-    y = neighbour_prices(pricer.space.x, pricer.space.g, math.inf)
+    y = pricer.quick()
     assert max(values(pricer, y).values()) <= 1e-10
-    late = neighbour_prices(pricer.space.x, pricer.space.g, clock() - 1.0)
+    late = pricer.quick(deadline=clock() - 1.0)
     assert (late >= y).all()
 
 

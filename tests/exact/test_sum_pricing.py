@@ -16,7 +16,7 @@ from dpsearch.exact.sum_pricing import SumPricer
 from dpsearch.problem import Problem
 from models import DRAWS
 
-NAMES = ["bernoulli", "poisson", "multinomial"]
+NAMES = ["bernoulli", "categorical", "poisson", "multinomial"]
 PRIORS = [priors.DirichletProcess(1.0), priors.PitmanYor(0.7, 0.6)]
 
 
@@ -31,6 +31,10 @@ def structureless(name, rng, n):
     if name == "bernoulli":
         family = families.Bernoulli(rng.uniform(0.05, 3.0), rng.uniform(0.05, 3.0))
         return family, (rng.random((n, width)) < 0.5).astype(float)
+    if name == "categorical":
+        levels = rng.integers(1, 5, size=width)
+        family = families.Categorical(rng.uniform(0.05, 3.0, width), levels)
+        return family, np.floor(rng.random((n, width)) * levels)
     X = rng.poisson(rng.choice([0.3, 2.0, 20.0]), size=(n, width + 1)).astype(float)
     if name == "poisson":
         return families.Poisson(rng.uniform(0.1, 5.0), rng.uniform(0.01, 3.0, width + 1)), X
@@ -131,6 +135,34 @@ def test_out_of_time_the_bound_is_still_valid(name, monkeypatch):
         assert subsets.excess(raised.y).max() <= raised.bound <= 1e-6
     assert stopped == 10
     assert shared > 5
+
+
+def test_prices_by_nearest_neighbours_pay_for_every_subset():
+    rng = np.random.default_rng(7)
+    for trial in range(40):
+        name, n = ("bernoulli", "categorical")[trial % 2], int(rng.integers(1, 9))
+        family, X = structureless(name, rng, n)
+        if name == "bernoulli":  # another prior for each column
+            prior = rng.uniform(0.05, 3.0, size=(2, X.shape[1]))
+            family = families.Bernoulli(*prior)
+        pricer = pricer_for(Problem(X, family, PRIORS[trial % 2]), rng.normal())
+        y, late = pricer.quick(), pricer.quick(deadline=clock() - 1.0)
+        excess = Subsets(pricer).excess(y)
+        assert excess.max() <= 0.0
+        assert excess.max() > -20.0
+        assert (late >= y).all()
+
+
+def test_many_columns_have_a_better_bound_than_the_ceiling():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(2, size=(3, 12))[rng.integers(3, size=60)]
+    X = np.where(rng.random(groups.shape) < 0.2, 1 - groups, groups).astype(float)
+    problem = Problem(X, families.Bernoulli(0.5, 0.5), PRIORS[0])
+    found = certify(problem, np.zeros(60, np.int64), time_limit=0.0)
+    assert found.method == "quick"
+    assert found.verify()
+    ceiling = proof.by_loose_prices(problem).upper
+    assert found.upper_bound - found.lower_bound < 0.6 * (ceiling - found.lower_bound)
 
 
 @pytest.mark.parametrize("name", NAMES)

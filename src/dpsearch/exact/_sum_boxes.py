@@ -9,15 +9,15 @@ with every f_d convex in s_d, except that of a document's length, which is conca
     BetaCounts         f = log (a)_s + log (b)_{n−s},   (a)_s = Γ(a + s)/Γ(a)
     GammaCounts        f = log (a)_s − s log(b + n)
     DirichletCounts    f = log (a)_s for each word, and −log (A)_S for the total S of all words
+    LevelCounts        f = log (a)_s for each level
 
 A node has a size n, a box low ≤ s ≤ high, and points that are in or out of the set.  Over the box,
 f_d is at most its secant (the concave one: a tangent), so the best set of the node is at most
 the n best points by a linear function.  (Multipliers for the sides of the box lower this bound,
 but the nodes are then split in worse places, and there are more of them.)
 
-A node shrinks before it is split: the points in it and left to it limit the sums; a point whose
-gain, log w(C) − log w(C \\ x) − y, is below zero for all sums in the box is in no best set; a point
-without which (or with which) the bound falls below the threshold is in (or out).  A split is made
+A node shrinks before it is split: the points in it and left to it limit the sums; a point without
+which (or with which) the bound falls below the threshold is in (or out).  A split is made
 where secant and function differ most at the sums of the best set; when they do not differ, at a
 point.  Nodes are disjoint, so all sets above a threshold can be listed.
 """
@@ -30,7 +30,7 @@ import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Vector
-from dpsearch.exact._sum_limits import BINARY, FREE, IN, OUT, drop_losers, limit, part
+from dpsearch.exact._sum_limits import BINARY, FREE, IN, OUT, limit, part
 from dpsearch.exact.pricing import ALL, LARGEST
 
 _FEW = 6  # points free, whose sets are fewer than their sums: go through them
@@ -179,18 +179,13 @@ def _fix_points(bound, threshold, wanted, n_free, last, following, room):  # typ
 
 
 @inner
-def _shrink(space, y, n, threshold, margin, room):  # type: ignore[no-untyped-def]
+def _shrink(space, y, n, threshold, room):  # type: ignore[no-untyped-def]
     """Shrink the node as far as it goes.  Return its bound, −∞ if it holds no set of interest."""
     bound = np.inf
     while True:
         alive, n_in, n_free = limit(space, n, room)
         if not alive:
             return -np.inf
-        alive, dropped = drop_losers(space, y, n, -margin, room)
-        if not alive:
-            return -np.inf
-        if dropped:
-            continue
         wanted = n - n_in
         _draw_lines(space, n, room)
         now, last, following = _linear_bound(space, y, n, wanted, room)
@@ -265,11 +260,11 @@ def _load(nodes, at, room):  # type: ignore[no-untyped-def]
 
 
 @inner
-def bound_nodes(space, y, nodes, room, threshold, margin, begin, end):  # type: ignore[no-untyped-def]
+def bound_nodes(space, y, nodes, room, threshold, begin, end):  # type: ignore[no-untyped-def]
     """Bound nodes without opening them."""
     for at in range(begin, end):
         _load(nodes, at, room)
-        nodes.bound[at] = _shrink(space, y, nodes.size[at], threshold, margin, room)
+        nodes.bound[at] = _shrink(space, y, nodes.size[at], threshold, room)
 
 
 @inner
@@ -292,7 +287,7 @@ def explore(space, y, nodes, room, found, run, most):  # type: ignore[no-untyped
         n = nodes.size[at]
         before = nodes.bound[at]
         _load(nodes, at, room)
-        bound = min(before, _shrink(space, y, n, threshold, run.margin, room))
+        bound = min(before, _shrink(space, y, n, threshold, room))
         if bound <= threshold:
             continue
         value = _value(space, y, n, room)

@@ -1,15 +1,11 @@
 """What the points of a node say about its box: the kernels of `_sum_boxes` that shrink a node.
 
-The points that are in, and those that are free, limit the sums; sums out of reach, or a gain below
-what is wanted, rule points out.
+The points that are in, and those that are free, limit the sums; sums out of reach rule points out.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Matrix, Vector
@@ -30,7 +26,6 @@ class Space(NamedTuple):
     other: Matrix  # [column, s]: log (b)_s for BetaCounts
     slope: Matrix  # [n, column]: what one more in the sum costs, for GammaCounts
     prior: Vector  # a of each column
-    rate: Vector  # b of each column, for GammaCounts
     concave: int  # the column of lengths, or −1
     constant: Vector  # [n]
 
@@ -44,7 +39,6 @@ class Room(NamedTuple):
     lines: Vector  # [column]: slopes of the lines
     inside: Vector  # sums of the points that are in
     spare: Vector  # sums of those that are free
-    gains: Vector  # how much more a one gains than a zero
     barred: Any  # int8 [column]: 1 if ones are impossible, 2 if zeros are, 3 if both are
     status: Any  # int8 [point]
     chosen: Any  # int8: 1 in the best set by the linear bound
@@ -202,55 +196,3 @@ def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
             if n_free < wanted:
                 return False, n_in, n_free
     return True, n_in, n_free
-
-
-@inner
-def _best_gain(space, n, d, x, low, high):  # type: ignore[no-untyped-def]
-    """Return max over sums s in the box of f_d(n, s) − f_d(n − 1, s − x)."""
-    if d == space.concave:
-        s = max(low, x)  # one more word is the less likely, the longer the documents
-    elif space.slope[n, d] == 0.0:
-        s = high
-    else:
-        # One more in the sum of the others changes the gain by log (α + x)/α − log (β + 1)/β,
-        # α = a + s − x and β = b + n − 1: an increase while α ≤ xβ.
-        best = math.floor(x * (space.rate[d] + n - 1.0) - space.prior[d]) + 1.0 + x
-        s = int(min(max(best, low, x), high))
-    if s < x or s > high:
-        return -np.inf
-    return part(space, d, n, s) - part(space, d, n - 1, s - x)
-
-
-@inner
-def drop_losers(space, y, n, least, room):  # type: ignore[no-untyped-def]
-    """Take out points whose gain is below `least`.  Return (whether a set is left, any taken out).
-
-    A set with such a point gains by its removal: a set that is best has none.
-    """
-    n_points, n_columns = space.x.shape
-    step = space.constant[n] - space.constant[n - 1]
-    if space.kind == BINARY:
-        for d in range(n_columns):
-            low, high = room.low[d], room.high[d]
-            # A bit that cannot be has been barred; here it may gain what it likes.
-            one = part(space, d, n, max(high, 1)) - part(space, d, n - 1, max(high, 1) - 1)
-            zero = part(space, d, n, min(low, n - 1)) - part(space, d, n - 1, min(low, n - 1))
-            step += zero
-            room.gains[d] = one - zero
-    changed = False
-    for i in range(n_points):
-        if room.status[i] == OUT:
-            continue
-        gain = step - y[i]
-        if space.kind == BINARY:
-            for d in range(n_columns):
-                gain += room.gains[d] * space.real[i, d]
-        else:
-            for d in range(n_columns):
-                gain += _best_gain(space, n, d, space.x[i, d], room.low[d], room.high[d])
-        if gain < least:
-            if room.status[i] == IN:
-                return False, changed
-            room.status[i] = OUT
-            changed = True
-    return True, changed

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from dpsearch._clock import clock
 from dpsearch._special import LOG_2PI
-from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._centre_boxes import Nodes, Room, Space, explore
+from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.exact.pricing import NO_TRIPLES, Found, Priced, Run, StackPricer
 from dpsearch.exact.promises import EPSILON
 from dpsearch.exact.slopes import is_convex
@@ -19,7 +19,6 @@ from dpsearch.problem import Problem
 _WORK = 2_000_000  # points examined between two readings of the clock
 _STACK = 2000  # nodes: two for each level of a branch
 _LISTS = 64  # lists of open points that the arena holds at full length
-_DISTANCES = 1_000_000  # distances computed between two readings of the clock
 
 
 class CentrePricer(StackPricer):
@@ -62,7 +61,8 @@ class CentrePricer(StackPricer):
         return out
 
     def quick(self, *, deadline: float = math.inf) -> Vector | None:
-        return neighbour_prices(self.space.x, self.space.g, deadline)
+        g = self.space.g[1:]
+        return neighbour_prices(self.space.x, g, np.full(self.n, 0.5), deadline=deadline)
 
     def rounding(self, y: Vector) -> float:
         return 2.0 * EPSILON * (self._magnitude + float(np.abs(y).sum()))
@@ -149,35 +149,3 @@ def _memory(space: Space) -> tuple[Nodes, Room]:
     )
     room = [*np.empty((6, n_columns)), *np.empty((4, n)), np.empty(n, np.int64)]
     return nodes, Room._make([*room, *np.empty((3, n_triples), np.int64)])
-
-
-def neighbour_prices(x: Matrix, g: Vector, deadline: float) -> Vector:
-    """Return prices by nearest neighbours that pay for every cluster, as low as time allows.
-
-    With unit noise, log w(C) ≤ g(n) − ½ Σ_{i∈C} |x_i − x̄|² (see `_centre_boxes` for g; the prior's
-    pull on the mean only lowers it), and the scatter is a sum over pairs:
-
-        ½ Σ_i |x_i − x̄|² = 1/(4n) Σ_i Σ_{j∈C} |x_i − x_j|² ≥ 1/(4n) Σ_i s_i(n),
-
-    s_i(n) the sum of the n − 1 smallest squared distances from point i.  So the prices
-
-        y_i = max over n of [ g(n) − s_i(n)/4 ] / n
-
-    pay for every cluster.  So does any vector that is nowhere below these, such as the start, the
-    same with s = 0, of which as many prices are lowered as time allows.  (The smaller of two prices
-    point by point, with other prices that pay, would not: each kind shares out a cluster's weight
-    in its own way.)
-    """
-    from scipy.spatial.distance import cdist
-
-    n, sizes = len(x), np.arange(1, len(x) + 1)
-    out: Vector = np.full(n, float((g[1:] / sizes).max()))
-    block = max(1, _DISTANCES // n)
-    for begin in range(0, n, block):
-        squares = cdist(x[begin : begin + block], x, "sqeuclidean")  # of the point itself: 0
-        squares.sort(axis=1)
-        worth = g[1:] - 0.25 * np.cumsum(squares, axis=1)
-        out[begin : begin + block] = (worth / sizes).max(axis=1)
-        if clock() > deadline:
-            break
-    return out

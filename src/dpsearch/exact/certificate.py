@@ -31,6 +31,7 @@ from dpsearch.tables.checked import CheckedTable
 _FEW_COLUMNS = 4  # up to which branch and bound is fast
 _POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
 _LEAST_POLISH = 0.01
+_LONGER = 25.0  # times as long with many columns, where the proof may not find anything
 
 
 @dataclass(frozen=True)
@@ -308,6 +309,8 @@ class _Closing:
     def _improve(self) -> None:
         """Polish the partition: a proof is possible only around the best one."""
         seconds = max(_LEAST_POLISH, _POLISH * self.problem.n_items)
+        if self.problem.model.n_features > _FEW_COLUMNS:
+            seconds *= _LONGER
         seconds = min(seconds, max(0.2 * (self.deadline - clock()), 0.0))
         self._take(refine(self.problem, self.labels, seconds=seconds, rng=0).labels)
 

@@ -22,6 +22,7 @@ from dpsearch.families.statistics import (
     BetaCounts,
     DirichletCounts,
     GammaCounts,
+    LevelCounts,
     NormalMeans,
     Statistic,
 )
@@ -62,7 +63,7 @@ class Line(NamedTuple):
 
 def values_on_line(statistic: Statistic | None) -> Vector | None:
     """Return the one number that matters of each point; None if there is no such number."""
-    if statistic is None:
+    if statistic is None or isinstance(statistic, LevelCounts):
         return None
     if isinstance(statistic, DirichletCounts):
         documents = _line_of_documents(statistic.points)

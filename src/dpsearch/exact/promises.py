@@ -17,7 +17,7 @@ from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.errors import CapabilityError, ProofError
 from dpsearch.families.capabilities import require
 from dpsearch.families.linear import LinearForm
-from dpsearch.families.statistics import BetaCounts, NormalMeans, Statistic
+from dpsearch.families.statistics import BetaCounts, LevelCounts, NormalMeans, Statistic
 from dpsearch.items import log_marginals, rows_of_labels
 from dpsearch.problem import Problem
 
@@ -233,10 +233,18 @@ def _check_form(problem: Problem, statistic: Statistic) -> None:
     if points.shape[0] != problem.n_items or not np.isfinite(values).all():
         raise _disagreement(problem, "its points are not one row of numbers for each row of X")
     if not isinstance(statistic, NormalMeans):
-        most = 1.0 if isinstance(statistic, BetaCounts) else 2.0**53
+        most = 1.0 if isinstance(statistic, BetaCounts | LevelCounts) else 2.0**53
         if not ((values >= 0.0) & (values <= most) & (values == np.floor(values))).all():
             raise _disagreement(problem, "its points are not counts")
-    for parameter in statistic[1:]:
+    parameters = statistic[1:]
+    if isinstance(statistic, LevelCounts):
+        parameters = (statistic.concentrations,)
+        if statistic.levels.min() < 1 or statistic.levels.sum() != points.shape[1]:
+            raise _disagreement(problem, "its levels are not those of its points")
+        begins = np.cumsum(statistic.levels) - statistic.levels
+        if not (np.add.reduceat(_dense(points), begins, axis=1) == 1.0).all():
+            raise _disagreement(problem, "a point has not one level of each column")
+    for parameter in parameters:
         if np.shape(parameter) != (points.shape[1],) or not (np.asarray(parameter) > 0.0).all():
             raise _disagreement(problem, "its parameters are not one number above 0 per column")
 

@@ -1,4 +1,4 @@
-"""Exact pricing of clusters of counts and of zeros and ones, by sums of their columns."""
+"""Exact pricing of clusters of counts, zeros and ones, and levels, by sums of their columns."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
 from dpsearch.exact._sum_limits import BINARY, COUNTS, Room, Space
+from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.exact.pricing import Found, Run, StackPricer
 from dpsearch.exact.promises import EPSILON
-from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts
+from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts, LevelCounts
 from dpsearch.problem import Problem
 
 _WORK = 50_000_000  # numbers examined between two readings of the clock
 _LARGEST = 1 << 24  # numbers in tables, points times columns
 _MOST_POINTS = 2000  # a node is open for every size of a set
 
-Counts = GammaCounts | BetaCounts | DirichletCounts
+Counts = GammaCounts | BetaCounts | DirichletCounts | LevelCounts
 
 
 class SumPricer(StackPricer):
@@ -36,7 +37,7 @@ class SumPricer(StackPricer):
         self._room = Room._make(
             [
                 *np.zeros((3, n_columns), np.int64),
-                *np.zeros((4, n_columns)),
+                *np.zeros((3, n_columns)),
                 np.zeros(n_columns, np.int8),
                 *np.zeros((2, n), np.int8),
                 np.zeros(n, np.int64),
@@ -74,7 +75,36 @@ class SumPricer(StackPricer):
                 points @ (digamma(statistic.shape + sums) - np.log(statistic.rate + n))
             )
         after = statistic.concentrations + sums
+        if isinstance(statistic, LevelCounts):
+            return np.asarray(points @ digamma(after))
         return np.asarray(points @ (digamma(after) - digamma(after.sum())))
+
+    def quick(self, *, deadline: float = math.inf) -> Vector | None:
+        """Return prices by nearest neighbours for zeros and ones; see `neighbours`."""
+        if not isinstance(self.statistic, BetaCounts | LevelCounts):
+            return None
+        space, n = self.space, self.n
+        binary = space.kind == BINARY
+        failures = self.statistic.failures if isinstance(self.statistic, BetaCounts) else 0.0
+        kinds, first, column = np.unique(
+            np.column_stack([space.prior, np.broadcast_to(failures, space.prior.shape)]),
+            axis=0, return_index=True, return_inverse=True,
+        )  # fmt: skip
+        tables = [space.table[at : at + n + 1] for at in space.begin[first]]
+        g, c = space.constant[1:].copy(), np.full(n, math.inf)
+        r = np.zeros((n, len(kinds)))
+        counts = np.bincount(column.reshape(-1))
+        for m in range(1, n + 1):
+            s = np.arange(1, m)
+            for k, own in enumerate(tables):
+                f = own[: m + 1] + (space.other[first[k], m::-1] if binary else 0.0)
+                g[m - 1] += counts[k] * f[0]
+                r[m - 1, k] = (f[m] - f[0]) / m
+                below = f[0] + r[m - 1, k] * s - f[1:m]
+                c[m - 1] = min(c[m - 1], float((below * m / (s * (m - s))).min(initial=math.inf)))
+        c = np.where(np.isfinite(c), np.maximum(c, 0.0), 0.0)
+        out = neighbour_prices(space.real, g, c, r[:, column.reshape(-1)], deadline=deadline)
+        return out + self.rounding(out)
 
     def rounding(self, y: Vector) -> float:
         magnitude = float(np.abs(self.space.constant).max() + np.abs(y).sum())
@@ -96,7 +126,7 @@ class SumPricer(StackPricer):
             if clock() > run.deadline:
                 break
             end = min(begin + at_a_time, count)
-            bound_nodes(self.space, y, nodes, self._room, run.level, run.margin, begin, end)
+            bound_nodes(self.space, y, nodes, self._room, run.level, begin, end)
         best = np.argsort(nodes.bound[:count], kind="stable")
         best = best[nodes.bound[best] > run.level]
         for array in (nodes.size, nodes.high, nodes.bound):
@@ -130,7 +160,7 @@ def _space(statistic: Counts, log_w: Vector) -> Space:
     sizes = np.arange(n + 1, dtype=np.float64)[:, None]
     kind, concave, constant = COUNTS, -1, log_w
     other, slope = np.zeros((0, 0)), np.zeros((n + 1, n_columns + 1))
-    rate, lengths = np.zeros(n_columns), x.sum(axis=0) + 2
+    lengths = x.sum(axis=0) + 2
     if isinstance(statistic, BetaCounts):
         kind, prior, lengths = BINARY, statistic.successes, np.full(n_columns, n + 2)
         other = np.array([_log_rising(b, n + 2) for b in statistic.failures])
@@ -140,6 +170,10 @@ def _space(statistic: Counts, log_w: Vector) -> Space:
         prior, rate = statistic.shape, statistic.rate
         slope = np.log(rate + sizes)
         constant = constant - (prior * np.log1p(sizes / rate)).sum(axis=1)
+    elif isinstance(statistic, LevelCounts):
+        prior, lengths = statistic.concentrations, np.full(n_columns, n + 2)
+        for whole in np.add.reduceat(prior, np.cumsum(statistic.levels) - statistic.levels):
+            constant = constant - _log_rising(whole, n + 1)
     else:
         concave = n_columns
         prior = np.append(statistic.concentrations, statistic.concentrations.sum())
@@ -156,7 +190,6 @@ def _space(statistic: Counts, log_w: Vector) -> Space:
         other=other,
         slope=slope,
         prior=np.ascontiguousarray(prior),
-        rate=np.ascontiguousarray(rate),
         concave=concave,
         constant=constant,
     )

@@ -39,6 +39,7 @@ from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.functions import Functions
 from dpsearch.families.learning import pseudo_count, sums_of
 from dpsearch.families.linear import LinearForm
+from dpsearch.families.statistics import LevelCounts
 
 _MOST_LEVELS = 1 << 24
 
@@ -108,6 +109,10 @@ class Categorical(Levels):
     # For these functions and parameters too.
     log_ceiling, restated = Levels.log_ceiling, Levels.restated
     form_with_gaps, row_with_gaps = LevelsWithGaps, Levels.row_with_gaps
+
+    def statistic(self, X: Any) -> LevelCounts:
+        levels, concentrations = self.level_counts(X.shape[1])
+        return LevelCounts(self.encode(X)[:, : len(concentrations)], concentrations, levels)
 
     def linear(self, n_features: int) -> LinearForm:
         return linear_levels(*self.level_counts(n_features), self.row_size(n_features))

@@ -113,7 +113,34 @@ class DirichletCounts(NamedTuple):
         return np.asarray(words.log_marginals(n[:, 0], sums))
 
 
-Statistic = NormalMeans | GammaCounts | BetaCounts | DirichletCounts
+class LevelCounts(NamedTuple):
+    """Levels of columns whose probabilities are Dirichlet(a), column by column.
+
+    log H = Σ_l log Γ(a_l + S_l)/Γ(a_l) − Σ_d log Γ(A_d + n)/Γ(A_d),   A_d = Σ_{l of d} a_l
+
+    Attributes
+    ----------
+    points
+        Indicators, dense or CSR: the levels of all columns side by side, a one at each of a
+        point's own.
+    concentrations
+        a of each level, above 0.
+    levels
+        How many levels each column has.
+    """
+
+    points: Any
+    concentrations: Vector
+    levels: Ints
+
+    def log_marginals(self, labels: Ints) -> Vector:
+        """Return log H of each cluster that the labels name."""
+        n, sums = _totals(self.points, labels)
+        columns = DirichletTotals(self.levels, self.concentrations)
+        return np.asarray(columns.log_marginals(n[:, 0], sums))
+
+
+Statistic = NormalMeans | GammaCounts | BetaCounts | DirichletCounts | LevelCounts
 
 
 def _totals(points: Any, labels: Ints) -> tuple[Any, Any]:
