@@ -184,9 +184,10 @@ def test_first_prices_follow_the_gradient_of_the_marginal():
     rng = np.random.default_rng(0)
     for name in NAMES:
         family, X = structureless(name, rng, 1)
-        many = np.repeat(
-            np.vstack([X, X + (1.0 if name != "bernoulli" else 0.0), X[:, ::-1]]), 400, 0
-        )
+        if name == "categorical":
+            family = families.Categorical(0.7, 5)
+        other = X if name == "bernoulli" else X + 1.0
+        many = np.repeat(np.vstack([X, other, X[:, ::-1]]), 400, 0)
         problem = Problem(many, family, PRIORS[0])
         pricer = pricer_for(problem, 0.0)
         fit = pricer.fit(np.zeros(1200, np.int64))
