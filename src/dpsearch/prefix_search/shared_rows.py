@@ -101,18 +101,19 @@ def _collect(nodes, rows, counts):  # type: ignore[no-untyped-def]
 
 
 def packed(shared: Shared, width: int) -> Shared:
-    """Return the same hypotheses with their rows moved together, if many in between are free."""
+    """Return the same hypotheses with the last rows moved to free ones, if many are free."""
     hypotheses, rows, _, counts, _ = shared
-    old = shared.rows_in_use()
-    if len(old) > _DENSE * counts.highest:
+    live = shared.rows_in_use()
+    n = len(live)
+    if n > _DENSE * counts.highest:
         return shared
-    n = len(old)
-    numbers = np.zeros(len(rows.sizes), np.uint32)
-    numbers[old] = np.arange(1, n + 1)
+    old, new = live[live > n], 1 + np.flatnonzero(rows.users[1 : n + 1] == 0)
+    numbers = np.arange(len(rows.sizes), dtype=np.uint32)
+    numbers[old] = new
     hypotheses.rows[:] = numbers[hypotheses.rows]
     table = rows.pool.reshape(-1, width)
     for values in (table, rows.sizes, rows.steps, rows.users, rows.members):
-        values[1 : n + 1] = values[old]
+        values[new] = values[old]
     rows.users[n + 1 :] = 0
     rows.free[:] = np.arange(len(rows.free))[::-1]
     return shared._replace(counts=counts._replace(highest=n, free_rows=len(rows.free) - 1 - n))
