@@ -20,6 +20,25 @@ def heavy_tailed(rng):
     return rng.standard_t(3.0, size=(N, 2)), np.zeros(N)
 
 
+def log_normal_with_gaps(rng):
+    X, truth = log_normal(rng)
+    X[rng.random(N) < 0.1, 0] = np.nan
+    return X, truth
+
+
+def correlated(rng):
+    normal = rng.normal(size=(N, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    return np.exp(normal), np.zeros(N)
+
+
+def mirrored(rng):
+    return 100.0 - rng.lognormal(2.0, 0.7, size=(N, 2)), np.zeros(N)
+
+
+def u_shaped(rng):
+    return rng.beta(0.5, 0.5, size=(N, 2)), np.zeros(N)
+
+
 def rounded(rng):
     return np.rint(rng.normal(50.0, 2.0, size=(N, 2))), np.zeros(N)
 
@@ -35,7 +54,13 @@ def beside_a_rating(rng):
     ), truth
 
 
-@pytest.mark.parametrize("plant", [log_normal, heavy_tailed, rounded, bursty, beside_a_rating])
+@pytest.mark.parametrize(
+    "plant",
+    [
+        log_normal, log_normal_with_gaps, correlated, mirrored, u_shaped, heavy_tailed, rounded,
+        bursty, beside_a_rating,
+    ],
+)  # fmt: skip
 def test_a_cloud_that_is_not_gaussian_is_one_cluster(plant):
     X, truth = plant(np.random.default_rng(1))
     model = DPMixture(random_state=0).fit(X)
@@ -100,3 +125,13 @@ def test_a_far_row_with_gaps():
     model = DPMixture().fit(frame)
     assert "1 row far from all others" in model.reason_
     assert len(model.labels_) == 40
+
+
+def test_clusters_of_bent_columns_are_told_apart():
+    rng = np.random.default_rng(3)
+    truth = rng.integers(2, size=N)
+    normal = rng.normal(size=(N, 2)) @ np.array([[1.0, 0.8], [0.0, 0.6]])
+    X = np.exp(normal + 5.0 * truth[:, None])
+    model = DPMixture(random_state=0).fit(X)
+    assert adjusted_rand_score(truth, model.labels_) > 0.9
+    assert model.n_clusters_ == 2

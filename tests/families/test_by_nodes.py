@@ -93,6 +93,32 @@ def test_a_density_of_your_own(tmp_path):
     np.testing.assert_array_equal(load(path).predict(X), model.labels_)
 
 
+def test_another_function_of_the_same_name_is_noticed():
+    def half(x, theta):
+        return -abs(x - theta) - math.log(2.0)
+
+    families.register_density(half)
+    told = families.Quadrature(half, [0.0, 1.0, 2.0]).to_dict()
+    assert families.from_dict(told).nodes == ((0.0,), (1.0,), (2.0,))
+    families.register_density(lambda x, theta: 0.5 * -abs(x - theta))  # its name is another
+    assert families.from_dict(told).log_density == "half"
+
+    def half(x, theta):
+        return -0.5 * abs(x - theta) - math.log(4.0)
+
+    families.register_density(half)
+    with pytest.raises(ParameterError, match="'half' is registered as another function"):
+        families.from_dict(told)
+
+
+def test_a_support_that_excludes_the_data():
+    family = families.Quadrature(laplace, [0.0, 1.0], support=(0.0, 5.0))
+    with pytest.raises(
+        DataError, match=r"from 0 to 5, as `support` says, but X at row 1, column 0"
+    ):
+        family.compile([[1.0], [-3.0]])
+
+
 def test_nodes_that_miss_the_data():
     family = families.Quadrature(laplace, [0.0, 1.0])
     with pytest.raises(

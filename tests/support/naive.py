@@ -266,12 +266,24 @@ def _log_normal(family, X):
     return _diagonal_gaussian(family, np.log(X)) - np.log(X).sum()
 
 
+def _bent(family, X):
+    centre, bend = (np.broadcast_to(v, X.shape[1]) for v in (family.centre, family.bend))
+    some = np.where(bend > 0.0, bend, 1.0)
+    return np.where(bend > 0.0, np.arcsinh(bend * (X - centre)) / some, X)
+
+
+def _johnson(family, X):
+    slopes = np.hypot(1.0, np.asarray(family.bend) * (X - np.asarray(family.centre)))
+    return log_marginal(family.family, _bent(family, X)) - np.nansum(np.log(slopes))
+
+
 NODES = (
     "student_t", "gamma", "beta", "von_mises", "negative_binomial", "rounded_gaussian", "ordinal",
 )  # fmt: skip
 _MARGINALS = {
     **dict.fromkeys(NODES, _by_nodes),
     "log_normal": _log_normal,
+    "johnson": _johnson,
     "von_mises_fisher": _von_mises_fisher,
     "linear_regression": _linear_regression,
     "gaussian": _gaussian,
@@ -484,6 +496,7 @@ def _log_normal_moments(family, X):
 _MOMENTS = {
     **dict.fromkeys(NODES, _by_nodes_moments),
     "log_normal": _log_normal_moments,
+    "johnson": lambda family, X: predictive_moments(family.family, _bent(family, X)),
     "von_mises_fisher": _von_mises_fisher_moments,
     "linear_regression": _linear_regression_moments,
     "gaussian": _gaussian_moments,

@@ -47,6 +47,19 @@ def test_roles():
     assert Triage.from_list(found.to_list()) == found
 
 
+def test_answers_on_one_scale_are_taken_alike():
+    rng = np.random.default_rng(0)
+    answers = rng.integers(1, 6, (60, 60))  # of which half vary by more than their mean
+    tops = np.clip(np.rint(rng.normal(5.0, 2.5, (200, 8))), 0, 10).astype(int)
+    for table, role in [
+        (answers, "ordinal"),
+        (tops, "ordinal"),
+        (rng.poisson(2, (200, 8)), "count"),
+    ]:
+        frame = pd.DataFrame(table, columns=[f"q{j}" for j in range(table.shape[1])])
+        assert {entry.role for entry in triage(frame).entries} == {role}
+
+
 def test_a_wide_table_shows_what_stands_out_and_names_the_rest():
     rng = np.random.default_rng(0)
     answers = {f"q{j:02}": rng.integers(11, 16, 60) for j in range(60)}

@@ -7,7 +7,8 @@
 | only 0 and 1 | Bernoulli |
 | integers ≥ 0, at least half of them 0 and 1 the commonest other | multinomial |
 | numbers, some missing | completed first, unless they are to be independent |
-| rows of length 1, sparse or spread over their columns | von Mises–Fisher |
+| rows of length 1, most values 0 or spread over their columns | von Mises–Fisher |
+| the same, stored as a sparse table | von Mises–Fisher |
 | the same, dense, more columns than dimensions | full covariance on principal components |
 | numbers, up to 32 columns, rows enough | Gaussian with full covariance |
 | the same, some columns following from others | the same on coordinates for those columns |
@@ -31,11 +32,7 @@ from dpsearch.automatic.completion import complete
 from dpsearch.automatic.counts import are_documents, counted, is_counts
 from dpsearch.automatic.directions import n_dimensions
 from dpsearch.automatic.learning import Learned, learn
-from dpsearch.automatic.suspicious import (
-    far_rows,
-    find_codes,
-    given_codes,
-)
+from dpsearch.automatic.suspicious import far_rows, find_codes, given_codes
 from dpsearch.automatic.tried import better_columns
 from dpsearch.deadline import current
 from dpsearch.errors import DataError, ParameterError, located
@@ -65,6 +62,7 @@ _WIDE = 32  # columns: more are projected
 _NARROW = 10  # columns: with few rows they are taken as independent, more are projected
 _ROWS_A_COLUMN = 5  # that a full covariance needs
 _FILLED = 0.7  # the share of the columns that von Mises–Fisher clusters are spread over, at least
+_FEW_ENTRIES = 0.1  # the share of values that are not 0 in rows of words
 _FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
 # Families for the kinds of columns that a mixed table has.
 _OF_KIND: dict[Kind, type[Family]] = {
@@ -206,11 +204,11 @@ def _chosen(
         rows, completed = table, None
         start, reason = _suggested(rows, schema)
     choice = _learned(rows, start, reason, prior, or_simpler=True)
+    choice = _or_tried(rows, choice, prior, schema) if may_try else choice
     if completed is None:
-        return _or_tried(rows, choice, prior, schema) if may_try else choice
-    if choice.family.independent_columns:  # which needs no completion
-        start = type(choice.family).suggest(table.matrix)
-        return _learned(table, start, f"{choice.reason}, gaps skipped", prior)
+        return choice
+    if choice.family.skips(table):  # which needs no completion
+        return _learned(table, choice.family, f"{choice.reason}, gaps skipped", prior)
     return choice._replace(reason=f"{choice.reason}, completed where missing", completed=completed)
 
 
@@ -221,7 +219,9 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
     """
     current().has_result = choice.labels is not None
     width = table.shape[1]
-    if table.sparse or table.gaps or width > _WIDE or choice.labels is None:
+    if table.sparse or width > _WIDE or choice.labels is None:
+        return choice
+    if table.gaps and not choice.family.skips(table):
         return choice
     families = choice.family.by_column(width)
     if any(own.kind in ("projection", "words") for own in families):
@@ -474,6 +474,10 @@ def _guess_gaussian(table: CheckedTable) -> tuple[type[Family], str]:
     n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
     if n_rows > 1 and _of_length_1(table):
         reason = f"rows of length 1 in {X.shape[1]} columns"
+        if (
+            np.count_nonzero(X) <= _FEW_ENTRIES * X.size
+        ):  # as of words, and as sparse ones are taken
+            return VonMisesFisher, f"{reason}, most values 0"
         dimensions = n_dimensions(X) if width > _WIDE else width
         if dimensions > _FILLED * width:
             return VonMisesFisher, reason

@@ -21,6 +21,7 @@ from dpsearch.families._columns import varies
 from dpsearch.families._observed import drawn
 from dpsearch.families.base import Family
 from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.johnson import Johnson
 from dpsearch.families.projected_gaussian import ProjectedGaussian
 from dpsearch.mixture import Mixture
 from dpsearch.priors.base import Prior
@@ -53,6 +54,14 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
         if counted is not None:
             return counted.held(_of_counts(counted.counts, prior, rng))
         return _by_projections(matrix, prior, rng)
+    bends = Johnson.suggest(matrix)  # skewed numbers are drawn as they are
+    return np.where(
+        np.isnan(matrix), bends.back(_of_numbers(bends.bent(matrix), prior, rng)), matrix
+    )
+
+
+def _of_numbers(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:
+    """Fill gaps by draws from clusters, by turns with them."""
     complete_rows = ~np.isnan(matrix).any(axis=1)
     if complete_rows.sum() >= _ROWS_A_COLUMN * matrix.shape[1]:
         filled = _by_clusters(matrix, matrix[complete_rows], prior, rng)

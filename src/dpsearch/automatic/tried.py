@@ -5,8 +5,9 @@ that give them probabilities:
 
 | values | families |
 | --- | --- |
-| numbers | diagonal Gaussian, Student t |
+| numbers | diagonal Gaussian, Student t, Johnson's curves |
 | numbers above 0 | log-normal and gamma, too |
+| numbers between 0 and 1 | beta, too |
 | whole numbers | rounded Gaussian; from few levels ordinal |
 | whole numbers from 0 | Poisson and negative binomial, too |
 | whole numbers above 0, large and mostly different | log-normal and gamma, too |
@@ -15,15 +16,17 @@ that give them probabilities:
 They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, and one
 cluster for all rows, which is where a cloud that is not Gaussian shows; and that of a product which
 was better, where the columns' families may be told better apart.  The best of every column
-make a product.  Unless its log joint within that partition is far below that of the family which
-was chosen, its own partition is learned, and it is taken if its log joint is larger by more than
-search may be off.  A density and a probability compare once every whole number is spread over what
-rounds to it.
+make a product.  Beside it stands the family that was chosen, of columns that are bent (`Johnson`),
+with the covariance that it has.  Unless the log joint of either within that partition is far below
+that of the family which was chosen, its own partition is learned, and it is taken if its log joint
+is larger by more than search may be off.  Curves are fitted for clouds to need fewer clusters, so
+what has bent columns must have fewer than the family which was chosen.  A density and a probability
+compare once every whole number is spread over what rounds to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +35,10 @@ from dpsearch._types import Labels, Matrix
 from dpsearch.automatic.learning import Learned, compiled, learn, learning_rows, learning_sample
 from dpsearch.deadline import current
 from dpsearch.families import (
+    Beta,
     DiagonalGaussian,
     Gamma,
+    Johnson,
     LogNormal,
     NegativeBinomial,
     Ordinal,
@@ -46,6 +51,7 @@ from dpsearch.families import (
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.families.von_mises import named_period
+from dpsearch.families.with_gaps import filled
 from dpsearch.items import log_marginals
 from dpsearch.priors.base import Prior
 from dpsearch.tables.checked import CheckedTable
@@ -60,6 +66,14 @@ _MOST_NUMBERS = 40_000_000  # that encoded columns of a table may have
 _WHOLE = 2.0**53  # numbers of at least this magnitude are whole whatever they measure
 
 
+class _Candidate(NamedTuple):
+    """A family that competes for a column."""
+
+    family: Family
+    x: Matrix  # the values that it is compared on
+    less: float  # nats that it must be better by
+
+
 class _Column(NamedTuple):
     """A column of the learning rows that families compete for."""
 
@@ -69,36 +83,44 @@ class _Column(NamedTuple):
     name: str
     said: str | None  # the kind that the user says it is of
 
-    def candidates(self, n_values: int) -> list[tuple[Family, Matrix]]:
+    def candidates(self, n_values: int) -> list[_Candidate]:
         """Return families beside the Gaussian, each with the values that it is compared on.
 
         Without those that keep too many numbers of as many values as the table has.
         """
         if not varies(self.x).all():
             return []
-        out: list[tuple[Family, Matrix]] = [
-            (kind.suggest(self.x), self.spread if kind.kind == "real" else self.x)
-            for kind in self._kinds()
-            if _fits(kind, n_values)
-        ]
-        least, most = self.x.min(), self.x.max()
+        kinds = [kind for kind in self._kinds() if _fits(kind, n_values)]
+        starts = [kind.suggest(self.x) for kind in kinds]
+        least, most = np.nanmin(self.x), np.nanmax(self.x)
         period = named_period(self.name, least, most)
         goes_round = period is not None and most - least > period / 2
         if goes_round and _fits(VonMises, n_values):
-            out.append((VonMises(period=period).resolve(self.x), self.spread))
-        return out
+            starts.append(VonMises(period=period).resolve(self.x))
+        if not self.whole:
+            starts.append(Johnson.around(DiagonalGaussian.suggest(self.x), self.x))
+            # Its curve is fitted: where another family says the same, that is the reason.
+            return [_Candidate(own, self.x, _WORTH * (own is starts[-1])) for own in starts]
+        # Densities, where others give probabilities, are of the spread values.
+        real = [own.kind == "real" for own in starts]
+        return [
+            _Candidate(own, self.spread if is_real else self.x, _WORTH * is_real)
+            for own, is_real in zip(starts, real, strict=True)
+        ]
 
     def _kinds(self) -> list[Any]:
         """Return the families that the values themselves suggest."""
-        least, kinds = self.x.min(), list[Any]()
+        least, kinds = np.nanmin(self.x), list[Any]()
         if self.whole and self.said is None:
             kinds.append(RoundedGaussian)
-            if self.x.max() - least < _MOST_LEVELS:
+            if np.nanmax(self.x) - least < _MOST_LEVELS:
                 kinds.append(Ordinal)
         if self.whole and least >= 0.0:
             kinds += [Poisson, NegativeBinomial]
         if not self.whole:
             kinds.append(StudentT)
+        if not self.whole and least > 0.0 and np.nanmax(self.x) < 1.0:
+            kinds.append(Beta)
         if least > 0.0 and (not self.whole or (self.said is None and self._is_fine())):
             kinds += [LogNormal, Gamma]
         return kinds
@@ -108,20 +130,18 @@ class _Column(NamedTuple):
 
         Their density is then the probability of what rounds to them, as of incomes and populations.
         """
-        differ = len(np.unique(self.x)) > len(self.x) / 2
-        return differ and bool(np.quantile(self.x, 0.25) >= _LARGE)
+        x = self.x[~np.isnan(self.x)]
+        differ = len(np.unique(x)) > len(x) / 2
+        return differ and bool(np.quantile(x, 0.25) >= _LARGE)
 
-    def winner(
-        self, partition: Labels, candidates: list[tuple[Family, Matrix]]
-    ) -> tuple[Family, float]:
+    def winner(self, partition: Labels, candidates: list[_Candidate]) -> tuple[Family, float]:
         """Return the best family within a partition, and what it gains over a Gaussian."""
         gaussian = DiagonalGaussian.suggest(self.spread)
         if not candidates:
             return gaussian, 0.0
-        found = [(_log_evidence(own, x, partition), own) for own, x in candidates]
-        found = [pair for pair in found if np.isfinite(pair[0])] or [(-np.inf, gaussian)]
-        less = _WORTH if self.whole else 0.0  # of densities, where others give probabilities
-        value, best = max(found, key=lambda pair: pair[0] - less * (pair[1].kind == "real"))
+        found = [(_log_evidence(own, x, partition), own, less) for own, x, less in candidates]
+        found = [one for one in found if np.isfinite(one[0])] or [(-np.inf, gaussian, 0.0)]
+        value, best, _ = max(found, key=lambda one: one[0] - one[2])
         gain = value - _log_evidence(gaussian, self.spread, partition)
         return (best, gain) if self.whole or gain > _WORTH else (gaussian, 0.0)
 
@@ -133,44 +153,69 @@ def better_columns(
     prior: Prior,
     said: Mapping[int, str | None],
 ) -> tuple[Learned, str] | None:
-    """Return a product of other families for some columns of a complete table, if it is better.
+    """Return other families for some columns of a table, as a product or bent, if it is better.
 
     With it, which families they are and by how much it is better.
     `said` has the columns to try, each with its kind if the user says one.
     """
     if table.shape[0] < _FEWEST_ROWS or not said:
         return None
-    rows = learning_rows(table.shape[0])
+    rows, width = learning_rows(table.shape[0]), table.shape[1]
     sample, own = learning_sample(table), np.unique(labels[rows], return_inverse=True)[1]
     columns, n_values = _columns(sample, said), table.shape[0] * len(said)
     candidates = {j: column.candidates(n_values) for j, column in columns.items()}
-    before = compiled(_spread(sample, columns, family), family, prior).log_joint(own)
+    before = _log_joint(sample, columns, family, prior, own)
     best, chosen = None, before
     started: set[Any] = set()
     partitions = [own, np.zeros(len(own), np.int64)]
     for partition in partitions:  # with that of every product that is better
-        found = _winners(columns, candidates, partition)
-        if found is None:
+        winners = _winners(columns, candidates, partition)
+        if winners is None:
             return best
-        key = tuple(type(winner) for winner, _ in found.values())
-        if sum(gain for _, gain in found.values()) < _WORTH or key in started:
-            continue
-        start = _product(table, family, {j: winner for j, (winner, _) in found.items()})
-        start = start.suited(table)
-        within = compiled(sample, start.learned(sample.matrix, partition), prior)
-        if within.log_joint(partition) < before - _HOPE * len(own):
-            continue
-        started.add(key)
-        learned = learn(table, start, prior)
-        at = np.unique(learned.labels[rows], return_inverse=True)[1]
-        after = learned.problem.log_joint(at)
-        if after > before + _WORTH:
-            names = [columns[j].name or f"column {j}" for j in found]
-            words = f"{_in_words(key, names)}, better by {after - chosen:.0f} nats"
-            before = after
-            partitions.append(at)
-            best = learned, words
+        for start in _starts(table, family, winners):
+            key = tuple(type(one) for one in start.by_column(width))
+            within = start.learned(sample.matrix, partition)
+            there = _log_joint(sample, columns, within, prior, partition)
+            if key in started or there < before - _HOPE * len(own):
+                continue
+            started.add(key)
+            learned = learn(table, start, prior)
+            at = np.unique(learned.labels[rows], return_inverse=True)[1]
+            after = _log_joint(sample, columns, learned.family, prior, at)
+            if after > before + _WORTH and (Johnson not in key or at.max() < own.max()):
+                families = _in_words(learned.family, columns, width)
+                best = learned, f"{families}, better by {after - chosen:.0f} nats"
+                before = after
+                partitions.append(at)
     return best
+
+
+def _starts(
+    table: CheckedTable, family: Family, winners: dict[int, tuple[Family, float]]
+) -> list[Family]:
+    """Return the product of the winners if they gain enough, and the family of bent columns."""
+    out = []
+    if sum(gain for _, gain in winners.values()) >= _WORTH:
+        out.append(_product(table, family, {j: winner for j, (winner, _) in winners.items()}))
+    bent = [
+        (Johnson.around(own, table.matrix[:, at]) if own.kind == "real" else own, at)
+        for own, at in _groups(family, range(table.shape[1]), table.shape[1])
+    ]
+    out.append(_joined(bent))
+    complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
+    return [start.suited(complete) for start in out]
+
+
+def _log_joint(
+    sample: CheckedTable,
+    columns: dict[int, _Column],
+    family: Family,
+    prior: Prior,
+    partition: Labels,
+) -> float:
+    """Return the log joint of a partition, whole numbers spread where a family has a density."""
+    spread = _spread(sample, columns, family)
+    return compiled(spread, family, prior).log_joint(partition)
 
 
 def _winners(
@@ -194,7 +239,7 @@ def _spread(sample: CheckedTable, columns: dict[int, _Column], family: Family) -
         return sample
     out = np.array(sample.matrix)
     out[:, whole] = np.hstack([columns[j].spread for j in whole])
-    return CheckedTable(out, None, complete=True)
+    return CheckedTable(out, None, complete=not sample.gaps)
 
 
 def _fits(kind: type[Family], n_values: int) -> bool:
@@ -207,8 +252,9 @@ def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, 
     for j, kind in said.items():
         x = np.asarray(sample.matrix[:, [j]])
         # More than two kinds of them: those of yes or no are binary.
-        whole = kind != "real" and bool((x == np.floor(x)).all()) and len(np.unique(x)) > 2
-        whole = whole and bool(np.abs(x).max() < _WHOLE)
+        seen = x[~np.isnan(x)]
+        whole = kind != "real" and bool((seen == np.floor(seen)).all())
+        whole = whole and len(np.unique(seen)) > 2 and bool(np.abs(seen).max() < _WHOLE)
         spread = x + rng.uniform(-0.5, 0.5, x.shape) if whole else x
         name = "" if sample.names is None else str(sample.names[j])
         out[j] = _Column(x, spread, whole, name, kind)
@@ -217,7 +263,7 @@ def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, 
 
 def _log_evidence(start: Family, x: Matrix, partition: Labels) -> float:
     """Return Σ_k log H of a column within a partition, under hyperparameters learned from it."""
-    model = start.learned(x, partition).compile(CheckedTable(x, None, complete=True))
+    model = start.learned(x, partition).compile(x)
     items, base = model.items()
     n_clusters = int(partition.max()) + 1
     pool, _ = model.rows(items, partition, n_clusters)
@@ -234,19 +280,28 @@ def _product(table: CheckedTable, family: Family, winners: dict[int, Family]) ->
         given = {} if period is None else {"period": period}
         start = kind(**given) if given else kind.suggest(table.matrix[:, columns])
         parts.append((start, columns))
-    others: dict[int, tuple[Family, list[int]]] = {}
-    for j, own in enumerate(family.by_column(table.shape[1])):
-        if j not in winners:
-            others.setdefault(id(own), (own, []))[1].append(j)
-    parts += others.values()
+    others = [j for j in range(table.shape[1]) if j not in winners]
+    return _joined([*parts, *_groups(family, others, table.shape[1])])
+
+
+def _groups(family: Family, columns: Iterable[int], width: int) -> list[tuple[Family, list[int]]]:
+    """Return the parts of a family that some columns have."""
+    kinds, out = family.by_column(width), dict[int, tuple[Family, list[int]]]()
+    for j in columns:
+        out.setdefault(id(kinds[j]), (kinds[j], []))[1].append(j)
+    return list(out.values())
+
+
+def _joined(parts: list[tuple[Family, list[int]]]) -> Family:
     return parts[0][0] if len(parts) == 1 else Product(parts)
 
 
-def _in_words(kinds: tuple[Any, ...], columns: list[str]) -> str:
+def _in_words(family: Family, columns: dict[int, _Column], width: int) -> str:
     """Return how many columns each family has, and which ones if they are few of several."""
     of_kind: dict[str, list[str]] = {}
-    for kind, column in zip(kinds, columns, strict=True):
-        of_kind.setdefault(kind.name, []).append(column)
+    for j, own in enumerate(family.by_column(width)):
+        if j in columns:
+            of_kind.setdefault(own.name, []).append(columns[j].name or f"column {j}")
     most = _FEW_NAMES if len(of_kind) > 1 else 0
     return ", ".join(
         f"{len(own)} of {name}" + (f" ({', '.join(own)})" if len(own) <= most else "")

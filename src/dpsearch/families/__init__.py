@@ -17,6 +17,7 @@ from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.functions import Functions
 from dpsearch.families.gamma import Gamma
 from dpsearch.families.gaussian import Gaussian
+from dpsearch.families.johnson import Johnson
 from dpsearch.families.linear import LinearForm
 from dpsearch.families.linear_regression import LinearRegression
 from dpsearch.families.log_normal import LogNormal
@@ -48,6 +49,7 @@ __all__ = [
     "Gamma",
     "Gaps",
     "Gaussian",
+    "Johnson",
     "LinearForm",
     "LinearRegression",
     "LogNormal",
@@ -92,6 +94,7 @@ for _family in (
     LinearRegression,
     StudentT,
     LogNormal,
+    Johnson,
     Gamma,
     Beta,
     VonMises,

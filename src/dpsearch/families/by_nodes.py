@@ -16,7 +16,7 @@ near, because a cluster of m points knows its location to width/√m.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -167,30 +167,40 @@ class ByNodes(Family):
             steps=k.reshape(-1),
         )
 
+    def _by_value(self, X: Any) -> Iterator[tuple[int, Any, Ints, Matrix, Vector]]:
+        """For each column d: which rows have a value, which of its different values that is, and
+        for each of these log e [values, nodes] and the largest log density.
+
+        Ratings and counts have few values: densities are computed once for each.
+        """
+        for d, (theta, _) in enumerate(self.of_columns(X.shape[1])):
+            there = ~np.isnan(X[:, d])
+            values, at = np.unique(X[there, d], return_inverse=True)
+            with np.errstate(divide="ignore", invalid="ignore"):  # it is said below
+                logs = np.asarray(self.log_densities(values, theta))
+            largest = logs.max(axis=1)
+            missed = ~(largest > self.missed)
+            if missed.any():
+                row = int(np.flatnonzero(there)[missed[at].argmax()])
+                density = largest[at[missed[at].argmax()]]
+                raise DataError(
+                    f"X at {{place}} is {X[row, d]:g}, where the {self.name} family has the log"
+                    f" density {density:g} at its best node: the nodes miss the data",
+                    row=row,
+                    column=d,
+                )
+            yield d, there, at, np.maximum(logs - largest[:, None], LEAST), largest
+
     def relative(self, X: Any) -> tuple[Any, Matrix]:
         """Return log e [rows, columns, nodes] and the largest log density [rows, columns].
 
         Both are 0 where a value is missing.
         """
-        columns = self.of_columns(X.shape[1])
-        out = np.zeros((*X.shape, _n_nodes(columns)))
+        out = np.zeros((*X.shape, _n_nodes(self.of_columns(X.shape[1]))))
         base = np.zeros(X.shape)
-        for d, (theta, _) in enumerate(columns):
-            there = ~np.isnan(X[:, d])
-            with np.errstate(divide="ignore", invalid="ignore"):  # it is said below
-                logs = np.asarray(self.log_densities(X[there, d], theta))
-            largest = logs.max(axis=1)
-            if not (largest > self.missed).all():
-                at = np.flatnonzero(~(largest > self.missed))[0]
-                row = int(np.flatnonzero(there)[at])
-                raise DataError(
-                    f"X at {{place}} is {X[row, d]:g}, where the {self.name} family has the log"
-                    f" density {largest[at]:g} at its best node: the nodes miss the data",
-                    row=row,
-                    column=d,
-                )
-            out[there, d, : len(theta)] = np.maximum(logs - largest[:, None], LEAST)
-            base[there, d] = largest
+        for d, there, at, logs, largest in self._by_value(X):
+            out[there, d, : logs.shape[1]] = logs[at]
+            base[there, d] = largest[at]
         return out, base
 
     def evidence(self, X: Any, labels: Ints) -> Vector:
@@ -203,10 +213,16 @@ class ByNodes(Family):
         return np.asarray(blocks.sum(axis=0) + base.sum(axis=0))
 
     def encode(self, X: Any) -> Any:
-        return np.exp(self.relative(X)[0]).reshape(len(X), -1)
+        out = np.ones((*X.shape, _n_nodes(self.of_columns(X.shape[1]))))
+        for d, there, at, logs, _ in self._by_value(X):
+            out[there, d, : logs.shape[1]] = np.exp(logs)[at]
+        return out.reshape(len(X), -1)
 
     def log_base(self, X: Any) -> Vector:
-        return np.asarray(self.relative(X)[1].sum(axis=1))
+        out = np.zeros(len(X))
+        for _, there, at, _, largest in self._by_value(X):
+            out[there] += largest[at]
+        return out
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])  # e ≤ 1

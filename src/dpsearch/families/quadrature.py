@@ -6,7 +6,8 @@
 the densities at the nodes: see `_nodes.py`.  Draws and means are taken from a fine grid over the
 support, which by default is the range of the data and half as much on either side.
 
-A function that `register_density` knows by name can be stored in a file.
+A function that `register_density` knows by name can be stored in a file: its name, and what it
+gives at some values and nodes, so that another function of that name is noticed.
 """
 
 from __future__ import annotations
@@ -96,6 +97,10 @@ class Quadrature(ByNodes):
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
+        stored: Any = None
+        if isinstance(log_density, tuple | list):  # as `to_dict` says it
+            log_density, *stored = log_density
+            object.__setattr__(self, "log_density", log_density)
         if not callable(log_density) and log_density not in _DENSITIES:
             known = ", ".join(_DENSITIES) or "none"
             raise ParameterError.of(
@@ -104,6 +109,8 @@ class Quadrature(ByNodes):
         super().__post_init__()
         if None not in (self.nodes, self.log_weights):
             self.of_columns(max(map(len, self._by_column)))  # raises if they do not go together
+        if stored:
+            self._check_same(stored)
 
     @property
     def _function(self) -> LogDensity:
@@ -118,14 +125,36 @@ class Quadrature(ByNodes):
                 f"{name!r} is not known by its name: call families.register_density, where the"
                 " model is saved and where it is loaded",
             )
-        return self.with_parameters(log_density=name)._plain()
+        told = self.with_parameters(log_density=name)._plain()
+        return told if self.nodes is None else {**told, "log_density": [name, *self._told()]}
 
     def _plain(self) -> dict[str, Any]:
         return super().to_dict()
 
+    def _told(self) -> list[float | None]:
+        """Return the log density at some values and nodes, None where it is not finite."""
+        low, high = (0.0, 4.0) if self.support is None else self.support
+        values = np.floor(low + (high - low) * np.array([0.25, 0.5, 0.75]))
+        theta = self.of_columns(max(map(len, self._by_column)))[0][0]
+        logs = self.log_densities(values, theta[[0, len(theta) // 2, -1]])
+        return [float(one) if math.isfinite(one) else None for one in logs.ravel()]
+
+    def _check_same(self, stored: list[Any]) -> None:
+        """Raise if the function that has the name is not the one that was stored."""
+        there, here = (np.array(one, dtype=np.float64) for one in (stored, self._told()))
+        if there.shape != here.shape or not np.allclose(there, here, 1e-6, 1e-9, equal_nan=True):
+            raise ParameterError.of(
+                "log_density",
+                f"{self.log_density!r} is registered as another function than the one that was"
+                " saved: its values differ.  Register that one",
+            )
+
     def resolve(self, X: Any) -> Self:
         family = super().resolve(X)
         if self.support is not None:
+            low, high = self.support
+            wanted = f"values from {low:g} to {high:g}, as `support` says"
+            self.check_support(X, (low > X) | (high < X), wanted)
             return family
         low, high = np.nanmin(X), np.nanmax(X)
         more = 0.0 if self.whole and low >= 0.0 else 0.5 * (high - low) + 1.0

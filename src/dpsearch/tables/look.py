@@ -29,6 +29,7 @@ class TableFacts(NamedTuple):
     named: bool  # whether the table names its columns
     cycles: bool  # whether numbers of months, hours and weekdays become categories
     codes: bool  # whether codes of missing values are recognised
+    scales: frozenset[tuple[float, float]] = frozenset()  # of answers that several columns share
 
 
 class Found(NamedTuple):
@@ -178,6 +179,12 @@ class Look:
     def range(self) -> tuple[float, float]:
         return float(self.known.min()), float(self.known.max())
 
+    @property
+    def on_a_scale(self) -> bool:
+        """Whether all numbers are answers of a scale that columns share."""
+        least, most = self.range
+        return any(low <= least and most <= high for low, high in self.table.scales)
+
     @cached_property
     def whole(self) -> bool:
         return self.number_form is not None and bool((np.floor(self.seen) == self.seen).all())
@@ -207,3 +214,10 @@ class Look:
 def _spread(values: Vector) -> Vector:
     """Return some values, spread over a column."""
     return values[:: -(-len(values) // _LOOKED_AT) or 1]
+
+
+def skewness(values: Vector) -> float:
+    """Return the standardised third moment."""
+    centred = values - values.mean()
+    spread = float(np.sqrt((centred**2).mean()))
+    return 0.0 if spread == 0.0 else float((centred**3).mean()) / spread**3

@@ -11,7 +11,8 @@ target      few values in a column whose name says that it is the answer: droppe
 identifier  integers that number the rows, or many different under such a name as customer_id, or
             nearly all under one as patient; texts of which nearly all differ: dropped
 angle       months, hours and weekdays by name and range, directions from 0 to 360
-count       integers from 0, half of them at most 30, with a variance of at least their mean
+count       integers from 0, half of them at most 30, with a variance of at least their mean, and no
+            answers on a scale that several columns share
 ordinal     other integers of at most 10 values, and categories in an order that their type gives
 skewed      numbers above 0 whose logarithms are far less skewed than they are
 number      other numbers; also texts of which 95 % are numbers, with signs, separators and units,
@@ -40,7 +41,7 @@ from dpsearch.tables.columns import KINDS, OTHER, TRUTH, Column, Kind, Level, Ra
 from dpsearch.tables.copies import copies
 from dpsearch.tables.entries import DROPPED, PARTS, READ, USED, Triage
 from dpsearch.tables.frames import distinct_names
-from dpsearch.tables.look import FEW, SOME, Found, Look, TableFacts
+from dpsearch.tables.look import FEW, SOME, Found, Look, TableFacts, skewness
 from dpsearch.tables.names import (
     CYCLES,
     DIRECTION,
@@ -51,6 +52,7 @@ from dpsearch.tables.names import (
     TARGET,
     YEAR,
 )
+from dpsearch.tables.scales import shared_scales
 
 # What a user may say of a column: its kind, that it is a date, or whether it is used.
 SAID = (*KINDS, "date", "keep", "drop")
@@ -119,6 +121,7 @@ def decide(
     """
     said = (dict.fromkeys(names, "keep") if keep else {}) | dict(kinds or {})
     table = TableFacts(n_rows or len(raws[0].values), named, cycles, codes)
+    table = table._replace(scales=shared_scales(names, raws, said, table))
     found = _looked(names, raws, said, table)
     if not any(one.columns for one in found):  # better a poor column than none
         found = _looked(names, raws, dict.fromkeys(names, "keep") | said, table)
@@ -390,12 +393,14 @@ def _is_count(look: Look) -> bool:
     typed = look.source == "int" or look.n < len(look.raw.values)  # gaps turn integers into floats
     if not (typed and look.whole) or look.range[0] < 0.0 or np.median(values) > MOST_COUNTED:
         return False
+    if look.on_a_scale:
+        return False
     least = (1.0 - 2.0 * math.sqrt(2.0 / len(values))) * values.mean()
     return bool(values.var() >= least)
 
 
 def _is_ordinal(look: Look) -> bool:
-    return look.whole and len(look.seen) <= _MOST_ORDERED
+    return look.whole and (len(look.seen) <= _MOST_ORDERED or look.range in look.table.scales)
 
 
 def _is_direction(look: Look) -> bool:
@@ -406,15 +411,9 @@ def _is_direction(look: Look) -> bool:
 def _is_skewed(look: Look) -> bool:
     if look.range[0] <= 0.0 or len(look.seen) <= _MOST_ORDERED:
         return False
-    skewness = _skewness(look.looked_at)
-    logarithms = abs(_skewness(np.log(look.looked_at)))
-    return skewness > _SKEWED and logarithms < 0.5 * skewness
-
-
-def _skewness(values: Vector) -> float:
-    centred = values - values.mean()
-    spread = float(np.sqrt((centred**2).mean()))
-    return 0.0 if spread == 0.0 else float((centred**3).mean()) / spread**3
+    skewed = skewness(look.looked_at)
+    logarithms = abs(skewness(np.log(look.looked_at)))
+    return skewed > _SKEWED and logarithms < 0.5 * skewed
 
 
 _ROLES: tuple[tuple[str, Callable[[Look], bool]], ...] = (
