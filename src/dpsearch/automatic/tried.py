@@ -182,7 +182,9 @@ def better_columns(
             learned = learn(table, start, prior)
             at = np.unique(learned.labels[rows], return_inverse=True)[1]
             after = _log_joint(sample, columns, learned.family, prior, at)
-            if after > before + _WORTH and (Johnson not in key or at.max() < own.max()):
+            curves = key.count(Johnson)  # which are fitted, each by two numbers
+            fewer = at.max() < own.max()
+            if after > before + _WORTH * (1 + curves) and (fewer or not curves):
                 families = _in_words(learned.family, columns, width)
                 best = learned, f"{families}, better by {after - chosen:.0f} nats"
                 before = after

@@ -34,7 +34,7 @@ from dpsearch.families.linear import LinearForm, like, namespace
 from dpsearch.registry import plain_value
 
 _WORTH = 5.0  # nats that the bend of a column must gain
-_WIDTHS = (0.05, 30.0)  # of 1/b, in units of the middle half of the column
+_WIDTHS = (0.005, 30.0)  # of 1/b, in units of the middle half of the column
 _MOST_SAME = 0.1  # the share of a value above which it is no measurement, and nothing is bent
 _LOOKED_AT = 1000  # values by which a column is bent
 _LARGEST = 300.0  # exponent of values that are drawn
@@ -283,7 +283,7 @@ def _bend_of(x: Vector, labels: Ints) -> tuple[float, float]:
 
     plain = half_log_variance(x)
     centres = (0.0, (low - middle) / unit, (high - middle) / unit)
-    start = min(((c, w) for c in centres for w in (-2.0, -1.0, 0.0, 1.0)), key=loss)
+    start = min(((c, w) for c in centres for w in (-4.0, -2.0, -1.0, 0.0, 1.0)), key=loss)
     found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 0.03, "fatol": 0.05})
     if not found.fun < plain - _WORTH / every:
         return 0.0, 0.0
