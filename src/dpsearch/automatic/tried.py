@@ -182,12 +182,12 @@ def better_columns(
             learned = learn(table, start, prior)
             at = np.unique(learned.labels[rows], return_inverse=True)[1]
             after = _log_joint(sample, columns, learned.family, prior, at)
-            curves = key.count(Johnson)  # which are fitted, each by two numbers
+            curves = key.count(Johnson)  # each fitted by two numbers, and worth less by that
             fewer = at.max() < own.max()
-            if after > before + _WORTH * (1 + curves) and (fewer or not curves):
+            if after - _WORTH * curves > before + _WORTH and (fewer or not curves):
                 families = _in_words(learned.family, columns, width)
                 best = learned, f"{families}, better by {after - chosen:.0f} nats"
-                before = after
+                before = after - _WORTH * curves
                 partitions.append(at)
     return best
 
