@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from numba.core import event
@@ -38,6 +40,16 @@ class _Compilation(event.Listener):  # type: ignore[misc]
 
 _COMPILATION = _Compilation()
 event.register("numba:compile", _COMPILATION)
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Let the clock stand still; for what is compiled without an event of Numba's."""
+    _COMPILATION.on_start(None)
+    try:
+        yield
+    finally:
+        _COMPILATION.on_end(None)
 
 
 def clock() -> float:

@@ -27,6 +27,7 @@ from numba.core.errors import NumbaError
 from numba.extending import intrinsic, lower_builtin, type_callable, typeof_impl
 from numba.np.arrayobj import load_item, populate_array
 
+from dpsearch._clock import compiling
 from dpsearch._linking import LINKED, KernelCompiler, LinkedCompiler
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -254,7 +255,8 @@ class Pointer:
                 compiled.enable_caching()
             _check_cache(compiled)
             try:
-                compiled.compile()
+                with compiling():
+                    compiled.compile()
             except NumbaError as error:
                 if not self.allocates:
                     error.add_note(
