@@ -14,8 +14,9 @@ has e_g = 1 at all nodes, which skips it exactly.
 A product is P_g = m_g 2^(500 k_g) with 2^−499 < m_g ≤ 2, so that nothing underflows and no kernel
 needs logarithms of nodes.  The weights w_g are P_g beside the largest k.  Those that are small
 beside the others add nothing to an inner product that is not: first the nodes from `first` to
-`last` are summed, which have all weights above 1e-30 of their sum, and if that is less than 1e-14,
-all products are multiplied.
+`last` are summed, which have all weights above 1e-24 of their sum.  If that is less than 1e-10, it
+is known that the inner product is no more, which shows most clusters not to be the best place; for
+the others all products are multiplied.
 
 A column's part of a row: m, k, w, log H, 1/Σ w, `first`, `last` and the
 largest k.
@@ -35,8 +36,9 @@ from dpsearch.families.functions import Functions
 from dpsearch.families.layout import table
 
 LEAST = -300.0  # of log e
-_NEGLIGIBLE = 1e-30
-_ENOUGH = 1e-14  # of an inner product of what is not negligible
+_NEGLIGIBLE = 1e-24
+_ENOUGH = 1e-10  # of an inner product of what is not negligible
+_MARGIN = 1e-9  # nats: scores nearer to each other are compared in full
 _FULL = 1e-200  # of a product of such sums
 _STEP = 2.0**500  # of k
 _LOG_STEP = 500.0 * math.log(2.0)
@@ -228,59 +230,64 @@ def _log_sum(params, pool, begin, values, d, out):  # type: ignore[no-untyped-de
 
 
 @inner
-def _of_column(params, pool, start, values, d):  # type: ignore[no-untyped-def]
-    """Return the log predictive of column d."""
-    begin = start + _begin(params, d)
-    total = _near(params, pool, begin, values, d)
-    if total > _ENOUGH:
-        return math.log(total)
+def _far(params, pool, begin, values, d):  # type: ignore[no-untyped-def]
+    """Return the log predictive of column d by all nodes."""
     log_h = pool[begin + 3 * int(params[PARAMS.n_nodes])]
     return _log_sum(params, pool, begin, values, d, False) - log_h
 
 
+@inner
+def _score(params, pool, start, values, best):  # type: ignore[no-untyped-def]
+    """Return the score of a row, or −∞ once it is seen to be below `best`.
+
+    No column adds more than 0, as e ≤ 1.  There is one logarithm of the product of several columns.
+    """
+    score, product, limit = 0.0, 1.0, math.exp(best)
+    for d in range(int(params[PARAMS.n_features])):
+        begin = start + _begin(params, d)
+        total = _near(params, pool, begin, values, d)
+        if product * max(total, _ENOUGH) < limit:
+            return -math.inf
+        if total > _ENOUGH:
+            product *= total
+        else:
+            score += _far(params, pool, begin, values, d)
+        if total <= _ENOUGH or product < _FULL:
+            score += math.log(product)
+            product = 1.0
+            limit = math.exp(best - score)
+    return score + math.log(product)
+
+
 @pointer("score_rows")
 def _score_rows(params, pool, starts, ids, values, out):  # type: ignore[no-untyped-def]
-    """One logarithm of the product of several columns."""
     for k in range(starts.shape[0]):
-        score, product = 0.0, 1.0
-        for d in range(int(params[PARAMS.n_features])):
-            begin = starts[k] + _begin(params, d)
-            total = _near(params, pool, begin, values, d)
-            if total <= _ENOUGH:
-                score += _of_column(params, pool, starts[k], values, d)
-                continue
-            product *= total
-            if product < _FULL:
-                score += math.log(product)
-                product = 1.0
-        out[k] = score + math.log(product)
+        out[k] = _score(params, pool, starts[k], values, -math.inf)
 
 
 @pointer("score_best")
 def _score_best(params, pool, starts, offsets, skipped, ids, values, out):  # type: ignore[no-untyped-def]
-    """No column adds more than 0, as e ≤ 1: a cluster ends where others have more.
-
-    First the cluster is completed that leads after one column.
-    """
+    """First the cluster is scored that leads after one column."""
     leader = -1
     for k in range(starts.shape[0]):
         if k != skipped:
-            out[k] = offsets[k] + _of_column(params, pool, starts[k], values, 0)
+            total = _near(params, pool, starts[k] + _begin(params, 0), values, 0)
+            out[k] = offsets[k] + math.log(max(total, _ENOUGH))
             if leader < 0 or out[k] > out[leader]:
                 leader = k
-    best = -math.inf
-    for at in range(-1, starts.shape[0]):
-        k = leader if at < 0 else at
-        if k < 0 or k == skipped or at == leader:
+    if leader < 0:
+        return
+    best = offsets[leader] + _score(params, pool, starts[leader], values, -math.inf)
+    out[leader] = best
+    for k in range(starts.shape[0]):
+        if k in (skipped, leader):
             continue
-        score = out[k]
-        for d in range(1, int(params[PARAMS.n_features])):
-            if score < best - 1e-9:
-                score = -math.inf
-                break
-            score += _of_column(params, pool, starts[k], values, d)
-        out[k] = score
-        best = max(best, score)
+        if out[k] < best - _MARGIN:
+            out[k] = -math.inf
+            continue
+        least = best - _MARGIN - offsets[k]
+        out[k] = offsets[k] + _score(params, pool, starts[k], values, least)
+        best = max(best, out[k])
 
 
 @pointer("log_marginal")

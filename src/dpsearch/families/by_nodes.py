@@ -336,6 +336,9 @@ def lattice(
     low, high = (values[0], values[-1]) if ends is None else ends
     widths = np.unique(np.clip(scale * np.exp(_STEPS), *limits))
     log_priors = -2.0 * _SHAPE * np.log(widths / scale) - (_SHAPE - 1.0) * (scale / widths) ** 2
+    if len(widths) > 1:  # by the logarithms that are nearest to each: limits may have moved some
+        steps = np.pad(np.diff(np.log(widths)), 1, mode="edge")
+        log_priors += np.log(steps[1:] + steps[:-1])
     found = locations([axis_of(values, low, high, width) for width in widths])
     theta = np.concatenate(
         [
@@ -368,9 +371,13 @@ class Axis(NamedTuple):
         """Return locations and their log shares."""
         count = self.count(spacing)
         halves = np.arange(2 * count + 1) / (2 * count) * self.passed[-1]
-        places = np.interp(halves, self.passed, self.fine)
-        shares = np.maximum(np.diff(places[::2]), 1e-300)  # the values nearest to each
-        return places[1::2], np.log(shares / shares.sum())
+        edges = np.interp(halves, self.passed, self.fine)
+        edges, halfway = edges[::2], edges[1::2]
+        shares = np.maximum(np.diff(edges), 1e-300)  # the values nearest to each
+        # Where distances change, the error of second order in them is 0 a third of the way from
+        # half of a node's share of √m to the middle of its values.
+        places = (2.0 * halfway + 0.5 * (edges[1:] + edges[:-1])) / 3.0
+        return places, np.log(shares / shares.sum())
 
 
 def locations(axes: list[Axis]) -> list[tuple[Vector, Vector]]:

@@ -38,6 +38,10 @@ class Located(ByNodes):
         """Return the first and last coordinate of the locations of column d, or None."""
         return None
 
+    def around(self, coordinate: Vector) -> Vector:
+        """Return the coordinates of values that locations are near, as often as they are."""
+        return coordinate
+
     def further(self, d: int, x: Vector) -> tuple[float, ...]:
         """Return what nodes of column d have after their location and width."""
         return ()
@@ -51,7 +55,7 @@ class Located(ByNodes):
             y = Y[there, d] if there.any() else np.zeros(1)
             found.append(
                 lattice(
-                    y,
+                    self.around(y),
                     float(scales[d]),
                     back=self.location,
                     limits=self.limits,

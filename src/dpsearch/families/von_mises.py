@@ -81,6 +81,10 @@ class VonMises(Located):
     def ends(self, d: int, coordinate: Vector) -> tuple[float, float]:
         return 0.0, 2.0 * np.pi
 
+    def around(self, coordinate: Vector) -> Vector:
+        turns = np.array([-2.0 * np.pi, 0.0, 2.0 * np.pi])
+        return np.asarray(np.add.outer(turns, coordinate).reshape(-1))
+
     def further(self, d: int, x: Vector) -> tuple[float, ...]:
         periods = np.ravel(self.period)
         period = float(periods[d % len(periods)])
