@@ -76,7 +76,7 @@ def known_columns(model: Any, gaps: bool = False) -> ModelColumns:
         tuple(j for j, name in enumerate(wanted or ()) if name in levels),
         getattr(model, "index_name_", None),
         file if wanted is not None and {*wanted} <= {*file} else (),
-        gaps and model.family_.predicts_gaps,
+        gaps,
     )
 
 

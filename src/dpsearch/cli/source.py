@@ -43,7 +43,7 @@ class Source:
     ) -> None:
         reading = options.reading or io.Reading()
         if model is not None:
-            reading = replace(reading, model=known_columns(model, gaps=True))
+            reading = replace(reading, model=known_columns(model, model.family_.predicts_gaps))
             gaps = model.family_.predicts_gaps
             options = replace(
                 options, gaps=gaps, reading=reading, schema=model.schema_,
@@ -64,7 +64,7 @@ class Source:
                 elif options.kinds is not None:
                     self.table.X = self.table.frame()
             else:
-                self.table = read_for(model, path, reading, gaps=True, progress=progress)
+                self.table = read_for(model, path, reading, gaps=options.gaps, progress=progress)
 
     @property
     def rows(self) -> Any:

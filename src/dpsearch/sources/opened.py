@@ -161,10 +161,7 @@ def _of_memory(X: Any, options: TableOptions) -> OpenedTable:
     if options.stay and is_foreign(X) and not is_sparse(X) and X.ndim == 2:
         return OpenedTable([ArrayShard(X, 0, X.shape[0], options.gaps)], X.shape[1])
     X = readable(X)
-    decided = not isinstance(X, CheckedTable) and (
-        options.kinds is not None or (is_frame(X) and all(X.shape))
-    )
-    found = options.triaged(X) if decided else None
+    found = None if isinstance(X, CheckedTable) else _triaged_frame(X, options)
     schema = None if found is None else found.conversion
     if found is not None and schema is not None:
         X = CheckedTable(found.matrix, tuple(schema.names))
@@ -185,6 +182,11 @@ def _names_of(X: Any) -> tuple[list[str] | None, tuple[str, ...] | None]:
         return None if X.names is None else list(X.names), X.names
     features = _feature_names(X)
     return column_names(X) if features is None else list(features), features
+
+
+def _triaged_frame(X: Any, options: TableOptions) -> Triaged | None:
+    decided = options.kinds is not None or (is_frame(X) and all(X.shape))
+    return options.triaged(X) if decided else None
 
 
 def _feature_names(X: Any) -> tuple[str, ...] | None:
@@ -240,22 +242,16 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
     from dpsearch.io.table import NAMELESS
 
     choice, model = files.choice, None if options.reading is None else options.reading.model
-    own_names = None if files.unnamed else files.names
-    absent = [] if model is None else model.absent_from(own_names)
-    if model is not None:
-        model.check_width(len(choice.kept) + len(absent), files.source)
+    names, absent = _taken(files, model)
     if files.names is None:
         return _of_array_file(files, options)
-    names, index, triage = [files.names[j] for j in choice.kept], None, None
-    numbers = choice.kept
+    index, triage = None, None
     if model is not None:
-        names = list(model.names or names) if absent else names
         schema = None if options.schema is None else options.schema.renamed(names)
     else:
         found = _triaged(files, names, options)
         schema, triage, index = found.conversion, found.triage, found.row_names
         names = found.schema.origins
-        numbers = [files.names.index(name) for name in names]
     if choice.index is not None:
         index = files.names[choice.index]
     unknown = options.unknown if triage is None else None
@@ -267,8 +263,19 @@ def _of_files(files: Files, options: TableOptions) -> OpenedTable:
     return _named(OpenedTable(
         shards, len(own), None if files.unnamed and schema is None else own, schema, files.source,
         triage=triage, index=index, index_name="row" if index in NAMELESS else index or "row",
-        numbers=files.numbers(numbers), lasting=files.lasting,
+        numbers=files.numbers([files.names.index(n) for n in layout.in_files or ()]),
+        lasting=files.lasting,
     ))  # fmt: skip
+
+
+def _taken(files: Files, model: Any) -> tuple[list[str], list[str]]:
+    """The columns to take, those of a model in its order, and which of them no file has."""
+    kept = files.choice.kept
+    names = [] if files.names is None else [files.names[j] for j in kept]
+    absent = [] if model is None else model.absent_from(None if files.unnamed else files.names)
+    if model is not None:
+        model.check_width(len(kept) + len(absent), files.source)
+    return (list(model.names) if absent else names), absent
 
 
 def _of_array_file(files: Files, options: TableOptions) -> OpenedTable:
