@@ -16,7 +16,7 @@ first that is left out is below 1e-13.  Lower orders follow from higher ones by
 
     L_{ν−1} = L_ν + log(1 + x r_ν/2ν),   r_{ν−1} = x/(2ν + x r_ν),   r = L′,
 
-a sum of terms above 0; and a small x has the power series of exp L.
+a sum of terms above 0, the logarithm of a product; and a small x has the power series of exp L.
 """
 
 from __future__ import annotations
@@ -128,11 +128,15 @@ def log_mean_exp(nu, expansion, x):  # type: ignore[no-untyped-def]
         return math.log1p(total), 2.0 * slope / (x * (1.0 + total)) if x > 0.0 else 0.0
     order = expansion[0]
     value, ratio = _debye(order, expansion, x)
+    product = 1.0
     while order > nu + 0.5:
-        value += math.log1p(0.5 * x * ratio / order)
+        product *= 1.0 + 0.5 * x * ratio / order
+        if product > 1e200:
+            value += math.log(product)
+            product = 1.0
         ratio = x / (2.0 * order + x * ratio)
         order -= 1.0
-    return value, ratio
+    return value + math.log(product), ratio
 
 
 @kernel
