@@ -28,6 +28,8 @@ class _Compilation(event.Listener):  # type: ignore[misc]
 
     def on_end(self, event: Any) -> None:
         with self._lock:
+            if self._depth == 0:  # it began before this module was imported
+                return
             self._depth -= 1
             if self._depth == 0:
                 self._spent += time.perf_counter() - self._begun

@@ -55,9 +55,15 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
             return counted.held(_of_counts(counted.counts, prior, rng))
         return _by_projections(matrix, prior, rng)
     bends = Johnson.suggest(matrix)  # skewed numbers are drawn as they are
-    return np.where(
-        np.isnan(matrix), bends.back(_of_numbers(bends.bent(matrix), prior, rng)), matrix
-    )
+    draws = bends.back(_of_numbers(bends.bent(matrix), prior, rng))
+    return np.where(np.isnan(matrix), _like_those_seen(draws, matrix), matrix)
+
+
+def _like_those_seen(draws: Matrix, matrix: Matrix) -> Matrix:
+    """Return draws that are whole, and in the range of those seen, in columns of whole numbers."""
+    whole = (np.isnan(matrix) | (matrix == np.floor(matrix))).all(axis=0)
+    inside = np.clip(np.rint(draws), np.nanmin(matrix, axis=0), np.nanmax(matrix, axis=0))
+    return np.where(whole, inside, draws)
 
 
 def _of_numbers(matrix: Matrix, prior: Prior, rng: Rng) -> Matrix:

@@ -265,7 +265,8 @@ def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, 
 
 def _log_evidence(start: Family, x: Matrix, partition: Labels) -> float:
     """Return Σ_k log H of a column within a partition, under hyperparameters learned from it."""
-    model = start.learned(x, partition).compile(x)
+    table = CheckedTable(x, None, complete=not np.isnan(x).any())
+    model = start.learned(x, partition).compile(table)
     items, base = model.items()
     n_clusters = int(partition.max()) + 1
     pool, _ = model.rows(items, partition, n_clusters)

@@ -183,9 +183,9 @@ class Johnson(Family):
         return np.asarray(self.family.row_with_gaps(row, n_features))
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
-        """Of the bent columns; `centre` is the value whose z is their mean."""
-        out = self.family.posterior(row, n_features)
-        return {**out, "centre": self.back(out["mean"])}
+        """Return the value whose z is the mean, `centre`, and what the bent columns have."""
+        bent = self.family.posterior(row, n_features)
+        return {"centre": self.back(bent["mean"])} | {f"bent_{k}": v for k, v in bent.items()}
 
     def columns(self, row: Vector, n_features: int) -> Columns | None:
         found: Columns | None = self.family.columns(row, n_features)

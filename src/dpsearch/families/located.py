@@ -73,7 +73,9 @@ class Located(ByNodes):
         elif self.robust:
             off = Y.copy()
             for k in range(labels.max() + 1):
-                off[labels == k] -= np.nanmedian(Y[labels == k], axis=0)
+                own = labels == k
+                known = ~np.isnan(Y[own]).all(axis=0)  # a cluster may lack a column
+                off[np.ix_(own, known)] -= np.nanmedian(Y[np.ix_(own, known)], axis=0)
             freedom = len(Y) / max(len(Y) - labels.max() - 1.0, 1.0)
             within = freedom * _middle(off)
         else:
