@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import digamma
+from scipy.special import digamma, gammaln
 
 from dpsearch._clock import clock
 from dpsearch._special import log_gamma_table
@@ -32,6 +32,7 @@ class SumPricer(StackPricer):
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
         self.statistic = statistic
         self.space = _space(statistic, self.lam + self.log_w)
+        self._in_tables = _in_tables(statistic)
         n, n_columns = self.space.x.shape
         self._nodes = _new_nodes(2 * n + 64, n, n_columns)
         self._room = Room._make(
@@ -108,7 +109,7 @@ class SumPricer(StackPricer):
 
     def rounding(self, y: Vector) -> float:
         magnitude = float(np.abs(self.space.constant).max() + np.abs(y).sum())
-        magnitude += float(np.abs(self.alone).sum())
+        magnitude += float(np.abs(self.alone).sum()) + self._in_tables
         return 16.0 * EPSILON * magnitude
 
     def _begin(self, y: Vector, run: Run, found: Found) -> None:
@@ -193,6 +194,21 @@ def _space(statistic: Counts, log_w: Vector) -> Space:
         concave=concave,
         constant=constant,
     )
+
+
+def _in_tables(statistic: Counts) -> float:
+    """Return the size of the log-gammas whose differences are in the tables of all columns."""
+    if isinstance(statistic, BetaCounts):
+        one, other = statistic.successes, statistic.failures
+        parts = [one, other, one + other]
+    elif isinstance(statistic, GammaCounts):
+        parts = [statistic.shape]
+    elif isinstance(statistic, LevelCounts):
+        own, levels = statistic.concentrations, statistic.levels
+        parts = [own, np.add.reduceat(own, np.cumsum(levels) - levels)]
+    else:
+        parts = [statistic.concentrations, statistic.concentrations.sum(keepdims=True)]
+    return float(sum(np.abs(gammaln(part)).sum() for part in parts))
 
 
 def _log_rising(a: float, size: int) -> Vector:
