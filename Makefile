@@ -53,6 +53,7 @@ bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks.samplers --out docs/benchmarks
 	$(BIN)/python -m benchmarks.scale --out docs/benchmarks/scale.md
 	$(BIN)/python -m benchmarks.cluster --out docs/benchmarks/cluster.md
+	$(BIN)/python -m benchmarks.cores --out docs/benchmarks/cores.md
 
 # The paper's experiments, and dpsearch against other tools: their pages in docs.
 reproduce: $(VENV)/.test

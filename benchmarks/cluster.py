@@ -4,16 +4,18 @@
 
 The model (docs/shards.md): a pass costs N times the seconds that one row costs among K clusters,
 divided by the cores at work; 8 K P bytes go down to each worker and up from each shard.  Seconds
-of a row are measured by a pass over one shard in this process, those of the driver by a run over
-1,000 shards of a few rows.
+of a row are measured by a pass over one shard in this process, those of the driver by fits to up
+to 1,000 shards of a few rows.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import pickle
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,12 +27,14 @@ from dask.distributed import Client, LocalCluster
 from dpsearch import DPMixture, families, priors
 from dpsearch.passes import dask_rows
 from dpsearch.passes.chunk import Candidates
-from dpsearch.passes.piloted import PilotedSearch
+from dpsearch.passes.fit import _FEW_ROUNDS
 from dpsearch.passes.rows import Encoding, ThreadedRows
 from dpsearch.sources.shards import shards_of_array
 from studies.peers.workers.run import peak_mb
 
 K = 100
+WIDTH = 64  # columns of the table that is planned
+FEW = 200  # rows of a shard, where the driver is what is measured
 PRIOR = priors.DirichletProcess(priors.Gamma(1.0, 1.0))
 WORKERS = (1, 2, 4)
 
@@ -48,75 +52,100 @@ def rows(n: int, width: int, number: int) -> Any:
 
 
 class Cost(NamedTuple):
-    sweep: float  # seconds of a row in a pass among all clusters
+    sweep: float  # seconds of processor time of a row in a pass among all clusters
     n_totals: int  # features of a row
 
 
 def cost(width: int, n: int = 40_000) -> Cost:
-    """Make a pass over one shard in this process, twice: the first time compiles."""
+    """Make passes over one shard in this process; the first compiles, the quickest counts."""
     X, labels = draw(n, width, 0)
     encoding = Encoding(families.FullGaussian.suggest(X).resolve(X), width)
     form = encoding.form()
     shard_rows = ThreadedRows(form, shards_of_array(X, 1, False), 1, encoding, kept=0)
     shard_rows.place(labels)
     weights = form.weights(*shard_rows.totals(K))
-    for _ in range(2):
-        begun = time.perf_counter()
+    seconds = []
+    for _ in range(3):
+        begun = time.process_time()
         shard_rows.assign(Candidates(np.zeros(K, np.int64), np.array([0, K]), *weights))
-        sweep = time.perf_counter() - begun
-    return Cost(sweep / n, form.n_totals)
+        seconds.append(time.process_time() - begun)
+    return Cost(min(seconds) / n, form.n_totals)
 
 
-class Shard(NamedTuple):
-    """A few rows that are drawn where they are needed."""
-
-    number: int
-    width: int
-    n_rows: int = 200
-
-    def load(self) -> Any:
-        return rows(self.n_rows, self.width, self.number)
+class Pass(NamedTuple):
+    begun: float  # by the clock
+    seconds: float  # of this process's processor time
+    up: float  # bytes that come up to the driver
 
 
-def driver(width: int, n_shards: int) -> tuple[float, float]:
-    """Seconds of the driver in a pass over many shards, and bytes that come up to it.
-
-    A round of the search over shards of few rows.  The workers are processes of their own; the
-    scheduler is in this one, and its time counts, as does that of proposals on the sample.
-    """
-    shards = [Shard(s, width) for s in range(n_shards)]
-    sample, labels = draw(20_000, width, 0)
-    encoding = Encoding(families.FullGaussian.suggest(sample).resolve(sample), width)
-    form = encoding.form()
-    few = ThreadedRows(form, shards_of_array(sample, 1, False), 1)
-    few.place(labels)
-    tables = PRIOR.tables(200 * n_shards, 1000)
-    up: list[int] = []
+@contextmanager
+def counted() -> Iterator[list[Pass]]:
+    """Keep what every pass over all shards costs, as passes are made."""
+    passes: list[Pass] = []
+    made = dask_rows.DaskRows._pass
     patiently = dask_rows.patiently
+    up = 0
 
-    def counting(*arguments: Any) -> Any:
+    def weighed(*arguments: Any) -> Any:
+        nonlocal up
         answers = patiently(*arguments)
-        up.append(sum(part.nbytes for one in answers for part in one if hasattr(part, "nbytes")))
+        up = sum(len(pickle.dumps(one)) for one in answers)
         return answers
 
+    def timed(rows: Any, asked: Any) -> Any:
+        begun, before = time.perf_counter(), time.process_time()
+        found = made(rows, asked)
+        passes.append(Pass(begun, time.process_time() - before, up))
+        return found
+
+    dask_rows.DaskRows._pass = timed  # type: ignore[method-assign]
+    dask_rows.patiently = weighed
+    try:
+        yield passes
+    finally:
+        dask_rows.DaskRows._pass = made  # type: ignore[method-assign]
+        dask_rows.patiently = patiently
+
+
+@contextmanager
+def workers(n_workers: int) -> Iterator[Any]:
+    """Workers in processes of their own; the scheduler is in this one, and its time counts."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        dask_rows.patiently = counting
-        try:
-            all_rows = dask_rows.DaskRows(encoding, shards, client)
-            batch = PilotedSearch(
-                all_rows, form.features(sample), form, tables, np.random.default_rng(0),
-                lambda *_: None, lambda: None,
-            )  # fmt: skip
-            begun = time.process_time()
-            batch.begin_from(few.totals(K))
-            batch.round(0)
-            seconds = time.process_time() - begun
-        finally:
-            dask_rows.patiently = patiently
-    return seconds / len(up), float(np.mean(up))
+        yield client
+
+
+def persisted(n: int, width: int, n_shards: int) -> Any:
+    size = n // n_shards
+    blocks = [
+        da.from_delayed(delayed(rows)(size, width, s), shape=(size, width), dtype=np.float64)
+        for s in range(n_shards)
+    ]
+    return da.concatenate(blocks).persist()
+
+
+def model(family: Any = "auto") -> DPMixture:
+    return DPMixture(family, alpha=PRIOR, random_state=0, n_jobs=1)
+
+
+class Simulated(NamedTuple):
+    """A fit to many shards of a few rows: processor time of the driver and the scheduler."""
+
+    seconds: float  # of the whole fit
+    passes: list[Pass]
+    family: Any
+
+
+def simulated(family: Any, n_shards: int) -> Simulated:
+    with workers(2):
+        X = persisted(FEW * n_shards, WIDTH, n_shards)
+        with counted() as passes:
+            before = time.process_time()
+            fitted = model(family).fit(X)
+            seconds = time.process_time() - before
+    return Simulated(seconds, passes, fitted.family_)
 
 
 class Measured(NamedTuple):
@@ -126,37 +155,14 @@ class Measured(NamedTuple):
 
 
 def fit(n_workers: int, n: int, width: int, n_shards: int) -> Measured:
-    up: list[int] = []
-    begun: list[float] = []
-    patiently = dask_rows.patiently
-
-    def counting(*arguments: Any) -> Any:
-        begun.append(time.perf_counter())
-        answers = patiently(*arguments)
-        up.append(sum(part.nbytes for one in answers for part in one if hasattr(part, "nbytes")))
-        return answers
-
-    size = n // n_shards
-    blocks = [
-        da.from_delayed(delayed(rows)(size, width, s), shape=(size, width), dtype=np.float64)
-        for s in range(n_shards)
-    ]
-    with (
-        LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as cluster,
-        Client(cluster) as client,
-    ):
-        X = da.concatenate(blocks).persist()
-        DPMixture(alpha=PRIOR, random_state=0).fit(X)  # compiles, on every worker
-        dask_rows.patiently = counting
-        try:
-            DPMixture(alpha=PRIOR, random_state=0).fit(X)
-        finally:
-            dask_rows.patiently = patiently
+    with workers(n_workers) as client:
+        X = persisted(n, width, n_shards)
+        model().fit(X[: 2 * n_workers * (n // n_shards)])  # compiles, on every worker
+        with counted() as passes:
+            model().fit(X)
         peak = max(client.run(peak_mb).values())
-    # The pass that places all rows: the first after the look.
-    return Measured(begun[2] - begun[1], up[1], peak)
+    place, after = passes[:2]
+    return Measured(after.begun - place.begun, place.up, peak)
 
 
 def page(n: int, width: int, n_shards: int, planned: int) -> Iterator[str]:
@@ -166,47 +172,101 @@ def page(n: int, width: int, n_shards: int, planned: int) -> Iterator[str]:
     yield ""
     yield (
         f"Written by `python -m benchmarks.cluster`: {n:,} points of {width} columns in {n_shards}"
-        f" shards, {K} planted clusters, {cores} cores, workers of one thread each. A row costs"
-        f" {1e6 * here.sweep:.1f} µs in a pass, measured in this process on one shard."
+        f" shards, {K} planted clusters, {cores} cores, workers of one thread"
+        f" each. A row costs {1e6 * here.sweep:.1f} µs of processor time in a pass, measured in"
+        " this process on one shard."
     )
     yield ""
     yield "| workers | seconds a pass, model | measured | kB up, measured | peak MiB of a worker |"
     yield "| ---: | ---: | ---: | ---: | ---: |"
     for n_workers in WORKERS:
         found = fit(n_workers, n, width, n_shards)
-        model = n * here.sweep / min(n_workers, cores)
+        expected = n * here.sweep / min(n_workers, cores)
         yield (
-            f"| {n_workers} | {model:.2f} | {found.seconds:.2f} | {found.up / 1e3:,.0f} |"
+            f"| {n_workers} | {expected:.2f} | {found.seconds:.2f} | {found.up / 1e3:,.0f} |"
             f" {found.peak:,.0f} |"
         )
     yield ""
     yield (
         f"More workers than the {cores} cores bring nothing here; the model counts cores. Measured"
-        " passes include the scheduler, and sending."
+        " seconds are those of the clock for the pass that places all rows, with the scheduler,"
+        " sending, and whatever else the machine was doing."
     )
     yield ""
-    yield "## A plan: a thousand million points of 64 columns"
+    yield from plan(planned)
+
+
+def plan(planned: int) -> Iterator[str]:
+    wide, few = cost(WIDTH, 20_000), draw(20_000, WIDTH, 0)[0]
+    full = families.FullGaussian.suggest(few).resolve(few)
+    yield f"## A plan: a thousand million points of {WIDTH} columns"
     yield ""
-    wide = cost(64, 20_000)
-    total, passes = 10**9, 8
-    seconds, up = driver(64, planned)
     yield (
-        f"One row among {K} clusters costs {1e6 * wide.sweep:.1f} µs in a pass, measured here. A"
-        f" pass over {planned:,} shards of a few rows took {seconds:.1f} s of processor time in the"
-        f" process of the driver and the scheduler, and {up / 1e6:,.0f} MB came up to the driver."
-        f" With shards of a million rows there are"
-        f" {total // 10**6:,}. {passes} passes:"
+        f"What the driver does depends on the number S of shards and on K and P, not on the rows of"
+        f" a shard. So it is measured by whole fits to shards of {FEW} rows each, in seconds of"
+        " processor time of the process that has the driver and the scheduler; the workers are"
+        " processes of their own. The family is chosen automatically, or it is a full covariance"
+        " whose hyperparameters are given. A pass is modelled as *a + b S*, by the first two"
+        " lines."
     )
     yield ""
-    yield "| cores in all | hours of work | minutes in the driver | GB up to the driver |"
-    yield "| ---: | ---: | ---: | ---: |"
+    yield "| family | P | shards S | passes | seconds a pass | model | MB up a pass | fit, s |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    simulated("auto", planned // 10)  # compiles
+    settings = [
+        ("auto", planned // 10),
+        ("auto", 3 * planned // 10),
+        ("auto", planned),
+        (full, planned),
+    ]
+    runs, means = [], []
+    for family, n_shards in settings:
+        found = simulated(family, n_shards)
+        runs.append(found)
+        means.append(float(np.mean([one.seconds for one in found.passes])))
+        told = ""
+        if len(runs) > 2:
+            b = (means[1] - means[0]) / (settings[1][1] - settings[0][1])
+            told = f"{means[0] + b * (n_shards - settings[0][1]):.2f}"
+        n_totals = found.family.linear(WIDTH).n_totals
+        up = np.mean([one.up for one in found.passes])
+        yield (
+            f"| {found.family.name} | {n_totals:,} | {n_shards:,} | {len(found.passes)} |"
+            f" {means[-1]:.2f} | {told} | {up / 1e6:,.1f} | {found.seconds:.1f} |"
+        )
+    yield ""
+    most = 1 + 3 * _FEW_ROUNDS
+    yield (
+        f"*a* = {means[0] - b * settings[0][1]:.2f} s, *b* = {1e3 * b:.2f} ms. Where the model is"
+        " too low, the scheduler's work grows faster than the number of its tasks, and totals of"
+        f" full covariances take time of their own; what follows is as measured. With {planned:,}"
+        f" shards of {10**9 // planned:,} rows a thousand million rows are at work. Minutes of"
+        " processor time in the driver, as these simulated fits took them. Beside passes there are"
+        " looking at all shards, searching the sample, proposals and levels:"
+    )
+    yield ""
+    yield "| family | passes | minutes in the driver | of these in passes | GB up to the driver |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for one in runs[-2:]:
+        inside = sum(each.seconds for each in one.passes)
+        yield (
+            f"| {one.family.name} | {len(one.passes)} | {one.seconds / 60:.2f} |"
+            f" {inside / 60:.2f} | {sum(each.up for each in one.passes) / 1e9:,.2f} |"
+        )
+    yield ""
+    yield (
+        f"One row among {K} clusters of full covariance costs {1e6 * wide.sweep:.1f} µs of"
+        f" processor time in a pass, measured here, without reading. By default there are"
+        f" {most} passes at most after the look:"
+    )
+    yield ""
+    yield "| cores in all | hours of work |"
+    yield "| ---: | ---: |"
     for n_cores in (32, 128, 512):
-        hours = passes * total * wide.sweep / n_cores / 3600
-        of_driver = passes * seconds * (total / 10**6 / planned) / 60
-        yield f"| {n_cores} | {hours:.2f} | {of_driver:.1f} | {passes * up / 1e9:,.1f} |"
+        yield f"| {n_cores} | {most * 10**9 * wide.sweep / n_cores / 3600:.2f} |"
     yield ""
     yield (
-        f"A worker holds one shard of {8 * 64 * 10**6 / 1e9:.2f} GB, and sums of"
+        f"A worker holds one shard of {8 * WIDTH * 10**9 / planned / 1e9:.2f} GB, and sums of"
         f" {8 * K * wide.n_totals / 1e6:.1f} MB."
     )
 
@@ -216,7 +276,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
-    sizes = (40_000, 10, 4, 100) if given.quick else (800_000, 20, 16, 1000)
+    sizes = (40_000, 10, 8, 100) if given.quick else (400_000, 20, 16, 1000)
     text = "\n".join(page(*sizes)) + "\n"
     if given.out is None:
         print(text)

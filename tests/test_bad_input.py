@@ -646,6 +646,7 @@ def test_a_hundred_thousand_equal_rows(name):
     assert more - few - 1e-6 <= mean <= result.log_joint - less + 1e-6
 
 
+@pytest.mark.slow
 def test_a_million_rows_at_the_end_of_the_range():
     X = np.random.default_rng(0).normal(size=(1_000_000, 2)) * 1e145
     family = families.DiagonalGaussian(0.0, 1.0, 2.0, 1e290)

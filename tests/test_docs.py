@@ -36,6 +36,9 @@ def test_blocks_are_found():
 # Pages that take longest, whose commands other tests run as well.
 LONG = {
     "docs/text.md", "docs/wishes.md", "docs/add_a_prior.md", "docs/exact.md", "docs/automatic.md",
+    "docs/tutorial.md", "docs/too_many_clusters.md", "docs/shards.md", "docs/sensors.md",
+    "docs/embeddings.md", "docs/images.md", "docs/large_data.md", "docs/single_cell.md",
+    "docs/survey.md", "docs/report.md",
 }  # fmt: skip
 
 

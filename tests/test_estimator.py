@@ -36,10 +36,8 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
-# Those whose tables or weights matter to the choice of a family; all the others are slow.
-OF_THE_CHOICE = (
-    "clustering", "fit2d_1feature", "fit2d_1sample", "sample_weight_equivalence_on_dense_data",
-)  # fmt: skip
+# Those whose tables matter to the choice of a family; all the others are slow.
+OF_THE_CHOICE = ("clustering", "fit2d_1feature", "fit2d_1sample")
 
 
 @pytest.mark.parametrize("check", OF_THE_CHOICE)
@@ -91,6 +89,7 @@ def test_other_number_types_are_taken_as_their_values(kind):
     assert np.array_equal(X, before)
 
 
+@pytest.mark.slow
 def test_memory_layout_does_not_matter(tmp_path):
     X = blobs()
     plain = DPMixture().fit(X)

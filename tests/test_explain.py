@@ -331,6 +331,7 @@ def test_wide_tables_are_compared_with_fewer_draws(monkeypatch):
     assert explained(X[:9], family, labels[:9], outlier_rate=RATE).n_draws == 3000
 
 
+@pytest.mark.slow
 def test_a_million_columns(monkeypatch):
     monkeypatch.setattr(explain, "_MOST", 3_000_000)
     wide = sp.csr_matrix(([3.0, 1.0, 2.0], ([0, 0, 1], [0, 999_999, 5])), shape=(2, 1_000_000))

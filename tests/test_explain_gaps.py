@@ -292,6 +292,7 @@ def test_completed_rows_left_in_are_noticed(monkeypatch):
     assert not leaves_completed_rows_out_right()
 
 
+@pytest.mark.slow
 def test_a_completed_fit_is_as_certain_as_what_was_observed(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(1000, 2)) @ [[1.0, 0.8], [0.0, 0.6]]
@@ -359,6 +360,7 @@ def wide_rates(drop_residuals=False):
     return rates
 
 
+@pytest.mark.slow
 def test_wide_rows_with_gaps_are_called_outliers_at_the_stated_rate(monkeypatch):
     """Under projections too, which tell nothing of most of a row."""
     monkeypatch.setattr(explain, "_DRAWS", 2000)

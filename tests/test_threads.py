@@ -10,8 +10,20 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from dpsearch import families, priors, refine
-from dpsearch._threads import each, in_use, pool, single_products, together, using
+from dpsearch import Problem, families, priors, refine
+from dpsearch._threads import (
+    apart,
+    each,
+    in_use,
+    pool,
+    shared,
+    single_products,
+    together,
+    using,
+)
+from dpsearch._validate import as_rng
+from dpsearch.deadline import Deadline, current, within
+from dpsearch.passes.history import History
 from dpsearch.refinement.turns import Refinement
 
 
@@ -59,6 +71,62 @@ def test_threads_in_use_are_those_of_the_call_and_one_elsewhere():
         assert in_use() == 3
         assert together(lambda _: in_use(), 2, 2) == [3, 1]
     assert in_use() == 1
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_calls_apart_have_the_deadline_and_those_in_threads_one_thread_each(n_threads):
+    def work():
+        return current(), in_use(), threading.current_thread()
+
+    with within(Deadline(60.0)) as deadline, using(n_threads):
+        found = apart(work, work)
+    assert [one[0] for one in found] == [deadline, deadline]
+    assert [one[1] for one in found] == [n_threads, 1]
+    assert (found[0][2] is found[1][2]) == (n_threads == 1)
+
+
+def test_what_one_thread_needs_another_may_leave():
+    deadline, there, seen = Deadline(0.0), threading.Event(), threading.Event()
+
+    def needs():
+        with deadline.needed(), deadline.needed():
+            there.set()
+            assert seen.wait(10.0)
+            inside = deadline.over
+        return inside, deadline.over
+
+    def leaves():
+        assert there.wait(10.0)
+        over = deadline.over
+        seen.set()
+        return over
+
+    assert together(lambda i: (needs, leaves)[i](), 2, 2) == [(False, True), True]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_a_call_shares_items_between_its_threads_in_order(n_threads):
+    with using(n_threads):
+        found = list(shared(lambda i: (i, threading.current_thread()), range(40)))
+    assert [i for i, _ in found] == list(range(40))
+    assert (threading.current_thread() in {thread for _, thread in found}) == (n_threads == 1)
+
+
+@pytest.mark.parametrize("start", [5, 60])
+def test_merges_that_threads_look_for_are_those_of_one_thread(start):
+    rng = np.random.default_rng(4)
+    truth = rng.integers(3, size=400)
+    X = rng.normal(0.0, 9.0, (3, 2))[truth] + rng.normal(size=(400, 2))
+    problem = Problem(X, families.Gaussian(0.0, 81.0, 1.0), priors.DirichletProcess(1.0))
+    labels = np.unique(truth * start + rng.integers(start, size=400), return_inverse=True)[1]
+    found = []
+    for n_threads in (1, 2, 5):
+        run = Refinement(problem, labels, History(None, None), as_rng(0), n_threads)
+        run.merge()
+        found.append(run.state.labels.copy())
+    assert len(np.unique(found[0])) < labels.max()
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[2], found[0])
 
 
 def test_what_has_not_begun_after_an_error_never_does():

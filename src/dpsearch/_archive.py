@@ -71,6 +71,21 @@ def read_archive(
     return about, arrays
 
 
+@contextmanager
+def opened_archive(
+    path: Path, form: str, version: int, what: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the text and the arrays; any error that they cause is one of the file."""
+    about, arrays = read_archive(path, form, version, what)
+    try:
+        yield about, arrays
+    except ModelFileError as error:
+        error.locate(str(path))
+        raise
+    except Exception as error:  # any error that a value out of its range brings about
+        raise ModelFileError(f"damaged, or not {what}: {error}", source=path) from error
+
+
 def require(holds: object, otherwise: str) -> None:
     """Raise the error of a file unless what it says holds."""
     if not holds:
@@ -149,19 +164,13 @@ class CheckpointFile:
 
     @contextmanager
     def read(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """Yield the text and the arrays; any error that they cause is one of the file."""
-        about, arrays = read_archive(self.path, self.form, self.version, self.what)
-        try:
+        """Yield what `opened_archive` does, if the settings are the same."""
+        with opened_archive(self.path, self.form, self.version, self.what) as (about, arrays):
             found = dict(about["same"])
             for name, value in self.same.items():
                 if found.get(name) != value:
                     raise ModelFileError(_difference(name, found.get(name), value))
             yield about, arrays
-        except ModelFileError as error:
-            error.locate(str(self.path))
-            raise
-        except Exception as error:
-            raise ModelFileError(f"damaged checkpoint: {error}", source=self.path) from error
 
 
 def _difference(name: str, found: Any, expected: Any) -> str:

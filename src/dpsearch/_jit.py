@@ -345,6 +345,18 @@ def view(values: Any, start: Any, length: Any) -> Any:
     return values[start : start + length]
 
 
+def _emit_next(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    counter = context.make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.atomic_rmw("add", counter.data, ir.Constant(ir.IntType(64), 1), "monotonic")
+
+
+@emits(lambda counter: types.int64, _emit_next)
+def take_next(counter: Any) -> Any:
+    """Return counter[0], an int64, and add one to it; no two threads get the same number."""
+    counter[0] += 1
+    return counter[0] - 1
+
+
 def _caller(signature: Any) -> Any:
     """An intrinsic `call(address, (arguments…))` for functions of one signature."""
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -35,8 +35,8 @@ def using(n_threads: int) -> Iterator[None]:
 
 
 def in_use() -> int:
-    """Return how many threads the present call may take: one, unless it says so."""
-    return _IN_USE.get()
+    """Return how many threads the present call may take: one, unless it says so, or is of one."""
+    return 1 if inside() else _IN_USE.get()
 
 
 class _Pool(ThreadPoolExecutor):
@@ -91,7 +91,7 @@ def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
 
     For work that is soon done: to wake a thread takes a while, and so does each of its futures.
     """
-    n_shares = 1 if n_threads == 1 or _inside() else max(1, min(n_threads, n))
+    n_shares = 1 if n_threads == 1 or inside() else max(1, min(n_threads, n))
     if n_shares == 1:
         return [work(k) for k in range(n)]
     edges = [n * i // n_shares for i in range(n_shares + 1)]
@@ -108,7 +108,21 @@ def together(work: Callable[[int], T], n: int, n_threads: int) -> list[T]:
         wait(futures)
 
 
-def _inside() -> bool:
+def shared(work: Callable[[S], T], items: Sequence[S]) -> Generator[T, None, None]:
+    """Yield what is done with each item, in order, by threads of the present call."""
+    if in_use() == 1 or len(items) == 1:  # which has next to nothing to do beside
+        yield from map(work, items)
+    else:
+        yield from each(work, items, in_use())
+
+
+def apart(*work: Callable[[], T]) -> list[T]:
+    """Return what calls return that need nothing of each other, by threads of the present call."""
+    contexts = [copy_context() for _ in work]  # each has the deadline
+    return together(lambda i: contexts[i].run(work[i]), len(work), in_use())
+
+
+def inside() -> bool:
     """Whether this is a thread of a pool, which must not wait for itself."""
     return threading.current_thread().name.startswith(_NAME)
 
@@ -119,7 +133,7 @@ def each(work: Callable[[S], T], items: Sequence[S], n_threads: int) -> Generato
     After an error or Ctrl-C what has not begun never will, and what has is waited for.
     """
     with single_products():
-        if _inside() or min(n_threads, len(items)) <= 1:
+        if inside() or min(n_threads, len(items)) <= 1:
             yield from map(work, items)
             return
         futures: list[Future[T]] = []

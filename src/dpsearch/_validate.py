@@ -20,7 +20,11 @@ LARGEST = 1e150
 _BLOCK = 2**15  # numbers that the second-level cache holds
 # Log-gammas of larger counts are rounded to more than a hundredth: clusterings differ by less.
 MOST_COUNTED = 2.0**40
-_INDEPENDENT = "gaussian, diagonal_gaussian, bernoulli, poisson, categorical"
+_MISSING = (
+    "Input X contains NaN: X at {place} is missing, and only dense data under families with columns"
+    " independent given the cluster may have gaps: gaussian, diagonal_gaussian, bernoulli, poisson,"
+    " categorical"
+)
 
 
 def column_names(X: ArrayLike) -> list[str] | None:
@@ -54,7 +58,7 @@ def is_lazy(X: Any) -> bool:
     return type(X).__name__ == "LazyFrame" and type(X).__module__.split(".")[0] == "polars"
 
 
-def readable(X: Any, name: str = "X") -> Any:
+def readable(X: Any) -> Any:
     """Return X, a lazy frame collected and an array of another library as one of NumPy; raise if
     it holds a table that cannot be read as one."""
     if is_lazy(X):
@@ -62,130 +66,118 @@ def readable(X: Any, name: str = "X") -> Any:
     if is_foreign(X):
         return to_host(X)
     if isinstance(X, (str, os.PathLike)):
-        raise DataError(f"{name} is the path {str(X)!r}, and tables are taken here: read it first")
+        raise DataError(f"X is the path {str(X)!r}, and tables are taken here: read it first")
     if isinstance(X, Mapping) and not sp.issparse(X):
         raise DataError(
-            f"{name} is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
+            f"X is a {type(X).__name__}, not a table: make a frame of it, by pandas.DataFrame"
             " or polars.DataFrame"
         )
     kind = f"{type(X).__module__.split('.')[0]} {type(X).__name__}"
     if kind in ("pyarrow Table", "pyarrow RecordBatch"):
-        raise DataError(
-            f"{name} is a {kind}: make a frame of it, by to_pandas() or polars.from_arrow"
-        )
+        raise DataError(f"X is a {kind}: make a frame of it, by to_pandas() or polars.from_arrow")
     return X
 
 
-def as_matrix(
-    X: ArrayLike, *, accept_sparse: bool = True, gaps: bool = False, name: str = "X"
-) -> Any:
+def as_matrix(X: ArrayLike, *, accept_sparse: bool = True, gaps: bool = False) -> Any:
     """Return X as a C-contiguous float64 array or a canonical CSR matrix of finite values.
 
     With `gaps` a dense X may have missing values (NaN, None, pandas's NA, masked), which become
     NaN.
     """
-    return read_matrix(X, accept_sparse, gaps, name)[0]
+    return read_matrix(X, accept_sparse, gaps)[0]
 
 
-def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool, name: str = "X") -> tuple[Any, bool]:
+def read_matrix(X: ArrayLike, accept_sparse: bool, gaps: bool) -> tuple[Any, bool]:
     """Return what `as_matrix` does, and whether it has no missing values."""
-    X = readable(X, name)
+    X = readable(X)
     names = column_names(X)
     if sp.issparse(X):
         if not accept_sparse:
-            refuse_sparse(name)
-        return _as_sparse(X, names, name), True
-    array = _as_array(X, name)
+            refuse_sparse()
+        return _as_sparse(X, names), True
+    array = _as_array(X)
     if np.ma.is_masked(X):
         masked = np.ma.getmaskarray(X)
         if not gaps:
             i, j = np.argwhere(masked)[0]
-            raise DataError(_missing(name), row=i, column=name_column(names, j))
+            raise DataError(_MISSING, row=i, column=name_column(names, j))
         array = np.where(masked, np.nan, array)
     if gaps and array.dtype.kind == "O":
         missing = np.frompyfunc(_says_missing, 1, 1)(array).astype(bool)
         array = np.where(missing, np.nan, array)
     if array.dtype.kind not in "biufO":  # NumPy would make numbers of dates and of texts
-        raise _not_a_number(array, names, name)
+        raise _not_a_number(array, names)
     try:
         dense = np.ascontiguousarray(array, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise _not_a_number(array, names, name) from error
+        raise _not_a_number(array, names) from error
     width = dense.shape[1]
     complete = _check_finite(
         dense.reshape(-1),
         lambda at: {"row": at // width, "column": name_column(names, at % width)},
-        name,
         gaps=gaps,
     )
     return dense, complete
 
 
-def _as_sparse(X: Any, names: list[str] | None, name: str) -> Any:
+def _as_sparse(X: Any, names: list[str] | None) -> Any:
     """Return a sparse X as a canonical CSR matrix of finite values."""
-    _check_form(X, name)
+    _check_form(X)
     matrix = sp.csr_matrix(X)
     try:
         matrix.check_format(full_check=True)  # kernels index by it
     except ValueError as error:
-        raise DataError(f"{name} is not a valid sparse matrix: {error}") from error
+        raise DataError(f"X is not a valid sparse matrix: {error}") from error
     if not matrix.has_canonical_format:
         matrix = matrix.copy()  # the next line works in place, and the data are the user's
         matrix.sum_duplicates()
     matrix = matrix.astype(np.float64, copy=False)
-    _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names), name)
+    _check_finite(matrix.data, lambda at: _sparse_place(matrix, at, names))
     return matrix
 
 
-def _as_array(X: Any, name: str) -> Any:
+def _as_array(X: Any) -> Any:
     """Return a dense X as an array of two dimensions, of any type."""
     if hasattr(X, "to_numpy") and not isinstance(X, np.ndarray):
         X = X.to_numpy()
     try:
         array = np.asarray(X)
     except ValueError as error:
-        raise DataError(f"{name} is not a table: its rows differ in length") from error
-    _check_form(array, name)
+        raise DataError("X is not a table: its rows differ in length") from error
+    _check_form(array)
     return array
 
 
-def refuse_sparse(name: str = "X") -> NoReturn:
-    raise DataError(f"{name} is sparse, which this family does not take: use {name}.toarray()")
+def refuse_sparse() -> NoReturn:
+    raise DataError("X is sparse, which this family does not take: use X.toarray()")
 
 
-def refuse_missing(X: Matrix, names: list[str] | None, name: str = "X") -> NoReturn:
+def refuse_missing(X: Matrix, names: list[str] | None) -> NoReturn:
     """Raise, naming the first missing value of a matrix that has some."""
     row, column = np.argwhere(np.isnan(X))[0]
-    raise DataError(_missing(name), row=row, column=name_column(names, column))
+    raise DataError(_MISSING, row=row, column=name_column(names, column))
 
 
-def _check_form(X: Any, name: str) -> None:
+def _check_form(X: Any) -> None:
     """Raise unless X has rows and columns of real numbers; scikit-learn's words come first."""
     if np.iscomplexobj(X):
-        raise DataError(f"Complex data not supported: {name} has type {X.dtype}")
+        raise DataError(f"Complex data not supported: X has type {X.dtype}")
     if X.ndim == 0 and X.dtype == object:
         raise DataError(
-            f"Expected 2D array, got 0D array instead: {name} must be an array, a sparse matrix or"
+            "Expected 2D array, got 0D array instead: X must be an array, a sparse matrix or"
             f" a frame, got {type(X.item()).__name__!r}"
         )
     if X.ndim != 2:
         raise DataError(
-            f"Expected 2D array, got {X.ndim}D array instead: {name} must have rows and columns."
+            f"Expected 2D array, got {X.ndim}D array instead: X must have rows and columns."
             " Reshape your data with array.reshape(-1, 1) if it has a single feature or"
             " array.reshape(1, -1) if it contains a single sample."
         )
     if 0 in X.shape:
         what = "sample(s)" if X.shape[0] == 0 else "feature(s)"
         raise DataError(
-            f"0 {what} (shape={tuple(X.shape)}) while a minimum of 1 is required: {name} is empty"
+            f"0 {what} (shape={tuple(X.shape)}) while a minimum of 1 is required: X is empty"
         )
-
-
-def _missing(name: str) -> str:
-    return (
-        f"Input {name} contains NaN: {name} at {{place}} is missing, and only dense data under"
-        f" families with columns independent given the cluster may have gaps: {_INDEPENDENT}"
-    )
 
 
 def _says_missing(value: Any) -> bool:
@@ -193,7 +185,7 @@ def _says_missing(value: Any) -> bool:
     return value is None or str(value) in ("nan", "<NA>", "NaT")
 
 
-def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
+def _not_a_number(array: Any, names: list[str] | None) -> Exception:
     """Find the first cell that is no number, and say so."""
     for i, j in np.ndindex(*array.shape):
         value = array[i, j]
@@ -201,11 +193,11 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
             float(value)
         except (TypeError, ValueError, OverflowError) as error:
             place: dict[str, Any] = {"row": i, "column": name_column(names, j)}
-            what = f"{name} at {{place}} is"
+            what = "X at {place} is"
             if isinstance(error, OverflowError):
                 return DataError(f"{what} too large for a number in double precision", **place)
             if _says_missing(value):
-                return DataError(_missing(name), **place)
+                return DataError(_MISSING, **place)
             if isinstance(value, str):
                 return DataError(f"{what} {str(value)!r}, not a number", **place)
             return DataTypeError(
@@ -213,7 +205,7 @@ def _not_a_number(array: Any, names: list[str] | None, name: str) -> Exception:
             )
     # Dates of nanoseconds, which Python does make numbers of.
     return DataError(
-        f"{{place}} of {name} has type {array.dtype}, not numbers", column=name_column(names, 0)
+        f"{{place}} of X has type {array.dtype}, not numbers", column=name_column(names, 0)
     )
 
 
@@ -250,7 +242,7 @@ def is_below(limit: float, values: Any) -> bool:
     return largest_magnitude(values) <= limit
 
 
-def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> bool:
+def _check_finite(values: Any, place: Any, *, gaps: bool = False) -> bool:
     """Raise for what is not finite; return whether there are no gaps, where these may be."""
     if is_below(LARGEST, values):
         return True
@@ -262,13 +254,11 @@ def _check_finite(values: Any, place: Any, name: str, *, gaps: bool = False) -> 
     at = int(np.flatnonzero(bad)[0])
     value = values[at]
     if np.isnan(value):
-        raise DataError(_missing(name), **place(at))
+        raise DataError(_MISSING, **place(at))
     if np.isinf(value):
-        raise DataError(
-            f"Input {name} contains infinity: {name} at {{place}} is {value}", **place(at)
-        )
+        raise DataError(f"Input X contains infinity: X at {{place}} is {value}", **place(at))
     raise DataError(
-        f"{name} at {{place}} is {value:.3g}: magnitudes above {LARGEST:.0e} cannot be squared in"
+        f"X at {{place}} is {value:.3g}: magnitudes above {LARGEST:.0e} cannot be squared in"
         " double precision; rescale the column",
         **place(at),
     )
@@ -337,32 +327,34 @@ def per_column(value: Any, n_features: int, name: str, *, above_zero: bool) -> V
     return vector
 
 
-def check_counts(X: Any, family: str, *, largest: float = MOST_COUNTED) -> None:
-    """Raise unless every value is an integer ≥ 0, and their total at most `largest`."""
+def check_counts(X: Any, family: str) -> None:
+    """Raise unless every value is an integer ≥ 0, and their total at most `MOST_COUNTED`."""
     values = X.data if sp.issparse(X) else X.reshape(-1)
-    bad = (values < 0.0) | (values != np.floor(values)) | (values > largest)
+    bad = (values < 0.0) | (values != np.floor(values)) | (values > MOST_COUNTED)
     if not bad.any():
-        if values.sum() > largest:
+        if values.sum() > MOST_COUNTED:
             raise DataError(
-                f"the {family} family takes counts up to {largest:.3g} in all, but those of X"
+                f"the {family} family takes counts up to {MOST_COUNTED:.3g} in all, but those of X"
                 f" add up to {values.sum():.3g}"
             )
         return
-    at = int(np.flatnonzero(bad)[0])
-    kind = "too large." if values[at] > largest else "not an integer."
+    all_bad = np.flatnonzero(bad)
+    at = int(all_bad[0])
+    kind = "too large." if values[at] > MOST_COUNTED else "not an integer."
     if values[at] < 0:  # the second sentence is scikit-learn's
         kind = "negative. Negative values in data passed to DPMixture with counts cannot be used."
     raise DataError(
         f"the {family} family takes counts, but X at {{place}} is {values[at]:g}, which is {kind}",
-        **place_of(X, at),
+        **place_of(X, all_bad),
     )
 
 
-def place_of(X: Any, at: int) -> dict[str, Any]:
-    """Return the row and the column of a value, by its number among all that X has."""
+def place_of(X: Any, at: Any) -> dict[str, Any]:
+    """Return row and column of the first of some values, by their numbers, and all `cells`."""
     if sp.issparse(X):
-        return _sparse_place(X, at, None)
-    return dict(zip(("row", "column"), divmod(at, X.shape[1]), strict=True))
+        return _sparse_place(X, int(at[0]), None)
+    rows, columns = cells = np.divmod(at, X.shape[1])
+    return {"row": int(rows[0]), "column": int(columns[0]), "cells": cells}
 
 
 def as_rng(rng: Any) -> np.random.Generator:

@@ -14,7 +14,9 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import get_ident
 
+from dpsearch._threads import inside
 from dpsearch.errors import plain_interrupts
 from dpsearch.events import Callback, Event
 
@@ -35,7 +37,7 @@ class Deadline:
     ) -> None:
         self.callback = callback
         self._clock, self._begun, self._end = clock, clock(), math.inf
-        self._needed = False
+        self._needed: set[int] = set()  # threads that do what every result needs
         if seconds is not None:
             self._end = self._begun + seconds
         self._last = self._end  # of the whole call
@@ -64,7 +66,7 @@ class Deadline:
     @property
     def over(self) -> bool:
         """Whether the present phase is to end; it then counts as cut short."""
-        over = not self._needed and self.left <= 0.0
+        over = get_ident() not in self._needed and self.left <= 0.0
         if over:
             self._cut()
         return over
@@ -114,11 +116,12 @@ class Deadline:
     @contextmanager
     def needed(self) -> Iterator[None]:
         """Go on with what every result needs, even if the time is up."""
-        before, self._needed = self._needed, True
+        own = {get_ident()} - self._needed  # none, if this is inside of another
+        self._needed |= own
         try:
             yield
         finally:
-            self._needed = before
+            self._needed -= own
 
     @contextmanager
     def optional(self) -> Iterator[None]:
@@ -142,8 +145,8 @@ class Deadline:
         self.pass_on(Event(self.elapsed, math.nan, 0, step, done, total))
 
     def pass_on(self, event: Event) -> None:
-        """Report what a solver reports."""
-        if self.callback is not None:
+        """Report what a solver reports, but not what several do at the same time."""
+        if self.callback is not None and not inside():
             self.callback(event._replace(seconds=self.elapsed, phase=self.phase))
 
 

@@ -121,7 +121,22 @@ def plain_interrupts() -> Iterator[None]:
 
 
 class DataError(DPSearchError, ValueError):
-    """The data cannot be used: a value, shape or type is wrong."""
+    """The data cannot be used: a value, shape or type is wrong.
+
+    `cells` are the rows and the columns, by number, of all values that are wrong in the same way.
+    """
+
+    def __init__(self, text: str = "", *, cells: Any = None, **fields: Any) -> None:
+        super().__init__(text, **fields)
+        self.cells = cells
+
+    def locate(
+        self, source: str | None = None, rows: Any = None, columns: Sequence[Any] | None = None
+    ) -> None:
+        numbered = isinstance(self.column, int) and self.source is None
+        if self.cells is not None and columns is not None and numbered:
+            self.cells = self.cells[0], [columns[d] for d in self.cells[1]]
+        super().locate(source, rows, columns)
 
 
 class DataTypeError(DPSearchError, TypeError):
@@ -182,6 +197,23 @@ class UnseenValuesWarning(UserWarning):
         return (
             f"column {self.column!r} has {self.count:,} {values} that {why}, as"
             f" {self.example!r}, taken as missing"
+        )
+
+
+class OutsideSupportWarning(UnseenValuesWarning):
+    """New rows have values that a family which was chosen for a column gives no probability."""
+
+    def __init__(self, column: str, count: int, example: object, row: int, family: str) -> None:
+        super().__init__(column, count, example)
+        self.args = (column, count, example, row, family)
+        self.row, self.family = row, family
+
+    def __str__(self) -> str:
+        values = "value" if self.count == 1 else "values"
+        return (
+            f"column {self.column!r} has {self.count:,} {values} that the {self.family} family,"
+            f" which was chosen for it, cannot hold, as {self.example} in row {self.row}, taken as"
+            " missing"
         )
 
 

@@ -94,7 +94,8 @@ class DPMixture(
         others; `reason_` names them.  None: there are none.
     handle_unknown : "missing" or "error"
         What becomes of values in new rows that a column cannot hold, as a level that the fit did
-        not see: they are taken as missing, and a warning says so, or they are an error.
+        not see or 0 where a log-normal was chosen: they are taken as missing, and a warning says
+        so, or they are an error.
     n_shards : int or None
         Into how many blocks of rows the table is divided, which are read one after the other in
         passes over all rows; see `dpsearch.passes`.  None: one for each 250,000 rows.

@@ -169,9 +169,7 @@ class Explanation:
         if against == "nearest":
             if self.nearest[k] < 0:
                 raise ParameterError(
-                    f"cluster {k} has no nearest cluster: it is the only one, or the model has no"
-                    " tree over its components",
-                    parameter="against",
+                    f"cluster {k} has no nearest cluster: it is the only one", parameter="against"
                 )
             evidence, elsewhere = self.against_nearest[k], self.centres[self.nearest[k]]
         codes = self.codes or (False,) * len(self.names)

@@ -8,7 +8,6 @@ import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix
 from dpsearch.automatic import completed_table
-from dpsearch.errors import ParameterError
 from dpsearch.levels import LevelOptions, Levels
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering
@@ -18,25 +17,13 @@ if TYPE_CHECKING:
     from dpsearch.exact import Certificate
 
 
-NO_TREE = "each component is a cluster; the model has no tree over its components"
-
-
-def known(levels: Levels | None) -> Levels:
-    """Return the levels of a model, or raise if it has none."""
-    if levels is None:
-        raise ParameterError(
-            "the model has no tree over its components, as files of version 0.1 have none:"
-            " fit again"
-        )
-    return levels
-
-
 class FittedState(NamedTuple):
     """All that a fit finds."""
 
     mixture: Mixture  # the components and the clusters that they form, ready for prediction
     clustering: Clustering  # the partition into components, its value and how it was found
     reason: str  # why the family was chosen
+    levels: Levels  # the tree over the components
     schema: Schema | None = None  # what the columns hold, of a frame with others than numbers
     names: tuple[str, ...] | None = None  # of the columns, if they have any
     weights: Ints | None = None  # how often each row was seen, 0 without any value; None: once
@@ -44,8 +31,7 @@ class FittedState(NamedTuple):
     certificate: Certificate | None = None  # what proves the upper bound of the clustering
     index_name: str | None = None  # the column that named the rows of a file
     last_batch: bool = False  # whether labels are of the last batch, and clusters of all rows
-    levels: Levels | None = None  # the tree over the components; None in files of version 0.1
-    level_reason: str = NO_TREE  # in words, what led from components to clusters
+    level_reason: str = ""  # in words, what led from components to clusters
     codes: Codes = ()  # columns and values that were taken as missing
     triage: Triage | None = None  # what was decided about the columns of a frame or file
     cut_short: tuple[str, ...] = ()  # phases of the fit for which there was not enough time
@@ -53,11 +39,9 @@ class FittedState(NamedTuple):
 
     def at_level(self, options: LevelOptions) -> FittedState:
         """Return the same fit with its clusters at another level."""
-        levels = known(self.levels)
-        mixture = self.mixture.grouped(levels.groups(options))
-        return self._replace(
-            mixture=mixture, level_reason=levels.reason(options, mixture.n_clusters)
-        )
+        mixture = self.mixture.grouped(self.levels.groups(options))
+        reason = self.levels.reason(options, mixture.n_clusters)
+        return self._replace(mixture=mixture, level_reason=reason)
 
     def labels_of(self, table: CheckedTable) -> Labels | None:
         """Return the component of each row, −1 for none; None if these are not the rows of the fit.

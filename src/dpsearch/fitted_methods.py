@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
@@ -16,11 +17,12 @@ from dpsearch._sklearn import BaseEstimator, check_is_fitted, check_random_state
 from dpsearch._threads import using
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
 from dpsearch._validate import as_rng, is_array, n_threads, readable, whole
-from dpsearch.errors import located
+from dpsearch.automatic.checks import refused
+from dpsearch.errors import OutsideSupportWarning, located
 from dpsearch.explain import explain_mixture
 from dpsearch.explanation import Explanation
 from dpsearch.families.base import Family
-from dpsearch.fitted import FittedState, known
+from dpsearch.fitted import FittedState
 from dpsearch.levels import LevelOptions, Levels, Tree
 from dpsearch.mixture import Mixture
 from dpsearch.problem import Clustering, Problem
@@ -104,7 +106,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     certificate_: Any = _field("certificate", absent_if_none=True)
     index_name_: Any = _field("index_name", absent_if_none=True)
     _feature_names: Any = _field("names", absent_if_none=True)
-    _levels: Levels | None = _field("levels")
+    _levels: Levels = _field("levels")
     _n_features_out: int = _field("mixture.n_clusters")
 
     @property
@@ -135,12 +137,12 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     @property
     def tree_(self) -> Tree:
         """The dendrogram over components."""
-        return self._known_levels().tree
+        return self._fitted_levels().tree
 
     @property
     def levels_(self) -> dict[int, Level]:
         """For every number of clusters, the level of the tree that has as many."""
-        levels = self._known_levels()
+        levels = self._fitted_levels()
         heights = np.concatenate([[-np.inf], levels.tree.heights])
         n = levels.tree.n_components
         return {
@@ -182,7 +184,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         >>> np.bincount(DPMixture().fit(X).cut(2))
         array([60, 30])
         """
-        levels = self._known_levels()
+        levels = self._fitted_levels()
         if n_clusters is None and height is None:
             height = levels.height
         groups = levels.tree.cut(n_clusters, height=height, min_size=min_size)
@@ -194,7 +196,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         sizes, out = self.mixture_.cluster_sizes, np.full(self.n_clusters_, -1)
         small = sizes <= min(_APART, _SMALL_SHARE * sizes.sum())
-        if self._levels is None or not small.any() or small.all():
+        if not small.any() or small.all():
             return out
         nearest = self._levels.tree.nearest(self.mixture_.groups, among=~small)
         return np.where(small, nearest, out)
@@ -203,18 +205,21 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
     def advised_level(self) -> int | None:
         """The number of clusters to try where halves of the rows agree little about these."""
         options = LevelOptions.of(self.level, self.min_cluster_size)
-        return None if self._levels is None else self._levels.advised(options, self.n_clusters_)
+        return self._levels.advised(options, self.n_clusters_)
 
-    def _known_levels(self) -> Levels:
+    def _fitted_levels(self) -> Levels:
         check_is_fitted(self)
-        return known(self._levels)
+        return self._levels
 
     # -- rows of data -----------------------------------------------------------------------
 
-    def checked(self, X: ArrayLike | CheckedTable, *, lacking: bool = False) -> CheckedTable:
+    def checked(
+        self, X: ArrayLike | CheckedTable, *, lacking: bool = False, first: int = 0
+    ) -> CheckedTable:
         """Return rows as a checked table, compared with what the model was fitted to.
 
-        With `lacking` a frame need not have columns that the model can do without.
+        With `lacking` a frame need not have columns that the model can do without.  `first` is the
+        number of the first row, for warnings.
         """
         check_is_fitted(self)
         if isinstance(X, CheckedTable):
@@ -223,11 +228,31 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
             lacking = lacking and self.family_.predicts_gaps
             matrix = self.schema_.encode(X, self.handle_unknown, lacking=lacking)
             table = CheckedTable(matrix, tuple(self.schema_.names))
-            return without_codes(table, self.state_.codes)
-        X = readable(X)
-        table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
-        validate_data(self, X, reset=False, skip_check_array=True)
-        return without_codes(table, self.state_.codes)
+        else:
+            X = readable(X)
+            table = CheckedTable.of(X, gaps=self.family_.predicts_gaps)
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return self.within_support(without_codes(table, self.state_.codes), first)
+
+    def within_support(self, table: CheckedTable, first: int = 0) -> CheckedTable:
+        """Return rows without values outside the support of families that were chosen: as gaps.
+
+        A warning for each column says how many there are.  A family that the user names or gives,
+        one that does not take gaps, and ``handle_unknown="error"`` leave them to be an error.
+        """
+        family, names = self.family_, self._column_names()
+        chosen = isinstance(self.family, str) and self.family == "auto"
+        if not (chosen and family.predicts_gaps and self.handle_unknown == "missing"):
+            return table
+        while (error := refused(family, table)) is not None and error.cells is not None:
+            rows, columns = map(np.asarray, error.cells)
+            for d in np.unique(columns):
+                at, own = rows[columns == d], family.by_column(table.shape[1])[d]
+                example = f"{table.matrix[at[0], d]:g}"
+                text = OutsideSupportWarning(names[d], len(at), example, first + at[0], own.name)
+                warnings.warn(text, stacklevel=3)
+            table = CheckedTable(family.without(table.matrix, rows, columns), table.names)
+        return table
 
     def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
         """Return rows as the model's solvers see them, as a checked table of numbers.
@@ -266,7 +291,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         for begin in range(0, max(1, rows.shape[0]), size):
             block = slice(begin, begin + size)
             with located(rows=begin):
-                table = self.checked(rows[block]) if plain else rows.rows(block)
+                table = self.checked(rows[block], first=begin) if plain else rows.rows(block)
             with using(n_threads(self.n_jobs)):
                 found = self.mixture_.log_joint_probabilities(table)
             yield found
@@ -395,10 +420,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         names = [f"column {j}" for j in range(self.n_features_in_)] if given is None else given
         return [str(name) for name in names]
 
-    def _nearest_clusters(self) -> Ints | None:
+    def _nearest_clusters(self) -> Ints:
         """Return the cluster that each shares most with; not rows apart, if there are others."""
-        if self._levels is None:
-            return None
         tree, groups, apart = self._levels.tree, self.mixture_.groups, self.rows_apart_
         among = apart < 0 if (apart < 0).sum() > 1 else True
         return np.where(apart < 0, tree.nearest(groups, among), apart)

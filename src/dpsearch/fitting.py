@@ -192,8 +192,8 @@ def _fit_rows(
     with now.during("finding levels"):
         levels = find_levels(mixture, problem.items, labels, problem.model.matrix)
     state = FittedState(
-        mixture, found, choice.reason, schema,
-        completed=completed, certificate=certificate, levels=levels,
+        mixture, found, choice.reason, levels, schema, completed=completed,
+        certificate=certificate,
     )  # fmt: skip
     return state.at_level(options.level)
 

@@ -282,7 +282,7 @@ def rows_of_labels(
     """
     pool, sizes = np.empty(n_clusters * core.width), np.zeros(n_clusters, np.int64)
     chosen = np.arange(len(labels)) if chosen is None else chosen
-    _rows_of_labels(core, items, chosen, labels, pool, sizes)
+    fill_rows(core, items, chosen, labels, pool, sizes)
     return pool, sizes
 
 
@@ -310,7 +310,7 @@ def rows_of_parts(
 
 
 @inner
-def _rows_of_labels(core, items, chosen, labels, pool, sizes):  # type: ignore[no-untyped-def]
+def fill_rows(core, items, chosen, labels, pool, sizes):  # type: ignore[no-untyped-def]
     width = core.width
     for k in range(sizes.shape[0]):
         clear_row(core, view(pool, k * width, width))
@@ -334,18 +334,19 @@ def _log_marginals(core, pool, out):  # type: ignore[no-untyped-def]
         out[k] = log_marginal(core, view(pool, k * core.width, core.width))
 
 
-def merged_marginals(core: Core, pool: Vector, row: int, others: Ints, together: bool) -> Vector:
-    """Return log H of one row of a pool merged with each of some others, or with all up to it."""
-    out = np.empty(len(others))
-    _merged_marginals(core, pool, row, others, together, np.empty(core.width), out)
+def merged_marginals(core: Core, pool: Vector, rows: Ints, others: Ints, together: bool) -> Matrix:
+    """Return log H of each of some rows of a pool merged with each other, or with all up to it."""
+    out = np.empty((len(rows), len(others)))
+    _merged_marginals(core, pool, rows, others, together, np.empty(core.width), out)
     return out
 
 
 @inner
-def _merged_marginals(core, pool, row, others, together, scratch, out):  # type: ignore[no-untyped-def]
+def _merged_marginals(core, pool, rows, others, together, scratch, out):  # type: ignore[no-untyped-def]
     width = core.width
-    for j in range(out.shape[0]):
-        if j == 0 or not together:
-            copy_row(view(pool, row * width, width), scratch)
-        merge_rows(core, scratch, view(pool, others[j] * width, width), 1.0)
-        out[j] = log_marginal(core, scratch)
+    for i in range(rows.shape[0]):
+        for j in range(others.shape[0]):
+            if j == 0 or not together:
+                copy_row(view(pool, rows[i] * width, width), scratch)
+            merge_rows(core, scratch, view(pool, others[j] * width, width), 1.0)
+            out[i, j] = log_marginal(core, scratch)

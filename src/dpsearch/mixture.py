@@ -9,12 +9,14 @@ probability is the sum of theirs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp, softmax
 
+from dpsearch._threads import shared
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Rng, Vector
 from dpsearch.errors import located
 from dpsearch.families.base import Model
@@ -25,7 +27,7 @@ from dpsearch.items import Items, add_item, log_predictive
 from dpsearch.priors.base import Prior
 from dpsearch.tables.checked import CheckedTable
 
-_BLOCK = 1 << 22  # cells of tables that are made and thrown away
+_BLOCK = 1 << 18  # cells of tables that are made and thrown away
 
 
 class Memberships(NamedTuple):
@@ -167,16 +169,23 @@ class Mixture:
         table, prior = self._table(X), self._places()
         labels = np.full(table.shape[0], -1) if labels is None else labels
         step = max(1, _BLOCK // (self.n_components + 1))
-        parts = []
-        for begin in range(0, max(1, len(labels)), step):
-            check()
+
+        def of_rows(begin: int) -> Memberships:
             rows = slice(begin, begin + step)
             filled = None if fitted is None else fitted[rows]
             with located(rows=begin):
                 scores = self._scores(table.rows(rows), labels[rows], filled, check)
-            parts.append(self._placed(scores, labels[rows], prior))
+            found = self._placed(scores, labels[rows], prior)
             if places is not None:
                 places[rows] = scores
+            return found
+
+        parts = []
+        check()
+        with closing(shared(of_rows, range(0, max(1, len(labels)), step))) as found:
+            for part in found:
+                parts.append(part)
+                check()
         return Memberships(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
     def log_inside(self, X: Any, members: Labels, columns: Any) -> Vector:

@@ -3,7 +3,7 @@
 Entries: ``about`` (JSON as bytes: format, version, family, prior, parameters, what was found),
 ``pool`` and ``sizes`` (the components' statistics), ``labels`` (the component of each row),
 ``groups`` (the cluster of each component), the tree over components, and ``weights`` if rows had
-any.  Files of version 0.1 have no tree; their components are clusters.
+any.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._archive import read_archive, require, write_archive
+from dpsearch._archive import opened_archive, require, write_archive
 from dpsearch._types import Ints, Labels
-from dpsearch.errors import DataError, ModelFileError
+from dpsearch.errors import DataError
 from dpsearch.families import FAMILIES
 from dpsearch.families.restored import restored_rows
-from dpsearch.fitted import NO_TREE, FittedState
+from dpsearch.fitted import FittedState
 from dpsearch.levels import stored
 from dpsearch.mixture import Mixture
 from dpsearch.priors import PRIORS
@@ -62,7 +62,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
         "optimal": clustering.optimal,
         "converged": clustering.converged,
         "last_batch": state.last_batch,
-        "levels": None if state.levels is None else stored.about(state.levels),
+        "levels": stored.about(state.levels),
         "level_reason": state.level_reason,
         "codes": [list(code) for code in state.codes],
         "cut_short": list(state.cut_short),
@@ -73,9 +73,7 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
     labels = np.asarray(clustering.labels)
     labels = labels.astype(np.min_scalar_type(labels.max(initial=0)))  # files are not compressed
     arrays = {"pool": mixture.pool, "sizes": mixture.sizes, "labels": labels}
-    arrays["groups"] = mixture.groups
-    if state.levels is not None:
-        arrays |= stored.arrays_of(state.levels)
+    arrays |= {"groups": mixture.groups, **stored.arrays_of(state.levels)}
     if state.weights is not None:
         arrays["weights"] = state.weights
     write_archive(path, about, arrays)
@@ -83,15 +81,9 @@ def write_model(path: str | Path, state: FittedState, parameters: Mapping[str, A
 
 def read_model(path: Path) -> tuple[FittedState, dict[str, Any]]:
     """Read what `write_model` wrote: what the fit found, and the estimator's parameters."""
-    about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch model")
-    try:
+    with opened_archive(path, FORMAT, VERSION, "a dpsearch model") as (about, arrays):
         parameters = {k: v for k, v in dict(about["parameters"]).items() if k not in _PATHS}
         return _state(about, arrays), parameters
-    except ModelFileError as error:
-        error.locate(str(path))
-        raise
-    except Exception as error:  # any error that a value out of its range brings about
-        raise ModelFileError(f"not a valid model: {error}", source=path) from error
 
 
 def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
@@ -102,34 +94,32 @@ def _state(about: dict[str, Any], arrays: dict[str, Any]) -> FittedState:
     most = max(_MANY_FEATURES, arrays["pool"].size)
     is_count = type(n_features) is int and 1 <= n_features <= most
     require(is_count, f"n_features is {n_features!r}")
-    index = about.get("index")
+    index = about["index"]
     require(isinstance(index, str | None), f"index is {index!r}, not a name")
-    last_batch = bool(about.get("last_batch", False))
+    last_batch = bool(about["last_batch"])
     pool, sizes, labels, weights = _checked(arrays, family.width(n_features), last_batch)
     model = family.compile_empty(n_features)
     pool = restored_rows(model, pool, sizes)
-    spec = about.get("schema")  # not in the files of earlier versions
-    schema = None if spec is None else Schema.from_dict(spec)
+    schema = None if about["schema"] is None else Schema.from_dict(about["schema"])
     fits = schema is None or len(schema.columns) == n_features
     require(fits, f"the schema has not {n_features} columns")
-    spec = about.get("levels")
-    groups = stored.check_groups(arrays["groups"], len(sizes)) if "groups" in arrays else None
-    levels = None if spec is None else stored.levels_of(spec, arrays, sizes)
+    groups = stored.check_groups(arrays["groups"], len(sizes))
+    levels = stored.levels_of(about["levels"], arrays, sizes)
     return FittedState(
         Mixture(model, pool, sizes, prior, groups),
         _clustering(about, labels, weights),
-        str(about.get("reason", "as in the file")),
+        str(about["reason"]),
+        levels,
         schema,
         _names(about["feature_names"], n_features),
         weights,
         index_name=index,
         last_batch=last_batch,
-        levels=levels,
-        level_reason=str(about.get("level_reason", NO_TREE)),
-        codes=_codes(about.get("codes", []), n_features),
-        triage=None if about.get("triage") is None else Triage.from_list(about["triage"]),
-        cut_short=tuple(map(str, about.get("cut_short", ()))),
-        departure=None if about.get("departure") is None else str(about["departure"]),
+        level_reason=str(about["level_reason"]),
+        codes=_codes(about["codes"], n_features),
+        triage=None if about["triage"] is None else Triage.from_list(about["triage"]),
+        cut_short=tuple(map(str, about["cut_short"])),
+        departure=None if about["departure"] is None else str(about["departure"]),
     )
 
 
@@ -141,14 +131,14 @@ def _codes(codes: Any, n_features: int) -> Codes:
 
 
 def _clustering(about: dict[str, Any], labels: Any, weights: Any) -> Clustering:
-    log_joint, upper = float(about["log_joint"]), about.get("upper_bound")
+    log_joint, upper = float(about["log_joint"]), about["upper_bound"]
     require(math.isfinite(log_joint), f"log_joint is {log_joint}")
     return Clustering(
         labels,
         log_joint,
         upper_bound=math.inf if upper is None else float(upper),
-        optimal=bool(about.get("optimal", False)),
-        converged=bool(about.get("converged", False)),
+        optimal=bool(about["optimal"]),
+        converged=bool(about["converged"]),
         seconds=float(about["seconds"]),
         weights=weights,
     )
@@ -164,7 +154,7 @@ def _names(names: Any, n_features: int) -> tuple[str, ...] | None:
 
 def _checked(arrays: dict[str, Any], width: int, last_batch: bool) -> tuple[Any, ...]:
     """Return pool, sizes, labels and weights if they fit together; kernels index by them."""
-    for name in ("labels", "pool", "sizes"):
+    for name in ("groups", "labels", "pool", "sizes"):
         require(name in arrays, f"the entry {name} is missing")
     pool, sizes, labels = arrays["pool"], arrays["sizes"], arrays["labels"]
     labels = labels.astype(np.int64) if labels.dtype.kind == "u" else labels

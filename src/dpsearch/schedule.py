@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dpsearch._types import Rng
+from dpsearch._types import Ints, Rng
 
 
 class Schedule:
@@ -18,16 +18,17 @@ class Schedule:
         self._cost = np.zeros(n_moves)
         self._tried = np.zeros(n_moves)
 
-    def choose(self, rng: Rng) -> int:
-        """Return the number of a move: each has a chance, and fruitful ones a larger one."""
-        if self._tried.min() < 3:
-            return int(np.argmin(self._tried))
+    def choose(self, rng: Rng, n: int) -> Ints:
+        """Return the numbers of n moves: each has a chance, and fruitful ones a larger one."""
+        rare = np.flatnonzero(self._tried < 3)
+        if len(rare):
+            return rare[np.arange(n) % len(rare)]
         rate = self._gain / self._cost
         total = rate.sum()
         bounds = np.cumsum(
             0.7 * rate / total + 0.3 / len(rate) if total > 0.0 else np.ones_like(rate)
         )
-        return int(np.searchsorted(bounds, rng.random() * bounds[-1]))
+        return np.asarray(np.searchsorted(bounds, rng.random(n) * bounds[-1]))
 
     def learn(self, move: int, gain: float, cost: float) -> None:
         self._gain *= 0.998

@@ -177,12 +177,12 @@ class StreamMethods(FittedMethods):
         """
         mixture, before = state.mixture, self._levels
         same = mixture.n_components == self.n_components_ and not renamed
-        if before is not None and same and stream.n_seen < 2 * before.tree.sizes[-1]:
+        if same and stream.n_seen < 2 * before.tree.sizes[-1]:
             levels = before.with_sizes(mixture.sizes)
         else:
             rows, _ = mixture.model.items(stream.kept)
             levels = find_levels(mixture, rows, stream.kept_labels, stream.kept, halves=False)
-            if before is not None and stream.before:  # rows that are not kept were judged before
+            if stream.before:  # rows that are not kept were judged before
                 levels = replace(levels, merges=before.merges, finding=before.finding)
         options = LevelOptions.of(self.level, self.min_cluster_size)
         return state._replace(levels=levels).at_level(options.at_most(mixture.n_components))

@@ -49,7 +49,9 @@ TABLES = {
 # -- units, seeds, order -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one == "wine")) for one in TABLES]
+)
 def test_units_do_not_matter(name):
     X = TABLES[name]()
     rng = np.random.default_rng(0)
@@ -106,6 +108,7 @@ def test_a_column_that_is_constant_in_the_sample_has_no_units(family, gaps):
     np.testing.assert_allclose(learned.prior_mean[1], X[:, 1].mean())
 
 
+@pytest.mark.slow
 def test_the_value_of_a_constant_column_does_not_matter():
     X = load_iris().data
     found = []
@@ -120,6 +123,7 @@ def test_the_value_of_a_constant_column_does_not_matter():
     np.testing.assert_array_equal(same, flat)
 
 
+@pytest.mark.slow
 def test_the_choice_is_the_same_every_time_whatever_the_seed():
     for name in ("iris", "wide"):
         X = TABLES[name]()
@@ -333,6 +337,7 @@ def test_duplicates_stay_together():
     assert same.n_clusters_ == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [False, True])
 def test_what_a_sample_teaches_is_carried_to_all_rows(gap):
     X, truth = clusters(5000, 3, spread=20.0)

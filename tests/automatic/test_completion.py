@@ -105,6 +105,7 @@ def test_a_table_with_gaps_is_completed_and_its_clusters_found():
     np.testing.assert_array_equal(explanation.labels, model.labels_)
 
 
+@pytest.mark.slow
 def test_completion_is_the_same_every_time_whatever_the_units():
     _, gaps, _ = table(200)
     prior = resolve_prior("auto")

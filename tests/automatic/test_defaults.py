@@ -32,7 +32,12 @@ def agreement(X, truth):
 # -- noise -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(14, 3), (20, 4), (100, 20), (160, 32), (200, 100), (300, 5)])
+NOISE = [(14, 3), (100, 20), (160, 32), (200, 100)]
+
+
+@pytest.mark.parametrize(
+    "shape", [*NOISE, *(pytest.param(one, marks=pytest.mark.slow) for one in [(20, 4), (300, 5)])]
+)
 def test_noise_is_one_cluster(shape):
     found = [
         DPMixture().fit(np.random.default_rng(seed).normal(size=shape)).n_clusters_
@@ -61,7 +66,7 @@ def test_one_cluster_is_always_compared():
     [
         (600, 43, 8, 6.0),
         (600, 43, 8, 10.0),
-        (1000, 20, 10, 6.0),
+        pytest.param(1000, 20, 10, 6.0, marks=pytest.mark.slow),
         (18, 4, 3, 30.0),
         (60, 500, 3, 2.0),
     ],
@@ -80,6 +85,7 @@ def test_two_clusters_in_many_columns_are_not_taken_for_one():
     assert adjusted_rand_score(truth, learn(X, start, PRIOR).labels) > 0.95
 
 
+@pytest.mark.slow
 def test_columns_of_noise_hide_nothing():
     rng = np.random.default_rng(5)
     X, truth = blobs(rng, 600, 3, 3, 8.0)
@@ -249,6 +255,7 @@ def test_zeros_and_ones_in_a_frame_are_binary_unless_said_otherwise():
     assert [columns for _, columns in said.family_.parts] == [(0, 1, 2, 3), (4,)]
 
 
+@pytest.mark.slow
 def test_constant_columns_do_not_count_as_columns():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(47, 9)) @ (np.eye(9) + 0.5 * rng.normal(size=(9, 9)))
@@ -295,6 +302,7 @@ def test_whole_numbers_that_vary_less_than_counts():
 # -- gaps ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_missing_cell_changes_next_to_nothing():
     X = IRIS.copy()
     X[0, 0] = np.nan
@@ -317,6 +325,7 @@ def test_wide_tables_are_completed():
     assert np.isfinite(model.completed_).all()
 
 
+@pytest.mark.slow
 def test_numbers_of_a_mixed_table_are_completed_if_little_is_missing():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(IRIS, columns=list("abcd"))

@@ -87,7 +87,7 @@ def test_other_values_are_no_codes(value):
 # -- rows far from all others ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [1, 2, 4, 12, 40])
+@pytest.mark.parametrize("width", [1, 2, 4, pytest.param(12, marks=pytest.mark.slow), 40])
 def test_a_far_row_does_not_decide(width):
     """The ARI was 0, as all others were one cluster in units of the far row."""
     X, truth = three_clusters(width)
@@ -103,6 +103,7 @@ def test_a_far_row_does_not_decide(width):
     assert 7 in model.outliers(X)
 
 
+@pytest.mark.slow
 def test_far_rows_of_a_mixed_frame_with_gaps():
     X, truth = three_clusters(4)
     frame = pd.DataFrame(X, columns=list("abcd"))
@@ -149,7 +150,7 @@ def test_rows_that_would_change_the_kind_of_the_table_decide():
 # -- codes -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [2, 4, 12])
+@pytest.mark.parametrize("width", [2, 4, pytest.param(12, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("share", [0.02, 0.1])
 def test_codes_are_gaps(width, share, tmp_path):
     """The ARI was 0.002 with a tenth of the values."""
@@ -182,6 +183,7 @@ def test_codes_in_a_frame():
     assert one.reason_.endswith("; 999 in column 'a' taken as missing")
 
 
+@pytest.mark.slow
 def test_codes_may_be_kept_or_given():
     X, _ = three_clusters(4)
     with_codes, with_gaps = coded(X)
@@ -208,6 +210,7 @@ def test_families_are_compared_on_the_same_values():
 # -- rows without any value --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [12, 4])
 def test_rows_without_any_value_take_no_part(width, tmp_path):
     """They made the largest cluster larger, and so more probable for every new row."""

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from dpsearch import DPMixture
+from dpsearch import DPMixture, families, load
 
 N = 300
 
@@ -35,6 +35,16 @@ def mirrored(rng):
     return 100.0 - rng.lognormal(2.0, 0.7, size=(N, 2)), np.zeros(N)
 
 
+def with_tax(rng):
+    net = np.round(rng.lognormal(4.0, 0.8, N), 2)
+    return np.column_stack([net, np.round(1.19 * net, 2), rng.normal(size=N)]), np.zeros(N)
+
+
+def with_total(rng):
+    X, truth = log_normal(rng)
+    return np.column_stack([X, X.sum(axis=1)]), truth
+
+
 def u_shaped(rng):
     return rng.beta(0.5, 0.5, size=(N, 2)), np.zeros(N)
 
@@ -47,6 +57,11 @@ def bursty(rng):
     return rng.negative_binomial(2, 0.2, size=(N, 3)) * 1.0, np.zeros(N)
 
 
+def two_heavy_tailed(rng):
+    truth = rng.integers(2, size=N)
+    return 15.0 * truth[:, None] + rng.standard_t(3, (N, 2)), truth
+
+
 def beside_a_rating(rng):
     truth = rng.integers(2, size=N)
     return np.column_stack(
@@ -57,8 +72,8 @@ def beside_a_rating(rng):
 @pytest.mark.parametrize(
     "plant",
     [
-        log_normal, log_normal_with_gaps, correlated, mirrored, u_shaped, heavy_tailed, rounded,
-        bursty, beside_a_rating,
+        log_normal, log_normal_with_gaps, correlated, mirrored, with_tax, with_total, u_shaped,
+        heavy_tailed, two_heavy_tailed, rounded, bursty, beside_a_rating,
     ],
 )  # fmt: skip
 def test_a_cloud_that_is_not_gaussian_is_one_cluster(plant):
@@ -90,6 +105,7 @@ def test_hours_go_round():
     assert "von_mises" in model.reason_
 
 
+@pytest.mark.slow
 def test_large_skewed_whole_numbers_are_one_cluster_and_counts_stay_counts():
     rng = np.random.default_rng(1)
     model = DPMixture(random_state=0).fit(np.round(rng.lognormal(10.0, 1.0, (200, 2))))
@@ -135,3 +151,30 @@ def test_clusters_of_bent_columns_are_told_apart():
     model = DPMixture(random_state=0).fit(X)
     assert adjusted_rand_score(truth, model.labels_) > 0.9
     assert model.n_clusters_ == 2
+
+
+def test_a_column_that_follows_from_others_leaves_the_competition_as_it_is(tmp_path):
+    X, _ = with_total(np.random.default_rng(1))
+    X[: N // 2] *= 200.0
+    alone, model = DPMixture(random_state=0).fit(X[:, :2]), DPMixture(random_state=0).fit(X)
+    np.testing.assert_array_equal(model.labels_, alone.labels_)
+    assert model.reason_.endswith("; column 2 follows from the others")
+    assert "2 of log_normal" in model.reason_
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(X), alone.predict(X[:, :2]))
+    for column in range(3):  # what is missing is told by the others
+        gaps = X.copy()
+        gaps[:, column] = np.nan
+        np.testing.assert_allclose(model.score_samples(gaps), model.score_samples(X), rtol=1e-6)
+        np.testing.assert_allclose(model.impute(gaps), X, rtol=1e-6, atol=1e-6)
+    drawn = model.sample(50)[0]
+    np.testing.assert_allclose(drawn[:, 2], drawn[:, 0] + drawn[:, 1], rtol=1e-6)
+
+
+def test_one_row_of_a_derived_column_with_two_gaps():
+    """x₁ = 2 x₀ − 1 is missing with x₀: then nothing is told of it."""
+    X = np.array([[1.0, 1.0, 3.0], [np.nan, 5.0, 4.0], [np.nan, np.nan, 5.0]])
+    family = families.Derived(families.DiagonalGaussian(), [1], [[2.0, 0.0]], [-1.0])
+    expected = [[1.0, 3.0], [3.0, 4.0], [np.nan, 5.0]]
+    np.testing.assert_array_equal(family.seen(X), expected)

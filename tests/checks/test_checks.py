@@ -34,7 +34,7 @@ def statuses(outcomes):
 # them.  Von Mises-Fisher has the tests of its own integrals.
 SLOW = {
     families.Beta, families.Gamma, families.NegativeBinomial, families.Ordinal,
-    families.RoundedGaussian, families.VonMises, families.VonMisesFisher,
+    families.RoundedGaussian, families.StudentT, families.VonMises, families.VonMisesFisher,
 }  # fmt: skip
 
 

@@ -116,6 +116,7 @@ def test_json_and_a_better_partition(certified):
     assert "a better partition was found" in said
 
 
+@pytest.mark.slow
 def test_what_the_fit_completed_is_completed_again(run):
     """Gaps in a table that is fitted by full covariances."""
     X = np.repeat([[0.0, 0.0], [9.0, -9.0]], 80, axis=0)
@@ -316,6 +317,7 @@ def test_a_check_says_what_the_certificate_is_about(run):
     assert (about["rows"], about["columns"], about["prior"]["alpha"]) == (60, ["a"], 7.5)
 
 
+@pytest.mark.slow
 def test_codes_of_missing_values_are_those_of_the_fit(run):
     """An honest certificate of a table with codes was not verified."""
     X = np.column_stack([table(), table()[:, 0]])
@@ -326,6 +328,7 @@ def test_codes_of_missing_values_are_those_of_the_fit(run):
     assert run("certify", "--check", "p.npz", "x.npy")[0] == 0
 
 
+@pytest.mark.slow
 def test_columns_and_gaps_are_read_as_they_were_certified(run):
     """Names, categories and a column that names the rows; and gaps that the fit completed."""
     rng = np.random.default_rng(0)

@@ -367,6 +367,7 @@ def test_mixed_tables_without_names(run, tmp_path):
     assert (code, "column 'column 1' has 1 value that the fit did not see" in err) == (0, True)
 
 
+@pytest.mark.slow
 def test_files_without_names_for_a_model_with_names(run, tmp_path):
     """Columns go by their places in the model, or in the file of the fit; the index too."""
     lines = [
@@ -566,6 +567,7 @@ def test_pipes(tmp_path):
     assert names_in(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
     np.save(tmp_path / "x.npy", np.repeat(table(), 3000, axis=0))  # more than a pipe holds
     fitting = subprocess.Popen(
@@ -931,6 +933,7 @@ def test_rows_without_any_value_are_named(run, tmp_path):
     assert (code, "note: 2 rows have no value (3, 7)" in err) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_user_overrides_the_triage(run, tmp_path):
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({
@@ -1118,6 +1121,7 @@ def test_the_demo_without_matplotlib_says_what_is_missing(tmp_path, monkeypatch)
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_codes_of_missing_values_may_be_kept(run, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2)) + np.repeat([[0.0], [9.0]], 40, axis=0)
@@ -1194,3 +1198,20 @@ def test_a_forked_child_that_is_terminated_does_not_end_its_parent():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1:] == ["alive"]
+
+
+def test_predict_notes_values_outside_the_support_of_what_was_chosen(run, tmp_path):
+    incomes = np.random.default_rng(0).lognormal(10.0, 1.0, size=(300, 2))
+    pl.DataFrame(incomes, schema=["income", "wealth"]).write_csv(tmp_path / "x.csv")
+    assert run("fit", "x.csv", "--quiet")[0] == 0
+    bad = incomes[:30].copy()
+    bad[4, 1] = -3.0
+    pl.DataFrame(bad, schema=["income", "wealth"]).write_csv(tmp_path / "new.csv")
+    for options in ((), ("--memory", "600MB")):
+        code, out, err = run("predict", "x.clusters", "new.csv", *options)
+        assert code == 0
+        assert len(out.splitlines()) == 31
+        assert "column 'wealth' has 1 value that the log_normal family" in " ".join(err.split())
+    complains(
+        run("predict", "x.clusters", "new.csv", "--handle-unknown", "error"), "-3", "'wealth'"
+    )

@@ -104,6 +104,7 @@ def test_what_cannot_be_cut(fitted, run):
     )
 
 
+@pytest.mark.slow
 def test_levels_of_fits(fitted, run):
     assert run("fit", "x.csv", "--drop", "name", "--level", "2", "--out", "two")[0] == 0
     assert read("two")[2]["clusters"] == 2

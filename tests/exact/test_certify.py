@@ -17,6 +17,7 @@ from dpsearch.errors import CapabilityError, DataError, ParameterError, ProofErr
 from dpsearch.exact import certify
 from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.slopes import intercept, is_linear, ranges, slope
+from dpsearch.families._columns import with_holes
 from dpsearch.items import Rows
 from dpsearch.problem import Problem
 
@@ -332,3 +333,21 @@ def test_a_start_with_more_clusters_than_the_prior_allows_is_replaced():
     found = certify(problem, np.arange(6), polish=False)
     assert found.optimal
     assert found.lower_bound >= enumeration.best(problem) - 1e-6
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_log_normal_columns_are_proved_as_the_normal_columns_of_their_logarithms(gaps):
+    rng = np.random.default_rng(4)
+    logs = rng.normal(np.repeat([[0.0], [4.0]], 9, axis=0), 0.4, (18, 2))
+    logs = with_holes(logs)[:-1] if gaps else logs
+    prior = 1.0, 0.2, 3.0, 0.5
+    proofs = [
+        certify(X, search(X, family, DP), family, DP, time_limit=20.0)
+        for X, family in (
+            (logs, families.DiagonalGaussian(*prior)),
+            (np.exp(logs), families.LogNormal(*prior)),
+        )
+    ]
+    normal, positive = ((one.lower_bound, one.upper_bound) for one in proofs)
+    assert [one.optimal for one in proofs] == [True, True]
+    np.testing.assert_allclose(positive, np.array(normal) - np.nansum(logs), atol=1e-5)

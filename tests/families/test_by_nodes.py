@@ -8,8 +8,11 @@ import pytest
 from scipy import integrate, stats
 
 from dpsearch import DPMixture, families, load, priors, search
+from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families.by_nodes import MOST
+from dpsearch.prefix_search.greedy import greedy
+from dpsearch.problem import Problem
 
 BY_NODES = [
     families.StudentT,
@@ -52,6 +55,47 @@ def test_few_points_have_the_log_h_of_the_integral():
         )
         found = level.evidence(x[:, None], np.zeros(n, np.int64))[0]
         assert found == pytest.approx(math.log(value / (high - low)), abs=0.05)
+
+
+@pytest.mark.parametrize("cls", BY_NODES)
+def test_rows_are_the_same_however_their_points_came(cls):
+    """Each point added and removed, against a merge, which derives everything anew."""
+    X = cls.examples()[0].X
+    kit, rng = Compiled(cls.suggest(X), X), np.random.default_rng(0)
+    row, members = kit.row(), rng.integers(len(X), size=400)
+    for count, (i, weight) in enumerate([*((i, 1) for i in members), *((i, -1) for i in members)]):
+        kit.add(row, i, weight)
+        again = kit.row()
+        kit.merge(again, row)
+        message = f"after {count + 1} steps"
+        np.testing.assert_allclose(row, again, rtol=1e-9, atol=1e-140, err_msg=message)
+
+
+class WithoutTables(families.NegativeBinomial):
+    """Keeps the densities of all values in the rows."""
+
+    name = "without_tables"
+
+    def common(self, theta):
+        return 0.0, -1.0
+
+
+def test_densities_in_parameters_and_in_rows_are_the_same():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(3, size=90)
+    X = rng.poisson(3.0 + 40.0 * labels[:, None], size=(90, 3)) * 1.0
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X[5, 1] = 1000.0  # beyond the tables
+    family, prior = families.NegativeBinomial.suggest(X), priors.DirichletProcess(1.0)
+    one = Problem(X, family, prior)
+    other = Problem(X, WithoutTables(family.nodes, family.log_weights), prior)
+    assert len(one.items.values) < 0.1 * len(other.items.values)
+    assert one.log_joint(labels) == pytest.approx(other.log_joint(labels), rel=1e-13)
+    order = np.arange(len(X))
+    np.testing.assert_array_equal(greedy(one, order), greedy(other, order))
+    prior_part = one.log_joint(labels) - family.evidence(X, labels).sum()
+    flat = Problem(np.full_like(X, np.nan), family, prior)  # nothing but the prior
+    assert prior_part == pytest.approx(flat.log_joint(labels), rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,12 @@ import scipy.sparse as sp
 from scipy import stats
 from scipy.special import logsumexp
 
-from dpsearch import certify, check_family, families, priors, search
+from dpsearch import check_family, families
 from dpsearch._special import LOG_2PI
 from dpsearch.families._columns import with_holes
 from models import DRAWS, GAPPED
 from planted import Right
 
-DP = priors.DirichletProcess(1.0)
 CASES = [
     pytest.param(example, id=f"{cls.name}-{i}")
     for cls in [*families.FAMILIES.classes.values(), families.Product]
@@ -83,24 +82,6 @@ def test_gaps_do_not_matter_where_there_are_none(name):
     sizes = np.array([20.0])
     values = [f.log_marginals(sizes, f.features(X).sum(axis=0)[None]) for f in forms]
     np.testing.assert_allclose(*values, rtol=1e-10)
-
-
-@pytest.mark.parametrize("gaps", [False, True])
-def test_log_normal_columns_are_proved_as_the_normal_columns_of_their_logarithms(gaps):
-    rng = np.random.default_rng(4)
-    logs = rng.normal(np.repeat([[0.0], [4.0]], 9, axis=0), 0.4, (18, 2))
-    logs = with_holes(logs)[:-1] if gaps else logs
-    prior = 1.0, 0.2, 3.0, 0.5
-    proofs = [
-        certify(X, search(X, family, DP), family, DP, time_limit=20.0)
-        for X, family in (
-            (logs, families.DiagonalGaussian(*prior)),
-            (np.exp(logs), families.LogNormal(*prior)),
-        )
-    ]
-    normal, positive = ((one.lower_bound, one.upper_bound) for one in proofs)
-    assert [one.optimal for one in proofs] == [True, True]
-    np.testing.assert_allclose(positive, np.array(normal) - np.nansum(logs), atol=1e-5)
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ from scipy.integrate import dblquad, quad
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, priors
-from dpsearch.automatic.choice import guess
 from dpsearch.automatic.directions import n_dimensions
+from dpsearch.automatic.looks import guess
 from dpsearch.checks.compiled import Compiled
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import _concentration
@@ -142,6 +142,7 @@ def test_rounded_rows_are_normalised():
     )
 
 
+@pytest.mark.slow
 def test_rows_of_length_one_are_recognised():
     X, labels = planted(300, 40, 4)
     for table in (X.astype(np.float32), sp.csr_matrix(X)):
@@ -180,6 +181,7 @@ def test_dimensions_are_counted_whatever_the_clusters(kappa, n_clusters):
         assert n_dimensions(within) == pytest.approx(n_dimensions(X), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_directions_that_differ_along_few_dimensions_are_projected():
     """Von Mises–Fisher takes what varies along them for clusters."""
     X, labels = topics(300, 100)

@@ -329,6 +329,7 @@ def test_truncated_and_damaged_files(run, tmp_path):
             complains(run("fit", name), name)
 
 
+@pytest.mark.slow
 def test_dates_and_infinities_are_no_errors(run, tmp_path):
     days = pl.date_range(pl.date(2020, 1, 1), pl.date(2020, 2, 9), eager=True)
     frame = pl.DataFrame({"a": table()[:, 0], "when": days})
@@ -494,6 +495,7 @@ OPTIONS = st.sampled_from(
 CASES = int(os.environ.get("DPSEARCH_FUZZ", "12"))
 
 
+@pytest.mark.slow
 @given(tables(), OPTIONS)
 @settings(
     max_examples=CASES, deadline=None, derandomize=CASES < 100,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import scipy.sparse as sp
 from dpsearch import Problem, families, items, priors
 from dpsearch.passes import chunk
 from dpsearch.passes import rows as rows_module
+from dpsearch.passes.arrays import by_parts
 from dpsearch.passes.chunk import Candidates, Totals
 from dpsearch.passes.rows import ThreadedRows
 from dpsearch.passes.search import GROWTH, BatchSearch, Group, Move
@@ -52,6 +54,43 @@ def search_of(problem, labels, *, seed=0, n_chunks=3, n_threads=1):
     batch = BatchSearch(rows, form, problem.tables, rng, note, lambda: None)
     batch.begin(int(labels.max()) + 1)
     return batch, noted
+
+
+class Threads(NamedTuple):
+    n_threads: int
+
+
+@pytest.mark.parametrize("function", ["log_marginals", "weights"])
+def test_what_threads_compute_of_totals_is_what_one_call_does(function):
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(2000, 9))
+    form = Problem(X, families.FullGaussian(), DP).model.family.linear(9)
+    totals = chunk.totals_of(form.features(X), rng.integers(170, size=2000).astype(np.int32), 170)
+    compute = getattr(form, function)
+    at_once = compute(*totals)
+    parts = [by_parts(compute, totals, Threads(n)) for n in (1, 2, 5)]
+    if function == "log_marginals":
+        at_once, parts = (at_once,), [(one,) for one in parts]
+    for one in parts:
+        for found, first, whole in zip(one, parts[0], at_once, strict=True):
+            np.testing.assert_array_equal(found, first)
+            np.testing.assert_allclose(found, whole, rtol=1e-12)
+
+
+def test_the_least_of_several_draws_are_those_of_all_rows():
+    rng = np.random.default_rng(5)
+    counts = np.array([3, 0, 2, 40])
+    draws = []
+    for n in (0, 7, 30, 12):
+        clusters = np.sort(rng.integers(4, size=n))
+        draws.append(chunk.Seeds(clusters, rng.random(n), rng.random((n, 3))))
+    found = chunk.least(draws, counts)
+    clusters, keys, features = (np.concatenate(part) for part in zip(*draws, strict=True))
+    order = np.lexsort((keys, clusters))
+    kept = np.concatenate([order[clusters[order] == k][: counts[k]] for k in range(4)])
+    np.testing.assert_array_equal(found.clusters, clusters[kept])
+    np.testing.assert_array_equal(found.keys, keys[kept])
+    np.testing.assert_array_equal(found.features, features[kept])
 
 
 def planted(n=300, seed=0):
@@ -331,7 +370,8 @@ def test_scores_are_tangent_planes_of_the_value_of_a_cluster():
         assert (step - slope < 0.2).all()
 
 
-def test_proposals_are_taken_by_their_exact_gain():
+@pytest.mark.parametrize("tries", [1, 4])
+def test_proposals_are_taken_by_their_exact_gain(tries):
     """Every proposal that is taken raises the log joint by what it says; others change nothing."""
     X, truth = planted()
     prior = priors.DirichletProcess(0.01)  # so that a cluster has its price
@@ -341,12 +381,54 @@ def test_proposals_are_taken_by_their_exact_gain():
         batch, _ = search_of(problem, labels)
         before = batch.log_joint
         members = np.arange(move.n_clusters)
-        gains, costs = batch.propose([Group(members, move)])
+        gains, costs = batch.propose([Group(members, move)], tries=tries)
         gained = batch.log_joint - before
         assert gained == pytest.approx(max(gains[0], 0.0), abs=1e-6)
         assert costs[0] > 0
         value = problem.log_joint(batch.rows.labels())
         assert batch.log_joint + problem.log_base == pytest.approx(value, rel=1e-12)
+
+
+def test_of_a_few_tries_the_best_is_proposed():
+    X, truth = planted()
+    problem = Problem(X, families.Gaussian(0.0, 150.0, 1.0), DP)
+    groups = [Group(np.array([0]), GROWTH), Group(np.array([1, 2]), Move(2, 3))]
+    batch, _ = search_of(problem, truth // 2)
+    starts, of_cluster = batch.numbered(groups)
+    given = groups, starts, of_cluster
+    totals, values, costs = batch.tried(*given, 1, 5)
+    same, _ = search_of(problem, truth // 2)
+    found = [same.settled(*given, start, 1) for start in same.beginnings(*given, 5)]
+    for g, inside in enumerate([slice(0, 2), slice(2, 5)]):
+        each = [of_try[1][inside].sum() for of_try in found]
+        assert len(set(each)) > 1  # the tries differ
+        best = found[int(np.argmax(each))]
+        np.testing.assert_array_equal(values[inside], best[1][inside])
+        np.testing.assert_array_equal(totals.sums[inside], best[0].sums[inside])
+        assert costs[g] == sum(of_try[2][g] for of_try in found)
+
+
+def test_seeds_come_from_what_is_divided_and_what_stays_begins_as_it_is():
+    X, truth = planted()
+    kept = (truth != 4) | (np.arange(len(truth)) % 4 == 0)  # a quarter of one cluster
+    X, truth = X[kept], truth[kept]
+    problem = Problem(X, families.Gaussian(0.0, 150.0, 1.0), DP)
+    batch, _ = search_of(problem, truth)
+    groups = [Group(np.array([3, 0, 5]), Move(1, 2, 1, 1)), Group(np.array([2, 4]), Move(2, 3))]
+    starts, of_cluster = batch.numbered(groups)
+    centres = np.array([X[truth == k].mean(axis=0) for k in range(6)])
+    from_4 = 0
+    for _ in range(60):
+        (start,) = batch.beginnings(groups, starts, of_cluster, 1)
+        means = start.sums[:, :3] / start.sizes[:, None]
+        nearest = ((means[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+        assert nearest[:3].tolist() == [3, 3, 0]
+        assert set(nearest[3:]) <= {2, 4}
+        from_4 += (nearest[3:] == 4).sum()
+        np.testing.assert_array_equal(start.sums[2], batch.totals.sums[0])
+        assert start.sizes[:2].sum() == pytest.approx(batch.totals.sizes[3])
+        assert start.sizes[3:].sum() == pytest.approx(batch.totals.sizes[[2, 4]].sum())
+    assert 0.1 < from_4 / 180 < 0.4  # as many are drawn from both, and more of the larger chosen
 
 
 def test_merges_go_by_totals():

@@ -304,6 +304,24 @@ def test_on_a_gpu(device: str) -> None:
         assert rows.labels().is_cuda
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_recorded_sweeps_are_those_of_single_steps(dtype: Any) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    X, _ = planted()
+    form = families.FullGaussian(0.0, 0.1).linear(X.shape[1])
+    found = []
+    for records in (True, False):
+        rows = open_rows(form, X.astype(dtype), "cuda")
+        assert rows.records
+        rows.records = records
+        found.append(searched(rows, form, N).log_joint)
+        assert (rows._recorded is not None) == records
+    # Products of a recording may be added in another order.
+    assert found[0] == pytest.approx(found[1], rel=1e-9 if dtype == np.float64 else 1e-5)
+
+
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("array", ["numpy_array", "strict_array", "tensor", "divided", "sparse"])
 def test_rows_are_shared_as_threads_share_them(array, own):

@@ -10,6 +10,8 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, Problem, _archive, families, log_joint, priors, refine
+from dpsearch import mixture as mixture_module
+from dpsearch._threads import using
 from dpsearch.errors import (
     CapabilityError,
     CheckpointWarning,
@@ -26,9 +28,11 @@ from dpsearch.progress import describe
 from dpsearch.sources.shards import (
     ArrayShard,
     digest,
+    drawn_rows,
     n_shards_for,
     sampled_rows,
     shards_of_array,
+    telling_rows,
 )
 from dpsearch.state import State
 from shard_tables import GAUSSIAN, PRIOR, TABLES, counts, planted
@@ -60,6 +64,45 @@ def test_threads_do_not_matter_and_seeds_do_not_change():
         np.testing.assert_array_equal(fit.labels_, fits[0].labels_)
         assert fit.log_joint_ == fits[0].log_joint_
     assert adjusted_rand_score(labels, fits[0].labels_) > 0.99
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_a_look_at_parts_of_shards_tells_what_one_at_whole_shards_does(monkeypatch, n_threads):
+    rng = np.random.default_rng(8)
+    X = rng.integers(4, size=(500, 6)).astype(np.float64)
+    X[rng.random(X.shape) < 0.01] = np.nan
+    X[rng.integers(500, size=5), 2] += 0.5
+    X[:, 5] = rng.normal(size=500)
+    shards = shards_of_array(X, 3, gaps=True)
+    monkeypatch.setattr(passes_fit, "_LOOKED_AT", 37)
+    monkeypatch.setattr(passes_fit, "SAMPLE_ROWS", 50)
+    done = []
+    found = passes_fit.look_at(shards, None, n_threads, 7, done.append)
+    assert done == [1, 2, 3]
+    for s, (one, shard) in enumerate(zip(found, shards, strict=True)):
+        whole, rows = shard.load(), one.rows
+        np.testing.assert_array_equal(rows, drawn_rows(len(whole), len(rows), [7, s]))
+        telling = np.setdiff1d(telling_rows(whole), rows)
+        assert len(telling) > 5
+        np.testing.assert_array_equal(one.telling_rows, telling)
+        np.testing.assert_array_equal(one.telling, whole[telling])
+        np.testing.assert_array_equal(one.sample, whole[rows])
+        assert one.gaps == bool(np.isnan(whole).any())
+        assert one.digest == digest(whole)
+    assert sum(len(one.rows) for one in found) == 50
+
+
+@pytest.mark.parametrize("n_threads", [2, 5])
+def test_memberships_that_threads_share_are_those_of_one(monkeypatch, n_threads):
+    X, _ = planted(700)
+    X[::50, 0] = np.nan
+    mixture = DPMixture(GAUSSIAN, 1.0, random_state=0).fit(X).mixture_
+    at_once = mixture.memberships(X)
+    monkeypatch.setattr(mixture_module, "_BLOCK", 100)
+    with using(n_threads):
+        found = mixture.memberships(X)
+    for one, want in zip(found, at_once, strict=True):
+        np.testing.assert_array_equal(one, want)
 
 
 def test_arrays_files_and_memory_find_the_same_partition(tmp_path):

@@ -193,7 +193,7 @@ def test_partial_fit_keeps_a_limit_of_time(few_kept):
     assert model.set_params(time_limit=None).partial_fit(X[:50]).cut_short_ == ()
 
 
-@pytest.mark.parametrize("name", [*TABLES, "mixed"])
+@pytest.mark.parametrize("name", [*TABLES, pytest.param("mixed", marks=pytest.mark.slow)])
 def test_what_is_learned_on_has_the_log_joint_of_all_rows(name, few_kept):
     family, X = drifting(name)
     model = Problem(X, family, PRIOR).model.without_data()
@@ -344,6 +344,7 @@ def test_every_row_is_kept_with_the_same_probability(monkeypatch):
     assert ((counts - 200) ** 2).sum() / (200 * 0.9) == pytest.approx(200, abs=100)
 
 
+@pytest.mark.slow
 def test_same_seed_same_result_also_through_a_pickle(few_kept):
     X, _ = planted()
     a, b = DPMixture(random_state=3), DPMixture(random_state=3)
@@ -400,6 +401,7 @@ def test_gaps_after_a_first_batch_without():
     assert adjusted_rand_score(labels[300:], model.labels_) > 0.95
 
 
+@pytest.mark.slow
 def test_a_first_batch_with_gaps_and_more_of_them(few_kept):
     X, labels = planted(900)
     X[np.random.default_rng(0).random(X.shape) < 0.05] = np.nan
@@ -422,7 +424,7 @@ def told(model):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("first", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_batch_that_is_interrupted_is_in_or_out(first, few_kept):
     """Interrupted anywhere and given again, it counts once: as if nothing had happened."""
     X, _ = planted(600)
@@ -472,6 +474,7 @@ def test_after_fit_rows_of_the_stream_are_kept_alike(monkeypatch):
     assert kept[:20].sum() < 2 * kept[-20:].sum()  # 15 times as many, if they were not alike
 
 
+@pytest.mark.slow
 def test_a_stream_in_the_order_of_its_classes_learns_on():
     X, truth = load_iris(return_X_y=True)
     model, seen = DPMixture(random_state=0), []
@@ -490,6 +493,7 @@ def test_a_stream_in_the_order_of_its_classes_learns_on():
     assert given.family_ == DPMixture(GAUSSIAN, 1.0).fit(X[:50, :3]).family_
 
 
+@pytest.mark.slow
 def test_a_row_without_any_value_is_not_kept():
     X, _ = planted(120)
     X[3] = np.nan
@@ -498,6 +502,7 @@ def test_a_row_without_any_value_is_not_kept():
     assert model._stream.keeps_all
 
 
+@pytest.mark.slow
 def test_codes_that_are_found_while_learning_again_are_kept_as_gaps():
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(0, 6, (4, 3)), 125, axis=0) + rng.normal(size=(500, 3))

@@ -14,7 +14,8 @@ from dpsearch.items import score_best, score_item, score_member
 from dpsearch.partition import by_appearance
 from dpsearch.passes.history import History
 from dpsearch.problem import Problem
-from dpsearch.refinement.local import TO_PLACE, Beginning, repartition
+from dpsearch.refinement.local import groups_of, repartition
+from dpsearch.refinement.moves import NEIGHBOURHOODS, fitted, neighbourhoods
 from dpsearch.refinement.turns import Refinement
 from dpsearch.state import State, sweep
 from models import DRAWS, PRODUCT_PRIORS
@@ -127,7 +128,7 @@ def test_gather_gains_are_exact(name):
     state = State(problem, rng.integers(5, size=12))
     before = problem.log_joint(by_appearance(state.labels))
     slots = rng.permutation(state.live)
-    for j, gain in enumerate(state.merge_gains(int(slots[0]), slots[1:], together=True)):
+    for j, gain in enumerate(state.merge_gains(slots[:1], slots[1:], together=True)[0]):
         labels = np.where(np.isin(state.labels, slots[: j + 2]), -1, state.labels)
         together = problem.log_joint(by_appearance(labels))
         assert gain == pytest.approx(together - before, abs=1e-7)
@@ -156,33 +157,147 @@ def test_merge_gains_are_exact(name):
     before = problem.log_joint(labels)
     for slot in state.live:
         others = state.live[state.live != slot]
-        gains = state.merge_gains(int(slot), others)
+        gains = state.merge_gains(np.array([slot]), others)[0]
         for at, other in enumerate(others):
             joined = np.where(state.labels == other, slot, state.labels)
             _, dense = np.unique(joined, return_inverse=True)
             assert gains[at] == pytest.approx(problem.log_joint(dense) - before, abs=1e-8)
 
 
+@pytest.mark.parametrize("n_threads", [1, 3])
 @pytest.mark.parametrize("name", DRAWS)
-def test_the_state_takes_over_a_local_repartition_with_its_value(name):
+def test_the_state_takes_over_local_repartitions_with_their_values(name, n_threads):
+    """Two groups at once: cluster 1 is divided and 3 stays; 0 is dissolved and 2 stays."""
     rng = np.random.default_rng(3)
     family, X = DRAWS[name](rng, 30)
     problem = Problem(X, family, DP)
-    labels = np.arange(30) % 5
-    state = State(problem, labels)
-    slots = np.array([1, 3])
-    chosen = np.flatnonzero(np.isin(state.labels, slots))
-    before = state.log_joint
-    start = Beginning(np.full(len(chosen), TO_PLACE), 0)
-    new, n_clusters = repartition(problem, chosen, start, 3, rng.permutation(len(chosen)), 5)
-    gain = state.value_of(chosen, new, n_clusters) + problem.tables.log_v[3 + n_clusters]
-    gain -= state.values[slots].sum() + problem.tables.log_v[5]
-    state.replace(slots, chosen, new, n_clusters)
+    state = State(problem, np.arange(30) % 5)
+    slots = np.array([[1, 3], [2, 0]])
+    members = [[state.members(int(slot)) for slot in group] for group in slots]
+    moves = np.array([(1, 2, 1, 3), (0, 0, 1, 3)])
+    groups = groups_of(members, moves, np.full(2, -np.inf), rng)
+    repartition(problem, groups, n_threads)
+    before, log_v = state.log_joint, problem.tables.log_v
+    gain = groups.values.sum() - state.values[slots].sum()
+    gain += log_v[1 + groups.n_clusters.sum()] - log_v[5]
+    labels = groups.labels.copy()
+    labels[groups.begins[1] :] += groups.n_clusters[0]
+    state.replace(slots.ravel(), groups.chosen, labels, int(groups.n_clusters.sum()))
     assert state.log_joint == pytest.approx(before + gain, abs=1e-8)
     _, dense = np.unique(state.labels, return_inverse=True)
     assert state.log_joint == pytest.approx(problem.log_joint(dense), abs=1e-8)
     for slot in state.live:
         assert sorted(state.members(int(slot))) == np.flatnonzero(state.labels == slot).tolist()
+
+
+def naive_repartition(problem, clusters, move, order):
+    """Each choice by the log joint of the group's items from nothing, beside no other cluster."""
+    divided, seeds, kept, _ = move
+    items = np.concatenate(clusters)
+    inside = Problem(problem.model.matrix[items], problem.model.family, problem.prior)
+    of = np.repeat(np.arange(len(clusters)), [len(cluster) for cluster in clusters])
+    labels = np.where(of < divided + kept, of - divided + seeds, -1)
+    middle = [p for p in order if of[p] < divided]
+    for p in middle:
+        pairs = [
+            Problem(inside.model.matrix[[p, q]], inside.model.family, inside.prior)
+            for q in middle[:seeds]
+        ]
+        apart = [inside.alone[q] for q in middle[:seeds]]
+        worth = [pair.log_joint([0, 0]) - one for pair, one in zip(pairs, apart, strict=True)]
+        labels[p] = middle.index(p) if p in middle[:seeds] else int(np.argmax(worth))
+    for p in order:
+        if labels[p] < 0:
+            values = {}
+            for k in range(labels.max() + 2):
+                there = np.append(np.flatnonzero(labels >= 0), p)
+                trial = np.append(labels[labels >= 0], k)
+                part = Problem(inside.model.matrix[there], inside.model.family, inside.prior)
+                values[k] = part.log_joint(by_appearance(trial)) - part.prior.log_probability(
+                    np.bincount(trial)[np.bincount(trial) > 0]
+                )
+                values[k] += float(np.log(max(1, (trial == k).sum() - 1)))  # α = 1
+            labels[p] = max(values, key=values.get)
+    for _ in range(10):
+        new = naive_sweep(inside, labels, order)
+        if (new == labels).all():
+            break
+        labels = new
+    return inside, labels
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("move", [(1, 2, 1, 0), (2, 3, 0, 0), (0, 0, 1, 1), (1, 2, 1, 1)])
+def test_repartition_agrees_with_the_naive_one(move, seed):
+    rng = np.random.default_rng(seed)
+    problem = Problem(planted(24, 2, 4, seed), GAUSSIAN, DP)
+    n_clusters = move[0] + move[2] + move[3]
+    clusters = np.array_split(rng.permutation(24), n_clusters)
+    groups = groups_of([clusters], np.array([(*move[:3], 0)]), np.array([-np.inf]), rng)
+    order: list[int] = []
+    for p, draw in enumerate(groups.draws):  # a permutation that grows by transpositions
+        order.append(p)
+        at = int(draw * (p + 1))
+        order[p], order[at] = order[at], p
+    inside, want = naive_repartition(problem, clusters, move, order)
+    repartition(problem, groups, 1)
+    found = np.bincount(groups.labels, minlength=groups.n_clusters[0])
+    assert len(found) == groups.n_clusters[0]
+    assert found.min() > 0
+    assert by_appearance(groups.labels).tolist() == by_appearance(want).tolist()
+    value = groups.values[0] + problem.tables.log_v[groups.n_clusters[0]]
+    assert value == pytest.approx(inside.log_joint(by_appearance(want)), abs=1e-8)
+
+
+def test_a_repartition_without_hope_ends_early_and_one_without_room_goes_on():
+    rng = np.random.default_rng(0)
+    problem = Problem(planted(600, 3, 60), families.Gaussian(0.0, 100.0, 0.01), DP)
+    costs = []
+    for goal in (-np.inf, 0.0):
+        groups = groups_of([[np.arange(600)]], np.array([(0, 0, 0, 0)]), np.array([goal]), rng)
+        repartition(problem, groups, 1)
+        assert groups.labels.min() == 0
+        assert not groups.full.any()
+        assert groups.n_clusters[0] > 200  # beyond the room at first
+        costs.append(groups.costs[0])
+    assert costs[1] < costs[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_neighbourhoods_are_disjoint_and_near(seed):
+    rng = np.random.default_rng(seed)
+    gains = rng.normal(size=(12, 40))
+    centres = rng.permutation(40)[:12]
+    gains[np.arange(12), centres] = -np.inf
+    gains[:, 5] = -np.inf
+    counts = rng.integers(1, 7, size=12)
+    found = neighbourhoods(gains, centres, counts, rng.random((12, 6)))
+    taken: set[int] = set()
+    for c, group in enumerate(found):
+        members = group[group >= 0].tolist()
+        wanted = int(counts[c]) + 2
+        others = [k for k in np.argsort(-gains[c]).tolist() if gains[c, k] > -np.inf]
+        # A few more than are taken, of half as many again, of which others may have some.
+        near = [k for k in others[: -(-3 * wanted // 2)] if k not in taken][:wanted]
+        if centres[c] in taken or len(near) < counts[c] - 1:
+            assert members == []
+            continue
+        assert members[0] == centres[c]
+        assert len(members) == len(set(members)) == counts[c]
+        assert counts[c] == 1 or set(members[1:]) <= set(near)
+        assert not taken & set(members)
+        taken.update(members)
+
+
+@pytest.mark.parametrize("counts", [[1], [2], [1, 1], [5, 1, 1], [1, 9, 9, 9, 9]])
+def test_every_move_fits_any_group(counts):
+    for move in NEIGHBOURHOODS:
+        given = np.array(counts[: move.n_clusters])
+        fit = fitted(move, given)
+        assert fit.n_clusters == len(given)
+        assert min(fit) >= 0
+        assert given[: fit.divided].sum() >= fit.seeds
+        assert (fit.divided > 0) == (fit.seeds > 0)
 
 
 @pytest.mark.slow
@@ -220,7 +335,8 @@ def test_never_lower_and_converged_from_bad_starts(name):
         assert state.sweep(np.arange(60)) == 0
         if state.n_live > 1:
             for s in state.live:
-                assert state.merge_gains(int(s), state.live[state.live != s]).max() <= 1e-6
+                others = state.live[state.live != s]
+                assert state.merge_gains(np.array([s]), others).max() <= 1e-6
 
 
 def test_same_seed_same_result_whatever_the_threads():

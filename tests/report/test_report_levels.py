@@ -12,7 +12,6 @@ import pytest
 
 from browser import chromium
 from dpsearch import DPMixture, families, priors
-from dpsearch.fitted import NO_TREE
 from dpsearch.report import summary, write_report
 from dpsearch.report.branches import Branches
 from dpsearch.report.profiles import Number, Profile, Wanted, profiles
@@ -270,17 +269,6 @@ def test_rows_that_take_no_part_are_no_reason_to_refuse_the_data(tmp_path):
     model = DPMixture.from_state(state)
     assert (own[90], model.explain(X).labels[90]) == (own[60], 0)
     write_report(tmp_path / "report.html", model, X, umap=False)
-
-
-def test_a_model_without_a_tree_has_a_report_without_a_slider(browser, table, model, tmp_path):
-    state = model.state_._replace(levels=None, level_reason=NO_TREE)
-    state = state._replace(mixture=model.mixture_.grouped(np.arange(model.n_components_)))
-    path = tmp_path / "old.html"
-    write_report(path, DPMixture.from_state(state), table)
-    page = browser().open(path)
-    assert page.locator("#level").count() == 0
-    assert page.locator("#cards article").count() == model.n_components_
-    assert "The model has no tree" in page.inner_text("#summary")
 
 
 def test_the_number_of_clusters_is_told_with_its_reason(table, tmp_path):

@@ -554,6 +554,7 @@ def test_everything_after_a_fit_in_pieces(run, tmp_path, monkeypatch):
     assert (pl.read_csv(predicted.encode())["cluster"] == labels["cluster"]).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_names_of_rows_in_pieces_are_as_they_are_written(run, tmp_path):
     names = [f"{i:04}" for i in range(N)]
     FRAME.clone().insert_column(0, pl.Series("id", names)).write_csv(tmp_path / "t.csv")
@@ -569,6 +570,7 @@ def test_names_of_rows_in_pieces_are_as_they_are_written(run, tmp_path):
         assert predicted.to_series(0).to_list() == wanted
 
 
+@pytest.mark.slow
 def test_columns_without_names_keep_their_numbers_in_pieces(run, tmp_path):
     FRAME.with_row_index("id").write_csv(tmp_path / "t.csv", include_header=False)
     np.save(tmp_path / "t.npy", FRAME.with_row_index("id").to_numpy())

@@ -45,6 +45,7 @@ def test_the_enumeration_is_right():
         assert len(values) == {1: 1, 2: 2, 3: 5, 4: 15}[len(X)]
 
 
+@pytest.mark.slow
 def test_a_verification_that_believes_its_certificate_is_found_out(monkeypatch):
     from dpsearch.exact import certificate
 

@@ -57,6 +57,7 @@ def outcome(labels, seconds=1.0, **about):
 # -- units -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_unit_runs_in_a_process_of_its_own_and_is_kept(runner):
     unit = units.Unit(TINY, TOOLS["GaussianMixture full, told K"], 0)
     found = runner(unit)
@@ -142,6 +143,7 @@ def planted_worker(monkeypatch, tmp_path):
     return plant
 
 
+@pytest.mark.slow
 def test_a_unit_is_stopped_at_the_limit_of_processor_time(planted_worker, runner):
     runner.limit = 1.0
     unit = planted_worker("while True: pass")
@@ -588,6 +590,7 @@ def test_names_that_are_not_known_are_errors(bench, capsys, monkeypatch):
     assert "unknown tool 'pears'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_dpsearch_itself_runs_as_a_tool(tmp_path):
     runner = units.Runner(units.Store(tmp_path / "cache"), Here(tmp_path), 60.0)
     found = runner(units.Unit(TINY, tools.DPSEARCH, 0))

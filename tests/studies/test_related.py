@@ -77,6 +77,7 @@ def test_jobs_have_a_core_each_and_end_at_their_limit():
     assert time.monotonic() - begun < 50.0
 
 
+@pytest.mark.slow
 def test_a_run_that_is_stopped_goes_on_and_a_page_is_made_of_its_file(tmp_path, monkeypatch):
     """Methods that take no time: what is run, what is kept, and what the page says of it."""
 
@@ -114,6 +115,7 @@ def test_a_run_that_is_stopped_goes_on_and_a_page_is_made_of_its_file(tmp_path, 
     assert called.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_quick_run_writes_the_page_and_goes_on(tmp_path, monkeypatch):
     tiny = problems.Set("tiny", lambda: (X, FAMILY))
     monkeypatch.setattr(problems, "sets", lambda data, quick: iter([tiny]))

@@ -321,6 +321,7 @@ def test_shares_of_mnist():
     assert mnist._rows(datasets.mnist_digits(), 0.2, 0) is None
 
 
+@pytest.mark.slow
 def test_the_nips_page(tmp_path):
     texts = documents(1)
     store = cache.Cache(tmp_path / "cache")

@@ -277,6 +277,10 @@ def _johnson(family, X):
     return log_marginal(family.family, _bent(family, X)) - np.nansum(np.log(slopes))
 
 
+def _not_derived(family, X):
+    return np.delete(X, np.array(family.derived), axis=1)
+
+
 NODES = (
     "student_t", "gamma", "beta", "von_mises", "negative_binomial", "rounded_gaussian", "ordinal",
 )  # fmt: skip
@@ -284,6 +288,7 @@ _MARGINALS = {
     **dict.fromkeys(NODES, _by_nodes),
     "log_normal": _log_normal,
     "johnson": _johnson,
+    "derived": lambda family, X: log_marginal(family.family, _not_derived(family, X)),
     "von_mises_fisher": _von_mises_fisher,
     "linear_regression": _linear_regression,
     "gaussian": _gaussian,
@@ -497,6 +502,7 @@ _MOMENTS = {
     **dict.fromkeys(NODES, _by_nodes_moments),
     "log_normal": _log_normal_moments,
     "johnson": lambda family, X: predictive_moments(family.family, _bent(family, X)),
+    "derived": lambda family, X: predictive_moments(family.family, _not_derived(family, X)),
     "von_mises_fisher": _von_mises_fisher_moments,
     "linear_regression": _linear_regression_moments,
     "gaussian": _gaussian_moments,

@@ -225,6 +225,7 @@ def test_dates_in_texts(form):
         np.testing.assert_array_equal(parts["hour"], [date.hour for date in dates])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
 def test_a_model_keeps_the_triage(tmp_path):
     frame = whole_table(80)
@@ -283,7 +284,7 @@ def _found(frame):
 
 
 @pytest.mark.filterwarnings("ignore::dpsearch.errors.UnseenValuesWarning")  # of infinities
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 12), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 12), marks=pytest.mark.slow)])
 def test_fuzz(seeds):
     """Whatever the columns hold: an answer, or one error about a table without any."""
     for seed in seeds:

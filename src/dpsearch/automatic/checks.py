@@ -47,3 +47,12 @@ def check_kinds(schema: Schema, family: Any) -> None:
                 " family='auto', or families.Product with a Categorical part",
                 column=column.name,
             )
+
+
+def refused(family: Family, table: CheckedTable) -> DataError | None:
+    """Return the error about values of a table that a family which was chosen cannot hold."""
+    try:
+        (family.with_gaps() if table.gaps and family.takes_gaps else family).check(table.matrix)
+    except DataError as error:
+        return error
+    return None

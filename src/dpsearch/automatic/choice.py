@@ -25,13 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._numbers import count
 from dpsearch._types import ArrayLike, Ints, Labels, Matrix, Vector
-from dpsearch.automatic.checks import takes_gaps
+from dpsearch.automatic.checks import refused, takes_gaps
 from dpsearch.automatic.completion import complete
-from dpsearch.automatic.counts import are_documents, counted, is_counts
-from dpsearch.automatic.directions import n_dimensions
-from dpsearch.automatic.learning import Learned, learn
+from dpsearch.automatic.counts import counted
+from dpsearch.automatic.learning import Learned, learn, suited
+from dpsearch.automatic.looks import NARROW, WIDE, guess, guess_gaussian, of_length_1, rows_suffice
 from dpsearch.automatic.suspicious import far_rows, find_codes, given_codes
 from dpsearch.automatic.tried import better_columns
 from dpsearch.deadline import current
@@ -40,29 +39,22 @@ from dpsearch.events import Event
 from dpsearch.families import (
     Bernoulli,
     Categorical,
+    Derived,
     DiagonalGaussian,
     FullGaussian,
     Multinomial,
     Poisson,
     Product,
     ProjectedGaussian,
-    VonMisesFisher,
     by_name,
 )
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
-from dpsearch.families.von_mises_fisher import are_directions
-from dpsearch.families.with_gaps import filled
 from dpsearch.priors import PRIORS, DirichletProcess, Gamma, Prior
 from dpsearch.problem import Clustering, Problem
 from dpsearch.tables import CheckedTable, Codes, Kind, Schema, content_order, without_codes
 from dpsearch.weights import copies_of, with_what_they_lack
 
-_WIDE = 32  # columns: more are projected
-_NARROW = 10  # columns: with few rows they are taken as independent, more are projected
-_ROWS_A_COLUMN = 5  # that a full covariance needs
-_FILLED = 0.7  # the share of the columns that von Mises–Fisher clusters are spread over, at least
-_FEW_ENTRIES = 0.1  # the share of values that are not 0 in rows of words
 _FEW_GAPS = 0.05  # the share up to which the numbers of mixed tables are completed
 # Families for the kinds of columns that a mixed table has.
 _OF_KIND: dict[Kind, type[Family]] = {
@@ -144,18 +136,9 @@ def choose(
         return _chosen(table, family, prior, schema, may_complete, may_try)
     with located(rows=np.flatnonzero(~far)):
         choice = _chosen(others, family, prior, schema, may_complete, may_try)
-        if may_try and not _takes(choice.family, table.rows(far)):
+        if may_try and refused(choice.family, table.rows(far)):
             choice = _chosen(others, family, prior, schema, may_complete, may_try=False)
     return _with_far_rows(choice, table, far)
-
-
-def _takes(family: Family, table: CheckedTable) -> bool:
-    """Whether the values of a table are in the support of a family that was chosen without it."""
-    try:
-        (family.with_gaps() if table.gaps and family.takes_gaps else family).check(table.matrix)
-    except DataError:
-        return False
-    return True
 
 
 def _with_far_rows(choice: Choice, table: CheckedTable, far: Any) -> Choice:
@@ -215,23 +198,20 @@ def _chosen(
 def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None) -> Choice:
     """Return the choice for a table, or other families of its columns of numbers and counts.
 
-    Projections have no density of the table, which could be compared.
+    Projections have no density of the table, which could be compared.  But where columns follow
+    from others exactly, those others are a table, of which families do.
     """
     current().has_result = choice.labels is not None
     width = table.shape[1]
-    if table.sparse or width > _WIDE or choice.labels is None:
-        return choice
-    if table.gaps and not choice.family.skips(table):
+    if table.sparse or width > WIDE or choice.labels is None:
         return choice
     families = choice.family.by_column(width)
-    if any(own.kind in ("projection", "words") for own in families):
+    kinds = {own.kind for own in families}
+    if "words" in kinds or (table.gaps and not choice.family.skips(table)):
         return choice
-    said: dict[int, str | None] = {
-        j: None for j, own in enumerate(families) if own.kind in ("real", "count")
-    }
-    if schema is not None:
-        known = {j: schema.columns[j] for j in said}
-        said = {j: one.kind if one.name in schema.said else None for j, one in known.items()}
+    if "projection" in kinds:
+        return _or_tried_without_derived(table, choice, prior, schema)
+    said = _said(families, schema)
     found = None
     with current().optional():
         found = better_columns(table, choice.family, choice.labels, prior, said)
@@ -241,12 +221,41 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
     return Choice.of(learned, f"{choice.reason}; by column {words}")
 
 
+def _said(families: list[Family], schema: Schema | None) -> dict[int, str | None]:
+    """Return the columns of numbers and counts, each with its kind if the user says one."""
+    columns = [j for j, own in enumerate(families) if own.kind in ("real", "count")]
+    if schema is None:
+        return dict.fromkeys(columns)
+    known = {j: schema.columns[j] for j in columns}
+    return {j: one.kind if one.name in schema.said else None for j, one in known.items()}
+
+
+def _or_tried_without_derived(
+    table: CheckedTable, choice: Choice, prior: Prior, schema: Schema | None
+) -> Choice:
+    """Return the choice, or other families of the columns that the rest follows from exactly."""
+    way = Derived.among(table.matrix, _number_columns(table, schema)) if not table.gaps else None
+    if way is None or current().over:
+        return choice
+    width = table.shape[1]
+    kept = [j for j in range(width) if j not in way.derived]
+    names = [f"column {j}" if table.names is None else str(table.names[j]) for j in range(width)]
+    own = CheckedTable(table.matrix[:, kept], tuple(names[j] for j in kept))
+    if schema is not None:
+        schema = replace(schema, columns=tuple(schema.columns[j] for j in kept))
+    start = _learned(own, *_suggested(own, schema), prior, or_simpler=True)
+    tried = _or_tried(own, start, prior, schema)
+    if tried is start:
+        return choice
+    family = way.with_parameters(family=tried.family)
+    follow = ", ".join(names[j] for j in way.derived) + " follow" + "s" * (len(way.derived) == 1)
+    return Choice(family, f"{tried.reason}; {follow} from the others", tried.labels)
+
+
 def _learned(
     table: CheckedTable, start: Family, reason: str, prior: Prior, *, or_simpler: bool = False
 ) -> Choice:
-    # Families do not resolve tables with gaps.
-    complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
-    learned = learn(table, start.suited(complete), prior, or_simpler=or_simpler)
+    learned = learn(table, suited(start, table), prior, or_simpler=or_simpler)
     if learned.is_simpler:
         reason += ", independent within clusters"
     return Choice.of(learned, reason)
@@ -269,7 +278,7 @@ def _groups(table: CheckedTable, schema: Schema | None) -> dict[Kind, list[int]]
     matrix = table.matrix
     if schema is not None:
         return schema.groups(lambda j: _is_binary(matrix[:, j]))
-    if table.sparse or matrix.shape[1] > _WIDE:
+    if table.sparse or matrix.shape[1] > WIDE:
         return None
     columns = range(matrix.shape[1])
     binary = [j for j in columns if _is_binary(matrix[:, j])]
@@ -351,7 +360,7 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     n_rows, width = len(own), int(varies(own).sum())
     if len(columns) < 2 or not table.columns(columns).gaps:
         return None
-    if width <= _NARROW and not _rows_suffice(n_rows, width):
+    if width <= NARROW and not rows_suffice(n_rows, width):
         return None
     if len(columns) < matrix.shape[1] and np.isnan(own).mean() > _FEW_GAPS:
         return None
@@ -359,7 +368,7 @@ def completed_table(table: CheckedTable, schema: Schema | None, prior: Prior) ->
     out = np.array(matrix)
     with current().during("filling gaps", 0.6):
         out[np.ix_(order, np.array(columns))] = complete(
-            own[order], prior, wide=not _rows_suffice(n_rows, width)
+            own[order], prior, wide=not rows_suffice(n_rows, width)
         )
     return out
 
@@ -402,7 +411,7 @@ def _for_kind(kind: Kind, own: CheckedTable) -> Family:
     """
     if kind != "real" or own.shape[1] == 1 or own.gaps:
         return _OF_KIND[kind].suggest(own.matrix)
-    return _start(own, *_guess_gaussian(own))[0]
+    return _start(own, *guess_gaussian(own))[0]
 
 
 def _start(table: CheckedTable, kind: type[Family], reason: str) -> tuple[Family, str]:
@@ -414,7 +423,7 @@ def _start(table: CheckedTable, kind: type[Family], reason: str) -> tuple[Family
             family = counts.family()
             how = "as square roots" if family.dispersion is None else "in units of their noise"
             return family, f"{counts.words}, {how}"
-        if _of_length_1(table):
+        if of_length_1(table):
             return ProjectedGaussian.of_one_unit(matrix), reason
     found = ProjectedGaussian.condensed(matrix) if kind is FullGaussian else None
     if found is None:
@@ -432,66 +441,3 @@ def _in_words(kind: Kind, columns: list[int], schema: Schema | None) -> str:
         more = " …" if len(names) > _MOST_NAMES else ""
         named = f" ({', '.join(names[:_MOST_NAMES])}{more})"
     return f"{len(columns)} of {_IN_WORDS[kind]}{named}"
-
-
-def guess(table: CheckedTable) -> tuple[type[Family], str]:
-    """Return the class of a family for a table, and the reason in words."""
-    return table.once("guess", lambda: _guess(table))
-
-
-def _of_length_1(table: CheckedTable) -> bool:
-    return table.once("directions", lambda: are_directions(table.matrix))
-
-
-def _guess(table: CheckedTable) -> tuple[type[Family], str]:
-    X, gaps = table.matrix, table.gaps
-    if table.sparse:
-        if not is_counts(X.data):
-            if _of_length_1(table):
-                return VonMisesFisher, "a sparse table of rows of length 1"
-            raise DataError(
-                "X is sparse with values that are not counts, which no family takes unless all"
-                " rows have the length 1: use sklearn.preprocessing.normalize(X), X.toarray(), or"
-                " reduce its columns first, for example by TruncatedSVD"
-            )
-        if X.nnz and X.data.max() <= 1.0:
-            return Bernoulli, "a sparse table of 0 and 1"
-        return Multinomial, "a sparse table of counts"
-    seen = X[~np.isnan(X)] if gaps else X
-    if is_counts(seen) and X.shape[1] > 1:
-        if seen.max() == 1.0:
-            return Bernoulli, "all values are 0 or 1"
-        if not gaps and are_documents(table, X.shape[1] > _WIDE):
-            return Multinomial, "counts, most of them 0 and most others 1"
-    if gaps:
-        return DiagonalGaussian, "numbers, some of them missing, skipped"
-    return _guess_gaussian(table)
-
-
-def _guess_gaussian(table: CheckedTable) -> tuple[type[Family], str]:
-    """Return the class of a family for numbers without gaps, and the reason in words."""
-    X = table.matrix
-    n_rows, width = len(X), int(varies(X).sum())  # constant columns do not count
-    if n_rows > 1 and _of_length_1(table):
-        reason = f"rows of length 1 in {X.shape[1]} columns"
-        if (
-            np.count_nonzero(X) <= _FEW_ENTRIES * X.size
-        ):  # as of words, and as sparse ones are taken
-            return VonMisesFisher, f"{reason}, most values 0"
-        dimensions = n_dimensions(X) if width > _WIDE else width
-        if dimensions > _FILLED * width:
-            return VonMisesFisher, reason
-        return ProjectedGaussian, f"{reason}, which differ along {dimensions:.0f} dimensions"
-    if _rows_suffice(n_rows, width):
-        return FullGaussian, f"numbers in {count(X.shape[1], 'column')}"
-    if width == 1:
-        return FullGaussian, "numbers in 1 column"
-    reason = f"{width} columns are many" if width > _WIDE else f"{n_rows} rows are few"
-    kind = DiagonalGaussian if width <= _NARROW else ProjectedGaussian
-    return kind, f"numbers, and {reason} for a full covariance"
-
-
-def _rows_suffice(n_rows: int, width: int) -> bool:
-    """Whether there are enough rows for a full covariance: as many as it has parameters."""
-    needed = max(_ROWS_A_COLUMN * width, width * (width + 1) // 2)
-    return width <= _WIDE and n_rows >= needed

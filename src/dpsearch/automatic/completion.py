@@ -55,7 +55,7 @@ def complete(matrix: Matrix, prior: Prior, *, wide: bool = False) -> Matrix:
             return counted.held(_of_counts(counted.counts, prior, rng))
         return _by_projections(matrix, prior, rng)
     bends = Johnson.suggest(matrix)  # skewed numbers are drawn as they are
-    draws = bends.back(_of_numbers(bends.bent(matrix), prior, rng))
+    draws = bends.back(_of_numbers(bends.seen(matrix), prior, rng))
     return np.where(np.isnan(matrix), _like_those_seen(draws, matrix), matrix)
 
 

@@ -25,10 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpsearch._threads import apart, in_use
 from dpsearch._types import ArrayLike, Ints, Labels
 from dpsearch.deadline import current
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Simpler
+from dpsearch.families.with_gaps import filled
 from dpsearch.mixture import Mixture
 from dpsearch.prefix_search.search import search
 from dpsearch.priors.base import Prior
@@ -88,6 +90,15 @@ def learn(
     return best._replace(labels=labels, settled=False)
 
 
+def suited(start: Family, table: CheckedTable) -> Family:
+    """Return a family to start from, completed by a table.
+
+    Families do not resolve tables with gaps: these are filled for that, and skipped later.
+    """
+    complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
+    return start.suited(complete)
+
+
 class _Learner:
     """Rounds from a family to start from, on one table."""
 
@@ -109,11 +120,27 @@ class _Learner:
         return self._known[key]
 
     def learn(self, or_simpler: bool) -> Learned:
-        best = self.rounds(self.under())
         simpler = self.start.simpler(self.sample.matrix)
-        if simpler is not None and not current().over:
-            best = self.from_simpler(simpler, best, or_simpler and simpler.replaces)
+        plain = None if simpler is None else self.simpler_learner(simpler)
+        best, found = apart(
+            lambda: self.rounds(self.under()),
+            lambda: None if plain is None or current().over else plain.look(quick=True),
+        )
+        assert best is not None
+        if simpler is not None and plain is not None and found is not None and not current().over:
+            best = self.from_simpler(plain, found, best, or_simpler and simpler.replaces)
         return self.settle(self.second_look(best))
+
+    def look(self, *, quick: bool) -> Learned:
+        """Go from the family to start from; compare what is found with one cluster for all."""
+        return self.second_look(self.rounds(self.under(), quick=quick))
+
+    def simpler_learner(self, simpler: Simpler) -> _Learner:
+        """Return rounds from a simpler family, on its own form of the table."""
+        table = self.sample
+        if not np.array_equal(simpler.X, table.matrix):
+            table = CheckedTable(simpler.X, None, complete=not table.gaps)
+        return _Learner(table, simpler.family, self.prior)
 
     def rounds(
         self,
@@ -156,21 +183,19 @@ class _Learner:
         if not self.prior.product_form:
             return labels, False
         found = refine(
-            problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False
-        )
+            problem, labels, rng=0, thorough=thorough, tries=tries, keep_interrupted=False,
+            n_jobs=in_use(),
+        )  # fmt: skip
         return found.labels, found.converged
 
-    def from_simpler(self, simpler: Simpler, best: Learned, replaces: bool) -> Learned:
+    def from_simpler(
+        self, plain: _Learner, found: Learned, best: Learned, replaces: bool
+    ) -> Learned:
         """Go on from the clusters that a simpler family finds; return what is better.
 
         A prior on covariances that was learned from clusters taken together expects wide ones, and
         holds them together.  Where clusters have fewer numbers to learn, they come apart.
         """
-        table = self.sample
-        if not np.array_equal(simpler.X, table.matrix):
-            table = CheckedTable(simpler.X, None, complete=not table.gaps)
-        plain = _Learner(table, simpler.family, self.prior)
-        found = plain.second_look(plain.rounds(plain.under(), quick=True))
         again = self.rounds(self.under(found.labels), found.labels)
         best = max(best, again, key=attrgetter("log_joint"))
         if replaces and found.log_joint > best.log_joint:
@@ -234,8 +259,9 @@ def learning_sample(table: CheckedTable, n_first: int | None = None) -> CheckedT
 def compiled(table: CheckedTable, family: Family, prior: Prior) -> Problem:
     """Return the problem of a table under a family, compiled once while there is room for it."""
     known: dict[Any, Problem] = table.once("problems", dict)
-    if (family, prior) not in known:
-        if sum(len(one.items.values) for one in known.values()) > _MOST_KEPT:
-            known.clear()
-        known[family, prior] = Problem(table, family, prior)
-    return known[family, prior]
+    found = known.get((family, prior))
+    if found is None:
+        if sum(len(one.items.values) for one in list(known.values())) > _MOST_KEPT:
+            known.clear()  # two threads may be here
+        found = known[family, prior] = Problem(table, family, prior)
+    return found

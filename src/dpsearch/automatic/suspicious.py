@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dpsearch._threads import shared
 from dpsearch.errors import ParameterError
 from dpsearch.tables import CheckedTable, Codes, Schema
 from dpsearch.tables.codes import FEWEST_COPIES, codes_in, far_values
@@ -26,10 +27,11 @@ def find_codes(table: CheckedTable, columns: Sequence[int]) -> Codes:
     """Return the codes of missing values in some columns."""
     copies: Counter[float] = Counter()
     found = []
-    for j in columns:
-        column = table.matrix[:, j]
-        for value in codes_in(column):
-            copies[value] += int((column == value).sum())
+    matrix = table.matrix
+    by_column = shared(lambda j: codes_in(matrix[:, j]), columns)
+    for j, values in zip(columns, by_column, strict=True):
+        for value in values:
+            copies[value] += int((matrix[:, j] == value).sum())
             found.append((j, value))
     return tuple((j, value) for j, value in found if copies[value] >= FEWEST_COPIES)
 
@@ -46,8 +48,7 @@ def given_codes(values: Any, columns: Sequence[int]) -> Codes:
 def far_rows(table: CheckedTable, columns: Sequence[int]) -> Any:
     """Return which rows lie far from all others in one of some columns of numbers."""
     out = np.zeros(table.shape[0], bool)
-    for j in columns:
-        far = _far_places(table, j)
+    for far in shared(lambda j: _far_places(table, j), columns):
         if len(far) <= max(1, _MOST_FAR * len(out)):
             out[far] = True
     return out

@@ -13,15 +13,16 @@ that give them probabilities:
 | whole numbers above 0, large and mostly different | log-normal and gamma, too |
 | hours, months, angles by their name and range | von Mises, too |
 
-They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, and one
-cluster for all rows, which is where a cloud that is not Gaussian shows; and that of a product which
-was better, where the columns' families may be told better apart.  The best of every column
-make a product.  Beside it stands the family that was chosen, of columns that are bent (`Johnson`),
-with the covariance that it has.  Unless the log joint of either within that partition is far below
-that of the family which was chosen, its own partition is learned, and it is taken if its log joint
-is larger by more than search may be off.  Curves are fitted for clouds to need fewer clusters, so
-what has bent columns must have fewer than the family which was chosen.  A density and a probability
-compare once every whole number is spread over what rounds to it.
+They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, coarser
+ones of it, down to one cluster for all rows, which is where clouds that are not Gaussian show; and
+that of a product which was better, where the columns' families may be told better apart.  The best
+of every column make a product.  Beside it stands the family that was chosen, of columns that are
+bent (`Johnson`), with the covariance that it has.  Unless the log joint of either within that
+partition is far below that of the family which was chosen, its own partition is learned, and it is
+taken if its log joint is larger by more than search may be off.  Curves are fitted for clouds to
+need fewer clusters, so what has bent columns must need at most half as many as the family which was
+chosen: one cluster more or less is what search may be off.  A density and a probability compare
+once every whole number is spread over what rounds to it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.spatial.distance import squareform
 
 from dpsearch._types import Labels, Matrix
-from dpsearch.automatic.learning import Learned, compiled, learn, learning_rows, learning_sample
+from dpsearch.automatic.learning import (
+    Learned,
+    compiled,
+    learn,
+    learning_rows,
+    learning_sample,
+    suited,
+)
 from dpsearch.deadline import current
 from dpsearch.families import (
     Beta,
@@ -51,9 +61,10 @@ from dpsearch.families import (
 from dpsearch.families._columns import varies
 from dpsearch.families.base import Family
 from dpsearch.families.von_mises import named_period
-from dpsearch.families.with_gaps import filled
 from dpsearch.items import log_marginals
 from dpsearch.priors.base import Prior
+from dpsearch.problem import Problem
+from dpsearch.state import State
 from dpsearch.tables.checked import CheckedTable
 
 _FEWEST_ROWS = 20
@@ -102,11 +113,11 @@ class _Column(NamedTuple):
             # Its curve is fitted: where another family says the same, that is the reason.
             return [_Candidate(own, self.x, _WORTH * (own is starts[-1])) for own in starts]
         # Densities, where others give probabilities, are of the spread values.
-        real = [own.kind == "real" for own in starts]
         return [
-            _Candidate(own, self.spread if is_real else self.x, _WORTH * is_real)
-            for own, is_real in zip(starts, real, strict=True)
-        ]
+            _Candidate(own, self.spread, _WORTH) if own.kind == "real"
+            else _Candidate(own, self.x, 0.0)
+            for own in starts
+        ]  # fmt: skip
 
     def _kinds(self) -> list[Any]:
         """Return the families that the values themselves suggest."""
@@ -167,23 +178,26 @@ def better_columns(
     before = _log_joint(sample, columns, family, prior, own)
     best, chosen = None, before
     started: set[Any] = set()
-    partitions = [own, np.zeros(len(own), np.int64)]
+    bent = _bent(table, family)
+    spread = _spread(sample, columns, family)
+    partitions = [own, *_coarser(compiled(spread, family, prior), own)]
     for partition in partitions:  # with that of every product that is better
         winners = _winners(columns, candidates, partition)
         if winners is None:
             return best
-        for start in _starts(table, family, winners):
+        for start in _starts(table, family, winners, bent):
             key = tuple(type(one) for one in start.by_column(width))
+            if key in started:
+                continue
             within = start.learned(sample.matrix, partition)
-            there = _log_joint(sample, columns, within, prior, partition)
-            if key in started or there < before - _HOPE * len(own):
+            if _log_joint(sample, columns, within, prior, partition) < before - _HOPE * len(own):
                 continue
             started.add(key)
             learned = learn(table, start, prior)
             at = np.unique(learned.labels[rows], return_inverse=True)[1]
             after = _log_joint(sample, columns, learned.family, prior, at)
             curves = key.count(Johnson)  # each fitted by two numbers, and worth less by that
-            fewer = at.max() < own.max()
+            fewer = 2 * (at.max() + 1) <= own.max() + 1
             if after - _WORTH * curves > before + _WORTH and (fewer or not curves):
                 families = _in_words(learned.family, columns, width)
                 best = learned, f"{families}, better by {after - chosen:.0f} nats"
@@ -192,20 +206,39 @@ def better_columns(
     return best
 
 
+def _coarser(problem: Problem, labels: Labels) -> list[Labels]:
+    """Return partitions of half as many clusters each time, down to one cluster.
+
+    Clusters are joined whose union has the best log joint, by average linkage.
+    """
+    state, n = State(problem, labels), int(labels.max()) + 1
+    out = []
+    if n > 2:
+        gains = state.merge_gains(state.live, state.live)
+        costs = squareform(gains.max() - (gains + gains.T) / 2.0, checks=False)
+        tree = linkage(costs, "average")
+        while (n := n // 2) > 1:
+            out.append(cut_tree(tree, n)[:, 0][state.labels])
+    return [*out, np.zeros(len(labels), np.int64)]
+
+
 def _starts(
-    table: CheckedTable, family: Family, winners: dict[int, tuple[Family, float]]
+    table: CheckedTable, family: Family, winners: dict[int, tuple[Family, float]], bent: Family
 ) -> list[Family]:
     """Return the product of the winners if they gain enough, and the family of bent columns."""
-    out = []
-    if sum(gain for _, gain in winners.values()) >= _WORTH:
-        out.append(_product(table, family, {j: winner for j, (winner, _) in winners.items()}))
-    bent = [
+    if sum(gain for _, gain in winners.values()) < _WORTH:
+        return [bent]
+    product = _product(table, family, {j: winner for j, (winner, _) in winners.items()})
+    return [suited(product, table), bent]
+
+
+def _bent(table: CheckedTable, family: Family) -> Family:
+    """Return the family that was chosen, of bent columns where they are numbers."""
+    parts = [
         (Johnson.around(own, table.matrix[:, at]) if own.kind == "real" else own, at)
         for own, at in _groups(family, range(table.shape[1]), table.shape[1])
     ]
-    out.append(_joined(bent))
-    complete = CheckedTable(filled(table.matrix), None, True) if table.gaps else table
-    return [start.suited(complete) for start in out]
+    return suited(_joined(parts), table)
 
 
 def _log_joint(

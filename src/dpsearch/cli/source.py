@@ -43,8 +43,8 @@ class Source:
     ) -> None:
         reading = options.reading or io.Reading()
         if model is not None:
-            reading = replace(reading, model=known_columns(model, model.family_.predicts_gaps))
             gaps = model.family_.predicts_gaps
+            reading = replace(reading, model=known_columns(model, gaps))
             options = replace(
                 options, gaps=gaps, reading=reading, schema=model.schema_,
                 unknown=model.handle_unknown,
@@ -128,7 +128,8 @@ class Source:
             names = self.opened.index_of(shard)
             if names is None:
                 names = pl.Series("row", np.arange(begin, begin + shard.n_rows))
-            yield names, CheckedTable(shard.load())
+            rows = CheckedTable(shard.load())
+            yield names, rows if model is None else model.within_support(rows, begin)
             begin += shard.n_rows
 
     @contextlib.contextmanager

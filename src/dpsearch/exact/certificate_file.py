@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._archive import read_archive, write_archive
+from dpsearch._archive import opened_archive, require, write_archive
 from dpsearch._types import Matrix, Vector
-from dpsearch.errors import DataError, ModelFileError
+from dpsearch.errors import DataError
 from dpsearch.exact.proof import Bounded
 from dpsearch.exact.verification import Claims
 from dpsearch.families import FAMILIES
@@ -96,12 +96,11 @@ def write_certificate(
 def read_certificate(path: str | Path) -> StoredCertificate:
     """Read what `write_certificate` wrote; nothing of it is believed before it is verified."""
     path = Path(path)
-    about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch certificate")
-    try:
+    with opened_archive(path, FORMAT, VERSION, "a dpsearch certificate") as (about, arrays):
         figures = {name: about[name] for name in _FIGURES}
         labels, filled = arrays["labels"], arrays.get("filled")
-        if labels.ndim != 1 or not (filled is None or filled.ndim == 1):
-            raise ModelFileError("its labels or filled values are not in a row")
+        in_a_row = labels.ndim == 1 and (filled is None or filled.ndim == 1)
+        require(in_a_row, "its labels or filled values are not in a row")
         clustering = Clustering(
             labels, figures["lower_bound"], upper_bound=figures["upper_bound"],
             optimal=figures["optimal"], seconds=figures["seconds"],
@@ -118,8 +117,6 @@ def read_certificate(path: str | Path) -> StoredCertificate:
             about["columns"],
             filled,
         )
-    except Exception as error:  # any error that a value out of its range brings about
-        raise ModelFileError(f"not a valid certificate: {error}", source=path) from error
 
 
 def _rows(prices: list[Vector]) -> Matrix:

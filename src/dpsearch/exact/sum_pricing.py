@@ -31,8 +31,7 @@ class SumPricer(StackPricer):
     def __init__(self, problem: Problem, statistic: Counts, lam: float) -> None:
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
         self.statistic = statistic
-        self.space = _space(statistic, self.lam + self.log_w)
-        self._in_tables = _in_tables(statistic)
+        self.space, self._in_tables = _space(statistic, self.lam + self.log_w)
         n, n_columns = self.space.x.shape
         self._nodes = _new_nodes(2 * n + 64, n, n_columns)
         self._room = Room._make(
@@ -154,34 +153,39 @@ class SumPricer(StackPricer):
         return left
 
 
-def _space(statistic: Counts, log_w: Vector) -> Space:
-    """Lay out points and tables, with λ + log W(n) in the constants."""
+def _space(statistic: Counts, log_w: Vector) -> tuple[Space, float]:
+    """Lay out points and tables, with λ + log W(n) in the constants.
+
+    With them, the size of the log-gammas whose differences are in the tables of all columns.
+    """
     x = statistic.points.astype(np.int64)
     n, n_columns = x.shape
     sizes = np.arange(n + 1, dtype=np.float64)[:, None]
     kind, concave, constant = COUNTS, -1, log_w
     other, slope = np.zeros((0, 0)), np.zeros((n + 1, n_columns + 1))
     lengths = x.sum(axis=0) + 2
+    others = wholes = np.zeros(0)  # pseudo-counts beside a: b, and those of a column in all
     if isinstance(statistic, BetaCounts):
         kind, prior, lengths = BINARY, statistic.successes, np.full(n_columns, n + 2)
-        other = np.array([_log_rising(b, n + 2) for b in statistic.failures])
-        both = prior + statistic.failures
-        constant = constant - np.array([_log_rising(value, n + 1) for value in both]).sum(axis=0)
+        others, wholes = statistic.failures, prior + statistic.failures
+        other = np.array([_log_rising(b, n + 2) for b in others])
     elif isinstance(statistic, GammaCounts):
         prior, rate = statistic.shape, statistic.rate
         slope = np.log(rate + sizes)
         constant = constant - (prior * np.log1p(sizes / rate)).sum(axis=1)
     elif isinstance(statistic, LevelCounts):
         prior, lengths = statistic.concentrations, np.full(n_columns, n + 2)
-        for whole in np.add.reduceat(prior, np.cumsum(statistic.levels) - statistic.levels):
-            constant = constant - _log_rising(whole, n + 1)
+        wholes = np.add.reduceat(prior, np.cumsum(statistic.levels) - statistic.levels)
     else:
         concave = n_columns
         prior = np.append(statistic.concentrations, statistic.concentrations.sum())
         x = np.column_stack([x, x.sum(axis=1)])
         lengths = np.append(lengths, x[:, -1].sum() + 2)
+    for whole in wholes:
+        constant = constant - _log_rising(whole, n + 1)
     tables = [_log_rising(value, int(size)) for value, size in zip(prior, lengths, strict=True)]
-    return Space(
+    in_tables = sum(float(np.abs(gammaln(part)).sum()) for part in (prior, others, wholes))
+    space = Space(
         kind=kind,
         x=np.ascontiguousarray(x),
         real=np.ascontiguousarray(x, dtype=np.float64),
@@ -194,21 +198,7 @@ def _space(statistic: Counts, log_w: Vector) -> Space:
         concave=concave,
         constant=constant,
     )
-
-
-def _in_tables(statistic: Counts) -> float:
-    """Return the size of the log-gammas whose differences are in the tables of all columns."""
-    if isinstance(statistic, BetaCounts):
-        one, other = statistic.successes, statistic.failures
-        parts = [one, other, one + other]
-    elif isinstance(statistic, GammaCounts):
-        parts = [statistic.shape]
-    elif isinstance(statistic, LevelCounts):
-        own, levels = statistic.concentrations, statistic.levels
-        parts = [own, np.add.reduceat(own, np.cumsum(levels) - levels)]
-    else:
-        parts = [statistic.concentrations, statistic.concentrations.sum(keepdims=True)]
-    return float(sum(np.abs(gammaln(part)).sum() for part in parts))
+    return space, in_tables
 
 
 def _log_rising(a: float, size: int) -> Vector:

@@ -12,6 +12,7 @@ from dpsearch.families.bernoulli import Bernoulli
 from dpsearch.families.beta import Beta
 from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Simpler
 from dpsearch.families.categorical import Categorical
+from dpsearch.families.derived import Derived
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
 from dpsearch.families.functions import Functions
@@ -41,6 +42,7 @@ __all__ = [
     "Beta",
     "Categorical",
     "Columns",
+    "Derived",
     "DiagonalGaussian",
     "Example",
     "Family",
@@ -95,6 +97,7 @@ for _family in (
     StudentT,
     LogNormal,
     Johnson,
+    Derived,
     Gamma,
     Beta,
     VonMises,

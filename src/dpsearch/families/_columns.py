@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from dpsearch._types import Vector
+from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import is_below, largest_magnitude
 from dpsearch.errors import DataError
 
 _SMALLEST = 1e-145  # what can be squared in double precision
+EXACT = 1e-6  # share of a column's variance, below which it follows from others but for rounding
+_NOTHING = 1e-10  # share of the variance that is rounding
 _ROUNDING = 1e-13  # what values that are meant to be the same differ by, at most
 
 
@@ -44,6 +46,22 @@ def mean_and_variance(X: Any) -> tuple[Vector, Vector]:
 def varies(X: Any) -> Any:
     """Return for each column whether its values differ, by more than rounding."""
     return _is_wide(*_observed(X)[1:])
+
+
+def independent(correlations: Matrix, columns: Ints, least: float) -> Ints:
+    """Return columns of which the others leave at least this share of the variance unexplained.
+
+    The others are left out one after the other: the last of those that follow from the rest but for
+    rounding, as what is derived most often comes later, then that which the rest explains best.
+    """
+    while len(columns) > 1:
+        among = correlations[np.ix_(columns, columns)] + _NOTHING * np.eye(len(columns))
+        unexplained = 1.0 / np.diag(np.linalg.inv(among))
+        if unexplained.min() >= least:
+            break
+        follow = np.flatnonzero(unexplained < EXACT)
+        columns = np.delete(columns, follow[-1] if len(follow) else unexplained.argmin())
+    return columns
 
 
 def _observed(X: Any) -> tuple[Any, Vector, Vector]:

@@ -154,8 +154,14 @@ class Family(Described):
             raise DataError(
                 f"the {self.name} family takes {wanted}, but X at {{place}} is"
                 f" {values.flat[at[0]]:g}",
-                **place_of(X, int(at[0])),
+                **place_of(X, at),
             )
+
+    def without(self, X: Matrix, rows: Ints, columns: Ints) -> Matrix:
+        """Return X with gaps in place of some values, and of others that would tell them."""
+        out = X.copy()
+        out[rows, columns] = np.nan
+        return out
 
     def resolve(self, X: Any) -> Self:
         """Return the family with everything filled in that it takes from the data."""

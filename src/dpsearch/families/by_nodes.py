@@ -41,11 +41,13 @@ from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.functions import Functions
 from dpsearch.families.linear import LinearForm, like
+from dpsearch.items import Items
 
 _STEPS = np.arange(-4.0, 5.0) * 0.2  # of the logarithm of widths
 SPACING = 1.0  # of locations, in what clusters can know of them; or more, if nodes are too many
 _FINE = 1000  # places at which it is looked how many values are near
 MOST = 192  # nodes of a column
+_MOST_COMMON = 128  # values of a column whose densities the parameters hold
 _SHAPE = 5.0  # of the prior on squared widths, as `DiagonalGaussian.suggest` has it
 
 
@@ -91,6 +93,10 @@ class ByNodes(Family):
     @abstractmethod
     def expected(self, theta: Matrix) -> Vector:
         """Return what to expect at each node."""
+
+    def common(self, theta: Matrix) -> tuple[float, float]:
+        """Return between which whole numbers values are mostly; by default they are not whole."""
+        return 0.0, -1.0
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -159,12 +165,18 @@ class ByNodes(Family):
     def parameters(self, n_features: int, X: Any) -> Vector:
         weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
         m, k = scaled(weights)
+        tables = [np.ones((1, weights.shape[1]))]
+        columns = zip(self.of_columns(n_features), self._common(n_features), strict=True)
+        for (theta, _), values in columns:
+            tables.append(np.ones((len(values), weights.shape[1])))
+            tables[-1][:, : len(theta)] = np.exp(self._beside_largest(values, theta)[0])
         return layout.make_params(
             PARAMS,
             n_nodes=weights.shape[1],
             n_features=n_features,
             mantissas=m.reshape(-1),
             steps=k.reshape(-1),
+            densities=np.concatenate(tables).reshape(-1),
         )
 
     def _by_value(self, X: Any) -> Iterator[tuple[int, Any, Ints, Matrix, Vector]]:
@@ -176,9 +188,7 @@ class ByNodes(Family):
         for d, (theta, _) in enumerate(self.of_columns(X.shape[1])):
             there = ~np.isnan(X[:, d])
             values, at = np.unique(X[there, d], return_inverse=True)
-            with np.errstate(divide="ignore", invalid="ignore"):  # it is said below
-                logs = np.asarray(self.log_densities(values, theta))
-            largest = logs.max(axis=1)
+            logs, largest = self._beside_largest(values, theta)
             missed = ~(largest > self.missed)
             if missed.any():
                 row = int(np.flatnonzero(there)[missed[at].argmax()])
@@ -189,7 +199,14 @@ class ByNodes(Family):
                     row=row,
                     column=d,
                 )
-            yield d, there, at, np.maximum(logs - largest[:, None], LEAST), largest
+            yield d, there, at, logs, largest
+
+    def _beside_largest(self, values: Vector, theta: Matrix) -> tuple[Matrix, Vector]:
+        """Return log e [values, nodes], and the largest log density of each value."""
+        with np.errstate(divide="ignore", invalid="ignore"):  # `_by_value` says what is missed
+            logs = np.asarray(self.log_densities(values, theta))
+            largest = logs.max(axis=1)
+            return np.maximum(logs - largest[:, None], LEAST), largest
 
     def relative(self, X: Any) -> tuple[Any, Matrix]:
         """Return log e [rows, columns, nodes] and the largest log density [rows, columns].
@@ -212,11 +229,35 @@ class ByNodes(Family):
         blocks = logsumexp(totals + log_weights, axis=2)
         return np.asarray(blocks.sum(axis=0) + base.sum(axis=0))
 
-    def encode(self, X: Any) -> Any:
-        out = np.ones((*X.shape, _n_nodes(self.of_columns(X.shape[1]))))
-        for d, there, at, logs, _ in self._by_value(X):
-            out[there, d, : logs.shape[1]] = np.exp(logs)[at]
-        return out.reshape(len(X), -1)
+    def _common(self, n_features: int) -> list[Vector]:
+        """Return the values of each column whose densities the parameters hold."""
+        ends = [self.common(theta) for theta, _ in self.of_columns(n_features)]
+        return [low + np.arange(min(high + 1.0 - low, _MOST_COMMON)) for low, high in ends]
+
+    def encode(self, X: Any) -> Items:
+        n_rows, n_features = X.shape
+        places, after = np.full(X.shape, -1.0), 1  # what is missing comes first
+        for d, values in enumerate(self._common(n_features)):
+            known = np.isin(X[:, d], values)
+            places[known, d] = after + np.searchsorted(values, X[known, d])
+            places[np.isnan(X[:, d]), d] = 0.0
+            after += len(values)
+        head = _whole_lines(n_features) // 8  # everything begins at a multiple of eight numbers
+        length = _n_nodes(self.of_columns(n_features)) // 8
+        own = places < 0.0
+        begins = np.asarray(head + length * (np.cumsum(own, axis=1) - own))
+        ends = np.concatenate([[0], np.cumsum(head + length * own.sum(axis=1))])
+        starts, lines = ends[:-1], np.ones((ends[-1], 8))
+        heads = np.zeros((n_rows, 8 * head))
+        heads[:, :n_features] = np.where(own, -8 * begins, places)
+        lines[starts[:, None] + np.arange(head)] = heads.reshape(n_rows, head, 8)
+        for d, there, at, logs, _ in self._by_value(np.where(own, X, np.nan)):
+            densities = np.ones((len(logs), 8 * length))
+            densities[:, : logs.shape[1]] = np.exp(logs)
+            first = starts[there] + begins[there, d]
+            lines[first[:, None] + np.arange(length)] = densities.reshape(-1, length, 8)[at]
+        sizes = np.ones(n_rows, np.int64)
+        return Items(lines.reshape(-1), np.empty(0, np.int32), 8 * ends, sizes, False)
 
     def log_base(self, X: Any) -> Vector:
         out = np.zeros(len(X))
@@ -226,17 +267,6 @@ class ByNodes(Family):
 
     def log_ceiling(self, X: Any) -> Vector:
         return np.zeros(X.shape[0])  # e ≤ 1
-
-    def check_support(self, X: Any, bad: Any, wanted: str) -> None:
-        """Raise where values are outside the support; gaps are not."""
-        bad = bad & ~np.isnan(X)
-        if bad.any():
-            row, column = np.argwhere(bad)[0]
-            raise DataError(
-                f"the {self.name} family takes {wanted}, but X at {{place}} is {X[row, column]:g}",
-                row=row,
-                column=column,
-            )
 
     def with_gaps(self) -> Self:
         return self  # a missing value has the density 1 at all nodes
@@ -399,13 +429,18 @@ def axis_of(values: Vector, low: float, high: float, width: float) -> Axis:
     return Axis(width, fine, dense, np.concatenate([[0.0], np.cumsum(steps)]))
 
 
+def _whole_lines(count: int) -> int:
+    """Return how many numbers whole lines of eight have."""
+    return -(-count // 8) * 8
+
+
 def _n_nodes(columns: list[tuple[Matrix, Vector]]) -> int:
     """The most nodes of a column, rounded up to a multiple of eight."""
-    return -(-max(len(theta) for theta, _ in columns) // 8) * 8
+    return _whole_lines(max(len(theta) for theta, _ in columns))
 
 
 def _padded(vectors: list[Vector], value: float) -> Matrix:
-    longest = -(-max(map(len, vectors)) // 8) * 8
+    longest = _whole_lines(max(map(len, vectors)))
     return np.array(
         [np.pad(own, (0, longest - len(own)), constant_values=value) for own in vectors]
     )

@@ -16,7 +16,7 @@ bend of a column are learned from a partition, where that makes the column likel
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -25,23 +25,23 @@ from dpsearch._types import Ints, Matrix, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import ParameterError
 from dpsearch.families._columns import with_holes
+from dpsearch.families.around import Around
 from dpsearch.families.base import Example, Family
-from dpsearch.families.capabilities import Columns, Gaps, PredictiveDraws, Restated, Simpler
+from dpsearch.families.capabilities import Columns, Restated
 from dpsearch.families.diagonal_gaussian import DiagonalGaussian
 from dpsearch.families.full_gaussian import FullGaussian
-from dpsearch.families.functions import Functions
-from dpsearch.families.linear import LinearForm, like, namespace
+from dpsearch.families.linear import like, namespace
 from dpsearch.registry import plain_value
 
 _WORTH = 5.0  # nats that the bend of a column must gain
 _WIDTHS = (0.005, 30.0)  # of 1/b, in units of the middle half of the column
 _MOST_SAME = 0.1  # the share of a value above which it is no measurement, and nothing is bent
-_LOOKED_AT = 1000  # values by which a column is bent
+_LOOKED_AT = 2000  # values by which a column is bent
 _LARGEST = 300.0  # exponent of values that are drawn
 
 
 @dataclass(frozen=True)
-class Johnson(Family):
+class Johnson(Around):
     """Gaussians of bent columns: skewed or heavy-tailed numbers, correlated within clusters.
 
     Parameters
@@ -64,7 +64,6 @@ class Johnson(Family):
 
     name: ClassVar[str] = "johnson"
     kind: ClassVar[str] = "real"
-    functions: ClassVar[Functions] = FullGaussian.functions  # or what `variant` says
 
     def __post_init__(self) -> None:
         inner = self.family
@@ -80,7 +79,7 @@ class Johnson(Family):
             raise ParameterError.must("bend", "be at least 0", float(bend.min()))
         return centre, bend
 
-    def bent(self, X: Any) -> Any:
+    def seen(self, X: Any) -> Any:
         """Return z of the values."""
         return _bent(X, *self._map(X.shape[1]))
 
@@ -90,12 +89,9 @@ class Johnson(Family):
         steps = np.clip(bend * Z, -_LARGEST, _LARGEST)
         return np.asarray(np.where(bend > 0.0, centre + np.sinh(steps) / _some(bend), Z))
 
-    def _log_slopes(self, X: Any) -> Vector:
+    def log_slopes(self, X: Any) -> Vector:
         centre, bend = self._map(X.shape[1])
         return np.asarray(-0.5 * np.nansum(np.log1p((bend * (X - centre)) ** 2), axis=1))
-
-    def _with(self, inner: Family) -> Self:
-        return self if inner is self.family else self.with_parameters(family=inner)
 
     # -- learning ------------------------------------------------------------------------------
 
@@ -108,21 +104,11 @@ class Johnson(Family):
     def around(cls, family: Family, X: Any) -> Self:
         """Return the family for columns that are bent as if all rows were one cluster."""
         start = cls(family, *_bends(X, np.zeros(len(X), np.int64)))
-        return start._with(type(family).suggest(start.bent(X)))
+        return start._with(type(family).suggest(start.seen(X)))
 
     def learned(self, X: Any, labels: Ints) -> Self:
         other = self.with_parameters(**dict(zip(("centre", "bend"), _bends(X, labels))))
-        return other._with(self.family.learned(other.bent(X), labels))
-
-    def simpler(self, X: Any) -> Simpler | None:
-        found = self.family.simpler(self.bent(X))
-        return found and Simpler(X, self._with(found.family), found.replaces)
-
-    def hyperparameters(self) -> dict[str, Any]:
-        return self.family.hyperparameters()  # type: ignore[no-any-return]
-
-    def rescaled(self, factors: Mapping[str, float]) -> Self:
-        return self._with(self.family.rescaled(factors))
+        return other._with(self.family.learned(other.seen(X), labels))
 
     def column(self, d: int, n_features: int) -> Self:
         centre, bend = (float(own[d]) for own in self._map(n_features))
@@ -133,55 +119,6 @@ class Johnson(Family):
         plain = {name: plain_value(fields[name], name) for name in ("centre", "bend")}
         return cls(read(fields.get("family")), **plain)
 
-    # -- what the family inside does -----------------------------------------------------------
-
-    @property
-    def takes_gaps(self) -> bool:
-        return bool(self.family.takes_gaps)
-
-    def variant(self) -> Functions:
-        return self.family.variant()  # type: ignore[no-any-return]
-
-    def row_layout(self) -> Any:
-        return self.family.row_layout()
-
-    def width(self, n_features: int) -> int:
-        return int(self.family.width(n_features))
-
-    def bound_width(self, n_features: int) -> int:
-        return int(self.family.bound_width(n_features))
-
-    def counts_in_row(self, n_features: int) -> Any:
-        return self.family.counts_in_row(n_features)
-
-    def relocated(self, params: Vector, n_features: int) -> Vector:
-        return np.asarray(self.family.relocated(params, n_features))
-
-    def parameters(self, n_features: int, X: Any) -> Vector:
-        self._map(n_features)
-        return np.asarray(self.family.parameters(n_features, self.bent(X)))
-
-    def resolve(self, X: Any) -> Self:
-        return self._with(self.family.resolve(self.bent(X)))
-
-    def check(self, X: Any) -> None:
-        self.family.check(self.bent(X))
-
-    def encode(self, X: Any) -> Any:
-        return self.family.encode(self.bent(X))
-
-    def log_base(self, X: Any) -> Vector:
-        return np.asarray(self.family.log_base(self.bent(X)) + self._log_slopes(X))
-
-    def log_ceiling(self, X: Any) -> Vector | None:
-        return self.family.log_ceiling(self.bent(X))  # type: ignore[no-any-return]
-
-    def with_gaps(self) -> Self:
-        return self._with(self.family.with_gaps())
-
-    def row_with_gaps(self, row: Vector, n_features: int) -> Vector:
-        return np.asarray(self.family.row_with_gaps(row, n_features))
-
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         """Return the value whose z is the mean, `centre`, and what the bent columns have."""
         bent = self.family.posterior(row, n_features)
@@ -191,30 +128,10 @@ class Johnson(Family):
         found: Columns | None = self.family.columns(row, n_features)
         return found and found._replace(centres=self.back(found.centres))
 
-    def draws(self, row: Vector, n_features: int) -> PredictiveDraws | None:
-        found = self.family.draws(row, n_features)
-        return found and PredictiveDraws(lambda size, rng: self.back(found.sample(size, rng)))
-
-    def gaps(self, rows: list[Vector], n_features: int) -> Gaps | None:
-        found = self.family.gaps(rows, n_features)
-        if found is None:
-            return None
-
-        def fill(X: Any, weights: Matrix) -> Matrix:
-            return np.where(np.isnan(X), self.back(found.fill(self.bent(X), weights)), X)
-
-        return Gaps(
-            lambda X: found.log_densities(self.bent(X)) + self._log_slopes(X)[:, None], fill
-        )
-
-    def linear(self, n_features: int) -> LinearForm | None:
-        form: LinearForm | None = self.family.linear(n_features)
-        return form and replace(form, features=lambda X: form.features(self.bent(X)))
-
     def restated(self, row: Vector, n_features: int, other: Any) -> Restated | None:
         """Of columns that are bent alike."""
-        alike = (self.centre, self.bend) == (other.centre, other.bend)
-        return self.family.restated(row, n_features, other.family) if alike else None
+        alike = self.restatable(other) is other
+        return super().restated(row, n_features, other) if alike else None
 
     def restatable(self, other: Any) -> Any:
         alike = (self.centre, self.bend) == (other.centre, other.bend)
@@ -265,6 +182,8 @@ def _bend_of(x: Vector, labels: Ints) -> tuple[float, float]:
     unit = (third - first) / 1.35
     if unit <= 0.0:
         return 0.0, 0.0
+    # The longer side is above the middle, so that columns with other signs are bent alike.
+    unit *= 1.0 if x.mean() >= middle else -1.0
     x, counts = (x - middle) / unit, np.bincount(labels)
     widths = np.log(_WIDTHS)
 
@@ -283,8 +202,11 @@ def _bend_of(x: Vector, labels: Ints) -> tuple[float, float]:
 
     plain = half_log_variance(x)
     centres = (0.0, (low - middle) / unit, (high - middle) / unit)
-    start = min(((c, w) for c in centres for w in (-4.0, -2.0, -1.0, 0.0, 1.0)), key=loss)
-    found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 0.03, "fatol": 0.05})
+    start = min(((c, w) for c in sorted(centres) for w in (-4.0, -2.0, -1.0, 0.0, 1.0)), key=loss)
+    step = 0.5 * np.exp(start[1])
+    around = [start, (start[0] + step, start[1]), (start[0], start[1] + 0.5)]
+    options = {"xatol": 0.01, "fatol": 0.01, "initial_simplex": around}
+    found = minimize(loss, start, method="Nelder-Mead", options=options)
     if not found.fun < plain - _WORTH / every:
         return 0.0, 0.0
-    return float(middle + unit * found.x[0]), float(np.exp(-found.x[1]) / unit)
+    return float(middle + unit * found.x[0]), float(np.exp(-found.x[1]) / abs(unit))

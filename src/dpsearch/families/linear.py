@@ -17,6 +17,7 @@ Features are computed by operations of the array API, on arrays of NumPy as on t
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,6 +96,9 @@ def masked(X: Any, features: list[Any]) -> Any:
     return xp.concat([xp.where(seen, one, zero) for one in (like(X, 1.0), *features)], axis=1)
 
 
+_MOST_KEPT = 1 << 12  # numbers that are kept on a device once they are there
+
+
 def namespace(X: Any) -> Any:
     """Return the module whose functions work on an array: NumPy, or another of the array API."""
     if isinstance(X, np.ndarray):
@@ -110,7 +114,17 @@ def like(X: Any, values: Any) -> Any:
         return np.asarray(values, dtype=X.dtype)
     from array_api_compat import device
 
-    return namespace(X).asarray(values, dtype=X.dtype, device=device(X))
+    here = np.asarray(values)
+    if here.size > _MOST_KEPT or here.dtype.hasobject:
+        return namespace(X).asarray(values, dtype=X.dtype, device=device(X))
+    return _kept(here.tobytes(), here.dtype.str, here.shape, namespace(X), X.dtype, device(X))
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(data: bytes, kind: str, shape: tuple[int, ...], xp: Any, dtype: Any, device: Any) -> Any:
+    """Return a few numbers on a device, where they stay: to bring them there takes a wait."""
+    values = np.frombuffer(data, kind).reshape(shape).copy()
+    return xp.asarray(values, dtype=dtype, device=device)
 
 
 _SPECIAL = {"numpy": "scipy.special", "torch": "torch.special", "cupy": "cupyx.scipy.special"}

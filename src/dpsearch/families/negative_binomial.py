@@ -75,6 +75,9 @@ class NegativeBinomial(ByNodes):
         out = rising - r * np.log1p(mean * dispersion) + xlogy(v, mean / (r + mean))
         return np.asarray(out)[at]
 
+    def common(self, theta: Matrix) -> tuple[float, float]:
+        return 0.0, float(np.ceil(theta[:, 0].max()))
+
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
         mean, dispersion = theta.T
         rates = mean * dispersion * rng.gamma(1.0 / dispersion)

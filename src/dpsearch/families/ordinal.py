@@ -81,6 +81,9 @@ class Ordinal(Located):
         above = np.where(value >= high, np.inf, value + 0.5)
         return log_interval(below, above, theta)
 
+    def common(self, theta: Matrix) -> tuple[float, float]:
+        return float(theta[0, 2]), float(theta[0, 3])
+
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
         mean, deviation, low, high = theta.T
         return np.asarray(np.clip(np.rint(rng.normal(mean, deviation)), low, high) + 0.0)

@@ -35,7 +35,7 @@ import numpy as np
 from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch._validate import per_column
 from dpsearch.errors import DataError, ParameterError
-from dpsearch.families._columns import as_tuple, mean_and_variance, varies
+from dpsearch.families._columns import as_tuple, independent, mean_and_variance, varies
 from dpsearch.families._components import n_components, principal
 from dpsearch.families._count_rows import CountRows
 from dpsearch.families._observed import expected, log_densities
@@ -397,13 +397,7 @@ class ProjectedGaussian(Family):
         deviation = np.sqrt(variance)
         standard = np.where(changing, (X - mean) / deviation, 0.0)
         correlations = standard.T @ standard / len(X)
-        kept = np.flatnonzero(changing)
-        while len(kept) > 1:
-            among = correlations[np.ix_(kept, kept)] + _NOTHING * np.eye(len(kept))
-            unexplained = 1.0 / np.diag(np.linalg.inv(among))
-            if unexplained.min() >= _UNEXPLAINED:
-                break
-            kept = np.delete(kept, unexplained.argmin())
+        kept = independent(correlations, np.flatnonzero(changing), _UNEXPLAINED)
         if len(kept) in (0, X.shape[1]):
             return None
         loadings = np.linalg.solve(correlations[np.ix_(kept, kept)], correlations[kept]).T

@@ -47,6 +47,9 @@ class RoundedGaussian(Located):
     def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
         return log_interval(x[:, None] - 0.5, x[:, None] + 0.5, theta)
 
+    def common(self, theta: Matrix) -> tuple[float, float]:
+        return float(np.floor(theta[:, 0].min())), float(np.ceil(theta[:, 0].max()))
+
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
         return np.rint(rng.normal(theta[:, 0], theta[:, 1])) + 0.0  # which −0 becomes, too
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
+from dpsearch._threads import apart
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.items import Items, log_predictive
 from dpsearch.levels.overlap import overlap
@@ -44,20 +46,21 @@ def fit_halves(
     """
     wanted = int(np.clip(mixture.sizes.sum() // 4, *_FITTED))
     order = rng.permutation(items.n_items)[:wanted]
-    tables, counts = [], []
-    for rows in map(np.sort, np.array_split(order, 2)):
+
+    def of_half(rows: Ints) -> tuple[Matrix, int]:
         half_items = items.take(rows)
         half, own = _fit(mixture, half_items)
         scores = log_predictive(half.model.core, items, half.pool) + half.log_weights
         table = np.zeros((half.n_components, mixture.n_components))
         np.add.at(table, (scores.argmax(axis=1), labels), 1.0)
-        tables.append(table)
         if temper is None:
-            counts.append(half.n_components)
-        else:
-            tree = grow(overlap(half.log_memberships(half_items, own), temper), half.sizes)
-            counts.append(int(tree.cut().max()) + 1)
-    return Halves(tuple(tables), tuple(counts))
+            return table, half.n_components
+        tree = grow(overlap(half.log_memberships(half_items, own), temper), half.sizes)
+        return table, int(tree.cut().max()) + 1
+
+    halves = map(np.sort, np.array_split(order, 2))
+    tables, counts = zip(*apart(*(partial(of_half, rows) for rows in halves)), strict=True)
+    return Halves(tables, counts)
 
 
 def _fit(mixture: Mixture, items: Items) -> tuple[Mixture, Labels]:
@@ -75,11 +78,9 @@ def _fit(mixture: Mixture, items: Items) -> tuple[Mixture, Labels]:
 
 def _agreement(table: Matrix, groups: Ints) -> float:
     """Return the adjusted Rand index of clusters and of components gathered to them."""
-    n_clusters = int(groups.max()) + 1
-    by_cluster = np.zeros((len(table), n_clusters))
-    np.add.at(by_cluster.T, groups, table.T)
-    joint = np.zeros((n_clusters, n_clusters))
-    np.add.at(joint, by_cluster.argmax(axis=1), by_cluster)
+    clusters = np.arange(int(groups.max()) + 1)
+    by_cluster = table @ (groups[:, None] == clusters).astype(np.float64)
+    joint = (clusters[:, None] == by_cluster.argmax(axis=1)).astype(np.float64) @ by_cluster
     pairs, first, second = _pairs(joint), _pairs(joint.sum(axis=0)), _pairs(joint.sum(axis=1))
     expected = first * second / _pairs(joint.sum())
     most = 0.5 * (first + second)

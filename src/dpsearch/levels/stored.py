@@ -49,7 +49,7 @@ def levels_of(spec: Mapping[str, Any], arrays: Mapping[str, Any], sizes: Ints) -
     require(not any(gaps), "the tree holds numbers that are not finite")
     require((np.diff(found["heights"]) >= 0.0).all(), "the heights of the tree fall")
     tree = Tree(sizes=_node_sizes(found["merges"], sizes), **found)
-    counts = spec.get("n_clusters_in_halves", [])
+    counts = spec["n_clusters_in_halves"]
     integers = isinstance(counts, list) and all(type(count) is int for count in counts)
     require(integers, "n_clusters_in_halves are not integers")
     return Levels(tree, bool(spec["merges"]), str(spec["finding"]), agreement, tuple(counts))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._archive import read_archive, require, write_archive
-from dpsearch.errors import DataError, ModelFileError
+from dpsearch._archive import opened_archive, require, write_archive
+from dpsearch.errors import DataError
 from dpsearch.families import FAMILIES
 from dpsearch.families.restored import restored_rows
 from dpsearch.mixture import Mixture
@@ -45,14 +45,9 @@ def write(path: str | Path, found: Any, mixture: Mixture) -> None:
 
 def read(path: Path) -> tuple[dict[str, Any], Mixture, Clustering]:
     """Return the fields of a mixture, its components, and its partition."""
-    about, arrays = read_archive(path, FORMAT, VERSION, "a dpsearch variational mixture")
-    try:
+    what = "a dpsearch variational mixture"
+    with opened_archive(path, FORMAT, VERSION, what) as (about, arrays):
         return _read(about, arrays)
-    except ModelFileError as error:
-        error.locate(str(path))
-        raise
-    except Exception as error:  # any error that a value out of its range brings about
-        raise ModelFileError(f"not a valid model: {error}", source=path) from error
 
 
 def _read(about: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], Mixture, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpsearch._arrays import is_torch, on_gpu, to_host
+from dpsearch._threads import together
 from dpsearch.errors import CapabilityError
 from dpsearch.families.linear import namespace
 from dpsearch.passes.chunk import Totals
@@ -15,6 +16,8 @@ from dpsearch.passes.rows import CHUNK_NUMBERS
 INSTALL = 'pip install "dpsearch[gpu]"'
 
 _MOST_NUMBERS = 1 << 28  # of a chunk on a GPU: longer ones are no faster
+_PART = 1 << 12  # totals of clusters that a thread computes something of, at least
+_MOST_PARTS = 32
 _SHARE = 16  # of the free memory that a chunk may take; a pass has several arrays of its size
 
 
@@ -42,18 +45,38 @@ def here(totals: Totals) -> Totals:
 
 
 def taken(totals: Totals, which: Any) -> Totals:
-    """Return some of the clusters, where they are."""
+    """Return some of the clusters, where they are; None for all."""
+    if which is None:
+        return totals
     xp = namespace(totals.sums)
     return Totals(*(xp.take(x, which, axis=0) for x in totals))
 
 
 def spread(values: Any, places: Any, rest: float) -> Any:
-    """Return values at places; `rest` where the place is beyond them."""
-    if places.shape[0] == values.shape[0]:
+    """Return values at places; `rest` where the place is beyond them.  None: where they are."""
+    if places is None:
         return values
     xp = namespace(values)
     values = xp.concat([values, xp.full_like(values[:1, ...], rest)])
     return xp.take(values, places, axis=0)
+
+
+def by_parts(function: Any, totals: Totals, rows: Any) -> Any:
+    """Return a function of totals, which the threads of rows compute for some clusters each.
+
+    Which clusters these are does not depend on the number of threads, so that no bit does.
+    """
+    threads, n = getattr(rows, "n_threads", None), totals.sizes.shape[0]
+    step = max(_PART // totals.sums.shape[1], -(-n // _MOST_PARTS), 1)
+    if threads is None or n <= step:
+        return function(*totals)
+    begins = range(0, n, step)
+    found = together(
+        lambda i: function(*totals.take(slice(begins[i], begins[i] + step))), len(begins), threads
+    )
+    if isinstance(found[0], tuple):
+        return tuple(np.concatenate(part) for part in zip(*found, strict=True))
+    return np.concatenate(found)
 
 
 def tensor(X: Any) -> Any:

@@ -256,9 +256,16 @@ def _of_least_keys(
 
 def least(seeds: list[Seeds], counts: Ints) -> Seeds:
     """Return those of the least keys among what several chunks drew."""
-    clusters, keys, features = (np.concatenate(part) for part in zip(*seeds, strict=True))
+    clusters, keys = (np.concatenate(part) for part in list(zip(*seeds, strict=True))[:2])
     kept = _least(clusters, keys, counts)
-    return Seeds(clusters[kept], keys[kept], features[kept])
+    like = seeds[0].features
+    features = np.empty((len(kept), *like.shape[1:]), like.dtype)
+    begin = 0
+    for one in seeds:  # features are many: only those of rows that are kept are copied
+        own = np.flatnonzero((kept >= begin) & (kept < begin + len(one.keys)))
+        features[own] = one.features[kept[own] - begin]
+        begin += len(one.keys)
+    return Seeds(clusters[kept], keys[kept], features)
 
 
 def _least(clusters: Ints, keys: Any, counts: Ints) -> Ints:

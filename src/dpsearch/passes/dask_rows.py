@@ -62,6 +62,13 @@ class Told(NamedTuple):
     known_by: tuple[str, Ints] | None
 
 
+class Answer(NamedTuple):
+    """What shards find together, and what each of them tells."""
+
+    found: Any
+    told: list[Told]
+
+
 class DaskRows:
     """Rows on the workers of a Dask cluster.  Shards are sent to them, and should be small."""
 
@@ -125,7 +132,7 @@ class DaskRows:
         decisions = self._decisions
 
         def ask() -> list[Any]:
-            _, _, states = self._asked(self._passes)
+            _, states = self._asked(self._passes)
             each = zip(states, self._expected(len(self._passes)), strict=True)
             return self._futures([one(*both, decisions, empty) for both in each])
 
@@ -144,17 +151,18 @@ class DaskRows:
 
         def ask() -> list[Any]:
             nonlocal states
-            found, told, states = self._asked(passes)
-            return [*self.client.gather(finished(told, self.progress)), *self.client.gather(found)]
+            found, states = self._asked(passes)
+            finished(states, self.progress)
+            return list(self.client.gather(finished(found, None)))
 
         answers = self._patiently(ask)
-        told, found = answers[: len(self.shards)], answers[len(self.shards) :]
+        told = [one for of_group in answers for one in of_group.told]
         kept = {n: futures for n, futures in self._states.items() if n == len(self._passes)}
         # Only now: an interrupted pass has not been.
         self._passes, self._states = passes, kept | {len(passes): states}
         self._told, self._decisions = [*self._told, told], ()
         self.log_base = float(sum(one.log_base for one in told))
-        return together(found, asked)
+        return together((one.found for one in answers), asked)
 
     def _expected(self, number: int) -> list[Any]:
         """What the pass before pass `number` told of each shard's state, to know it again by."""
@@ -162,19 +170,18 @@ class DaskRows:
             return [None] * len(self.shards)
         return [one.known_by for one in self._told[number - 1]]
 
-    def _asked(self, passes: Sequence[Pass]) -> tuple[list[Any], list[Any], list[Any]]:
-        """Futures of what the last of these passes finds, of what shards tell, and of states.
+    def _asked(self, passes: Sequence[Pass]) -> tuple[list[Any], list[Any]]:
+        """Futures of what groups of shards answer to the last of these passes, and of states.
 
         Only what the scheduler does not have already is asked for.  What shards find is put
         together by the workers, a group of shards at a time.
         """
         from dask import delayed
 
-        one, some = delayed(_one, pure=False, nout=3), delayed(_together, pure=False)
+        one, some = delayed(_one, pure=False, nout=2), delayed(_together, pure=False)
         known = [n for n in self._states if n <= len(passes) and _alive(self._states[n])]
         begin, n = max(known, default=0), len(self.shards)
-        found: list[Any] = []
-        told: list[Any] = []
+        answers: list[Any] = []
         states = self._states[begin] if begin else [None] * n
         for number in range(begin, len(passes)):
             what = passes[number]
@@ -186,10 +193,9 @@ class DaskRows:
                 some([part[0] for part in parts[at : at + _GROUP]], asked)
                 for at in range(0, n, _GROUP)
             ]
-            wanted = [*groups, *(part[1] for part in parts), *(part[2] for part in parts)]
-            futures = self._futures(wanted)
-            found, told, states = futures[: -2 * n], futures[-2 * n : -n], futures[-n:]
-        return found, told, states
+            futures = self._futures([*groups, *(part[1] for part in parts)])
+            answers, states = futures[:-n], futures[-n:]
+        return answers, states
 
     def _futures(self, wanted: list[Any]) -> list[Any]:
         return list(self.client.compute(wanted, retries=_RETRIES))
@@ -227,8 +233,9 @@ def together(found: Iterable[Any], what: Pass) -> Any:
     return chunk.summed(found) if what.soft is None else reduce(add, found)
 
 
-def _together(found: Iterable[Any], asked: tuple[Encoding, Pass]) -> Any:
-    return together(found, asked[1])
+def _together(answers: list[Answer], asked: tuple[Encoding, Pass]) -> Answer:
+    told = [one for answer in answers for one in answer.told]
+    return Answer(together((answer.found for answer in answers), asked[1]), told)
 
 
 def _same(asked: Any) -> Any:
@@ -237,8 +244,8 @@ def _same(asked: Any) -> Any:
 
 def _one(
     asked: tuple[Encoding, Pass], shard: Shard, first: int, state: State | None, expected: Any
-) -> tuple[Any, Told, State]:
-    """Do a pass over a shard; return what it finds, what it tells, and the state after it."""
+) -> tuple[Answer, State]:
+    """Do a pass over a shard; return what it finds and tells, and the state after it."""
     encoding, what = asked
     form, matrix = encoding.form(), encoding.load(shard)
     if state is None:
@@ -266,7 +273,7 @@ def _one(
     else:
         found = together((work(*part) for part in parts), what)
     told = Told(state.log_base, _known_by(what, found))
-    return found, told, State(labels, choice, state.log_base)
+    return Answer(found, [told]), State(labels, choice, state.log_base)
 
 
 def _labels(state: State, expected: Any, decisions: Any, empty: int) -> Labels:

@@ -12,7 +12,7 @@ a width that a GPU reads at full speed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ _FULL = 8  # numbers of which the width is a multiple
 _KEPT = 2 << 30  # bytes of features that are kept where it is not known what is free
 _MOST_FUSED = 16  # candidates of a group that a kernel takes one after the other
 _NARROW = 512  # features up to which the kernels for all rows are known to be faster
+_MOST_RECORDED = 1 << 26  # features of rows beyond which it is not launching that takes the time
 _WHOLE_BLOCK = 1024  # rows whose totals are added in the precision of the data
 
 
@@ -69,6 +70,9 @@ class DenseRows(DeviceRows):
         super().__init__(X, X.shape[0], first)
         self._features = self._with_room(self._kept)
         self.fused: Any = _kernels() if is_torch(X) and X.is_cuda else None
+        few = self.n_rows * self.width <= _MOST_RECORDED
+        self.records = self.fused is not None and form.anywhere and few
+        self._recorded: Any = None  # the plan of a sweep, and its recording
 
     def _kept(self) -> Any:
         xp, shape = self.xp, (self.n_rows, self.width)
@@ -112,6 +116,28 @@ class DenseRows(DeviceRows):
         features = self._load(at)[:, : self.form.n_totals]
         found = self.xp.matrix_transpose(shares) @ features
         return np.asarray(to_host(found), dtype=np.float64)
+
+    def repeated(self, sweep: Callable[[Totals], Totals], totals: Totals, count: int) -> Totals:
+        """Return what sweeps make of totals; sweeps of the same groups are recorded on a GPU."""
+        if not self._is_recorded():
+            totals, count = sweep(totals), count - 1  # it finds out how its passes go
+            self._record(sweep, totals)
+        if self._is_recorded():
+            played: Totals = self._recorded[1].play(totals, count)
+            return played
+        return super().repeated(sweep, totals, count)
+
+    def _is_recorded(self) -> bool:
+        return self._recorded is not None and self._recorded[0] is self._plan
+
+    def _record(self, sweep: Callable[[Totals], Totals], totals: Totals) -> None:
+        if not self.records or self._plan is None:
+            return
+        before = None if self._recorded is None else self._recorded[1]
+        try:
+            self._recorded = self._plan, self.fused.Recorded(sweep, totals, before)
+        except RuntimeError:  # a formula of the family waits for the GPU
+            self.records, self._recorded = False, None
 
     # -- passes -------------------------------------------------------------------------------
 
@@ -181,8 +207,8 @@ class DenseRows(DeviceRows):
         xp, shape, n = self.xp, plan.slots.shape, self.form.n_totals
         rows = xp.zeros((weights.shape[0] + 1, self.width), dtype=self.dtype, device=self.device)
         rows[:-1, :n] = xp.astype(weights, self.dtype)
-        rows[:-1, n] = xp.astype(xp.clip(constants, _NEVER, None), self.dtype)
-        rows[-1, n] = _NEVER
+        never = xp.full((1,), _NEVER, dtype=constants.dtype, device=self.device)
+        rows[:, n] = xp.astype(xp.clip(xp.concat([constants, never]), _NEVER, None), self.dtype)
         flat = xp.reshape(plan.slots, (-1,))
         table = xp.reshape(xp.take(rows, flat, axis=0), (*shape, self.width))
         somewhere = xp.any(table[:, :, n] > 0.5 * _NEVER, axis=1, keepdims=True)

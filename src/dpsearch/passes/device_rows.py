@@ -47,6 +47,7 @@ class DeviceRows(ABC):
 
     dtype: Any  # of features
     form: LinearForm
+    records = False  # whether sweeps that are repeated are recorded
 
     def __init__(self, X: Any, n_rows: int, first: int) -> None:
         self.xp, self.device = namespace(X), arrays.device_of(X)
@@ -94,6 +95,12 @@ class DeviceRows(ABC):
 
     def assign(self, candidates: Candidates) -> Totals:
         return self._with_room(lambda: self._assign(candidates))
+
+    def repeated(self, sweep: Callable[[Totals], Totals], totals: Totals, count: int) -> Totals:
+        """Return what sweeps make of totals, one after the other."""
+        for _ in range(count):
+            totals = sweep(totals)
+        return totals
 
     def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
         """Share each row between candidates in proportion to exp(score); its label is the best."""

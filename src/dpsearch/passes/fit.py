@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -57,7 +58,9 @@ from dpsearch.sources.shards import (
     Shard,
     begins_of,
     divided,
-    look,
+    drawn_rows,
+    look_at_part,
+    of_parts,
     sampled_rows,
     stacked,
     telling_rows,
@@ -70,6 +73,7 @@ _TURNS = 10  # times as many rows as are sampled, up to which rows are also move
 _ROUNDS, _FEW_ROUNDS = 10, 3  # by default: in memory, and where rows have to be read
 _MOST_ROUNDS = 1000  # where refinement is to converge
 _CHUNKS_OF_SHARD = 4  # in memory: a thread that waits for the next shard waits less often
+_LOOKED_AT = 1 << 14  # rows in memory at a time, in the first look
 MOST_CLUSTERS = 1 << 16  # that tables of the prior are made for
 
 
@@ -97,8 +101,8 @@ def suits_shards(opened: OpenedTable, options: FitOptions) -> bool:
 
     With a checkpoint that is also so for one shard, unless it is so small that it needs none.
     """
-    whole = opened.in_memory and (options.checkpoint is None or opened.n_rows < FEWEST)
-    return not whole
+    kept = options.checkpoint is not None and opened.n_rows >= FEWEST
+    return kept or not opened.in_memory
 
 
 def fit_in_shards(opened: OpenedTable, options: FitOptions) -> FittedState:
@@ -235,7 +239,7 @@ class ShardsFit:
             features, threads = features_of(form, sample.matrix), n_threads(options.n_jobs)
             batch = PilotedSearch(rows, features, form, tables, *how, threads)
             improve = self.by_pilot
-        with current().needed():
+        with current().during("placing all rows"), current().needed():
             batch.begin_from(start.clusters)
         n_seen = int(batch.totals.sizes.sum())  # rows without any value are no points
         if n_seen < rows.n_rows:
@@ -320,7 +324,7 @@ class ShardsFit:
         with current().during("finding levels"):
             levels = find_levels(mixture, items, of_sample, sample.matrix)
         state = FittedState(
-            mixture, found, start.reason, self.opened.schema, weights=weights, levels=levels,
+            mixture, found, start.reason, levels, self.opened.schema, weights=weights,
             codes=encoding.codes,
         )  # fmt: skip
         return state.at_level(options.level)
@@ -352,13 +356,20 @@ def look_at(
     if client is not None:
         return look_by_dask(shards, client, n_sampled, seed, progress)
 
-    def work(s: int) -> Look:
-        return look(shards[s], int(n_sampled[s]), [seed, s])
+    of_shards = [divided([shard], _LOOKED_AT) for shard in shards]
+    places = [(s, p) for s, parts in enumerate(of_shards) for p in range(len(parts))]
+    rows = [
+        drawn_rows(shard.n_rows, int(n_sampled[s]), [seed, s]) for s, shard in enumerate(shards)
+    ]
+
+    def work(place: tuple[int, int]) -> Look:
+        s, p = place
+        return look_at_part(of_shards[s][p], begins_of(of_shards[s])[p], rows[s])
 
     found = []
-    with closing(each(work, range(len(shards)), threads)) as looks:
-        for one in looks:
-            found.append(one)
+    with closing(each(work, places, threads)) as looks:
+        for parts in of_shards:
+            found.append(of_parts(list(itertools.islice(looks, len(parts)))))
             if progress is not None:
                 progress(len(found))
     return found

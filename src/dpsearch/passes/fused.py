@@ -18,6 +18,8 @@ import torch
 import triton
 import triton.language as tl
 
+from dpsearch.passes.recorded import Recorded as Recorded
+
 ROWS_OF_SUM = 8192  # rows that one program of `totals` adds up
 _TILE = 32  # 4-byte numbers of a tile of features for each thread
 

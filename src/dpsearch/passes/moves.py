@@ -52,3 +52,8 @@ class Group(NamedTuple):
 
     clusters: Ints
     move: Move
+
+    @property
+    def kept(self) -> Ints:
+        """The clusters that stay."""
+        return self.clusters[self.move.divided :][: self.move.kept]

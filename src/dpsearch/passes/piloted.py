@@ -103,20 +103,14 @@ class PilotedSearch(BatchSearch):
         counts = np.full(self.n_clusters, min(_OUTLIERS, max(4, most)))
         self.follow(self.rows.all.outliers(*self.scores(self.totals), counts))
 
-    def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
+    def propose(
+        self, groups: list[Group], most: int = MOST_SWEEPS, tries: int = _TRIES
+    ) -> tuple[Vector, Vector]:
         """Give groups new partitions where that gains; each the best of a few for the sample."""
         pilot = self.pilot
         starts, of_cluster = self.numbered(groups)
         owner = np.repeat(np.arange(len(groups)), np.diff(starts))
-        best = np.full(len(groups), -np.inf)
-        totals = Totals(np.zeros(len(owner)), np.zeros((len(owner), self.form.n_totals)))
-        for _ in range(_TRIES):
-            start = pilot.beginnings(groups)
-            found, values, costs = pilot.settled(groups, starts, of_cluster, start, most)
-            value = np.bincount(owner, values, minlength=len(groups))
-            better = (value > best)[owner]
-            best = np.maximum(best, value)
-            totals.sizes[better], totals.sums[better] = found.sizes[better], found.sums[better]
+        totals, _, costs = pilot.tried(groups, starts, of_cluster, most, tries)
         # As large as the clusters of all rows, of which they have the shapes.
         sizes = [one.totals.sizes for one in (self, pilot)]
         of_groups = [

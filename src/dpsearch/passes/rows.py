@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from dpsearch._threads import each, together
+from dpsearch._threads import each, shared, together
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.deadline import current
 from dpsearch.errors import located
@@ -35,7 +35,8 @@ _BLOCK_NUMBERS = 1 << 18  # features at once, so that they stay near their core
 FEWEST = 20_000  # rows, from which passes over all of them are faster than one row after another
 KEPT = 2 << 30  # bytes of features that are kept; more, and quick ones, are computed in every pass
 _FEW_NUMBERS = 1 << 24  # features, up to which they are one array, and a pass is soon done
-_PARTS = 8  # of few rows, each with totals of its own …
+_DECIDED = 1 << 17  # rows at a time that get new labels
+_PARTS = 16  # of few rows, each with totals of its own …
 _ROWS_A_TOTAL = 16  # … unless it would have fewer rows than that for each of them
 
 
@@ -145,8 +146,15 @@ def features_of(form: LinearForm, matrix: Any) -> Any:
     if sp.issparse(matrix):
         return form.features(matrix)
     out = np.empty((matrix.shape[0], form.n_totals))
-    for features, at in blocks(form, matrix):
-        out[at] = features.toarray() if sp.issparse(features) else features
+    step = max(1, _BLOCK_NUMBERS // form.n_totals)
+
+    def write(begin: int) -> None:
+        features = form.features(matrix[begin : begin + step])
+        features = features.toarray() if sp.issparse(features) else features
+        out[begin : begin + step] = features
+
+    for _ in shared(write, range(0, matrix.shape[0], step)):
+        pass
     return out
 
 
@@ -215,8 +223,16 @@ class ThreadedRows:
         return reduce(add, found)
 
     def decide(self, of_candidates: Ints, of_clusters: Ints) -> None:
-        self._labels = chunk.decided(self._labels, self._choice, of_candidates, of_clusters)
-        self._choice[:] = -1
+        labels, choice = self._labels, self._choice
+        out = np.empty_like(labels)
+
+        def part(i: int) -> None:
+            at = slice(i * _DECIDED, (i + 1) * _DECIDED)
+            out[at] = chunk.decided(labels[at], choice[at], of_candidates, of_clusters)
+            choice[at] = -1
+
+        together(part, -(-self.n_rows // _DECIDED), self.n_threads)
+        self._labels = out
 
     def draw(self, counts: Ints, seed: int) -> Seeds:
         if (table := self._whole()) is not None:
@@ -250,11 +266,19 @@ class ThreadedRows:
     def _whole(self) -> Matrix | None:
         """Return the features of all rows as one array; None where they are many, or sparse."""
         if self._few and self._table is None:
-            found = self._each(lambda parts: [features for features, _ in parts])
-            features = list(itertools.chain.from_iterable(found))
-            self._few = all(isinstance(one, np.ndarray) for one in features)
+            table = np.empty((self.n_rows, self.form.n_totals))
+
+            def copied(parts: Iterable[tuple[Any, slice]]) -> bool:
+                dense = True
+                for features, at in parts:
+                    dense = dense and isinstance(features, np.ndarray)
+                    if dense:
+                        table[at] = features
+                return dense
+
+            self._few = all(list(self._each(copied)))
             if self._few:
-                table = self._table = np.concatenate(features)
+                self._table = table
                 bounds = itertools.pairwise(self._first)
                 self._features = [[(table[a:b], slice(a, b))] for a, b in bounds]
         return self._table

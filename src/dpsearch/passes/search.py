@@ -15,31 +15,28 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from dpsearch._arrays import to_host
 from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
-from dpsearch.families.linear import LinearForm, indices, like, namespace
+from dpsearch.families.linear import LinearForm, indices
 from dpsearch.passes.arrays import here, spread, taken
 from dpsearch.passes.chunk import Candidates, Totals
+from dpsearch.passes.clusters import BLOCK, Clusters
 from dpsearch.passes.moves import GROWTH, MOVES, Group, Move
 from dpsearch.passes.rows import Rows
-from dpsearch.priors.base import Tables, size_steps, size_weights
+from dpsearch.priors.base import Tables
 from dpsearch.schedule import Schedule
 
-_SWEEPS = 4  # of the rows of a group, after which its proposal is looked at again
 MOST_SWEEPS = 48
 _GROWTH_SWEEPS = 8  # at first, when any sensible division will do
 _HOPE = 5.0  # gains like the last one that would still be worth waiting for
 _SETTLED = 0.4  # nats; a proposal that gains less between two looks is settled
 _PAIR_NUMBERS = 1 << 22  # totals of pairs of clusters, whose merge gains are computed at once
-_BLOCK = 2048  # clusters that are compared with all others at once
 _PULLS = (0.4, 0.9)  # how far candidates begin towards their seeds from the mean of a cluster
 _PARTNERS = 5  # the most similar clusters, of which those of a group are drawn
-_NEAR = 32  # clusters whose merge gains are computed, where there are many
 _LEAST_GAIN = 1e-6  # nats; less is rounding …
 _ROUNDING = 1e-13  # … and this share of the log joint
 _LITTLE = 1e-7  # of the log joint: less is no progress …
@@ -54,15 +51,18 @@ class Effort(NamedTuple):
 
     patience: int  # failures, after which a cluster counts as settled
     sweeps: int  # of the rows of a group, at most
+    look: int  # sweeps of the rows of a group, after which its proposal is looked at again
+    tries: int  # proposals for a group, of which the best is looked at
     between: float  # sweeps of all rows that cost as much as regrouping between two of them
 
 
-_EFFORT = Effort(12, MOST_SWEEPS, 2.0)
-_DEVICE_EFFORT = Effort(80, 12, 0.5)  # there a pass over a few clusters takes as long as over all
+_EFFORT = Effort(12, MOST_SWEEPS, 4, 1, 2.0)
+_DEVICE_EFFORT = Effort(80, 12, 4, 1, 0.5)  # a pass over a few clusters takes as long as over all
+_RECORDED_EFFORT = Effort(16, 12, 12, 8, 2.0)  # … and one that is repeated takes hardly any time
 
 
-class BatchSearch:
-    """The search: clusters as totals, their values, and what has been tried."""
+class BatchSearch(Clusters):
+    """The search: its clusters, and what has been tried."""
 
     def __init__(
         self,
@@ -73,14 +73,15 @@ class BatchSearch:
         note: Callable[[str, float, int], None],
         check_time: Callable[[], None],
     ) -> None:
-        self.rows, self.form, self.tables, self.rng = rows, form, tables, rng
-        self.note, self.check_time = note, check_time
+        super().__init__(rows, form, tables)
+        self.rng, self.note, self.check_time = rng, note, check_time
         self.schedule = Schedule(len(MOVES))
         self.spent = 0.0  # scores computed
         self._swept = 0.0  # when all rows were swept last
-        self.effort = _DEVICE_EFFORT if hasattr(rows, "lifted") else _EFFORT
+        self.effort = _EFFORT
+        if hasattr(rows, "lifted"):
+            self.effort = _RECORDED_EFFORT if getattr(rows, "records", False) else _DEVICE_EFFORT
         self._progress = -np.inf, 0.0  # the log joint when there was any, and what was spent then
-        self._steps: tuple[Tables, Any] | None = None
 
     def begin_with(self, labels: Labels) -> None:
         """Give the rows labels, 0, 1, … without gaps, and take the clusters that these make."""
@@ -112,49 +113,6 @@ class BatchSearch:
     def _set(self, totals: Totals, failures: Ints) -> None:
         self.totals, self.values, self.failures = totals, self.value_of(totals), failures
         self._merges = _unknown(len(failures))
-
-    @property
-    def n_clusters(self) -> int:
-        return len(self.values)
-
-    @property
-    def log_joint(self) -> float:
-        """The log joint of the rows' partition, but for `log_base`."""
-        return float(self.values.sum() + self.tables.log_v[self.n_clusters])
-
-    def lifted(self, totals: Totals) -> Totals:
-        """Return totals where what is computed of them is computed: where rows are, if they say."""
-        lift = getattr(self.rows, "lifted", None)
-        return totals if lift is None else lift(totals)
-
-    def value_of(self, totals: Totals) -> Vector:
-        """Return log W + log H of each cluster."""
-        totals = self.lifted(totals)
-        marginals, sizes = to_host(self.form.log_marginals(*totals)), to_host(totals.sizes)
-        sizes = sizes.round().astype(np.int64)
-        return np.where(sizes > 0, size_weights(self.tables, sizes) + marginals, 0.0)
-
-    def scores(self, totals: Totals) -> tuple[Any, Any]:
-        """Return the tangent plane of log W + log H at each cluster; −∞ for an empty one."""
-        totals = self.lifted(totals)
-        xp = namespace(totals.sums)
-        weights, constants = self.form.weights(*totals)
-        empty = totals.sizes < 0.5
-        constants = constants + self.mean_steps(totals.sizes)
-        weights = xp.where(empty[:, None], xp.zeros_like(weights), weights)
-        return weights, xp.where(empty, xp.full_like(constants, -np.inf), constants)
-
-    def mean_steps(self, sizes: Any) -> Any:
-        """Return the mean of log W(n + 1)/W(n) and log W(n)/W(n − 1), where the sizes n are."""
-        if self._steps is None or self._steps[0] is not self.tables:
-            n = np.arange(1, len(self.tables.log_w) - 1)
-            steps = [size_steps(self.tables, n - i) for i in (0, 1)]
-            self._steps = self.tables, like(sizes, 0.5 * np.add(*steps))
-        xp, table = namespace(sizes), self._steps[1]
-        last, n = table.shape[0], xp.clip(xp.round(sizes), 1.0, None)
-        known = xp.take(table, xp.astype(xp.clip(n, None, float(last)), xp.int64) - 1, axis=0)
-        least = xp.clip(n, float(last), None) - self.tables.discount
-        return xp.where(n > last, 0.5 * xp.log(least * (least - 1.0)), known)
 
     # -- moves ------------------------------------------------------------------------------
 
@@ -244,24 +202,6 @@ class BatchSearch:
             known[first[todo], second[todo]] = gains[todo]
         return first, second, gains
 
-    def pairs(self) -> tuple[Ints, Ints]:
-        """Return all pairs of clusters, or each with those that describe its rows best."""
-        n = self.n_clusters
-        if n <= 2 * _NEAR:
-            first, second = np.triu_indices(n, 1)
-            return first.astype(np.int64), second.astype(np.int64)
-        weights, constants = map(to_host, self.scores(self.totals))
-        means = self.totals.sums / self.totals.sizes[:, None]
-        near = np.empty((n, _NEAR), np.int64)
-        for at in range(0, n, _BLOCK):
-            loss = -(means[at : at + _BLOCK] @ weights.T + constants)  # [of, under cluster]
-            own = np.arange(len(loss))
-            loss[own, at + own] = np.inf
-            near[at : at + _BLOCK] = np.argpartition(loss, _NEAR, axis=1)[:, :_NEAR]
-        first, second = np.repeat(np.arange(n), _NEAR), near.reshape(-1)
-        both = np.unique(np.minimum(first, second) * n + np.maximum(first, second))
-        return both // n, both % n
-
     def grow(self, tries: int) -> None:
         """Divide clusters, all at once, while that gains; each `tries` times."""
         while True:
@@ -290,7 +230,7 @@ class BatchSearch:
         groups, kinds = self.groups(restless)
         if not groups:
             return True
-        gains, costs = self.propose(groups, self.effort.sweeps)
+        gains, costs = self.propose(groups, self.effort.sweeps, self.effort.tries)
         for kind, gain, cost in zip(kinds, gains, costs, strict=True):
             self.schedule.learn(kind, float(gain), float(cost))
         if gains.max() > _LEAST_GAIN:
@@ -302,10 +242,10 @@ class BatchSearch:
         partners = self.partners()
         taken: set[int] = set()
         groups, kinds = [], []
-        for k in self.rng.permutation(restless).tolist():
+        wanted = self.schedule.choose(self.rng, len(restless)).tolist()
+        for k, kind in zip(self.rng.permutation(restless).tolist(), wanted, strict=True):
             if k in taken:
                 continue
-            kind = self.schedule.choose(self.rng)
             move = MOVES[kind]
             free = (p for p in partners[k] if p not in taken)
             near = list(itertools.islice(free, move.n_clusters + _PARTNERS - 2))
@@ -334,13 +274,35 @@ class BatchSearch:
         """Whether a group has not enough rows for the seeds of a move."""
         return bool(self.totals.sizes[members[: move.divided]].sum() < 2 * move.seeds)
 
-    def propose(self, groups: list[Group], most: int = MOST_SWEEPS) -> tuple[Vector, Vector]:
+    def propose(
+        self, groups: list[Group], most: int = MOST_SWEEPS, tries: int = 1
+    ) -> tuple[Vector, Vector]:
         """Give groups of clusters new partitions where that gains; return gains and costs."""
         starts, of_cluster = self.numbered(groups)
-        start = self.beginnings(groups)
-        totals, values, costs = self.settled(groups, starts, of_cluster, start, most)
+        totals, values, costs = self.tried(groups, starts, of_cluster, most, tries)
+        if tries > 1:  # the rows follow the last try: one more sweep takes them to the best
+            found = self.rows.assign(Candidates(of_cluster, starts, *self.scores(totals)))
+            totals, values = here(found), self.value_of(found)
         self.spent += float(costs.sum())
         return self.take(groups, starts, of_cluster, totals, values), costs
+
+    def tried(
+        self, groups: list[Group], starts: Ints, of_cluster: Ints, most: int, tries: int
+    ) -> tuple[Totals, Vector, Vector]:
+        """Return the best candidates of a few tries for each group, as `settled` does."""
+        owner = np.repeat(np.arange(len(groups)), np.diff(starts))
+        best, costs = np.full(len(groups), -np.inf), np.zeros(len(groups))
+        totals = Totals(np.zeros(len(owner)), np.zeros((len(owner), self.form.n_totals)))
+        values = np.zeros(len(owner))
+        for start in self.beginnings(groups, starts, of_cluster, tries):
+            found = self.settled(groups, starts, of_cluster, start, most)
+            value = np.bincount(owner, found[1], minlength=len(groups))
+            better = (value > best)[owner]
+            best = np.maximum(best, value)
+            for mine, new in zip((*totals, values), (*found[0], found[1]), strict=True):
+                mine[better] = new[better]
+            costs += found[2]
+        return totals, values, costs
 
     def numbered(self, groups: list[Group]) -> tuple[Ints, Ints]:
         """Return where the candidates of each group begin, and the group of each cluster."""
@@ -366,20 +328,23 @@ class BatchSearch:
         out, now = Totals(*map(np.empty_like, totals)), of_cluster
         # Candidates of groups that are still swept, and where they are among all.
         part, inside, active = self.lifted(totals), np.arange(len(owner)), reached < 0.0
-        at = back = indices(part.sums, inside)
-        for number in range(most):
-            self.check_time()
+        at = back = None  # all of them
+
+        def sweep(part: Totals) -> Totals:
             weights, constants = self.scores(part)
             scores = spread(weights, back, 0.0), spread(constants, back, -np.inf)
-            part = taken(self.rows.assign(Candidates(now, starts, *scores)), at)
-            costs[active] += (rows_of * np.diff(starts))[active]
-            if (number + 1) % _SWEEPS and number + 1 < most:
-                continue
+            return taken(self.rows.assign(Candidates(now, starts, *scores)), at)
+
+        left = most
+        while left:
+            count = min(self.effort.look, left)
+            part, left = self.repeated(sweep, part, count), left - count
+            costs[active] += count * (rows_of * np.diff(starts))[active]
             values[inside] = self.value_of(part)
             value = np.bincount(owner, values, minlength=len(groups))
             step, reached = value - reached, value
             going = active & (step > _SETTLED) & (goal - value < _HOPE * step)
-            if number + 1 == most or (going != active).any():
+            if not left or (going != active).any():
                 out.sizes[inside], out.sums[inside] = here(part)
                 stay = np.flatnonzero(going[owner[inside]])
                 if not len(stay):
@@ -392,39 +357,56 @@ class BatchSearch:
             active = going
         return out, values, costs
 
-    def beginnings(self, groups: list[Group]) -> Totals:
-        """Return the totals that candidates begin with.
+    def repeated(self, sweep: Callable[[Totals], Totals], totals: Totals, count: int) -> Totals:
+        """Return what sweeps make of totals, one after the other; where rows are, if they can."""
+        self.check_time()
+        repeat = getattr(self.rows, "repeated", None)
+        if repeat is not None:
+            found: Totals = repeat(sweep, totals, count)
+            return found
+        for _ in range(count):
+            self.check_time()
+            totals = sweep(totals)
+        return totals
+
+    def beginnings(
+        self, groups: list[Group], starts: Ints, of_cluster: Ints, tries: int
+    ) -> Iterator[Totals]:
+        """Yield the totals that candidates begin with, for each try.
 
         A candidate of a seed begins as a share of its cluster, drawn towards the seed.
         """
+        divided = np.concatenate([group.clusters[: group.move.divided] for group in groups])
+        kept = np.concatenate([group.kept for group in groups])
+        n_seeds = np.array([group.move.seeds for group in groups])
+        n_kept = np.array([len(group.kept) for group in groups])
         counts = np.zeros(self.n_clusters, np.int64)
-        for group in groups:
-            counts[group.clusters[: group.move.divided]] = group.move.seeds
+        counts[divided] = tries * n_seeds[of_cluster[divided]]
         seeds = self.rows.draw(counts, int(self.rng.integers(2**62)))
-        edges = np.searchsorted(seeds.clusters, np.arange(self.n_clusters + 1))
-        means = self.totals.sums / self.totals.sizes[:, None]
-        sizes, sums = [], []
-        for clusters, move in groups:
-            divided, kept = clusters[: move.divided], clusters[move.divided :][: move.kept]
-            if move.divided:
-                drawn = np.concatenate([np.arange(edges[k], edges[k + 1]) for k in divided])
-                drawn = self.chosen(drawn, seeds.clusters[drawn], move.seeds)
-                share = self.totals.sizes[divided].sum() / move.seeds
-                pull = self.rng.uniform(*_PULLS)
-                pulled = (1.0 - pull) * means[seeds.clusters[drawn]] + pull * seeds.features[drawn]
-                sizes.append(np.full(move.seeds, share))
-                sums.append(share * pulled)
-            sizes.append(self.totals.sizes[kept])
-            sums.append(self.totals.sums[kept])
-        return Totals(np.concatenate(sizes), np.concatenate(sums))
-
-    def chosen(self, drawn: Ints, clusters: Ints, n: int) -> Ints:
-        """Choose n of the rows that were drawn, in proportion to the sizes of their clusters."""
-        if len(drawn) == n:
-            return drawn
-        # The least of exponential times (Efraimidis & Spirakis 2006).
-        weights = self.totals.sizes[clusters] / np.bincount(clusters)[clusters]
-        return drawn[np.argsort(self.rng.exponential(size=len(drawn)) / weights)[:n]]
+        owner = of_cluster[seeds.clusters]
+        first = np.searchsorted(np.sort(owner), np.arange(len(groups)))
+        own = np.bincount(of_cluster[divided], self.totals.sizes[divided], len(groups))
+        share = own / np.maximum(n_seeds, 1)
+        means = self.totals.sums[seeds.clusters] / self.totals.sizes[seeds.clusters, None]
+        # Seeds come first among the candidates of a group, and then the clusters that stay.
+        of_seeds, of_kept = _runs(starts[:-1], n_seeds), _runs(starts[:-1] + n_seeds, n_kept)
+        drawn = np.bincount(seeds.clusters, minlength=self.n_clusters)
+        weights = self.totals.sizes[seeds.clusters] / drawn[seeds.clusters]
+        for _ in range(tries):
+            # In proportion to the sizes of clusters: those of the least exponential times
+            # (Efraimidis & Spirakis 2006).
+            order = np.lexsort((self.rng.exponential(size=len(owner)) / weights, owner))
+            rank = np.arange(len(order)) - first[owner[order]]
+            picked = order[rank < n_seeds[owner[order]]]
+            of = owner[picked]
+            pull = self.rng.uniform(*_PULLS, size=len(groups))[of, None]
+            sizes = np.empty(starts[-1])
+            sums = np.empty((starts[-1], self.form.n_totals))
+            sizes[of_kept], sums[of_kept] = self.totals.sizes[kept], self.totals.sums[kept]
+            sizes[of_seeds] = share[of]
+            pulled = (1.0 - pull) * means[picked] + pull * seeds.features[picked]
+            sums[of_seeds] = share[of, None] * pulled
+            yield Totals(sizes, sums)
 
     def take(
         self, groups: list[Group], starts: Ints, of_cluster: Ints, totals: Totals, values: Vector
@@ -495,6 +477,12 @@ class BatchSearch:
         self.rounds()
 
 
+def _runs(begins: Ints, lengths: Ints) -> Ints:
+    """Return runs of whole numbers that begin there and are that long, one after the other."""
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
+
+
 def _unknown(n: int) -> Matrix | None:
     """Return room for what merges of pairs would gain; None if there are too many pairs."""
-    return np.full((n, n), np.nan) if n <= _BLOCK else None
+    return np.full((n, n), np.nan) if n <= BLOCK else None

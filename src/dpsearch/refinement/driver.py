@@ -24,25 +24,25 @@ from typing import NamedTuple
 import numpy as np
 
 from dpsearch._threads import pool, together
-from dpsearch._types import Ints, Labels, Vector
+from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.events import Event
 from dpsearch.partition import by_appearance
 from dpsearch.passes.history import History
+from dpsearch.passes.moves import Move
 from dpsearch.problem import Clustering, Problem
-from dpsearch.refinement.local import Beginning, repartition
-from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, Move, begin
+from dpsearch.refinement.local import Groups, groups_of, repartition
+from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, fitted, neighbourhoods
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
 # Neighbourhoods in a batch; results depend on it, so that it is not the number of threads.
 _BATCH, _LARGE_BATCH = 8, 64
+_MERGES = 4  # clusters that a thread finds the best merge of at a time
 _MANY_ITEMS = 20_000  # with more, batches are large, and threads share sweeps
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
 _ENDLESS_PATIENCE = 300  # used instead where the caller limits the time
 _SWEEP_COST = 300_000_000  # numbers read between two checks of the time
-LOCAL_SWEEPS = 10
 _TRIES = 3  # at splitting a cluster in two, where no other moves follow
-_LOCAL_VISITS = 200_000  # of items in one proposal, so that none takes long
 _MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
 # Smaller gains are accepted, but do not prolong the run: where data lie far from the prior mean,
@@ -52,27 +52,13 @@ _SIGNIFICANT = 1e-3
 _ROUNDING = 1e-13
 
 
-class _Job(NamedTuple):
-    """One proposal with all its random numbers, so that threads need none."""
+class _Proposal(NamedTuple):
+    """A new partition that is to be found of a few clusters."""
 
     slots: Ints
-    chosen: Ints
-    start: Beginning
-    n_others: int  # clusters outside, when the proposal was made
-    order: Ints
-
-    @property
-    def cost(self) -> float:
-        """Scores that a sweep computes."""
-        return float(len(self.chosen) * (1 + self.start.n_clusters))
-
-
-class _Outcome(NamedTuple):
-    """The new partition of the items of a proposal."""
-
-    labels: Labels  # 0 … n_clusters − 1
-    n_clusters: int
-    log_value: float  # Σ [log W + log H] over these clusters
+    move: Move  # how it begins
+    centre: int  # the slot that it is about
+    kind: int = 0  # the number of the move in the schedule
 
 
 class OneByOne:
@@ -173,15 +159,18 @@ class OneByOne:
         untouched = set(self.state.live.tolist()) if tries else set()
         while untouched:
             fresh: set[int] = set()
-            for slot in sorted(untouched):
-                self.history.check_time()
-                for move in (*GROWTH, *[GROWTH[-1]] * (tries - 1)):
-                    if move.extra > 2 and self.state.clusters.sizes[slot] < LARGE:
-                        continue
-                    used = self.split(slot, move)
-                    if used is not None:
-                        fresh.update(used.tolist())
-                        break
+            for move in (*GROWTH, *[GROWTH[-1]] * (tries - 1)):
+                least = 2 if move.seeds == 2 else LARGE
+                large = [s for s in sorted(untouched) if self.state.clusters.sizes[s] >= least]
+                for begin in range(0, len(large), _LARGE_BATCH):
+                    some = large[begin : begin + _LARGE_BATCH]
+                    proposals = [_Proposal(np.array([slot]), move, slot) for slot in some]
+                    found = self.evaluate(proposals, to_the_end=True)
+                    _, used = self.take(proposals, found, self.significant)
+                    for slot, parts in zip(some, used, strict=True):
+                        if len(parts):
+                            untouched.remove(slot)
+                            fresh.update(parts.tolist())
             if fresh:
                 self.note("split")
                 self.state.clusters.changed[:] = False
@@ -191,35 +180,38 @@ class OneByOne:
                 fresh.update(np.flatnonzero(self.state.clusters.changed).tolist())
             untouched = fresh & set(self.state.live.tolist())
 
-    def split(self, slot: int, move: Move) -> Ints | None:
-        """Try to split one cluster; return the slots of its parts if that improved."""
-        slots = np.array([slot])
-        job = self.job(move, slots)
-        if job is None:
-            return None
-        new = self.evaluate(job)
-        if self.gain(job, new) <= self.significant:
-            return None
-        return self.state.replace(slots, job.chosen, new.labels, new.n_clusters)
-
     def merge(self) -> None:
         """Merge pairs while that improves; a cluster is tried again only when it has changed."""
         state = self.state
         todo = state.live.tolist()
         merged = False
+        known: dict[int, tuple[Ints, Vector]] = {}  # since the last merge
         while todo:
             slot = todo.pop()
             if state.clusters.sizes[slot] == 0 or state.n_live == 1:
                 continue
             self.history.check_time()
-            others, gains = self.merge_candidates(slot, self.picks(slot))
+            if slot not in known:
+                known = self.merges_of(slot, todo)
+            others, gains = known[slot]
             at = int(np.argmax(gains))
             if gains[at] <= self.least_gain:
                 continue
             todo.append(self.join(np.array([slot, int(others[at])])))
-            merged = True
+            merged, known = True, {}
         if merged:
             self.note("merge")
+
+    def merges_of(self, slot: int, todo: list[int]) -> dict[int, tuple[Ints, Vector]]:
+        """Return what merges of a cluster would gain, and of those that threads look at beside."""
+        picks, slots = self.picks(slot), [slot]
+        if picks is None and self.n_threads > 1:
+            others = todo[: -_MERGES * self.n_threads : -1]
+            slots += [one for one in others if self.state.clusters.sizes[one]]
+        found = together(
+            lambda i: self.merge_candidates(slots[i], picks), len(slots), self.n_threads
+        )
+        return dict(zip(slots, found, strict=True))
 
     def gather(self) -> None:
         """Merge all clusters up to some size into one, if that improves.
@@ -232,7 +224,7 @@ class OneByOne:
             return
         self.history.check_time()
         slots = state.live[np.argsort(state.clusters.sizes[state.live], kind="stable")]
-        gains = state.merge_gains(int(slots[0]), slots[1:], together=True)
+        gains = state.merge_gains(slots[:1], slots[1:], together=True)[0]
         at = int(np.argmax(gains))
         if gains[at] <= self.significant:
             return
@@ -267,23 +259,24 @@ class OneByOne:
                     return True, spent
                 sweep_due = False
                 continue
-            jobs = self.batch(restless)
-            improved = False
-            # All are evaluated before any is applied: they are proposals about one state.
-            outcomes = self.outcomes([job for _, job in jobs])
-            for (kind, job), new in zip(jobs, outcomes, strict=True):
-                work += job.cost * LOCAL_SWEEPS / 2
-                spent += job.cost * LOCAL_SWEEPS / 2
-                gain = self.gain(job, new)
-                self.schedule.learn(kind, gain, job.cost)
-                failed = self.failures[job.slots[0]] + 1
-                self.failures[job.slots[0]] = failed
-                if gain > self.least_gain:
-                    used = state.replace(job.slots, job.chosen, new.labels, new.n_clusters)
-                    self.set_failures(used, 0 if gain > self.significant else failed)
-                    improved = sweep_due = True
+            proposals = self.batch(restless)
+            # All are evaluated before any is taken: they are proposals about one state.
+            found = self.evaluate(proposals)
+            gains, used = self.take(proposals, found, self.least_gain)
+            work += float(found.costs.sum())
+            spent += float(found.costs.sum())
+            for proposal, gain, cost, slots in zip(
+                proposals, gains.tolist(), found.costs.tolist(), used, strict=True
+            ):
+                self.schedule.learn(proposal.kind, gain, cost)
+                failed = self.failures[proposal.centre] + 1
+                if len(slots):
+                    self.set_failures(slots, 0 if gain > self.significant else failed)
+                    sweep_due = True
                     since_refresh += 1
-            if improved:
+                else:
+                    self.failures[proposal.centre] = failed
+            if gains.max() > self.least_gain:
                 self.note("neighbourhood")
             if sweep_due and work > 4.0 * self.problem.n_items * state.n_live:
                 self.sweep_and_mark()
@@ -326,46 +319,46 @@ class OneByOne:
 
     # -- proposals --------------------------------------------------------------------------
 
-    def batch(self, restless: Ints) -> list[tuple[int, _Job]]:
-        """Make disjoint proposals, numbers of moves and jobs, about restless clusters."""
-        taken: set[int] = set()
-        jobs: list[tuple[int, _Job]] = []
-        centres = self.rng.permutation(restless)[: self.batch_size].tolist()
-        picks = [self.picks(slot) for slot in centres]
-        near = together(
-            lambda i: self.merge_candidates(centres[i], picks[i]), len(centres), self.n_threads
-        )
-        for slot, candidates in zip(centres, near, strict=True):
-            if slot in taken:
-                continue
-            kind = self.schedule.choose(self.rng)
-            move = NEIGHBOURHOODS[kind]
-            slots = self.neighbours(slot, move.n_clusters, candidates, taken)
-            job = self.job(move, slots)
-            if job is not None:
-                taken.update(slots.tolist())
-                jobs.append((kind, job))
-        if not jobs:  # all clusters are too small for these moves, but not for the last one
-            slot = int(restless[0])
-            candidates = self.merge_candidates(slot, self.picks(slot))
-            job = self.job(NEIGHBOURHOODS[-1], self.neighbours(slot, 3, candidates, taken))
-            assert job is not None
-            jobs.append((len(NEIGHBOURHOODS) - 1, job))
-        return jobs
+    def batch(self, restless: Ints) -> list[_Proposal]:
+        """Make disjoint proposals about restless clusters."""
+        state = self.state
+        centres = self.rng.permutation(restless)[: self.batch_size]
+        kinds = self.schedule.choose(self.rng, len(centres))
+        counts = np.array([move.n_clusters for move in NEIGHBOURHOODS])[kinds]
+        draws = self.rng.random((len(centres), int(counts.max())))
+        places = state.clusters.place[centres]
+        out = []
+        for kind, group in zip(
+            kinds.tolist(), neighbourhoods(self.near(centres), places, counts, draws), strict=True
+        ):
+            slots = state.live[group[group >= 0]]
+            if len(slots):
+                move = NEIGHBOURHOODS[kind]
+                centre = int(slots[0])  # the one that is dissolved, if any is, or else divided
+                slots = np.roll(slots, -1) if move.dissolved else slots
+                out.append(_Proposal(slots, move, centre, kind))
+        return out
 
-    def neighbours(
-        self, slot: int, count: int, candidates: tuple[Ints, Vector], taken: set[int]
-    ) -> Ints:
-        """Return the cluster and up to count − 1 others that would merge with it at least loss."""
-        if count == 1 or self.state.n_live == 1:
-            return np.array([slot])
-        others, gains = candidates
-        # A few more than needed to choose from, and as many as other jobs may have taken.
-        wide = count + 2 + len(taken)
-        near = others[np.argsort(-gains, kind="stable")[:wide]]
-        free = [slot for slot in near.tolist() if slot not in taken]
-        picked = self.rng.permutation(free[: count + 2])[: count - 1]
-        return np.concatenate([[slot], picked]).astype(np.int64)
+    def near(self, centres: Ints) -> Matrix:
+        """Return what merging each of these with each cluster would gain; −∞ if not near."""
+        state = self.state
+        if state.n_live <= _MANY_CLUSTERS + 1:
+            parts = np.array_split(centres, min(len(centres), self.n_threads))
+            gains = np.concatenate(
+                together(
+                    lambda i: state.merge_gains(parts[i], state.live), len(parts), self.n_threads
+                )
+            )
+            gains[np.arange(len(centres)), state.clusters.place[centres]] = -np.inf
+            return gains
+        picks = [self.picks(slot) for slot in centres.tolist()]
+        found = together(
+            lambda i: self.merge_candidates(int(centres[i]), picks[i]), len(centres), self.n_threads
+        )
+        gains = np.full((len(centres), state.n_live), -np.inf)
+        for row, (others, gain) in zip(gains, found, strict=True):
+            row[state.clusters.place[others]] = gain
+        return gains
 
     def picks(self, slot: int) -> Ints | None:
         """Return a few items of a cluster, where its neighbours are found by them."""
@@ -383,38 +376,54 @@ class OneByOne:
         state = self.state
         others = state.live if picks is None else state.best_places(picks, 1 + _MANY_CLUSTERS // 16)
         others = others[others != slot]
-        return others, state.merge_gains(slot, others)
+        return others, state.merge_gains(np.array([slot]), others)[0]
 
-    def job(self, move: Move, slots: Ints) -> _Job | None:
-        """Return a proposal about the clusters in these slots, if the move applies to them."""
-        members = [self.state.members(int(slot)) for slot in slots]
-        chosen = np.concatenate(members)
-        current = np.repeat(np.arange(len(slots)), [len(m) for m in members])
-        start = begin(move, current, len(slots), self.rng)
-        if start is None:
-            return None
-        order = self.rng.permutation(len(chosen))
-        return _Job(slots, chosen, start, self.state.n_live - len(slots), order)
+    def evaluate(self, proposals: list[_Proposal], *, to_the_end: bool = False) -> Groups:
+        """Find the new partitions of disjoint proposals; nothing is changed.
 
-    def outcomes(self, jobs: list[_Job]) -> list[_Outcome]:
-        """Return the outcomes of proposals; threads begin with those that take longest."""
-        order = np.argsort([-job.cost for job in jobs], kind="stable").tolist()
-        run = self.threads.map if self.n_threads > 1 else map  # to hand over takes a while
-        found = dict(zip(order, run(self.evaluate, [jobs[i] for i in order]), strict=True))
-        return [found[i] for i in range(len(jobs))]
-
-    def evaluate(self, job: _Job) -> _Outcome:
-        """Compute the outcome of a proposal.  Threads run this; it changes nothing.
-
-        Its value is computed from the data: a row far from all others that came and went
-        leaves rounding errors in a cluster's statistics, which can look like many nats.
+        `to_the_end` is for those that are tried once: they are not given up before they settle.
         """
-        n_sweeps = max(2, min(LOCAL_SWEEPS, _LOCAL_VISITS // len(job.chosen)))
-        new = repartition(self.problem, job.chosen, job.start, job.n_others, job.order, n_sweeps)
-        return _Outcome(*new, self.state.value_of(job.chosen, *new))
+        state, log_v = self.state, self.problem.tables.log_v
+        members = [[state.members(slot) for slot in p.slots.tolist()] for p in proposals]
+        moves = [
+            fitted(p.move, np.array([len(items) for items in group]))
+            for p, group in zip(proposals, members, strict=True)
+        ]
+        goals = np.array([state.values[p.slots].sum() for p in proposals]) + log_v[state.n_live]
+        goals = np.full(len(goals), -np.inf) if to_the_end else goals
+        beginnings = np.array(
+            [(m.divided, m.seeds, m.kept, state.n_live - m.n_clusters) for m in moves]
+        )
+        groups = groups_of(members, beginnings, goals, self.rng)
+        repartition(self.problem, groups, self.n_threads, self.history.check_time)
+        return groups
 
-    def gain(self, job: _Job, new: _Outcome) -> float:
-        """Return the change of the log joint, given the present number of clusters."""
-        log_v, n = self.problem.tables.log_v, self.state.n_live
-        change = float(log_v[n - len(job.slots) + new.n_clusters] - log_v[n])
-        return new.log_value + change - float(self.state.values[job.slots].sum())
+    def take(
+        self, proposals: list[_Proposal], found: Groups, least: float
+    ) -> tuple[Vector, list[Ints]]:
+        """Take what gains more than `least`; return all gains, and the slots that each now has."""
+        state, log_v = self.state, self.problem.tables.log_v
+        n, taken = state.n_live, []
+        gains = np.zeros(len(proposals))
+        for g, proposal in enumerate(proposals):
+            more = int(found.n_clusters[g]) - len(proposal.slots)
+            before = float(state.values[proposal.slots].sum())
+            gains[g] = float(found.values[g]) - before + float(log_v[n + more] - log_v[n])
+            if gains[g] > least:
+                n += more
+                taken.append(g)
+        used = [np.empty(0, np.int64)] * len(proposals)
+        if taken:
+            at = [slice(found.begins[g], found.begins[g + 1]) for g in taken]
+            firsts = np.cumsum([0, *found.n_clusters[taken]])
+            slots = state.replace(
+                np.concatenate([proposals[g].slots for g in taken]),
+                np.concatenate([found.chosen[part] for part in at]),
+                np.concatenate(
+                    [found.labels[part] + k for part, k in zip(at, firsts[:-1], strict=True)]
+                ),
+                int(firsts[-1]),
+            )
+            for g, a, b in zip(taken, firsts[:-1], firsts[1:], strict=True):
+                used[g] = slots[a:b]
+        return gains, used

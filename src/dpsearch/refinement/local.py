@@ -1,15 +1,17 @@
-"""The move that every other one is made of: find a new partition of a few clusters' items.
+"""The move that every other one is made of: find new partitions of groups of clusters.
 
-Each item of some clusters begins with a cluster, with none, or is to be divided between seeds.
-Then
+A group is a few clusters.  The items of its first ones are to be divided between seeds, the next
+clusters stay, and the items of the last ones have no cluster (`passes.moves.Move`).  Then
 
 1. each item to be divided goes to the seed under which it is most probable;
-2. each item without a cluster is placed where the log joint grows most, in the given order (the
+2. each item without a cluster is placed where the log joint grows most, in random order (the
    search engine's greedy pass);
-3. sweeps move each item to its best place until none moves.
+3. sweeps move each item to its best place until none moves, or until there is no hope that the
+   group comes to be worth more than before.
 
-Only the chosen items' clusters are scored, so the cost is that of a small problem, and the change
-of the log joint is exact.
+Only the group's clusters are scored, so the cost is that of a small problem, and the change of the
+log joint is exact.  Groups are disjoint: threads take one after the other, each in a single call of
+a kernel for all that it takes, and who takes which makes no difference.
 
 Seeds are needed because a cluster of one point says little about its neighbours when the prior is
 strong, so a greedy pass from two points puts nearly everything into the larger cluster.  Comparing
@@ -18,129 +20,262 @@ the seeds with each other, without the prior, halves a cluster in a sensible dir
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dpsearch._jit import inner, view
-from dpsearch._types import Ints, Labels
-from dpsearch.items import add_item, clear_row, score_item
+from dpsearch._jit import inner, take_next, view
+from dpsearch._threads import together
+from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.items import add_item, clear_row, fill_rows, log_marginal, score_item
+from dpsearch.priors.base import Tables, size_weight
 from dpsearch.problem import Problem
-from dpsearch.state.clusters import empty_clusters, open_slot, set_size
+from dpsearch.state.clusters import cluster_value, empty_clusters, open_slot, set_size
 from dpsearch.state.sweep import sweep_items, sweep_room
 
 # Labels of items without a cluster.
-TO_PLACE = -1
-TO_DIVIDE = -2
+_TO_PLACE = -1
+_TO_DIVIDE = -2
 
-_NO_SEEDS = np.empty(0, np.int64)
 _AT_ONCE = 64  # items between two looks at how much room is left
+_SPARE = 30  # clusters more than there are at first, for which there is room
+_SWEEPS = 10
+_VISITS = 200_000  # of items in one group, so that none takes long
+_AT_A_TIME = 1 << 26  # numbers read in a sweep of the groups that are shared between two checks
+_SEEN = 2  # sweeps before it is asked whether there is hope
+_HOPE = 5.0  # gains like that of the last sweep that would still be worth waiting for
 
 
-class Beginning(NamedTuple):
-    """The partition that `repartition` starts from."""
+class Groups(NamedTuple):
+    """Disjoint groups of clusters that get new partitions, and what these are."""
 
-    labels: Labels  # 0 … n_clusters − 1, or `TO_PLACE`, or `TO_DIVIDE` between the seeds
-    n_clusters: int
-    seeds: Ints = _NO_SEEDS  # positions of the seeds
-    seed_labels: Labels = _NO_SEEDS  # and the labels that go with them
+    chosen: Ints  # the items of all groups, end to end …
+    labels: Labels  # … and their clusters, 0, 1, … in each group; then the new ones
+    begins: Ints  # of each group's items, and the end
+    moves: Ints  # [group, 4]: clusters divided, seeds, clusters kept, clusters outside the group
+    goals: Vector  # the log joint's part that must be exceeded, log V included; −∞: any will do
+    draws: Vector  # from the unit interval, one for each item: the order of placing and sweeping
+    n_clusters: Ints  # of the new partitions
+    values: Vector  # Σ [log W + log H] over their clusters, from the data
+    costs: Vector  # scores that were computed
+    full: Any  # bool: whether room was lacking
+
+
+def groups_of(
+    members: list[list[Ints]], moves: Matrix | Ints, goals: Vector, rng: np.random.Generator
+) -> Groups:
+    """Return groups by the items of their clusters, with all their random numbers."""
+    sizes = [len(items) for group in members for items in group]
+    chosen = np.concatenate([items for group in members for items in group])
+    numbers = np.concatenate([np.arange(len(group)) for group in members])
+    ends = np.cumsum(sizes)[np.cumsum([len(group) for group in members]) - 1]
+    n = len(members)
+    return Groups(
+        chosen, np.repeat(numbers, sizes), np.append(0, ends), np.asarray(moves, np.int64), goals,
+        rng.random(len(chosen)), np.zeros(n, np.int64), np.zeros(n), np.zeros(n),
+        np.zeros(n, np.bool_),
+    )  # fmt: skip
 
 
 def repartition(
     problem: Problem,
-    chosen: Ints,
-    start: Beginning,
-    n_others: int,
-    order: Ints,
-    max_sweeps: int,
-) -> tuple[Labels, int]:
-    """Return a new partition of the chosen items, beside `n_others` clusters that stay.
+    groups: Groups,
+    n_threads: int,
+    check_time: Callable[[], None] = lambda: None,
+) -> None:
+    """Give groups new partitions, in place; the same for any number of threads.
 
-    Its labels are 0, 1, …; their number comes with them.  `order` is a permutation of the items'
-    positions: the order of placing and of sweeping.
+    `check_time` may raise now and then.
     """
-    labels, n_clusters, seeds, seed_labels = start
-    labels = labels.copy()
-    core, tables = problem.model.core, problem.tables
-    tables = tables._replace(log_v=tables.log_v[n_others:])
-    capacity = max(n_clusters + 30, len(seeds))
-    while True:
+    core, sizes = problem.model.core, np.diff(groups.begins)
+    at_first = groups.moves[:, 1] + groups.moves[:, 2]
+    costs = sizes * (1 + at_first)
+    todo = np.argsort(-costs, kind="stable")  # longest first
+    capacity = _SPARE + int(at_first.max())
+    while len(todo):
+        edges = np.flatnonzero(np.diff(np.cumsum(costs[todo]) * core.width // _AT_A_TIME)) + 1
+        for some in np.split(todo, edges):
+            check_time()
+            _share(problem, groups, some, capacity, n_threads)
+        todo = todo[groups.full[todo]]
+        # Go on from what was reached, with more room.
+        groups.moves[todo, 0] = groups.moves[todo, 1] = 0
+        groups.moves[todo, 2] = groups.n_clusters[todo]
+        capacity *= 2
+
+
+def _share(problem: Problem, groups: Groups, todo: Ints, capacity: int, n_threads: int) -> None:
+    core, counter = problem.model.core, np.zeros(1, np.int64)
+    longest = int(np.diff(groups.begins)[todo].max())
+
+    def work(_: int) -> None:
         # Called as plain Python, which spares their compilation.
         clusters = empty_clusters.py_func(  # type: ignore[attr-defined]
             core.width, np.empty(problem.n_items, np.int64), capacity
         )
         room = sweep_room.py_func(core, 0, _AT_ONCE, capacity)  # type: ignore[attr-defined]
-        full, n_clusters = _repartition(
-            core, problem.items, problem.alone, tables, chosen, labels, clusters, n_clusters,
-            order, max_sweeps, seeds, seed_labels, room, np.empty(len(order), np.int64),
+        order, ids = np.empty(longest, np.int64), np.empty(longest, np.int64)
+        _work_through(
+            core, problem.items, problem.alone, problem.tables, groups, todo, counter, clusters,
+            room, order, ids,
         )  # fmt: skip
-        if not full:
-            return labels, int(n_clusters)
-        # Go on from what was reached, with more room.
-        capacity *= 2
-        seeds = seed_labels = _NO_SEEDS
+
+    together(work, min(n_threads, len(todo)), n_threads)
 
 
 @inner
-def _repartition(  # type: ignore[no-untyped-def]
-    core, items, alone, tables, chosen, labels, clusters, n_live, order, max_sweeps,
-    seeds, seed_labels, room, ids,
-):  # fmt: skip
-    """Change labels in place; return whether there is no room left, and the number of clusters."""
-    if seeds.shape[0] > 0:
-        _divide(core, items, chosen, labels, seeds, seed_labels, clusters, room)
+def _work_through(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, groups, todo, counter, clusters, room, order, ids
+):
+    """Take one group after the other, each that no other thread has taken."""
+    log_v = tables.log_v
+    while True:
+        turn = take_next(counter)
+        if turn >= todo.shape[0]:
+            return
+        g = todo[turn]
+        begin, n_others = groups.begins[g], groups.moves[g, 3]
+        n = groups.begins[g + 1] - begin
+        beside = Tables(
+            view(log_v, n_others, log_v.shape[0] - n_others), tables.log_w, tables.discount,
+            tables.log_w_base, tables.open_cost, tables.multiplicity, tables.most_clusters,
+        )  # fmt: skip
+        chosen, labels = view(groups.chosen, begin, n), view(groups.labels, begin, n)
+        _shuffle(view(groups.draws, begin, n), order)
+        shuffled = view(order, 0, n)
+        n_live = _begin(
+            core, items, beside, chosen, labels, groups.moves, g, shuffled, clusters, room
+        )
+        full, n_live, cost = _settle(
+            core, items, alone, beside, chosen, labels, groups.goals[g], n_live, clusters, room,
+            shuffled, ids,
+        )  # fmt: skip
+        groups.full[g] = full
+        groups.n_clusters[g] = n_live
+        groups.costs[g] += cost
+        if not full:
+            groups.values[g] = _value(core, items, tables, chosen, labels, clusters, n_live)
+
+
+@inner
+def _shuffle(draws, order):  # type: ignore[no-untyped-def]
+    """Set the first entries of order to a random permutation."""
+    for p in range(draws.shape[0]):
+        other = int(draws[p] * (p + 1))
+        order[p] = order[other]
+        order[other] = p
+
+
+@inner
+def _begin(core, items, tables, chosen, labels, moves, g, order, clusters, room):  # type: ignore[no-untyped-def]
+    """Give items the clusters they begin with; return how many there are."""
+    divided, seeds, kept = moves[g, 0], moves[g, 1], moves[g, 2]
+    for p in range(chosen.shape[0]):
+        k = labels[p]
+        if k < 0 or k >= divided + kept:
+            labels[p] = _TO_PLACE
+        elif k < divided:
+            labels[p] = _TO_DIVIDE
+        else:
+            labels[p] = k - divided + seeds
+    for k in range(clusters.sizes.shape[0]):  # as they were before any group
+        clusters.live[k] = k
+    n_live = seeds + kept
     for k in range(n_live):
         open_slot(core, clusters, k)
+    if seeds > 0:
+        _divide(core, items, chosen, labels, seeds, order, clusters, room)
     for p in range(chosen.shape[0]):
         i, k = chosen[p], labels[p]
         clusters.labels[i] = k
         if k >= 0:
-            row = view(clusters.pool, k * core.width, core.width)
-            add_item(core, items, i, row, 1.0)
+            add_item(core, items, i, view(clusters.pool, k * core.width, core.width), 1.0)
             clusters.sizes[k] += items.sizes[i]
     for k in range(n_live):
         set_size(tables, clusters, k, clusters.sizes[k])
-    n_ids = 0
-    for p in order:  # first those without a cluster
-        if labels[p] < 0:
-            ids[n_ids] = chosen[p]
-            n_ids += 1
-    full = False
-    for sweep in range(max_sweeps + 1):
-        visited, n_live, moved = sweep_items(
-            core, None, items, alone, tables, clusters, n_live, view(ids, 0, n_ids), room, None,
-            None,
-        )  # fmt: skip
-        full = visited < n_ids
-        if full or (sweep > 0 and moved == 0):
-            break
-        if sweep == 0:
-            n_ids = order.shape[0]
-            for position in range(n_ids):
-                ids[position] = chosen[order[position]]
-    for p in range(chosen.shape[0]):
-        slot = clusters.labels[chosen[p]]
-        labels[p] = clusters.place[slot] if slot >= 0 else TO_PLACE
-    return full, n_live
+    return n_live
 
 
 @inner
-def _divide(core, items, chosen, labels, seeds, seed_labels, clusters, room):  # type: ignore[no-untyped-def]
-    """Give each item that is to be divided the label of the seed that makes it most probable."""
-    n_seeds = seeds.shape[0]
-    for k in range(n_seeds):
-        row = view(clusters.pool, k * core.width, core.width)
-        clear_row(core, row)
-        add_item(core, items, chosen[seeds[k]], row, 1.0)
+def _divide(core, items, chosen, labels, n_seeds, order, clusters, room):  # type: ignore[no-untyped-def]
+    """Give each item that is to be divided the label of the seed that makes it most probable.
+
+    The seeds are the first of these items.
+    """
+    found = 0
+    for p in order:
+        if labels[p] == _TO_DIVIDE:
+            row = view(clusters.pool, found * core.width, core.width)
+            add_item(core, items, chosen[p], row, 1.0)
+            labels[p] = found
+            found += 1
+            if found == n_seeds:
+                break
     starts = view(clusters.starts, 0, n_seeds)
     for p in range(chosen.shape[0]):
-        if labels[p] != TO_DIVIDE:
+        if labels[p] != _TO_DIVIDE:
             continue
         score_item(core, items, chosen[p], clusters.pool, starts, room.out, room.scratch)
         best = 0
         for k in range(1, n_seeds):
             if room.out[k] > room.out[best]:
                 best = k
-        labels[p] = seed_labels[best]
+        labels[p] = best
     for k in range(n_seeds):
-        labels[seeds[k]] = seed_labels[k]
+        clear_row(core, view(clusters.pool, k * core.width, core.width))
+
+
+@inner
+def _settle(  # type: ignore[no-untyped-def]
+    core, items, alone, tables, chosen, labels, goal, n_live, clusters, room, order, ids
+):
+    """Place and sweep; return whether room lacks, the number of clusters and scores computed."""
+    n_ids = 0
+    for p in order:  # first those without a cluster
+        if labels[p] < 0:
+            ids[n_ids] = chosen[p]
+            n_ids += 1
+    most = _VISITS // order.shape[0]
+    most = 2 if most < 2 else (_SWEEPS if most > _SWEEPS else most)
+    full, value, cost = False, -np.inf, 0.0
+    for sweep in range(most + 1):
+        visited, n_live, moved = sweep_items(
+            core, None, items, alone, tables, clusters, n_live, view(ids, 0, n_ids), room, None,
+            None,
+        )  # fmt: skip
+        cost += float(n_ids * (1 + n_live))
+        full = visited < n_ids
+        if full or (sweep > 0 and moved == 0):
+            break
+        if sweep == 0:
+            n_ids = order.shape[0]
+            for p in range(n_ids):
+                ids[p] = chosen[order[p]]
+        before, value = value, tables.log_v[n_live]
+        for k in range(n_live):
+            value += cluster_value(core, tables, clusters, clusters.live[k])
+        if sweep >= _SEEN and goal - value > _HOPE * (value - before):
+            break
+    for p in range(chosen.shape[0]):
+        slot = clusters.labels[chosen[p]]
+        labels[p] = clusters.place[slot] if slot >= 0 else _TO_PLACE
+    return full, n_live, cost
+
+
+@inner
+def _value(core, items, tables, chosen, labels, clusters, n_live):  # type: ignore[no-untyped-def]
+    """Return Σ [log W + log H] over the clusters of some items, from the data.
+
+    A row far from all others that came and went leaves rounding errors in a cluster's statistics,
+    which can look like many nats.
+    """
+    pool, sizes = view(clusters.pool, 0, n_live * core.width), view(clusters.sizes, 0, n_live)
+    for k in range(n_live):
+        sizes[k] = 0
+    fill_rows(core, items, chosen, labels, pool, sizes)
+    value = 0.0
+    for k in range(n_live):
+        row = view(pool, k * core.width, core.width)
+        value += size_weight(tables, sizes[k]) + log_marginal(core, row)
+    return value

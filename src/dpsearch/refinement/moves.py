@@ -1,87 +1,96 @@
-"""Proposals: which clusters to take together, how to begin their new partition, what to try next.
+"""Proposals of refinement: which clusters get a new partition together, and how it begins.
 
-Each move is a beginning for `repartition`, which does the rest.  The first of the clusters is the
-one that the proposal is about; the others are its neighbours, whose items may come and go.
-
-``split``      the first cluster is divided between two or more of its items
-``dissolve``   the first cluster's items are placed anew among the others
-``exchange``   one cluster is dissolved and another one split
-``reseed``     all items are divided between as many of them as there were clusters, or a few more
-               or less
-``research``   all items are placed anew, in random order, by the search engine's greedy pass
+A proposal is about one cluster, its centre, and some of the clusters that would merge with it at
+least loss.  It begins as a `passes.moves.Move` says, and `local` does the rest.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from dpsearch._types import Labels, Rng
-from dpsearch.refinement.local import TO_DIVIDE, TO_PLACE, Beginning
-
-
-class Move(NamedTuple):
-    """A kind of proposal: its name, how many clusters it takes, and a number of seeds."""
-
-    name: str
-    n_clusters: int
-    extra: int = 0
-
+from dpsearch._jit import inner
+from dpsearch._types import Ints, Matrix
+from dpsearch.passes.moves import Move
 
 # At first clusters are split by themselves: large ones into many parts, then all into two.
-GROWTH = (Move("split", 1, 8), Move("split", 1, 2))
+GROWTH = (Move(1, 8), Move(1, 2))
 LARGE = 1000
 # Afterwards these are tried, in proportion to what they gain for their cost.
 NEIGHBOURHOODS = (
-    Move("split", 1, 2),
-    Move("split", 5, 2),
-    Move("split", 8, 2),
-    Move("split", 16, 2),
-    Move("exchange", 3),
-    Move("exchange", 5),
-    Move("exchange", 8),
-    Move("exchange", 16),
-    Move("dissolve", 5),
-    Move("dissolve", 12),
-    Move("reseed", 2, 1),
-    Move("reseed", 3, 0),
-    Move("reseed", 3, 1),
-    Move("reseed", 3, -1),
-    Move("research", 2),
+    # A cluster is split, and its items and those of others may come and go;
+    *(Move(1, 2, kept) for kept in (0, 4, 7, 15)),
+    # one is split, and another one dissolved;
+    *(Move(1, 2, kept, 1) for kept in (1, 3, 6, 14)),
+    # one is dissolved;
+    *(Move(0, 0, kept, 1) for kept in (4, 11)),
+    # all items are divided between as many of them as there were clusters, or one more or less;
+    *(Move(2, 3), Move(3, 3), Move(3, 4), Move(3, 2)),
+    # all items are placed anew, in random order, by the search engine's greedy pass.
+    Move(0, 0, 0, 2),
 )
+_WIDER = 2  # neighbours more than are taken, to choose from …
+_WINDOW = 1.5  # … of so many times as many that are near, of which others may have some
 
 
-def begin(move: Move, current: Labels, n_clusters: int, rng: Rng) -> Beginning | None:
-    """Return a beginning for items with these labels, or None if there are too few of them."""
-    if move.name == "research":
-        return Beginning(np.full(len(current), TO_PLACE), 0)
-    if move.name == "reseed":
-        n_seeds = max(1, n_clusters + move.extra)
-        return _divided(np.zeros_like(current), 0, n_seeds, np.arange(n_seeds), n_seeds, rng)
-    if move.name == "split":
-        n_seeds = max(2, min(move.extra, int((current == 0).sum()) // 2))
-        names = np.concatenate([[0], np.arange(n_clusters, n_clusters + n_seeds - 1)])
-        return _divided(current, 0, n_seeds, names, n_clusters + n_seeds - 1, rng)
-    if n_clusters < 2:
-        return None
-    dissolved = np.where(current == 0, TO_PLACE, current)
-    if move.name == "exchange":
-        return _divided(dissolved, 1, 2, np.array([1, 0]), n_clusters, rng)
-    # The first cluster's number goes to the last one.
-    return Beginning(np.where(current == n_clusters - 1, 0, dissolved), n_clusters - 1)
+def fitted(move: Move, counts: Ints) -> Move:
+    """Return a move for a group of fewer clusters than it is for, or of few items.
+
+    `counts` are the items of its clusters.
+    """
+    divided, seeds, kept, dissolved = move
+    short = move.n_clusters - len(counts)
+    fewer = min(short, kept)
+    kept -= fewer
+    short -= fewer
+    if divided > 1:
+        divided, seeds = divided - short, max(1, seeds - short)
+    else:
+        dissolved -= short
+    if divided and counts[:divided].sum() < max(2, seeds):  # too few to be divided
+        return Move(0, 0, kept, dissolved + divided)
+    return Move(divided, seeds, kept, dissolved)
 
 
-def _divided(
-    labels: Labels, cluster: int, n_seeds: int, names: Labels, n_clusters: int, rng: Rng
-) -> Beginning | None:
-    """Divide the items of a cluster between random ones of them, which get these names."""
-    inside = np.flatnonzero(labels == cluster)
-    if len(inside) < n_seeds:
-        return None
-    # Drawing with replacement, and again if an item is drawn twice, is faster than numpy's choice.
-    seeds = rng.integers(len(inside), size=n_seeds)
-    while len(set(seeds.tolist())) < n_seeds:
-        seeds = rng.permutation(len(inside))[:n_seeds]
-    divided = np.where(labels == cluster, TO_DIVIDE, labels)
-    return Beginning(divided, n_clusters, inside[seeds], names)
+def neighbourhoods(gains: Matrix, centres: Ints, counts: Ints, draws: Matrix) -> Ints:
+    """Return disjoint groups [centre, position], −1 where there is no cluster.
+
+    A group is its centre and up to counts − 1 others, drawn from those that would gain most by
+    merging with it; −∞ for those that may not be taken.  A centre that is already in the group of
+    another one, or too many of whose neighbours are, has none.
+    """
+    out = np.full((len(centres), int(counts.max())), -1)
+    taken, seen = np.zeros(gains.shape[1], np.bool_), np.full(gains.shape[1], -1)
+    near = np.empty(int(counts.max()) + _WIDER, np.int64)
+    _neighbourhoods(gains, centres, counts, draws, taken, seen, near, out)
+    return out
+
+
+@inner
+def _neighbourhoods(gains, centres, counts, draws, taken, seen, near, out):  # type: ignore[no-untyped-def]
+    for c in range(centres.shape[0]):
+        if taken[centres[c]]:
+            continue
+        seen[centres[c]] = c
+        n_near, n_seen, more = 0, 0, counts[c] > 1
+        while more and n_near < counts[c] + _WIDER and n_seen < _WINDOW * (counts[c] + _WIDER):
+            best, at = -np.inf, -1
+            for k in range(seen.shape[0]):
+                if seen[k] != c and gains[c, k] > best:
+                    best, at = gains[c, k], k
+            if at < 0:
+                more = False
+                break
+            seen[at] = c
+            n_seen += 1
+            if not taken[at]:
+                near[n_near] = at
+                n_near += 1
+        if more and n_near < counts[c] - 1:
+            continue
+        taken[centres[c]] = True
+        out[c, 0] = centres[c]
+        for q in range(min(counts[c] - 1, n_near)):
+            other = q + int(draws[c, q] * (n_near - q))
+            near[q], near[other] = near[other], near[q]
+            taken[near[q]] = True
+            out[c, q + 1] = near[q]

@@ -19,9 +19,8 @@ from dpsearch.passes.history import History
 from dpsearch.passes.search import BatchSearch
 from dpsearch.priors.base import Prior
 from dpsearch.problem import Clustering, Problem, as_problem, labels_of
-from dpsearch.refinement.driver import LOCAL_SWEEPS, OneByOne
-from dpsearch.refinement.local import repartition
-from dpsearch.refinement.moves import GROWTH, begin
+from dpsearch.refinement.driver import OneByOne
+from dpsearch.refinement.local import groups_of, repartition
 from dpsearch.refinement.turns import Refinement
 
 
@@ -147,9 +146,7 @@ def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1)
 
 def halved(problem: Problem, *, rng: Any) -> Labels:
     """Divide all items between two random ones, and sweep, whether that improves or not."""
-    random = as_rng(rng)
-    everything = np.arange(problem.n_items)
-    start = begin(GROWTH[-1], np.zeros(problem.n_items, np.int64), 1, random)
-    assert start is not None
-    order = random.permutation(problem.n_items)
-    return repartition(problem, everything, start, 0, order, LOCAL_SWEEPS)[0]
+    beginning = np.array([(1, 2, 0, 0)])
+    groups = groups_of([[np.arange(problem.n_items)]], beginning, np.array([-np.inf]), as_rng(rng))
+    repartition(problem, groups, 1)
+    return groups.labels

@@ -17,13 +17,12 @@ from dpsearch.partition import by_appearance
 from dpsearch.passes.memory import batch_search, suits_passes
 from dpsearch.passes.search import BatchSearch
 from dpsearch.refinement.driver import OneByOne
-from dpsearch.schedule import Schedule
 
 _SWEEPS = 4  # of rows one by one, after the first passes
 _ENOUGH = 0.004  # nats a row: a turn that gains less for the cost of a sweep is the last by default
 _MOST = 6.0  # sweeps that cost as much as all turns by default …
 _PASSES = 2.0  # … and as one turn of passes
-_TURN, _LEAST_TURN = 10, 1e7  # sweeps that cost as much as a turn; scores at least
+_TURN, _LEAST_TURN = 3, 1e7  # sweeps that cost as much as a turn; scores at least
 
 
 class Refinement(OneByOne):
@@ -89,10 +88,9 @@ class Refinement(OneByOne):
 
     def _take_all_turns(self, batch: BatchSearch) -> None:
         """Refine until neither way gains anything any more, or one of them raises."""
-        schedule, settled, known = Schedule(2), [False, False], -np.inf
+        rates, settled, known = [np.inf, np.inf], [False, False], -np.inf
         while not all(settled):
-            turn = schedule.choose(self.rng)
-            turn = turn if not settled[turn] else 1 - turn
+            turn = int(np.argmax(np.where(settled, -1.0, rates)))
             before = self.state.log_joint
             budget = float(_TURN * self.problem.n_items * self.state.n_live)
             budget = max(budget, _LEAST_TURN)
@@ -102,7 +100,7 @@ class Refinement(OneByOne):
             else:
                 settled[1], cost = self.neighbourhoods(budget)
             gain = self.state.log_joint - before
-            schedule.learn(turn, gain, max(cost, 1.0))
+            rates[turn] = gain / max(cost, 1.0)
             if gain > self.significant:
                 settled[1 - turn] = False
 

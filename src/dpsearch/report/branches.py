@@ -1,8 +1,8 @@
 """The branches of the tree over components, which the page cuts at the level that is asked for.
 
 A cluster at any level of the tree is one of its nodes: what sets nodes apart is computed once, and
-serves for every level.  Clusters of the fit that are no node (small ones were given to others, or
-the model has no tree) come after the nodes.
+serves for every level.  Clusters of the fit that are no node, because small ones were given to
+others, come after the nodes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Branches:
 
     wanted: Wanted  # the sets of components, and how columns set them apart
     fitted: Ints  # [C] the set that each cluster of the fit is
-    tree: Tree | None  # its nodes are the first sets
+    tree: Tree  # its nodes are the first sets
     agreement: Any  # for 1, 2, … clusters, how well fits to halves of the rows find them again
 
     @classmethod
@@ -34,9 +34,6 @@ class Branches:
         """Return the branches of a fitted model."""
         groups, levels = model.mixture_.groups, model.state_.levels
         clusters = np.arange(model.n_clusters_)[:, None] == groups
-        if levels is None:
-            wanted = Wanted.alone(explanation.columns, clusters)
-            return cls(wanted, np.arange(len(clusters)), None, np.empty(0))
         tree = levels.tree
         sets, sibling = _nodes(tree)
         found = explain_branches(model.mixture_, tree.merges)
@@ -56,22 +53,18 @@ class Branches:
 
     def payload(self) -> dict[str, Any]:
         """Return what the page's script needs to cut the tree and to find what is nearest."""
-        out: dict[str, Any] = {
+        n = self.tree.n_components
+        return {
             "fitted": self.fitted.tolist(),
             "sibling": self.wanted.sibling.tolist(),
             "members": [np.flatnonzero(one).tolist() for one in self.wanted.sets],
+            "merges": self.tree.merges.tolist(),
+            "heights": single(self.tree.heights),
+            "points": self.tree.sizes[:n].tolist(),
+            "lift": single(self.tree.log_lift[np.tril_indices(n, -1)]),
+            "weights": single(self.tree.log_weights),
+            "agreement": single(self.agreement),
         }
-        if self.tree is not None:
-            n = self.tree.n_components
-            out |= {
-                "merges": self.tree.merges.tolist(),
-                "heights": single(self.tree.heights),
-                "points": self.tree.sizes[:n].tolist(),
-                "lift": single(self.tree.log_lift[np.tril_indices(n, -1)]),
-                "weights": single(self.tree.log_weights),
-                "agreement": single(self.agreement),
-            }
-        return out
 
 
 def _nodes(tree: Tree) -> tuple[Any, Ints]:

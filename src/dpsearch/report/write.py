@@ -174,7 +174,6 @@ class _Page:
             table=self.table,
             n_components=self.model.n_components_,
             n_clusters=self.model.n_clusters_,
-            has_tree=self.branches.tree is not None,
             level=summary.level(self.model),
             n_rows=self.n_rows,
             n_shown=len(rows),
@@ -281,7 +280,7 @@ class _Page:
         model = self.model
         return [
             ("family", described(model.family_.to_dict())),
-            ("chosen because", getattr(model, "reason_", "as given")),
+            ("chosen because", model.reason_),
             ("prior", repr(model.mixture_.prior)),
             ("seconds of search", brief(model.clustering_.seconds)),
             ("seed", repr(model.random_state)),

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from dpsearch._archive import read_archive, write_archive
+from dpsearch._archive import opened_archive, require, write_archive
 from dpsearch._extras import naming_extras
 from dpsearch._types import ArrayLike, Ints, Matrix, Vector
 from dpsearch._validate import whole
-from dpsearch.errors import DataError, ModelFileError, ParameterError
+from dpsearch.errors import DataError, ParameterError
 from dpsearch.mixture import Mixture
 from dpsearch.partition import by_size, check_labels
 from dpsearch.problem import Clustering, Problem
@@ -254,10 +254,10 @@ class Draws:
     @classmethod
     def load(cls, path: str | Path) -> Draws:
         """Read draws from a file; they lack the data, which `log_predictive` needs."""
-        about, arrays = read_archive(Path(path), FORMAT, VERSION, "a file of dpsearch draws")
-        if "alpha" not in arrays:  # of a prior without a concentration
-            arrays |= {"alpha": None, "trace_alpha": None}
-        try:
+        what = "a file of dpsearch draws"
+        with opened_archive(Path(path), FORMAT, VERSION, what) as (about, arrays):
+            if "alpha" not in arrays:  # of a prior without a concentration
+                arrays |= {"alpha": None, "trace_alpha": None}
             draws = cls(
                 **{name: arrays[name] for name in _ARRAYS},
                 **{name: kind(about[name]) for name, kind in _ABOUT.items()},
@@ -266,12 +266,8 @@ class Draws:
                     str(name): arrays[f"hyper_{name}"] for name in about["hyperparameters"]
                 },
             )
-            fits = draws._fits_together()
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"not a valid file of draws: {error}", source=path) from error
-        if not fits:
-            raise ModelFileError("the arrays do not fit together", source=path)
-        return draws
+            require(draws._fits_together(), "the arrays do not fit together")
+            return draws
 
     def _arrays(self) -> dict[str, Any]:
         """Return the arrays by their names in files, without those that are None."""

@@ -157,10 +157,30 @@ class Look(NamedTuple):
 
 def look(shard: Shard, n_sampled: int, seed: Sequence[int]) -> Look:
     """Read a shard once, which also finds what is wrong with it."""
-    matrix = shard.load()
-    rows = drawn_rows(shard.n_rows, n_sampled, seed)
-    telling = np.setdiff1d(telling_rows(matrix), rows)
-    return Look(matrix[rows], has_gaps(matrix), rows, matrix[telling], telling, digest(matrix))
+    return of_parts([look_at_part(shard, 0, drawn_rows(shard.n_rows, n_sampled, seed))])
+
+
+def look_at_part(part: Shard, first: int, drawn: Ints) -> Look:
+    """Read a part of a shard, from a first row on, of which these rows were drawn."""
+    matrix = part.load()
+    rows = drawn[(drawn >= first) & (drawn < first + part.n_rows)]
+    telling = telling_rows(matrix)
+    return Look(
+        matrix[rows - first], has_gaps(matrix), rows, matrix[telling], first + telling,
+        digest(matrix),
+    )  # fmt: skip
+
+
+def of_parts(parts: Sequence[Look]) -> Look:
+    """What looks at all parts of a shard tell, in their order."""
+    rows, numbers = (np.concatenate([one[i] for one in parts]) for i in (2, 4))
+    telling = stacked([one.telling for one in parts])
+    chosen = telling_rows(telling) if telling.shape[0] else np.empty(0, np.int64)
+    further = chosen[~np.isin(numbers[chosen], rows)]
+    return Look(
+        stacked([one.sample for one in parts]), any(one.gaps for one in parts), rows,
+        telling[further], numbers[further], sum(one.digest for one in parts) % 2**64,
+    )  # fmt: skip
 
 
 def digest(matrix: Any) -> int:

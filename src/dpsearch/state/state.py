@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpsearch._types import Ints, Labels, Rng, Vector
+from dpsearch._types import Ints, Labels, Matrix, Rng, Vector
 from dpsearch.deadline import current
 from dpsearch.dots import BLOCK, gather_size
 from dpsearch.items import (
@@ -84,11 +84,6 @@ class State:
         weights = size_weights(self.problem.tables, sizes)
         return np.asarray(weights + log_marginals(self._core, rows, len(sizes)))
 
-    def value_of(self, chosen: Ints, labels: Labels, n_clusters: int) -> float:
-        """Return Σ [log W + log H] over a partition of some items, from the data."""
-        rows = rows_of_labels(self._core, self.problem.items, labels, n_clusters, chosen)
-        return float(self._worth(*rows).sum())
-
     @property
     def live(self) -> Ints:
         """The slots in use."""
@@ -106,9 +101,11 @@ class State:
     def members(self, slot: int) -> Ints:
         """The items of a cluster."""
         if self._members is None:
-            order = np.argsort(self.clusters.labels, kind="stable")
-            slots = np.arange(len(self.clusters.sizes) + 1)
-            bounds = np.searchsorted(self.clusters.labels[order], slots)
+            n_slots = len(self.clusters.sizes)
+            # A sort of short numbers goes through them twice, whatever their order.
+            short = np.uint16 if n_slots < np.iinfo(np.uint16).max else np.int64
+            order = np.argsort((self.clusters.labels + 1).astype(short), kind="stable")
+            bounds = np.searchsorted(self.clusters.labels[order], np.arange(n_slots + 1))
             self._members = [order[a:b] for a, b in itertools.pairwise(bounds)]
         return self._members[slot]
 
@@ -179,8 +176,8 @@ class State:
             self.refresh()
         return moved
 
-    def merge_gains(self, slot: int, others: Ints, *, together: bool = False) -> Vector:
-        """Return the change of the log joint when a cluster is merged with each of some others.
+    def merge_gains(self, slots: Ints, others: Ints, *, together: bool = False) -> Matrix:
+        """Return the change of the log joint when clusters are merged, each with each of others.
 
         With `together`, they are merged one after another: the changes are those of all up to each.
         """
@@ -188,9 +185,10 @@ class State:
         merged = np.arange(1, len(others) + 1) if together else np.ones(len(others), np.int64)
         if together:
             sizes, apart = np.cumsum(sizes), np.cumsum(apart)
-        weights = size_weights(tables, sizes + self.clusters.sizes[slot])
-        gains = merged_marginals(self._core, self.clusters.pool, slot, others, together)
-        gains += weights - (apart + self.values[slot])
+        gains = merged_marginals(self._core, self.clusters.pool, slots, others, together)
+        merged_sizes = sizes + self.clusters.sizes[slots][:, None]
+        gains += size_weights(tables, merged_sizes.ravel()).reshape(gains.shape)
+        gains -= apart + self.values[slots][:, None]
         gains += tables.log_v[self.n_live - merged] - tables.log_v[self.n_live]
         return gains
 

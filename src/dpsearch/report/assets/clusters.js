@@ -7,7 +7,7 @@ const MANY = 12; // clusters from which the list is closer
 // Rows apart are left out of the tree.
 function ordered() {
   const shown = new Map(described().map((one) => [one.branch, one]));
-  const drawn = tree.merges && described().every((one) => one.branch < 2 * nComponents - 1);
+  const drawn = described().every((one) => one.branch < 2 * nComponents - 1);
   if (!drawn) return { items: described().map((one) => ({ cluster: one })), top: null };
   const gone = new Set(rowsApart().map((one) => one.branch));
   const items = [];

@@ -2,12 +2,12 @@
 const tree = data.tree;
 const branches = data.branches;
 const nFitted = tree.fitted.length;
-const nComponents = tree.merges ? tree.merges.length + 1 : nFitted;
+const nComponents = tree.merges.length + 1;
 const SMALL = 4, SMALL_SHARE = 0.02; // clusters of so few rows are shown as rows apart
-const heights = tree.merges ? unpack(tree.heights) : [];
-const lifts = tree.merges ? unpack(tree.lift) : [];
-const weights = tree.merges ? unpack(tree.weights) : [];
-const agreement = tree.merges ? unpack(tree.agreement) : [];
+const heights = unpack(tree.heights);
+const lifts = unpack(tree.lift);
+const weights = unpack(tree.weights);
+const agreement = unpack(tree.agreement);
 const membersOf = (branch) => tree.members[branch];
 
 // What is shown now: for each cluster its branch, its components, how it looks, and the cluster that
@@ -34,15 +34,12 @@ function cutTree(nClusters) {
 const lookOf = new Int32Array(clusterOf.length);
 {
   const largest = (branch) => membersOf(branch)[0];
-  let turns = tree.fitted.map(largest);
-  if (tree.merges) {
-    turns = [0];
-    for (let m = nComponents - 2; m >= 0; m--) {
-      turns.push(...tree.merges[m].map(largest).filter((k) => k !== largest(nComponents + m)));
-    }
-    turns = [false, true].flatMap((small) => turns.filter((k) => (tree.points[k] <= SMALL) === small));
+  const turns = [0];
+  for (let m = nComponents - 2; m >= 0; m--) {
+    turns.push(...tree.merges[m].map(largest).filter((k) => k !== largest(nComponents + m)));
   }
-  turns.forEach((k, turn) => { lookOf[k] = turn; });
+  [false, true].flatMap((small) => turns.filter((k) => (tree.points[k] <= SMALL) === small))
+    .forEach((k, turn) => { lookOf[k] = turn; });
 }
 
 const logSum = (values) => {
@@ -74,7 +71,7 @@ function setClusters(nClusters) {
     look: lookOf[membersOf(branch)[0]],
   }));
   clusters.forEach((one) => one.members.forEach((j) => { clusterOf[j] = one.k; }));
-  if (tree.merges) findRowsApart();
+  findRowsApart();
   placeRows();
 }
 
@@ -113,7 +110,7 @@ function readLink() {
   const kept = new URLSearchParams(location.hash.slice(1)), level = Number(kept.get("level"));
   given.clear();
   for (const [key, name] of kept) if (key.startsWith("name.") && name) given.set(Number(key.slice(5)), name);
-  setClusters(tree.merges && level >= 1 && level <= nComponents ? Math.floor(level) : nFitted);
+  setClusters(level >= 1 && level <= nComponents ? Math.floor(level) : nFitted);
 }
 function keepInLink() {
   const kept = new URLSearchParams(isFitted() ? {} : { level: clusters.length });

@@ -145,7 +145,7 @@ function contrast(part, other) {
 // What sets a cluster apart from the nearest: from that alone if the tree merges them next.
 function nearestLine(one) {
   const others = described().filter((other) => other !== one);
-  if (images || !tree.merges || others.length < 2) return null;
+  if (images || others.length < 2) return null;
   const sibling = tree.sibling[one.branch];
   let near = others.find((other) => other.branch === sibling), said = near && branches[one.branch].against;
   if (!near) {

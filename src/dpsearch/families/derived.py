@@ -1,0 +1,179 @@
+"""Tables with columns that follow from others: any family of the others.
+
+    x_d = c_d + Σ_j a_dj x_j        j the columns that are not derived
+
+as a price with tax, a value in another unit, or a sum.  What is derived tells nothing new, so the
+density of a row is that of the other columns, and a derived column that was observed stands for one
+that is missing.  Densities compare between families of the same columns only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from dpsearch._types import Ints, Matrix, Vector
+from dpsearch.errors import ParameterError, located
+from dpsearch.families._columns import EXACT, as_tuple, independent, mean_and_variance, varies
+from dpsearch.families.around import Around
+from dpsearch.families.base import Example, Family
+from dpsearch.families.capabilities import Columns
+from dpsearch.families.diagonal_gaussian import DiagonalGaussian
+from dpsearch.families.full_gaussian import FullGaussian
+from dpsearch.families.linear import columns_of
+from dpsearch.registry import plain_value
+from dpsearch.tables.checked import CheckedTable
+
+
+@dataclass(frozen=True)
+class Derived(Around):
+    """Any family, of a table in which some columns follow from the others.
+
+    Parameters
+    ----------
+    family
+        What the other columns have.
+    derived
+        The numbers of the columns that follow from the others.
+    coefficients, constants
+        a and c: for each of them a row with a number for every other column, and a number.
+
+    Examples
+    --------
+    >>> from dpsearch import families
+    >>> families.Derived(families.LogNormal(), [1], [[1.19]], [0.0]).derived
+    [1]
+    """
+
+    family: Any = field(default_factory=FullGaussian)
+    derived: Any = ()
+    coefficients: Any = ()
+    constants: Any = ()
+
+    name: ClassVar[str] = "derived"
+    kind: ClassVar[str] = "projection"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.family, Family) or isinstance(self.family, Derived):
+            raise ParameterError.must("family", "be another family", self.family)
+
+    def _ways(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
+        """Return the columns that the others follow from, these others, a and c."""
+        derived = np.asarray(self.derived, np.int64).reshape(-1)
+        kept = np.setdiff1d(np.arange(n_features), derived)
+        constants = np.asarray(self.constants, np.float64)
+        coefficients = np.asarray(self.coefficients, np.float64)
+        sizes = coefficients.size, constants.size, len(kept)
+        wanted = len(derived) * len(kept), len(derived), n_features - len(derived)
+        if sizes != wanted or not len(kept):
+            text = f"has {coefficients.size} numbers, but {n_features} columns of which"
+            raise ParameterError.of("coefficients", f"{text} {len(derived)} are derived")
+        return kept, derived, coefficients.reshape(len(derived), len(kept)), constants.reshape(-1)
+
+    def n_seen(self, n_features: int) -> int:
+        return len(self._ways(n_features)[0])
+
+    def seen(self, X: Any) -> Any:
+        """Return the columns that are not derived; what is missing as the derived ones tell it."""
+        kept, derived, coefficients, constants = self._ways(X.shape[1])
+        Z = columns_of(X, kept)
+        if not isinstance(X, np.ndarray) or not np.isnan(Z).any():
+            return Z
+        Z, told = np.array(Z), X[:, derived] - constants
+        patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
+        for p, missing in enumerate(patterns):
+            gone, known = missing[kept] & coefficients.any(axis=0), ~missing[derived]
+            ways = coefficients[np.ix_(known, gone)]
+            if gone.any() and np.linalg.matrix_rank(ways) == gone.sum():
+                at = np.flatnonzero(which.ravel() == p)
+                others = np.where(missing[kept], 0.0, Z[at]) @ coefficients[known].T
+                Z[np.ix_(at, gone)] = (told[np.ix_(at, known)] - others) @ np.linalg.pinv(ways).T
+        return Z
+
+    def check(self, X: Any) -> None:
+        with located(columns=self._ways(X.shape[1])[0].tolist()):
+            super().check(X)
+
+    def without(self, X: Matrix, rows: Ints, columns: Ints) -> Matrix:
+        out = super().without(X, rows, columns)
+        out[np.ix_(rows, self._ways(X.shape[1])[1])] = np.nan
+        return out
+
+    def back(self, Z: Any) -> Matrix:
+        """Return rows with their derived columns."""
+        n_features = np.shape(Z)[-1] + np.size(self.derived)
+        kept, derived, coefficients, constants = self._ways(n_features)
+        out = np.empty((*np.shape(Z)[:-1], n_features))
+        out[..., kept] = Z
+        out[..., derived] = constants + Z @ coefficients.T
+        return out
+
+    @classmethod
+    def among(cls, X: Matrix, columns: list[int]) -> Self | None:
+        """Return which of some columns follow from the others but for rounding; None if none do."""
+        own = X[:, columns]
+        mean, variance = mean_and_variance(own)
+        standard = np.where(varies(own), (own - mean) / np.sqrt(variance), 0.0)
+        kept = independent(standard.T @ standard / len(own), np.flatnonzero(varies(own)), EXACT)
+        if len(kept) in (0, len(columns)):
+            return None
+        derived = [d for d in range(len(columns)) if d not in kept]
+        scales = np.sqrt(variance)
+        fitted = np.linalg.lstsq(standard[:, kept], standard[:, derived])[0].T
+        fitted *= scales[derived, None] / scales[kept]
+        all_kept = np.setdiff1d(np.arange(X.shape[1]), np.array(columns)[derived])
+        ways = np.zeros((len(derived), len(all_kept)))
+        ways[:, np.searchsorted(all_kept, np.array(columns)[kept])] = fitted
+        constants = mean[derived] - fitted @ mean[kept]
+        at = tuple(columns[d] for d in derived)
+        return cls(FullGaussian(), at, as_tuple(ways), as_tuple(constants))
+
+    @classmethod
+    def suggest(cls, X: Any) -> Self:
+        found = None if np.isnan(X).any() else cls.among(X, list(range(X.shape[1])))
+        start = found or cls()
+        inner = DiagonalGaussian if np.isnan(X).any() else FullGaussian
+        return start._with(inner.suggest(start.seen(X)))
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any], read: Callable[[Any], Any]) -> Self:
+        names = ("derived", "coefficients", "constants")
+        return cls(read(fields.get("family")), *(plain_value(fields[name], name) for name in names))
+
+    def skips(self, table: CheckedTable) -> bool:
+        return bool(self.family.skips(table.columns(self._ways(table.shape[1])[0])))
+
+    def narrow(self, n_features: int) -> tuple[Family, int]:
+        return self.family, self.n_seen(n_features)
+
+    def by_column(self, n_features: int) -> list[Family]:
+        kept, out = self._ways(n_features)[0], list[Family]([self]) * n_features
+        for j, own in zip(kept, self.family.by_column(len(kept)), strict=True):
+            out[j] = own
+        return out
+
+    def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
+        """Return what the columns that are not derived have."""
+        return self.family.posterior(row, self.n_seen(n_features))  # type: ignore[no-any-return]
+
+    def columns(self, row: Vector, n_features: int) -> Columns | None:
+        """Derived columns tell nothing beside the others."""
+        kept, derived, coefficients, constants = self._ways(n_features)
+        found: Columns | None = self.family.columns(row, len(kept))
+        if found is None:
+            return None
+        follow = Columns(np.zeros(len(derived)), constants + coefficients @ found.centres)
+        return Columns.joined([found, follow], np.argsort([*kept, *derived]))
+
+    @classmethod
+    def examples(cls) -> list[Example]:
+        rng = np.random.default_rng(0)
+        Z = rng.normal(size=(12, 2))
+        X = np.column_stack([Z[:, 0], 1.0 + Z @ [2.0, -0.5], Z[:, 1]])
+        return [
+            Example(cls(FullGaussian(0.0, 0.5), (1,), ((2.0, -0.5),), (1.0,)), X),
+            Example(cls(DiagonalGaussian(0.5, 0.5, 2.0, 1.5), (1,), ((2.0, -0.5),), (1.0,)), X),
+        ]
