@@ -28,15 +28,7 @@ from dpsearch._types import Ints, Matrix, Rng, Vector
 from dpsearch.errors import DataError, ParameterError
 from dpsearch.families import layout
 from dpsearch.families._columns import as_tuple
-from dpsearch.families._nodes import (
-    AT_LOG_H,
-    FUNCTIONS,
-    LEAST,
-    PARAMS,
-    columns_width,
-    logs_of,
-    scaled,
-)
+from dpsearch.families._nodes import FUNCTIONS, LEAST, PARAMS, columns_width
 from dpsearch.families.base import Family
 from dpsearch.families.capabilities import Columns, PredictiveDraws
 from dpsearch.families.functions import Functions
@@ -163,20 +155,28 @@ class ByNodes(Family):
         return np.zeros(1, np.int64)
 
     def parameters(self, n_features: int, X: Any) -> Vector:
-        weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
-        m, k = scaled(weights)
-        tables = [np.ones((1, weights.shape[1]))]
+        log_weights = self._log_weights(n_features)
+        tables = [np.zeros((1, log_weights.shape[1]))]
         columns = zip(self.of_columns(n_features), self._common(n_features), strict=True)
         for (theta, _), values in columns:
-            tables.append(np.ones((len(values), weights.shape[1])))
-            tables[-1][:, : len(theta)] = np.exp(self._beside_largest(values, theta)[0])
+            tables.append(np.zeros((len(values), log_weights.shape[1])))
+            tables[-1][:, : len(theta)] = self._beside_largest(values, theta)[0]
+        logs = np.concatenate(tables).reshape(-1)
         return layout.make_params(
             PARAMS,
-            n_nodes=weights.shape[1],
+            n_nodes=log_weights.shape[1],
             n_features=n_features,
-            mantissas=m.reshape(-1),
-            steps=k.reshape(-1),
-            densities=np.concatenate(tables).reshape(-1),
+            log_weights=log_weights.reshape(-1),
+            densities=np.exp(logs),
+            logs=logs,
+        )
+
+    def _log_weights(self, n_features: int) -> Matrix:
+        """Log π of the nodes of each column, −∞ where there are fewer than in others."""
+        columns = self.of_columns(n_features)
+        size = _n_nodes(columns)
+        return np.array(
+            [np.pad(w, (0, size - len(w)), constant_values=-np.inf) for _, w in columns]
         )
 
     def _by_value(self, X: Any) -> Iterator[tuple[int, Any, Ints, Matrix, Vector]]:
@@ -225,8 +225,7 @@ class ByNodes(Family):
         logs, base = self.relative(X)
         totals = np.zeros((labels.max() + 1, *logs.shape[1:]))
         np.add.at(totals, labels, logs)
-        log_weights = _padded([own for _, own in self.of_columns(X.shape[1])], -np.inf)
-        blocks = logsumexp(totals + log_weights, axis=2)
+        blocks = logsumexp(totals + self._log_weights(X.shape[1]), axis=2)
         return np.asarray(blocks.sum(axis=0) + base.sum(axis=0))
 
     def _common(self, n_features: int) -> list[Vector]:
@@ -278,21 +277,26 @@ class ByNodes(Family):
 
     def _posteriors(self, row: Vector, n_features: int) -> list[tuple[Matrix, Vector]]:
         """The nodes of each column, and their posterior probabilities."""
-        columns = self.of_columns(n_features)
-        logs = logs_of(row[1:].reshape(n_features, -1), _n_nodes(columns))
+        columns, logs = self.of_columns(n_features), self._logs(row, n_features)
         return [
             (theta, softmax(own[: len(theta)]))
             for (theta, _), own in zip(columns, logs, strict=True)
         ]
+
+    def _logs(self, row: Vector, n_features: int) -> Matrix:
+        """Log π + T of the nodes of each column."""
+        log_weights = self._log_weights(n_features)
+        sums = row[1:].reshape(n_features, -1)[:, : log_weights.shape[1]]
+        return np.asarray(sums + log_weights)
 
     def posterior(self, row: Vector, n_features: int) -> dict[str, Any]:
         means = np.array([weights @ theta for theta, weights in self._posteriors(row, n_features)])
         return dict(zip(self.parameter_names, means.T, strict=False))
 
     def columns(self, row: Vector, n_features: int) -> Columns:
-        parts = row[1:].reshape(n_features, -1)
         found = self._posteriors(row, n_features)
-        return Columns(parts[:, AT_LOG_H], np.array([self._centre(*own) for own in found]))
+        log_marginals = np.asarray(logsumexp(self._logs(row, n_features), axis=1))
+        return Columns(log_marginals, np.array([self._centre(*own) for own in found]))
 
     def _centre(self, theta: Matrix, weights: Vector) -> float:
         return float(weights @ self.expected(theta))
@@ -310,7 +314,7 @@ class ByNodes(Family):
         return PredictiveDraws(sample)
 
     def linear(self, n_features: int) -> LinearForm:
-        log_weights = _padded([own for _, own in self.of_columns(n_features)], -np.inf)
+        log_weights = self._log_weights(n_features)
         n_totals, shape = log_weights.size, (-1, *log_weights.shape)
         whole = logsumexp(log_weights, axis=1)  # 0 but for rounding
 
@@ -328,9 +332,7 @@ class ByNodes(Family):
         def rows(sizes: Vector, totals: Matrix) -> Matrix:
             n_nodes = log_weights.shape[1]
             out = np.zeros((len(sizes), n_features, columns_width(n_nodes)))
-            m, k = scaled(totals.reshape(shape) + log_weights)
-            there = sizes[:, None, None] > 0.0
-            out[:, :, : 2 * n_nodes] = np.where(there, np.concatenate([m, k], axis=2), 0.0)
+            out[:, :, :n_nodes] = totals.reshape(shape)
             return np.column_stack([sizes, out.reshape(len(sizes), -1)])
 
         return LinearForm(n_totals, features, log_marginals, weights, rows)
@@ -437,13 +439,6 @@ def _whole_lines(count: int) -> int:
 def _n_nodes(columns: list[tuple[Matrix, Vector]]) -> int:
     """The most nodes of a column, rounded up to a multiple of eight."""
     return _whole_lines(max(len(theta) for theta, _ in columns))
-
-
-def _padded(vectors: list[Vector], value: float) -> Matrix:
-    longest = _whole_lines(max(map(len, vectors)))
-    return np.array(
-        [np.pad(own, (0, longest - len(own)), constant_values=value) for own in vectors]
-    )
 
 
 def _nested(values: Any, name: str) -> Any:
