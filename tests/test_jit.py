@@ -224,3 +224,40 @@ def test_a_file_with_the_kernel_of_other_types_is_not_taken_for_its_own(tmp_path
     second.write_bytes(contents[0])
     module = _loaded(path)
     assert (module.four_times(1.5), module.four_times(np.float32(1.5))) == (6.0, 6.0)
+
+
+_WITH_HELPERS = """
+import dpsearch_test_constants
+from dpsearch_test_constants import SHIFT, more
+from dpsearch._jit import kernel
+
+@kernel
+def shifted(x):
+    return more(x) + SHIFT + dpsearch_test_constants.FURTHER
+"""
+_HELPERS = """
+import numba
+
+SHIFT, FURTHER = {}, {}
+
+@numba.njit
+def more(x):
+    return x + {}
+"""
+
+
+def test_a_kernel_is_compiled_again_when_what_it_refers_to_has_changed(tmp_path, monkeypatch):
+    """Constants and functions of another file, of which Numba takes no notice."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path, helpers = tmp_path / "kernels.py", tmp_path / "dpsearch_test_constants.py"
+    path.write_text(_WITH_HELPERS)
+    for values in [(0.0, 0.0, 0.0), (5.0, 0.0, 0.0), (5.0, 0.25, 0.0), (5.0, 0.25, 30.0)]:
+        helpers.write_text(_HELPERS.format(*values))
+        for _ in range(2):
+            sys.modules.pop("dpsearch_test_constants", None)
+            monkeypatch.setattr(sys, "dont_write_bytecode", True)
+            reports = []
+            with on_compile(reports.append):
+                assert _loaded(path).shifted(1.0) == 1.0 + sum(values)
+        assert "shifted" not in [report.name for report in reports]  # from the cache

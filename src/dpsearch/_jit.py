@@ -11,14 +11,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import inspect
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import llvmlite.ir as ir
 import numba
+import numpy as np
 from numba import types
 from numba.core import cgutils, event
 from numba.core.caching import FunctionCache, IndexDataCacheFile
@@ -60,6 +63,39 @@ def _source_stamp() -> str:
 
 
 _STAMP = _source_stamp()
+_PACKAGE = __name__.partition(".")[0]
+
+
+def _stamp_of(function: Any) -> str:
+    """Fingerprint of what a function was compiled from: this package, and all that it refers to.
+
+    A family of yours may use constants and functions of other files.
+    """
+    if function.__module__.partition(".")[0] == _PACKAGE:
+        return _STAMP
+    digest, seen = hashlib.sha256(_STAMP.encode()), set[Any]()
+
+    def add(value: Any, names: tuple[str, ...]) -> None:
+        code = getattr(getattr(value, "py_func", value), "__code__", None)
+        if isinstance(value, ModuleType):
+            if value.__name__.partition(".")[0] not in ("math", "numpy", "numba", _PACKAGE):
+                for name in names:
+                    add(getattr(value, name, None), ())
+        elif code is None:
+            if isinstance(value, int | float | str | tuple | np.ndarray):
+                digest.update(repr(np.asarray(value).tolist()).encode())
+        elif code not in seen:
+            seen.add(code)
+            digest.update(repr((code.co_code, code.co_names)).encode())
+            digest.update(repr([c for c in code.co_consts if not hasattr(c, "co_code")]).encode())
+            refers = inspect.getclosurevars(getattr(value, "py_func", value))
+            for found in (*refers.globals.values(), *refers.nonlocals.values()):
+                add(found, code.co_names)
+
+    add(function, ())
+    return digest.hexdigest()
+
+
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -121,7 +157,8 @@ def _check_cache(compiled: Any) -> None:
     """Make the on-disk cache of a kernel depend on the whole package, and check its files."""
     cache = getattr(compiled, "_cache", None)
     if isinstance(cache, FunctionCache):
-        cache._cache_file = KernelCacheFile(cache._cache_file, _STAMP)
+        function = getattr(compiled, "py_func", None) or compiled._pyfunc
+        cache._cache_file = KernelCacheFile(cache._cache_file, _stamp_of(function))
 
 
 def kernel(function: F) -> F:

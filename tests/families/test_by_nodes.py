@@ -1,5 +1,6 @@
 """Families by nodes: against quadrature and SciPy, bad nodes and bad values, a user's density."""
 
+import functools
 import math
 import re
 
@@ -229,3 +230,37 @@ def test_a_mistake_in_the_function_is_named_in_one_line(function, reason):
     message = str(raised.value)
     assert re.fullmatch(f"log_density: '{function.__name__}' failed: {reason}.*", message)
     assert raised.value.__cause__ is not None
+
+
+def laplace_about(x, theta):
+    return -abs(x - theta[0]) / theta[1] - math.log(2.0 * theta[1])
+
+
+@pytest.mark.parametrize("reach", [60.0, 1e4, 1e9])
+@pytest.mark.parametrize("scale", [1e-3, 0.1, 3.0])
+def test_draws_and_means_of_a_density_are_right_however_wide_its_support_is(reach, scale):
+    family = families.Quadrature(laplace_about, [(2.0, scale)], support=(-reach, reach))
+    theta, truth = np.array([[2.0, scale]]), stats.laplace(2.0, scale)
+    assert family.expected(theta)[0] == pytest.approx(2.0, abs=1e-3 * scale)
+    draws = family.drawn(np.repeat(theta, 4000, axis=0), np.random.default_rng(0))
+    assert stats.kstest(draws, truth.cdf).pvalue > 1e-3
+    inside = truth.cdf([-reach, reach])
+    levels = np.array([0.001, 0.01, 0.99, 0.999])
+    wanted = truth.ppf(inside[0] + levels * np.diff(inside))
+    many = family.drawn(np.repeat(theta, 40_000, axis=0), np.random.default_rng(1))
+    np.testing.assert_allclose(np.quantile(many, levels), wanted, atol=1.5 * scale)
+    assert many.std() == pytest.approx(truth.std(), rel=0.05 if reach > 60.0 else 0.1)
+
+
+@pytest.mark.parametrize(
+    ("function", "nodes", "text"),
+    [
+        (laplace_about, [(1, 2), (1,)], "nodes must all have as many numbers"),
+        (laplace_about, [np.arange(3.0), np.arange(2.0)], "nodes must all have as many numbers"),
+        (functools.partial(laplace_about), [(0.0, 1.0)], "log_density must be a function"),
+        (3, [0.0], "log_density 3 is not registered"),
+    ],
+)
+def test_what_is_no_density_or_no_list_of_nodes_is_refused(function, nodes, text):
+    with pytest.raises(ParameterError, match=text):
+        families.Quadrature(function, nodes)

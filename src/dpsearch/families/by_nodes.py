@@ -453,6 +453,12 @@ def _nested(values: Any, name: str) -> Any:
         out = tuple((value,) for value in out)  # nodes of one dimension
     if not out:
         raise ParameterError.of(name, "must not be empty")
+    if name == "nodes" and len({np.shape(node)[-1] for node in out}) > 1:
+        raise ParameterError.of(
+            name,
+            "must all have as many numbers; nodes for each column are lists of lists, of one number"
+            " too: [[[0.0], [1.0]], [[5.0]]]",
+        )
     return out
 
 

@@ -3,8 +3,9 @@
     log_density(x, theta)      log p(x | θ) as plain Python, which Numba compiles
 
 θ is a number, or if nodes have two dimensions a vector of two.  All that solvers need follows from
-the densities at the nodes: see `_nodes.py`.  Draws and means are taken from a fine grid over the
-support, which by default is the range of the data and half as much on either side.
+the densities at the nodes: see `_nodes.py`.  Draws and means are taken from cells of the support,
+which by default is the range of the data and half as much on either side.  Each node has cells of
+its own, that are the smaller the more probable values are there.
 
 A function that `register_density` knows by name can be stored in a file: its name, and what it
 gives at some values and nodes, so that another function of that name is noticed.
@@ -16,6 +17,7 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any, ClassVar, Self
 
 import numba
@@ -28,7 +30,9 @@ from dpsearch.families.base import Example
 from dpsearch.families.by_nodes import ByNodes
 
 LogDensity = Callable[[float, Any], float]
-_GRID = 2048  # values of the support that draws are taken from
+_CELLS = 1024  # of the support of a node
+_ROUNDS = 5  # in which cells move to where probability is
+_LISTED = 1 << 16  # whole numbers of a support that are taken one by one
 _DENSITIES: dict[str, LogDensity] = {}
 
 
@@ -37,6 +41,7 @@ def register_density(log_density: LogDensity) -> LogDensity:
 
     Works as a decorator.
     """
+    _check_function(log_density)
     _DENSITIES[log_density.__name__] = log_density
     return log_density
 
@@ -101,7 +106,9 @@ class Quadrature(ByNodes):
         if isinstance(log_density, tuple | list):  # as `to_dict` says it
             log_density, *stored = log_density
             object.__setattr__(self, "log_density", log_density)
-        if not callable(log_density) and log_density not in _DENSITIES:
+        if callable(log_density):
+            _check_function(log_density)
+        elif log_density not in _DENSITIES:
             known = ", ".join(_DENSITIES) or "none"
             raise ParameterError.of(
                 "log_density", f"{log_density!r} is not registered; known are {known}"
@@ -170,8 +177,12 @@ class Quadrature(ByNodes):
         return self
 
     def log_densities(self, x: Vector, theta: Matrix) -> Matrix:
-        out = np.empty((len(x), len(theta)))
-        given = theta[:, 0] if theta.shape[1] == 1 else np.ascontiguousarray(theta)
+        return self._at(np.repeat(x[:, None], len(theta), axis=1), theta)
+
+    def _at(self, x: Matrix, theta: Matrix) -> Matrix:
+        """Return the log density of x [values, nodes], each at the node of its column."""
+        out = np.empty(x.shape)
+        given = theta[:, 0] if theta.shape[1] == 1 else theta
         try:
             _evaluator(self._function)(np.ascontiguousarray(x), np.ascontiguousarray(given), out)
         except (SystemError, MemoryError):  # also Ctrl-C: see `plain_interrupts`
@@ -181,32 +192,51 @@ class Quadrature(ByNodes):
             raise ParameterError.of("log_density", text) from error
         return np.where(np.isnan(out), -np.inf, out)
 
-    def _grid(self, theta: Matrix) -> tuple[Vector, Matrix]:
-        """Return values of the support and their probabilities at each node [nodes, values]."""
+    def _cells(self, theta: Matrix) -> tuple[Matrix, Matrix]:
+        """Return the ends of each node's cells [cells + 1, nodes], and their probabilities.
+
+        Half of them are even over the support and dense about the node itself, which may be a
+        location.  The others move to where probability is.
+        """
         low, high = self.support
-        if self.whole:
-            values = np.arange(np.ceil(low), np.floor(high) + 1.0)
-        else:
-            values = low + (high - low) * (np.arange(_GRID) + 0.5) / _GRID
-        logs = self.log_densities(values, theta).T
-        shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-        return values, shares / shares.sum(axis=1, keepdims=True)
+        if self.whole and high - low < _LISTED:
+            ends = np.arange(np.ceil(low) - 0.5, np.floor(high) + 1.0)[:, None]
+            ends = np.repeat(ends, len(theta), axis=1)
+            return ends, self._shares(ends, theta)
+        about = (high - low) * np.geomspace(1e-15, 1.0, _CELLS // 4)
+        near = np.concatenate([-about[::-1], [0.0], about])[:, None] + theta[:, 0]
+        even = np.repeat(np.linspace(low, high, _CELLS // 2)[:, None], len(theta), axis=1)
+        fixed = np.clip(np.concatenate([near, even]), low, high)
+        ends = np.sort(fixed, axis=0)
+        for _ in range(_ROUNDS):
+            passed = np.zeros(ends.shape)
+            passed[1:] = np.cumsum(self._shares(ends, theta), axis=0)
+            wanted, columns = np.linspace(0.0, 1.0, _CELLS), zip(passed.T, ends.T, strict=True)
+            moved = np.stack([np.interp(wanted, *own) for own in columns], axis=1)
+            ends = np.sort(np.concatenate([fixed, moved]), axis=0)
+        return ends, self._shares(ends, theta)
+
+    def _shares(self, ends: Matrix, theta: Matrix) -> Matrix:
+        """Return the probabilities of cells, by the density in their middle."""
+        logs = self._at(0.5 * (ends[1:] + ends[:-1]), theta)
+        with np.errstate(divide="ignore"):
+            logs = logs + np.log(np.diff(ends, axis=0))
+        shares = np.exp(logs - logs.max(axis=0))
+        return np.asarray(shares / shares.sum(axis=0))
 
     def drawn(self, theta: Matrix, rng: Rng) -> Vector:
         kinds, at = np.unique(theta, axis=0, return_inverse=True)
-        values, shares = self._grid(kinds)
-        steps = np.cumsum(shares, axis=1)
-        places = [
-            np.searchsorted(steps[g], u) for g, u in zip(at, rng.random(len(at)), strict=True)
-        ]
-        out = values[np.minimum(places, len(values) - 1)]
-        if not self.whole:
-            out = out + (rng.random(len(out)) - 0.5) * (values[1] - values[0])
-        return np.asarray(out)
+        ends, shares = self._cells(kinds)
+        passed, wanted = np.cumsum(shares, axis=0), rng.random(len(at))
+        cells = [np.searchsorted(passed[:, g], u) for g, u in zip(at, wanted, strict=True)]
+        first = np.minimum(cells, len(shares) - 1)
+        inside = rng.random(len(at))
+        out = ends[first, at] + inside * (ends[first + 1, at] - ends[first, at])
+        return np.asarray(np.clip(np.rint(out), *self.support) if self.whole else out)
 
     def expected(self, theta: Matrix) -> Vector:
-        values, shares = self._grid(theta)
-        return np.asarray(shares @ values)
+        ends, shares = self._cells(theta)
+        return np.asarray((0.5 * (ends[1:] + ends[:-1]) * shares).sum(axis=0))
 
     @classmethod
     def examples(cls) -> list[Example]:
@@ -220,6 +250,11 @@ class Quadrature(ByNodes):
             Example(cls(laplace, nodes, np.linspace(-2.0, 0.0, 27), support=wide), with_holes(X)),
             Example(cls("poisson_rate", rates, support=(0.0, 60.0), whole=True), counts),
         ]
+
+
+def _check_function(log_density: Any) -> None:
+    if not isinstance(log_density, FunctionType | numba.core.registry.CPUDispatcher):
+        raise ParameterError.must("log_density", "be a function of a value and θ", log_density)
 
 
 def _range(support: Any) -> tuple[float, ...]:
@@ -249,7 +284,7 @@ def _evaluator(log_density: LogDensity) -> Callable[[Vector, Any, Matrix], None]
     def evaluate(x, theta, out):  # type: ignore[no-untyped-def]
         for i in range(x.shape[0]):
             for g in range(theta.shape[0]):
-                out[i, g] = compiled(x[i], theta[g])
+                out[i, g] = compiled(x[i, g], theta[g])
 
     return evaluate  # type: ignore[no-any-return]
 
