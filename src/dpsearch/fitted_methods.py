@@ -242,7 +242,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         """
         family, names = self.family_, self._column_names()
         chosen = isinstance(self.family, str) and self.family == "auto"
-        if not (chosen and family.predicts_gaps and self.handle_unknown == "missing"):
+        as_gaps = chosen and family.predicts_gaps and self.handle_unknown == "missing"
+        if table.sparse or not as_gaps:
             return table
         while (error := refused(family, table)) is not None and error.cells is not None:
             rows, columns, values = map(np.asarray, error.cells)

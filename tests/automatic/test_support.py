@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from dpsearch import DPMixture
 from dpsearch.errors import DataError, OutsideSupportWarning
@@ -135,3 +136,10 @@ def test_a_value_that_would_follow_from_others_is_named():
     with pytest.warns(OutsideSupportWarning, match="'column 0' has 1 value .* as -6 in row 0"):
         found = model.score_samples(row)
     np.testing.assert_allclose(found, model.score_samples([[np.nan, 7.0, np.nan]]))
+
+
+def test_sparse_rows_of_a_dense_model_are_refused():
+    X = _incomes()
+    model = DPMixture(random_state=0).fit(X)
+    with pytest.raises(DataError, match="X is sparse"):
+        model.predict(scipy.sparse.csr_array(X[:9]))
