@@ -115,10 +115,11 @@ def _noting_unseen(messages: Messages) -> Iterator[None]:
         for kind in (AbsentColumnsWarning, UnseenValuesWarning):
             warnings.simplefilter("always", kind)
         yield
-    unseen: dict[str, UnseenValuesWarning] = {}
+    unseen: dict[Any, UnseenValuesWarning] = {}
     for one in said:
         if isinstance(one.message, UnseenValuesWarning):
-            found = unseen.setdefault(one.message.column, one.message)
+            why = type(one.message), one.message.column, one.message.levels
+            found = unseen.setdefault(why, one.message)
             if found is not one.message:
                 found.count += one.message.count
         elif isinstance(one.message, AbsentColumnsWarning):

@@ -62,13 +62,18 @@ class Derived(Around):
 
     def _ways(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
         """Return the columns that the others follow from, these others, a and c."""
-        derived = np.asarray(self.derived, np.int64).reshape(-1)
+        derived = np.ravel(self.derived).astype(np.int64)
         kept = np.setdiff1d(np.arange(n_features), derived)
+        if len(kept) + len(derived) != n_features or (derived != np.ravel(self.derived)).any():
+            wanted = f"be different columns, by their numbers below {n_features}"
+            raise ParameterError.must("derived", wanted, self.derived)
         constants = np.asarray(self.constants, np.float64)
         coefficients = np.asarray(self.coefficients, np.float64)
-        sizes = coefficients.size, constants.size, len(kept)
-        wanted = len(derived) * len(kept), len(derived), n_features - len(derived)
-        if sizes != wanted or not len(kept):
+        for name, own in (("coefficients", coefficients), ("constants", constants)):
+            if not np.isfinite(own).all():
+                raise ParameterError.of(name, "must be finite numbers")
+        sizes = coefficients.size, constants.size
+        if sizes != (len(derived) * len(kept), len(derived)) or not len(kept):
             text = f"has {coefficients.size} numbers, but {n_features} columns of which"
             raise ParameterError.of("coefficients", f"{text} {len(derived)} are derived")
         return kept, derived, coefficients.reshape(len(derived), len(kept)), constants.reshape(-1)
