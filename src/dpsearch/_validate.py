@@ -353,7 +353,8 @@ def place_of(X: Any, at: Any) -> dict[str, Any]:
     """Return row and column of the first of some values, by their numbers, and all `cells`."""
     if sp.issparse(X):
         return _sparse_place(X, int(at[0]), None)
-    rows, columns = cells = np.divmod(at, X.shape[1])
+    rows, columns = np.divmod(at, X.shape[1])
+    cells = rows, columns, X.reshape(-1)[at]
     return {"row": int(rows[0]), "column": int(columns[0]), "cells": cells}
 
 

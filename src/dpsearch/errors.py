@@ -123,7 +123,8 @@ def plain_interrupts() -> Iterator[None]:
 class DataError(DPSearchError, ValueError):
     """The data cannot be used: a value, shape or type is wrong.
 
-    `cells` are the rows and the columns, by number, of all values that are wrong in the same way.
+    `cells` are the rows and the columns, by number, of all values that are wrong in the same way,
+    and these values.
     """
 
     def __init__(self, text: str = "", *, cells: Any = None, **fields: Any) -> None:
@@ -135,7 +136,8 @@ class DataError(DPSearchError, ValueError):
     ) -> None:
         numbered = isinstance(self.column, int) and self.source is None
         if self.cells is not None and columns is not None and numbered:
-            self.cells = self.cells[0], [columns[d] for d in self.cells[1]]
+            own, among, values = self.cells
+            self.cells = own, [columns[d] for d in among], values
         super().locate(source, rows, columns)
 
 

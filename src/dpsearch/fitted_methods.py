@@ -242,14 +242,15 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         """
         family, names = self.family_, self._column_names()
         chosen = isinstance(self.family, str) and self.family == "auto"
-        if not (chosen and family.predicts_gaps and self.handle_unknown == "missing"):
+        as_gaps = chosen and family.predicts_gaps and self.handle_unknown == "missing"
+        if table.sparse or not as_gaps:
             return table
         while (error := refused(family, table)) is not None and error.cells is not None:
-            rows, columns = map(np.asarray, error.cells)
+            rows, columns, values = map(np.asarray, error.cells)
             for d in np.unique(columns):
-                at, own = rows[columns == d], family.by_column(table.shape[1])[d]
-                example = f"{table.matrix[at[0], d]:g}"
-                text = OutsideSupportWarning(names[d], len(at), example, first + at[0], own.name)
+                at, own = np.flatnonzero(columns == d), family.by_column(table.shape[1])[d]
+                example, row = f"{values[at[0]]:g}", first + rows[at[0]]
+                text = OutsideSupportWarning(names[d], len(at), example, row, own.name)
                 warnings.warn(text, stacklevel=3)
             table = CheckedTable(family.without(table.matrix, rows, columns), table.names)
         return table
@@ -290,9 +291,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         size = max(1, _BLOCK // (self.n_components_ + self.n_features_in_))
         for begin in range(0, max(1, rows.shape[0]), size):
             block = slice(begin, begin + size)
-            with located(rows=begin):
+            with located(rows=begin), using(n_threads(self.n_jobs)):
                 table = self.checked(rows[block], first=begin) if plain else rows.rows(block)
-            with using(n_threads(self.n_jobs)):
                 found = self.mixture_.log_joint_probabilities(table)
             yield found
 

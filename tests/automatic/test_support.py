@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 
 from dpsearch import DPMixture
 from dpsearch.errors import DataError, OutsideSupportWarning
@@ -97,3 +98,48 @@ def test_they_are_an_error_if_the_user_says_so(options):
         warnings.simplefilter("error")
         with pytest.raises(DataError, match="row 3, column 1 is -2"):
             model.predict(bad)
+
+
+@pytest.mark.parametrize("options", [{"family": "log_normal"}, {"handle_unknown": "error"}])
+def test_an_error_counts_rows_from_the_first_of_all_blocks(monkeypatch, options):
+    X = _incomes()
+    model = DPMixture(random_state=0, **options).fit(X)
+    monkeypatch.setattr("dpsearch.fitted_methods._BLOCK", 30)
+    bad = X[:40].copy()
+    bad[33, 1] = -5.0
+    for method in (model.predict, model.score_samples):
+        with pytest.raises(DataError, match="row 33, column 1 is -5"):
+            method(bad)
+
+
+def _counts_with_their_sum(n=300):
+    rng = np.random.default_rng(0)
+    rates = rng.choice([3.0, 30.0], size=(n, 1)) * [[1.0, 2.0]]
+    X = rng.negative_binomial(3, 3.0 / (3.0 + rates)).astype(float)
+    return np.column_stack([X, X @ [1 / 3, 1 / 7]])
+
+
+def test_counts_that_follow_from_others_are_whole():
+    X = _counts_with_their_sum()
+    model = DPMixture(random_state=0, handle_unknown="error").fit(X)
+    kinds = [own.name for own in model.family_.by_column(3)]
+    assert kinds == ["negative_binomial", "negative_binomial", "derived"]
+    gaps = X[:40].copy()
+    gaps[:, 0] = np.nan
+    np.testing.assert_array_equal(model.score_samples(gaps), model.score_samples(X[:40]))
+
+
+def test_a_value_that_would_follow_from_others_is_named():
+    X = _counts_with_their_sum()
+    model = DPMixture(random_state=0).fit(X)
+    row = np.array([[np.nan, 7.0, -1.0]])
+    with pytest.warns(OutsideSupportWarning, match="'column 0' has 1 value .* as -6 in row 0"):
+        found = model.score_samples(row)
+    np.testing.assert_allclose(found, model.score_samples([[np.nan, 7.0, np.nan]]))
+
+
+def test_sparse_rows_of_a_dense_model_are_refused():
+    X = _incomes()
+    model = DPMixture(random_state=0).fit(X)
+    with pytest.raises(DataError, match="X is sparse"):
+        model.predict(scipy.sparse.csr_array(X[:9]))

@@ -8,6 +8,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from dpsearch import DPMixture, families, load
+from dpsearch.errors import ParameterError
 
 N = 300
 
@@ -178,3 +179,31 @@ def test_one_row_of_a_derived_column_with_two_gaps():
     family = families.Derived(families.DiagonalGaussian(), [1], [[2.0, 0.0]], [-1.0])
     expected = [[1.0, 3.0], [3.0, 4.0], [np.nan, 5.0]]
     np.testing.assert_array_equal(family.seen(X), expected)
+
+
+def test_what_some_derived_columns_tell_though_others_are_missing():
+    X = np.array([[np.nan, np.nan, np.nan, 5.0, 8.0], [np.nan, 1.0, np.nan, 5.0, np.nan]])
+    ways = [[1.0, 1.0, 0.0], [0.0, 0.0, 2.0]]
+    family = families.Derived(families.DiagonalGaussian(), [3, 4], ways, [0.0, 0.0])
+    nan = np.nan
+    np.testing.assert_allclose(family.seen(X), [[nan, nan, 4.0], [4.0, 1.0, nan]])
+    out = family.without(np.ones((1, 5)), np.array([0]), np.array([1]))
+    np.testing.assert_array_equal(out, [[1.0, nan, 1.0, nan, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("derived", "ways", "constants", "message"),
+    [
+        ((-1,), [[2.0, 0.0]], [1.0], r"derived must be different columns.* below 3, got \(-1,\)"),
+        ((3,), [[2.0, 0.0]], [1.0], "derived must be different columns"),
+        ((1, 1), [[2.0], [2.0]], [1.0, 1.0], "derived must be different columns"),
+        ((1.5,), [[2.0, 0.0]], [1.0], "derived must be different columns"),
+        ((1,), [[np.nan, 0.0]], [1.0], "coefficients must be finite"),
+        ((1,), [[2.0, 0.0]], [np.inf], "constants must be finite"),
+        ((1,), [[2.0]], [1.0], "coefficients has 1 numbers"),
+    ],
+)
+def test_derived_columns_that_are_none(derived, ways, constants, message):
+    family = families.Derived(families.DiagonalGaussian(), derived, ways, constants)
+    with pytest.raises(ParameterError, match=message):
+        family.seen(np.zeros((4, 3)))

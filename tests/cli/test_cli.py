@@ -1215,3 +1215,32 @@ def test_predict_notes_values_outside_the_support_of_what_was_chosen(run, tmp_pa
     complains(
         run("predict", "x.clusters", "new.csv", "--handle-unknown", "error"), "-3", "'wealth'"
     )
+
+
+def test_errors_of_a_table_in_shards_name_its_rows_and_columns(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("dpsearch.cli.predict._ROWS", 7)
+    monkeypatch.setattr("dpsearch.sources.shards.SHARD_ROWS", 20)
+    incomes = np.random.default_rng(0).lognormal(10.0, 1.0, size=(300, 2))
+    pl.DataFrame(incomes, schema=["income", "wealth"]).write_csv(tmp_path / "x.csv")
+    assert run("fit", "x.csv", "--quiet")[0] == 0
+    incomes[53, 1] = -3.0
+    pl.DataFrame(incomes[:60], schema=["income", "wealth"]).write_parquet(tmp_path / "new.parquet")
+    command = ("predict", "x.clusters", "new.parquet", "--handle-unknown", "error")
+    code, _, err = run(*command, "--memory", "600MB")
+    assert code == 1
+    assert "row 53, column 'wealth' is -3" in err
+
+
+def test_values_of_a_column_are_counted_by_what_is_wrong_with_them(run, tmp_path):
+    rng = np.random.default_rng(0)
+    counts = pl.DataFrame({"a": rng.normal(size=300), "n": rng.poisson(9.0, 300)})
+    counts.write_csv(tmp_path / "x.csv")
+    assert run("fit", "x.csv", "--quiet", "--kinds", "n=count")[0] == 0
+    new = counts[:30].with_columns(pl.col("n").cast(pl.Float64)).to_numpy().copy()
+    new[3, 1], new[5, 1], new[7, 1] = -1.0, 1e13, -2.0
+    pl.DataFrame(new, schema=["a", "n"]).write_csv(tmp_path / "new.csv")
+    code, _, err = run("predict", "x.clusters", "new.csv")
+    assert code == 0
+    said = " ".join(err.split())
+    assert "column 'n' has 2 values that cannot be read" in said
+    assert "column 'n' has 1 value that the poisson family" in said

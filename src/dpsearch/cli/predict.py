@@ -19,6 +19,7 @@ from dpsearch.errors import (
     CapabilityError,
     ParameterError,
     UnseenValuesWarning,
+    located,
 )
 
 _ROWS = 10_000  # for which the probabilities of all clusters are in memory
@@ -114,10 +115,11 @@ def _noting_unseen(messages: Messages) -> Iterator[None]:
         for kind in (AbsentColumnsWarning, UnseenValuesWarning):
             warnings.simplefilter("always", kind)
         yield
-    unseen: dict[str, UnseenValuesWarning] = {}
+    unseen: dict[Any, UnseenValuesWarning] = {}
     for one in said:
         if isinstance(one.message, UnseenValuesWarning):
-            found = unseen.setdefault(one.message.column, one.message)
+            why = type(one.message), one.message.column, one.message.levels
+            found = unseen.setdefault(why, one.message)
             if found is not one.message:
                 found.count += one.message.count
         elif isinstance(one.message, AbsentColumnsWarning):
@@ -165,14 +167,17 @@ def _predicted(
     """
     from dpsearch.io import labels_table
 
+    begin, known = 0, None if source.opened is None else model.state_.names
     with source.errors_named(), quiet_about_names():
         for names, rows in source.blocks(model):
             empty += names.filter(rows.empty_rows).to_list()
             if source.opened is None and (note := _outliers(model, names, rows)):
                 outliers.append(note)
             for at in range(0, len(names), _ROWS):
-                found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
+                with located(rows=begin + at, columns=known):
+                    found = model.predict_proba(rows.rows(slice(at, at + _ROWS)))
                 columns = {"cluster": found.argmax(axis=1), "certainty": found.max(axis=1).round(6)}
                 if proba:
                     columns |= {f"p{k}": found[:, k] for k in range(found.shape[1])}
                 yield labels_table(names[at : at + _ROWS], **columns)
+            begin += len(names)

@@ -62,13 +62,18 @@ class Derived(Around):
 
     def _ways(self, n_features: int) -> tuple[Ints, Ints, Matrix, Vector]:
         """Return the columns that the others follow from, these others, a and c."""
-        derived = np.asarray(self.derived, np.int64).reshape(-1)
+        derived = np.ravel(self.derived).astype(np.int64)
         kept = np.setdiff1d(np.arange(n_features), derived)
+        if len(kept) + len(derived) != n_features or (derived != np.ravel(self.derived)).any():
+            wanted = f"be different columns, by their numbers below {n_features}"
+            raise ParameterError.must("derived", wanted, self.derived)
         constants = np.asarray(self.constants, np.float64)
         coefficients = np.asarray(self.coefficients, np.float64)
-        sizes = coefficients.size, constants.size, len(kept)
-        wanted = len(derived) * len(kept), len(derived), n_features - len(derived)
-        if sizes != wanted or not len(kept):
+        for name, own in (("coefficients", coefficients), ("constants", constants)):
+            if not np.isfinite(own).all():
+                raise ParameterError.of(name, "must be finite numbers")
+        sizes = coefficients.size, constants.size
+        if sizes != (len(derived) * len(kept), len(derived)) or not len(kept):
             text = f"has {coefficients.size} numbers, but {n_features} columns of which"
             raise ParameterError.of("coefficients", f"{text} {len(derived)} are derived")
         return kept, derived, coefficients.reshape(len(derived), len(kept)), constants.reshape(-1)
@@ -83,14 +88,19 @@ class Derived(Around):
         if not isinstance(X, np.ndarray) or not np.isnan(Z).any():
             return Z
         Z, told = np.array(Z), X[:, derived] - constants
+        whole = np.array([own.kind == "count" for own in self.family.by_column(len(kept))])
         patterns, which = np.unique(np.isnan(X), axis=0, return_inverse=True)
         for p, missing in enumerate(patterns):
-            gone, known = missing[kept] & coefficients.any(axis=0), ~missing[derived]
+            gone, known = np.flatnonzero(missing[kept]), ~missing[derived]
             ways = coefficients[np.ix_(known, gone)]
-            if gone.any() and np.linalg.matrix_rank(ways) == gone.sum():
+            inverse = np.linalg.pinv(ways)
+            follow = np.isclose(inverse @ ways, np.eye(len(gone)), 0.0, 1e-9).all(axis=1)
+            if follow.any():
                 at = np.flatnonzero(which.ravel() == p)
                 others = np.where(missing[kept], 0.0, Z[at]) @ coefficients[known].T
-                Z[np.ix_(at, gone)] = (told[np.ix_(at, known)] - others) @ np.linalg.pinv(ways).T
+                values = (told[np.ix_(at, known)] - others) @ inverse.T
+                values = np.where(whole[gone], np.rint(values), values)  # but for rounding
+                Z[np.ix_(at, gone[follow])] = values[:, follow]
         return Z
 
     def check(self, X: Any) -> None:
@@ -99,7 +109,9 @@ class Derived(Around):
 
     def without(self, X: Matrix, rows: Ints, columns: Ints) -> Matrix:
         out = super().without(X, rows, columns)
-        out[np.ix_(rows, self._ways(X.shape[1])[1])] = np.nan
+        kept, derived, coefficients, _ = self._ways(X.shape[1])
+        row, which = np.nonzero(coefficients.T[np.searchsorted(kept, columns)])
+        out[np.asarray(rows)[row], derived[which]] = np.nan
         return out
 
     def back(self, Z: Any) -> Matrix:
