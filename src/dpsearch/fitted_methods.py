@@ -245,6 +245,7 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         as_gaps = chosen and family.predicts_gaps and self.handle_unknown == "missing"
         if table.sparse or not as_gaps:
             return table
+        observed = table.matrix
         while (error := refused(family, table)) is not None and error.cells is not None:
             rows, columns, values = map(np.asarray, error.cells)
             for d in np.unique(columns):
@@ -252,7 +253,8 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
                 example, row = f"{values[at[0]]:g}", first + rows[at[0]]
                 text = OutsideSupportWarning(names[d], len(at), example, row, own.name)
                 warnings.warn(text, stacklevel=3)
-            table = CheckedTable(family.without(table.matrix, rows, columns), table.names)
+            without = family.without(table.matrix, rows, columns)
+            table = CheckedTable(without, table.names, observed=observed)
         return table
 
     def encode(self, X: ArrayLike | CheckedTable) -> CheckedTable:
@@ -343,11 +345,13 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         if not table.gaps:
             return copy(X) if is_frame(X) or sp.issparse(X) else matrix.copy()
         filled = self.mixture_.impute(matrix)
+        if table.observed is not None:  # what was observed stays
+            filled = np.where(table.impossible, table.observed, filled)
         if not is_frame(X):
             return filled
         width, schema = matrix.shape[1], self.schema_
         at = dict(zip(range(width), range(width))) if schema is None else schema.places(X)
-        gaps = np.isnan(matrix).any(axis=0)
+        gaps = (np.isnan(matrix) & ~table.impossible).any(axis=0)
         new = {place: filled[:, j] for j, place in at.items() if gaps[j]}
         return replace_columns(X, () if self.schema_ is None else self.schema_.columns, new)
 
@@ -413,6 +417,10 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
         units = {one.name: one.unit for one in columns if one.unit}
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
+        if table is not None and table.observed is not None:  # rows that no cluster can have
+            found = replace(
+                found, p_value=np.where(table.impossible.any(axis=1), 0.0, found.p_value)
+            )
         return replace(found, levels=levels, units=units, apart=self.rows_apart_, index=index)
 
     def _column_names(self) -> list[str]:

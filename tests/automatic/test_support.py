@@ -143,3 +143,21 @@ def test_sparse_rows_of_a_dense_model_are_refused():
     model = DPMixture(random_state=0).fit(X)
     with pytest.raises(DataError, match="X is sparse"):
         model.predict(scipy.sparse.csr_array(X[:9]))
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_such_rows_are_outliers_and_impute_leaves_what_was_observed(frame):
+    X = _incomes()
+    model = DPMixture(random_state=0).fit(pd.DataFrame(X, columns=["a", "b"]) if frame else X)
+    bad, _ = _with_gaps(X, (3, 0, 0.0), (5, 1, -2.0))
+    bad[7, 0] = np.nan
+    rows = pd.DataFrame(bad, columns=["a", "b"]) if frame else bad
+    with pytest.warns(OutsideSupportWarning):
+        found = model.explain(rows)
+    assert set(found.outliers) == {3, 5}
+    assert found.p_value[7] > 0.01
+    with pytest.warns(OutsideSupportWarning):
+        filled = np.asarray(model.impute(rows))
+    seen = ~np.isnan(bad)
+    np.testing.assert_array_equal(filled[seen], bad[seen])
+    assert filled[7, 0] > 0.0

@@ -34,6 +34,8 @@ class CheckedTable:
     matrix: Any  # float64 in which missing values are NaN, or a canonical CSR matrix
     names: tuple[str, ...] | None = None  # of the columns, if they have any
     complete: bool = False  # whether it is known that no value is missing
+    # The matrix with the values that were taken for missing ones, as no family has them.
+    observed: Any = None
 
     @classmethod
     def of(
@@ -83,6 +85,13 @@ class CheckedTable:
         n_rows, n_columns = self.matrix.shape
         return n_rows, n_columns
 
+    @property
+    def impossible(self) -> Any:
+        """Which values were observed, but taken for missing ones as the model cannot have them."""
+        if self.observed is None:
+            return np.zeros(self.shape, bool)
+        return np.isnan(self.matrix) & ~np.isnan(self.observed)
+
     def require_complete(self) -> None:
         """Raise `DataError` if a value is missing."""
         if self.gaps:
@@ -90,7 +99,8 @@ class CheckedTable:
 
     def rows(self, which: Any) -> CheckedTable:
         """Return some rows, by number, slice or mask."""
-        return CheckedTable(self.matrix[which], self.names, not self.gaps)
+        observed = None if self.observed is None else self.observed[which]
+        return CheckedTable(self.matrix[which], self.names, not self.gaps, observed)
 
     def columns(self, which: Any) -> CheckedTable:
         """Return some columns, by number."""
