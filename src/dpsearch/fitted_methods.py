@@ -413,7 +413,9 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         levels = {one.name: one.levels or () for one in columns if one.kind == "category"}
         units = {one.name: one.unit for one in columns if one.unit}
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
-        return replace(found, levels=levels, units=units, apart=self.rows_apart_, index=index)
+        codes = tuple(one or name in levels for one, name in zip(found.codes, found.names))
+        found = replace(found, codes=codes, levels=levels, units=units)
+        return replace(found, apart=self.rows_apart_, index=index)
 
     def _column_names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)
