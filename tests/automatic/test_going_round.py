@@ -63,7 +63,8 @@ def test_what_is_expected_of_hours_is_an_hour(night_and_day, tmp_path):
         for one in explanation.indicative(night, 3)
         if one.column == "hour"
     ]
-    assert centre in ("23", "0") and is_code
+    assert centre in ("23", "0")
+    assert is_code
     rows = model.schema_.decode(model.checked(frame).matrix)
     shown = Table.of(rows, model.family_, about=model.schema_.columns).columns
     assert [one.is_category for one in shown] == [True, True, False]
