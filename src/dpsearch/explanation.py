@@ -123,7 +123,7 @@ class Explanation:
     def value(self, column: str, number: float) -> float | str:
         """Return the level that a code of a column stands for, or the number itself."""
         levels = self.levels.get(column)
-        return number if levels is None else str(levels[round(number)])
+        return number if levels is None else str(levels[round(number) % len(levels)])
 
     @property
     def outliers(self) -> Ints:

@@ -418,10 +418,11 @@ class FittedMethods(BaseEstimator):  # type: ignore[misc]
         units = {one.name: one.unit for one in columns if one.unit}
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
         if table is not None and table.observed is not None:  # rows that no cluster can have
-            found = replace(
-                found, p_value=np.where(table.impossible.any(axis=1), 0.0, found.p_value)
-            )
-        return replace(found, levels=levels, units=units, apart=self.rows_apart_, index=index)
+            p_value = np.where(table.impossible.any(axis=1), 0.0, found.p_value)
+            found = replace(found, p_value=p_value)
+        codes = tuple(one or name in levels for one, name in zip(found.codes, found.names))
+        found = replace(found, codes=codes, levels=levels, units=units)
+        return replace(found, apart=self.rows_apart_, index=index)
 
     def _column_names(self) -> list[str]:
         given = getattr(self, "feature_names_in_", None)

@@ -32,7 +32,7 @@ from dpsearch.automatic.counts import counted
 from dpsearch.automatic.learning import Learned, learn, suited
 from dpsearch.automatic.looks import NARROW, WIDE, guess, guess_gaussian, of_length_1, rows_suffice
 from dpsearch.automatic.suspicious import far_rows, find_codes, given_codes
-from dpsearch.automatic.tried import better_columns
+from dpsearch.automatic.tried import Tried, better_columns
 from dpsearch.deadline import current
 from dpsearch.errors import DataError, ParameterError, located
 from dpsearch.events import Event
@@ -211,23 +211,26 @@ def _or_tried(table: CheckedTable, choice: Choice, prior: Prior, schema: Schema 
         return choice
     if "projection" in kinds:
         return _or_tried_without_derived(table, choice, prior, schema)
-    said = _said(families, schema)
+    tried = _tried(families, schema)
     found = None
     with current().optional():
-        found = better_columns(table, choice.family, choice.labels, prior, said)
+        found = better_columns(table, choice.family, choice.labels, prior, tried)
     if found is None:
         return choice
     learned, words = found
     return Choice.of(learned, f"{choice.reason}; by column {words}")
 
 
-def _said(families: list[Family], schema: Schema | None) -> dict[int, str | None]:
-    """Return the columns of numbers and counts, each with its kind if the user says one."""
-    columns = [j for j, own in enumerate(families) if own.kind in ("real", "count")]
+def _tried(families: list[Family], schema: Schema | None) -> dict[int, Tried]:
+    """Return the columns of numbers and counts, and those of categories that go round."""
+    numbers = [own.kind in ("real", "count") for own in families]
     if schema is None:
-        return dict.fromkeys(columns)
-    known = {j: schema.columns[j] for j in columns}
-    return {j: one.kind if one.name in schema.said else None for j, one in known.items()}
+        return {j: Tried(None, None) for j, is_number in enumerate(numbers) if is_number}
+    return {
+        j: Tried(one.kind if one.name in schema.said else None, one.turn)
+        for j, (one, is_number) in enumerate(zip(schema.columns, numbers, strict=True))
+        if is_number or one.turn is not None
+    }
 
 
 def _or_tried_without_derived(

@@ -12,6 +12,7 @@ that give them probabilities:
 | whole numbers from 0 | Poisson and negative binomial, too |
 | whole numbers above 0, large and mostly different | log-normal and gamma, too |
 | hours, months, angles by their name and range | von Mises, too |
+| hours, months, weekdays that are categories | von Mises against the categories |
 
 They compete by Σ_k log H(x_k) of the column within a partition: the one that was found, coarser
 ones of it, down to one cluster for all rows, which is where clouds that are not Gaussian show; and
@@ -23,6 +24,11 @@ taken if its log joint is larger by more than search may be off.  Curves are fit
 need fewer clusters, so what has bent columns must need at most half as many as the family which was
 chosen: one cluster more or less is what search may be off.  A density and a probability compare
 once every whole number is spread over what rounds to it.
+
+Categories that go round are tried with the numbers as they were chosen, too, and from the start:
+of one cluster for all rows they describe several peaks better.  But two peaks may be those of one
+cluster.  So von Mises' family takes the place of categories only if any two of its clusters differ
+in the other columns, too.
 """
 
 from __future__ import annotations
@@ -34,7 +40,7 @@ import numpy as np
 from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.spatial.distance import squareform
 
-from dpsearch._types import Labels, Matrix
+from dpsearch._types import Labels, Matrix, Vector
 from dpsearch.automatic.learning import (
     Learned,
     compiled,
@@ -85,6 +91,13 @@ class _Candidate(NamedTuple):
     less: float  # nats that it must be better by
 
 
+class Tried(NamedTuple):
+    """A column that families are tried on."""
+
+    said: str | None  # the kind that the user says it is of
+    turn: float | None  # after which codes of categories begin again; None if it holds numbers
+
+
 class _Column(NamedTuple):
     """A column of the learning rows that families compete for."""
 
@@ -93,21 +106,20 @@ class _Column(NamedTuple):
     whole: bool
     name: str
     said: str | None  # the kind that the user says it is of
+    period: float | None  # after which values begin again
+    usual: Family | None  # what a column of categories has
 
     def candidates(self, n_values: int) -> list[_Candidate]:
         """Return families beside the Gaussian, each with the values that it is compared on.
 
         Without those that keep too many numbers of as many values as the table has.
         """
-        if not varies(self.x).all():
+        if not varies(self.x).all() or (self.usual is not None and not self.whole):
             return []
         kinds = [kind for kind in self._kinds() if _fits(kind, n_values)]
         starts = [kind.suggest(self.x) for kind in kinds]
-        least, most = np.nanmin(self.x), np.nanmax(self.x)
-        period = named_period(self.name, least, most)
-        goes_round = period is not None and most - least > period / 2
-        if goes_round and _fits(VonMises, n_values):
-            starts.append(VonMises(period=period).resolve(self.x))
+        if self.period is not None and _fits(VonMises, n_values):
+            starts.append(VonMises(period=self.period).resolve(self.x))
         if not self.whole:
             starts.append(Johnson.around(DiagonalGaussian.suggest(self.x), self.x))
             # Its curve is fitted: where another family says the same, that is the reason.
@@ -122,6 +134,8 @@ class _Column(NamedTuple):
     def _kinds(self) -> list[Any]:
         """Return the families that the values themselves suggest."""
         least, kinds = np.nanmin(self.x), list[Any]()
+        if self.usual is not None:
+            return kinds
         if self.whole and self.said is None:
             kinds.append(RoundedGaussian)
             if np.nanmax(self.x) - least < _MOST_LEVELS:
@@ -146,15 +160,21 @@ class _Column(NamedTuple):
         return differ and bool(np.quantile(x, 0.25) >= _LARGE)
 
     def winner(self, partition: Labels, candidates: list[_Candidate]) -> tuple[Family, float]:
-        """Return the best family within a partition, and what it gains over a Gaussian."""
-        gaussian = DiagonalGaussian.suggest(self.spread)
+        """Return the best family within a partition, and what it gains over the usual one.
+
+        That is a Gaussian, or of categories what they have.
+        """
+        usual, x = self.usual, self.x
+        if usual is None:
+            usual, x = DiagonalGaussian.suggest(self.spread), self.spread
         if not candidates:
-            return gaussian, 0.0
-        found = [(_log_evidence(own, x, partition), own, less) for own, x, less in candidates]
-        found = [one for one in found if np.isfinite(one[0])] or [(-np.inf, gaussian, 0.0)]
+            return usual, 0.0
+        found = [(_log_evidence(own, at, partition), own, less) for own, at, less in candidates]
+        found = [one for one in found if np.isfinite(one[0])] or [(-np.inf, usual, 0.0)]
         value, best, _ = max(found, key=lambda one: one[0] - one[2])
-        gain = value - _log_evidence(gaussian, self.spread, partition)
-        return (best, gain) if self.whole or gain > _WORTH else (gaussian, 0.0)
+        gain = value - _log_evidence(usual, x, partition)
+        rounded = self.whole and self.usual is None  # of which a Gaussian has no probability
+        return (best, gain) if rounded or gain > _WORTH else (usual, 0.0)
 
 
 def better_columns(
@@ -162,35 +182,36 @@ def better_columns(
     family: Family,
     labels: Labels,
     prior: Prior,
-    said: Mapping[int, str | None],
+    tried: Mapping[int, Tried],
 ) -> tuple[Learned, str] | None:
     """Return other families for some columns of a table, as a product or bent, if it is better.
 
     With it, which families they are and by how much it is better.
-    `said` has the columns to try, each with its kind if the user says one.
     """
-    if table.shape[0] < _FEWEST_ROWS or not said:
+    if table.shape[0] < _FEWEST_ROWS or not tried:
         return None
     rows, width = learning_rows(table.shape[0]), table.shape[1]
     sample, own = learning_sample(table), np.unique(labels[rows], return_inverse=True)[1]
-    columns, n_values = _columns(sample, said), table.shape[0] * len(said)
+    columns, n_values = _columns(sample, tried, family), table.shape[0] * len(tried)
     candidates = {j: column.candidates(n_values) for j, column in columns.items()}
     before = _log_joint(sample, columns, family, prior, own)
     best, chosen = None, before
     started: set[Any] = set()
-    bent = _bent(table, family)
+    bent, turned = _bent(table, family), _turned(table, family, columns, candidates)
     spread = _spread(sample, columns, family)
     partitions = [own, *_coarser(compiled(spread, family, prior), own)]
     for partition in partitions:  # with that of every product that is better
         winners = _winners(columns, candidates, partition)
         if winners is None:
             return best
-        for start in _starts(table, family, winners, bent):
+        starts = [*_products(table, family, columns, candidates, winners), bent, turned]
+        for start in filter(None, starts):
             key = tuple(type(one) for one in start.by_column(width))
             if key in started:
                 continue
             within = start.learned(sample.matrix, partition)
-            if _log_joint(sample, columns, within, prior, partition) < before - _HOPE * len(own):
+            value = _log_joint(sample, columns, within, prior, partition)
+            if value < before - _HOPE * len(own) and start is not turned:
                 continue
             started.add(key)
             learned = learn(table, start, prior)
@@ -198,7 +219,11 @@ def better_columns(
             after = _log_joint(sample, columns, learned.family, prior, at)
             curves = key.count(Johnson)  # each fitted by two numbers, and worth less by that
             fewer = 2 * (at.max() + 1) <= own.max() + 1
-            if after - _WORTH * curves > before + _WORTH and (fewer or not curves):
+            if (
+                after - _WORTH * curves > before + _WORTH
+                and (fewer or not curves)
+                and _told_apart(sample, columns, learned.family, prior, at)
+            ):
                 families = _in_words(learned.family, columns, width)
                 best = learned, f"{families}, better by {after - chosen:.0f} nats"
                 before = after - _WORTH * curves
@@ -222,23 +247,92 @@ def _coarser(problem: Problem, labels: Labels) -> list[Labels]:
     return [*out, np.zeros(len(labels), np.int64)]
 
 
-def _starts(
-    table: CheckedTable, family: Family, winners: dict[int, tuple[Family, float]], bent: Family
+def _told_apart(
+    sample: CheckedTable,
+    columns: dict[int, _Column],
+    family: Family,
+    prior: Prior,
+    partition: Labels,
+) -> bool:
+    """Whether any two clusters differ in other columns than one that was of categories, too.
+
+    Two peaks of a day may be those of one cluster, as its categories say, or two clusters.  What
+    all columns lose by a union, less what that one does, is log H(a) + log H(b) − log H(a ∪ b) of
+    the others; the prior cancels.
+    """
+    kinds, apart = family.by_column(sample.shape[1]), ~np.eye(partition.max() + 1, dtype=bool)
+    turned = [j for j, one in columns.items() if one.usual is not None and kinds[j].kind == "real"]
+    if not turned or not apart.any():
+        return True
+    gains = _merge_gains(compiled(sample, family, prior), partition)
+    for j in turned:
+        ((own, _),) = _groups(family, [j], sample.shape[1])
+        of_column = _merge_gains(compiled(sample.columns([j]), own, prior), partition)
+        if (gains - of_column)[apart].max() > 0.0:
+            return False
+    return True
+
+
+def _merge_gains(problem: Problem, partition: Labels) -> Matrix:
+    state = State(problem, partition)
+    return state.merge_gains(state.live, state.live)
+
+
+def _products(
+    table: CheckedTable,
+    family: Family,
+    columns: dict[int, _Column],
+    candidates: dict[int, list[_Candidate]],
+    winners: dict[int, tuple[Family, float]],
 ) -> list[Family]:
-    """Return the product of the winners if they gain enough, and the family of bent columns."""
-    if sum(gain for _, gain in winners.values()) < _WORTH:
-        return [bent]
-    product = _product(table, family, {j: winner for j, (winner, _) in winners.items()})
-    return [suited(product, table), bent]
+    """Return the product of the winners, and that of categories alone, if they gain enough.
+
+    Numbers are independent in the former.  In the latter they have the covariance that was chosen.
+    Before them comes the product of the winners with numbers going round that may: a partition that
+    parts them where a turn begins speaks against it.
+    """
+    won = {j: winner for j, (winner, _) in winners.items() if winner is not columns[j].usual}
+    codes = {j: winner for j, winner in won.items() if columns[j].usual is not None}
+    found = [own for own in (won, codes) if own and sum(winners[j][1] for j in own) >= _WORTH]
+    turns = {
+        j: one.family
+        for j, own in candidates.items()
+        for one in own
+        if isinstance(one.family, VonMises) and columns[j].usual is None
+    }
+    if turns:
+        found.insert(0, won | turns)
+    return [suited(_product(table, family, own), table) for own in found]
 
 
-def _bent(table: CheckedTable, family: Family) -> Family:
-    """Return the family that was chosen, of bent columns where they are numbers."""
+def _bent(table: CheckedTable, family: Family) -> Family | None:
+    """Return the family that was chosen, of bent columns where they are numbers, if any are."""
+    if all(own.kind != "real" for own in family.by_column(table.shape[1])):
+        return None
     parts = [
         (Johnson.around(own, table.matrix[:, at]) if own.kind == "real" else own, at)
         for own, at in _groups(family, range(table.shape[1]), table.shape[1])
     ]
     return suited(_joined(parts), table)
+
+
+def _turned(
+    table: CheckedTable,
+    family: Family,
+    columns: dict[int, _Column],
+    candidates: dict[int, list[_Candidate]],
+) -> Family | None:
+    """Return the family that was chosen, with categories going round that may, if there are any.
+
+    Within one cluster for all rows categories describe several peaks better, and only its own
+    partition shows what it tells apart.
+    """
+    turns = {
+        j: candidates[j][0].family
+        for j, column in columns.items()
+        if column.usual is not None and candidates[j]
+    }
+    return suited(_product(table, family, turns), table) if turns else None
 
 
 def _log_joint(
@@ -281,10 +375,12 @@ def _fits(kind: type[Family], n_values: int) -> bool:
     return n_values * kind.numbers_a_value <= _MOST_NUMBERS
 
 
-def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, _Column]:
+def _columns(
+    sample: CheckedTable, tried: Mapping[int, Tried], family: Family
+) -> dict[int, _Column]:
     rng = np.random.default_rng(0)
     out = {}
-    for j, kind in said.items():
+    for j, (kind, turn) in tried.items():
         x = np.asarray(sample.matrix[:, [j]])
         # More than two kinds of them: those of yes or no are binary.
         seen = x[~np.isnan(x)]
@@ -292,8 +388,20 @@ def _columns(sample: CheckedTable, said: Mapping[int, str | None]) -> dict[int, 
         whole = whole and len(np.unique(seen)) > 2 and bool(np.abs(seen).max() < _WHOLE)
         spread = x + rng.uniform(-0.5, 0.5, x.shape) if whole else x
         name = "" if sample.names is None else str(sample.names[j])
-        out[j] = _Column(x, spread, whole, name, kind)
+        usual = None if turn is None else _groups(family, [j], sample.shape[1])[0][0]
+        period = _period(name, seen) if turn is None else turn
+        out[j] = _Column(x, spread, whole, name, kind, period, usual)
     return out
+
+
+def _period(name: str, seen: Vector) -> float | None:
+    """Return after which numbers begin again, if they fill more than half of that."""
+    least, most = (seen.min(), seen.max()) if len(seen) else (0.0, 0.0)
+    period = named_period(name, least, most)
+    if period is None or most - least <= period / 2:
+        return None
+    in_radians = period != np.floor(period)
+    return None if in_radians and (seen == np.floor(seen)).all() else period
 
 
 def _log_evidence(start: Family, x: Matrix, partition: Labels) -> float:
@@ -321,11 +429,19 @@ def _product(table: CheckedTable, family: Family, winners: dict[int, Family]) ->
 
 
 def _groups(family: Family, columns: Iterable[int], width: int) -> list[tuple[Family, list[int]]]:
-    """Return the parts of a family that some columns have."""
-    kinds, out = family.by_column(width), dict[int, tuple[Family, list[int]]]()
+    """Return the parts of a family that some columns have, by column if others have it, too."""
+    kinds, out = family.by_column(width), dict[int, list[int]]()
     for j in columns:
-        out.setdefault(id(kinds[j]), (kinds[j], []))[1].append(j)
-    return list(out.values())
+        out.setdefault(id(kinds[j]), []).append(j)
+    parts: list[tuple[Family, list[int]]] = []
+    for some in out.values():
+        own = kinds[some[0]]
+        every = [j for j in range(width) if kinds[j] is own]
+        if len(some) == len(every):
+            parts.append((own, some))
+        else:
+            parts += [(own.column(every.index(j), len(every)), [j]) for j in some]
+    return parts
 
 
 def _joined(parts: list[tuple[Family, list[int]]]) -> Family:

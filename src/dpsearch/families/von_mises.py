@@ -9,6 +9,7 @@ Nodes are a lattice of angles, all around, and of widths κ^(−½).
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -24,9 +25,17 @@ from dpsearch.families.capabilities import Gaps
 from dpsearch.families.learning import FLOOR, WITHIN, sums_of
 from dpsearch.families.located import Located
 from dpsearch.families.restored import skipped
+from dpsearch.tables.names import words_of
 
-_FULL_TURN = {"hour": 24.0, "month": 12.0, "angle": None, "direction": None, "bearing": 360.0,
-              "heading": 360.0, "azimuth": 360.0, "phase": None}  # fmt: skip
+# What the words of a name say of a full turn; None for 2π or 360 by the range.
+_FULL_TURN = (
+    (re.compile(r"hour|(^| )hr$"), 24.0),
+    (re.compile(r"month"), 12.0),
+    (re.compile(r"week ?day|day ?of ?week|(^| )dow$"), 7.0),
+    (re.compile(r"(^|(?<!per) )minute$"), 60.0),  # not beats per minute
+    (re.compile(r"angle|direction|phase"), None),
+    (re.compile(r"bearing|heading|azimuth|(^| )dir$"), 360.0),
+)
 _UNIFORM = math.pi / math.sqrt(3.0)  # the standard deviation of angles all around
 
 
@@ -164,7 +173,8 @@ def _resultant(theta: Matrix, weights: Vector) -> complex:
 
 def named_period(name: str, low: float, high: float) -> float | None:
     """Return after which values begin again, if their column's name and range say that they do."""
-    turns = [turn for word, turn in _FULL_TURN.items() if word in name.lower()]
+    words = words_of(name).lower()
+    turns = [turn for pattern, turn in _FULL_TURN if pattern.search(words)]
     periods = ([2.0 * math.pi, 360.0] if turns[0] is None else turns[:1]) if turns else []
     return next((p for p in periods if p is not None and -0.5 * p <= low and high <= p), None)
 

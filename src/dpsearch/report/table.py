@@ -114,6 +114,7 @@ def _row_names(X: Any, index: ArrayLike, n_rows: int) -> tuple[str, ...]:
 
 def _column(name: str, values: Any, is_code: bool, about: Any) -> Column:
     """Return a column from an array of numbers, or from a list in which None is missing."""
+    is_code |= about is not None and about.levels is not None
     if isinstance(values, np.ndarray):
         if values.dtype.kind != "b" and not is_code:
             numbers = np.asarray(values, dtype=np.float64)

@@ -97,6 +97,11 @@ class Column:
         return self.origin or self.name
 
     @property
+    def turn(self) -> float | None:
+        """After which codes begin again, if the levels go round, as hours do."""
+        return float(len(self.levels)) if self.role == "angle" and self.levels else None
+
+    @property
     def as_it_is(self) -> bool:
         """Whether values of the table's column are values of this one."""
         return not self.part and self.form in ("", OTHER)
@@ -166,7 +171,9 @@ class Column:
     def decode(self, values: Vector) -> list[Any]:
         """Return numbers as what the column holds, None where they are NaN."""
         if self.levels is not None:
-            return [None if math.isnan(v) else self.levels[int(v)] for v in values]
+            # What is expected of levels that go round lies between them.
+            n = len(self.levels)
+            return [None if math.isnan(v) else self.levels[round(v) % n] for v in values.tolist()]
         whole = self.source == "int" and bool((np.floor(values) == values)[~np.isnan(values)].all())
         number = int if whole else float
         return [None if math.isnan(v) else number(v) for v in values.tolist()]

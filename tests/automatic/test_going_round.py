@@ -1,0 +1,168 @@
+"""Hours and months as whole numbers: categories that compete with von Mises' family."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from dpsearch import DPMixture, families, load
+from dpsearch.automatic.choice import resolve_prior
+from dpsearch.automatic.tried import Tried, _columns, _period, _told_apart
+from dpsearch.items import log_marginals
+from dpsearch.report.table import Table
+from dpsearch.tables import CheckedTable, Column
+
+N = 300
+
+
+def about(rng, centres, spread, period):
+    """Return whole numbers from 0 that go round."""
+    return np.floor(np.remainder(rng.normal(centres, spread), period)).astype(int)
+
+
+@pytest.fixture(scope="module")
+def night_and_day():
+    """Return a frame of two groups, about midnight and about noon, and a model of it."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(2, size=N)
+    frame = pd.DataFrame(
+        {
+            "hour": about(rng, np.where(truth, 0.0, 12.0), 2.5, 24),
+            "kind": np.where(rng.random(N) < 0.3 + 0.4 * truth, "a", "b"),
+            "x": rng.normal(size=N) + 1.5 * truth,
+        }
+    )
+    return frame, truth, DPMixture(random_state=0).fit(frame)
+
+
+def test_groups_by_whole_hours_are_found(night_and_day):
+    _, truth, model = night_and_day
+    assert model.n_clusters_ == 2
+    assert adjusted_rand_score(truth, model.labels_) > 0.9
+    assert "1 of von_mises (hour)" in model.reason_
+    assert [own.name for own in model.family_.by_column(3)][:2] == ["von_mises", "categorical"]
+
+
+def test_what_is_expected_of_hours_is_an_hour(night_and_day, tmp_path):
+    frame, truth, model = night_and_day
+    gaps = frame.astype({"hour": float})
+    gaps.loc[:49, "hour"] = np.nan
+    filled = model.impute(gaps)["hour"]
+    sure = model.predict_proba(gaps)[:50].max(axis=1) > 0.95
+    centres = np.where(truth[:50], 0.0, 12.0)[sure]
+    away = np.abs(np.remainder(filled[:50][sure] - centres + 12.0, 24.0) - 12.0)
+    assert away.max() <= 2.0
+    drawn = model.sample(400)[0]["hour"]
+    for hours in (filled, drawn):
+        assert set(hours) <= set(range(24))
+    assert {23, 0} <= set(drawn)
+    explanation = model.explain(frame)
+    night = int(model.labels_[truth == 1][0])
+    [(centre, is_code)] = [
+        (explanation.value("hour", one.centre), one.is_code)
+        for one in explanation.indicative(night, 3)
+        if one.column == "hour"
+    ]
+    assert centre in ("23", "0")
+    assert is_code
+    rows = model.schema_.decode(model.checked(frame).matrix)
+    shown = Table.of(rows, model.family_, about=model.schema_.columns).columns
+    assert [one.is_category for one in shown] == [True, True, False]
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict(gaps), model.predict(gaps))
+
+
+def test_groups_that_categories_do_not_tell_apart_are_found():
+    rng = np.random.default_rng(5001)
+    truth = rng.integers(3, size=N)
+    hours = about(rng, np.array([0.5, 9.0, 17.0])[truth], 2.0, 24)
+    frame = pd.DataFrame({"hour": hours, "x": rng.normal(size=N) + truth})
+    assert DPMixture(kinds={"hour": "category"}, random_state=0).fit(frame).n_clusters_ == 1
+    model = DPMixture(random_state=0).fit(frame)
+    assert model.n_clusters_ == 3
+    assert adjusted_rand_score(truth, model.labels_) > 0.8
+
+
+def test_two_peaks_of_one_cloud_are_one_cluster():
+    rng = np.random.default_rng(2)
+    hours = about(rng, np.where(rng.random(N) < 0.5, 8.5, 18.0), 1.5, 24)
+    frame = pd.DataFrame({"hour": hours, "x": rng.normal(size=N), "y": rng.normal(size=N)})
+    model = DPMixture(random_state=0).fit(frame)
+    assert model.n_clusters_ == 1
+    assert "von_mises" not in model.reason_
+
+
+def test_whole_degrees_under_a_short_name_go_round():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"wind_dir": about(rng, np.full(N, 350.0), 40.0, 360)})
+    frame["x"] = rng.normal(size=N)
+    model = DPMixture(random_state=0).fit(frame)
+    assert model.n_clusters_ == 1
+    assert "1 of von_mises (wind_dir)" in model.reason_
+
+
+def test_clusters_are_told_apart_by_the_evidence_of_other_columns():
+    """Against log H of the other columns, pair by pair."""
+    rng = np.random.default_rng(4)
+    partition, found = np.arange(60) % 3, set()
+    for shift in (0.0, 0.2, 0.4, 0.6, 3.0):
+        x = rng.normal(size=60) + shift * partition
+        table = CheckedTable(np.column_stack([about(rng, 4.0 * partition, 1.0, 12) * 1.0, x]))
+        codes = families.Categorical(n_levels=12)
+        gaussian = families.DiagonalGaussian.suggest(table.matrix[:, [1]])
+        turned = families.VonMises(period=12.0).resolve(table.matrix[:, [0]])
+        columns = _columns(
+            table, {0: Tried(None, 12.0)}, families.Product([(codes, [0]), (gaussian, [1])])
+        )
+        family = families.Product([(turned, [0]), (gaussian, [1])])
+        told = _told_apart(table, columns, family, resolve_prior("auto"), partition)
+        model = gaussian.compile(table.matrix[:, [1]])
+
+        def log_h(labels, model=model):
+            items, n = model.items()[0], int(labels.max()) + 1
+            return log_marginals(model.summaries, model.rows(items, labels, n)[0], n).sum()
+
+        unions = [np.unique(np.where(partition == a, b, partition), return_inverse=True)[1]
+                  for a, b in ((0, 1), (0, 2), (1, 2))]  # fmt: skip
+        expected = all(log_h(partition) >= log_h(union) for union in unions)
+        assert told == expected
+        found.add(told)
+    assert found == {True, False}
+
+
+def test_codes_between_levels_are_the_nearest_ones():
+    months = Column("month", "category", "int", tuple(range(1, 13)), role="angle")
+    assert months.turn == 12.0
+    assert months.decode(np.array([0.0, 4.4, 11.3, 11.7, -0.2, np.nan])) == [1, 5, 12, 1, 1, None]
+    assert Column("kind", "category", "text", ("a", "b")).turn is None
+
+
+@pytest.mark.parametrize(
+    ("name", "last", "period"),
+    [
+        ("minute", 59, 60.0), ("startMinute", 59, 60.0), ("beats per minute", 59, None),
+        ("minutes", 59, None), ("day_of_week", 6, 7.0), ("dow", 6, 7.0), ("wind_dir", 359, 360.0),
+        ("direct_sales", 359, None), ("direction", 359, 360.0), ("direction", 6, None),
+        ("hour", 10, None), ("hr", 23, 24.0),
+    ],
+)  # fmt: skip
+def test_whole_numbers_that_go_round_by_name(name, last, period):
+    assert _period(name, np.arange(last + 1.0)) == period
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_numbers_are_not_parted_where_a_turn_begins(seed):
+    """The Gaussians part the group about north, and a rounded Gaussian fits its two halves."""
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(3, 600)
+    angles = rng.vonmises(np.array([0.0, 2.0, 4.0])[groups], 4.0)
+    table = pd.DataFrame(
+        {
+            "wind_direction": np.round(np.degrees(angles) % 360.0) % 360.0,
+            "temperature": rng.normal(np.array([20.0, 35.0, 60.0])[groups], 1.0),
+            "vibration": rng.lognormal(np.array([-1.0, 0.0, 2.0])[groups], 0.4),
+        }
+    )
+    model = DPMixture().fit(table)
+    assert "von_mises" in model.reason_
+    assert adjusted_rand_score(groups, model.labels_) > 0.98
