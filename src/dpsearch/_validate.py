@@ -22,7 +22,7 @@ _BLOCK = 2**15  # numbers that the second-level cache holds
 MOST_COUNTED = 2.0**40
 _MISSING = (
     "Input X contains NaN: X at {place} is missing, and only dense data under families with columns"
-    " independent given the cluster may have gaps: gaussian, diagonal_gaussian, bernoulli, poisson,"
+    " independent given the cluster may have gaps, such as diagonal_gaussian, log_normal and"
     " categorical"
 )
 

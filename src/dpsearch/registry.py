@@ -149,7 +149,13 @@ class Registry(Generic[T]):
         """
         if not isinstance(spec, Mapping):
             raise ParameterError(f"a {self.kind} is described by a name and fields, got {spec!r}")
-        cls = self._found(spec.get("name"), {**self._known, **(extra or {})})
+        try:
+            cls = self._found(spec.get("name"), {**self._known, **(extra or {})})
+        except ParameterError as error:
+            raise ParameterError(
+                f"{error}. If it is one of yours, call {self.group}.register of its class first, or"
+                " install the package that has it"
+            ) from error
         fields = {name: value for name, value in spec.items() if name != "name"}
         for name in fields:
             if name not in _fields(cls):

@@ -45,7 +45,7 @@ class Beta(Located):
     parameter_names: ClassVar[tuple[str, ...]] = ("mean", "width")
 
     def check(self, X: Any) -> None:
-        self.check_support(X, ~((X > 0.0) & (X < 1.0)), "numbers between 0 and 1")
+        self.check_support(X, ~((X > 0.0) & (X < 1.0)), "numbers above 0 and below 1")
 
     def coordinate(self, X: Any) -> Any:
         angle = 2.0 * np.arcsin(np.sqrt(np.where((X > 0.0) & (X < 1.0), X, np.nan)))

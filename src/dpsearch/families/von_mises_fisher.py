@@ -171,9 +171,11 @@ class VonMisesFisher(Family):
         off = np.abs(lengths_of(X) - 1.0)
         if (off > _TOLERANCE).any():
             row = int((off > _TOLERANCE).argmax())
+            length = lengths_of(X[row : row + 1])[0]
+            advice = "use sklearn.preprocessing.normalize(X)" if length > 0.0 else "leave it out"
             raise DataError(
-                f"{{place}} of X has the length {lengths_of(X[row : row + 1])[0]:.6g}, but a"
-                " direction has the length 1: use sklearn.preprocessing.normalize(X)",
+                f"{{place}} of X has the length {length:.6g}, but a direction has the length 1:"
+                f" {advice}",
                 row=row,
             )
 
