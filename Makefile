@@ -8,11 +8,11 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.demo
 	$(BIN)/dpsearch demo
 
-# Two workers on two cores: threads of BLAS would only wait for each other.
+# Two workers on two cores, of mypy as of pytest: threads of BLAS would only wait for each other.
 test: $(VENV)/.test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy -n 2
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadscope
 
 # Kernels with their indices checked, every sampler with every family and prior, bugs planted in the

@@ -47,6 +47,11 @@ def fitted(name):
     return DPMixture(family=family).fit(X), X
 
 
+@functools.cache
+def counted():
+    return DPMixture(families.Multinomial(1.0)).fit([[1, 2], [3, 4]])
+
+
 def sound(model, X):
     """Check that nothing about a fitted model is NaN, and its log joint right."""
     assert np.isfinite(model.log_joint_)
@@ -176,7 +181,7 @@ def test_what_is_not_a_table_of_numbers(kind):
     with pytest.raises((DataError, DataTypeError), match=said):
         log_joint(X, [0], families.Multinomial(1.0), DP)
     with pytest.raises((DataError, DataTypeError), match=said):
-        DPMixture(family=families.Multinomial(1.0)).fit([[1, 2], [3, 4]]).predict(X)
+        counted().predict(X)
 
 
 def test_new_rows_do_not_come_from_a_generator():
@@ -214,7 +219,7 @@ def test_an_empty_set(empty):
     family = families.Multinomial(1.0)
     calls = [
         lambda: DPMixture().fit(empty),
-        lambda: DPMixture(family=family).fit([[1, 2]]).predict(empty),
+        lambda: counted().predict(empty),
         lambda: search(empty, family, DP),
         lambda: log_joint(empty, [], family, DP),
     ]
@@ -243,11 +248,12 @@ def test_one_row(name):
         result = search(one, family, DP, **arguments)
         assert result.labels.tolist() == [0]
         assert result.log_joint == pytest.approx(want, abs=1e-9)
-    sound(DPMixture(family=family).fit(one), X)
     for given in (family, name, "auto"):
         model = sound(DPMixture(family=given).fit(one), one)
         assert model.labels_.tolist() == [0]
         assert model.predict(one).tolist() == [0]
+        if given is family:
+            sound(model, X)
 
 
 @pytest.mark.parametrize("name", DRAWS)
@@ -265,11 +271,10 @@ def test_all_rows_equal(name):
         assert set(model.predict(X)) == {0}
 
 
-@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("name", [*DRAWS, "auto"])
 def test_all_zeros(name):
     X = np.zeros((30, 3))
-    for given in (name, "auto"):
-        assert sound(DPMixture(family=given).fit(X), X).n_clusters_ == 1
+    assert sound(DPMixture(family=name).fit(X), X).n_clusters_ == 1
 
 
 @pytest.mark.parametrize("constant", [0.0, 5.0, 1e12, -1e-12])
@@ -487,17 +492,18 @@ def test_units_change_nothing_but_the_jacobian(name, c):
         assert values[1] == pytest.approx(values[0] - X.size * math.log(c), abs=1e-6)
 
 
-@pytest.mark.parametrize("c", [2.0**-400, 2.0**400])
 @pytest.mark.parametrize("name", [*REAL, "auto"])
-def test_hyperparameters_from_the_data_follow_their_units(name, c):
+def test_hyperparameters_from_the_data_follow_their_units(name):
     X = blobs()
-    before, after = DPMixture(family=name).fit(X), DPMixture(family=name).fit(X * c)
-    assert np.array_equal(after.labels_, before.labels_)
-    jacobian = X.size * math.log(c)
-    assert after.log_joint_ == pytest.approx(before.log_joint_ - jacobian, abs=1e-6)
-    np.testing.assert_allclose(
-        sound(after, X * c).predict_proba(X * c), before.predict_proba(X), atol=1e-9
-    )
+    before = DPMixture(family=name).fit(X)
+    for c in (2.0**-400, 2.0**400):
+        after = DPMixture(family=name).fit(X * c)
+        assert np.array_equal(after.labels_, before.labels_)
+        jacobian = X.size * math.log(c)
+        assert after.log_joint_ == pytest.approx(before.log_joint_ - jacobian, abs=1e-6)
+        np.testing.assert_allclose(
+            sound(after, X * c).predict_proba(X * c), before.predict_proba(X), atol=1e-9
+        )
 
 
 def outcome(call):

@@ -87,14 +87,14 @@ def test_every_prior_comes_back(prior, tmp_path):
 
 def test_feature_names_come_back(tmp_path):
     table = pd.DataFrame(np.random.default_rng(0).normal(size=(20, 2)), columns=["ä", "b,c"])
-    model = DPMixture().fit(table)
+    model = DPMixture("gaussian").fit(table)
     model.save(tmp_path / "model.npz")
     loaded = load(tmp_path / "model.npz")
     assert list(loaded.feature_names_in_) == ["ä", "b,c"]
     same_model(loaded, model, table)
     with pytest.raises(ValueError, match="feature names"):
         loaded.predict(table.rename(columns={"ä": "a"}))
-    DPMixture().fit(table.to_numpy()).save(tmp_path / "nameless.npz")
+    DPMixture("gaussian").fit(table.to_numpy()).save(tmp_path / "nameless.npz")
     assert not hasattr(load(tmp_path / "nameless.npz"), "feature_names_in_")
 
 

@@ -119,15 +119,15 @@ def test_large_skewed_whole_numbers_are_one_cluster_and_counts_stay_counts():
     assert "2 of negative_binomial" in model.reason_
 
 
-@pytest.mark.parametrize("far", [55.0, -300.0])
-def test_a_far_row_outside_the_support_of_what_won(far):
+def test_a_far_row_outside_the_support_of_what_won():
     """Rows far from all others take no part in the choice, but must be in the fit."""
     X, _ = beside_a_rating(np.random.default_rng(0))
     assert "ordinal" in DPMixture().fit(X).reason_
-    X[7, 2] = far
-    model = DPMixture().fit(X)
-    assert "1 row far from all others" in model.reason_
-    assert len(model.labels_) == N
+    for far in (55.0, -300.0):
+        X[7, 2] = far
+        model = DPMixture().fit(X)
+        assert "1 row far from all others" in model.reason_
+        assert len(model.labels_) == N
 
 
 def test_a_far_row_with_gaps():

@@ -85,14 +85,14 @@ def run(path, folder):
 
 
 def check(path, folder):
-    """Run a document, and raise if a block prints other things than the document says."""
-    _, outputs = run(path, folder)
+    """Run a document as `run` does, and raise if a block prints other things than it says."""
+    module, outputs = run(path, folder)
     for block, output in zip(blocks(path), outputs, strict=True):
         if block.output is not None:
             assert output == block.output, f"{path}: {block.code}printed\n{output}"
-    return outputs
+    return module, outputs
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        print("\n".join(check(Path(sys.argv[1]).resolve(), folder)))
+        print("\n".join(check(Path(sys.argv[1]).resolve(), folder)[1]))
