@@ -106,7 +106,7 @@ def test_densities_in_parameters_and_in_rows_are_the_same():
     [
         (families.Gamma, -1.0, "numbers above 0, but X at row 1, column 0 is -1"),
         (families.LogNormal, 0.0, "numbers above 0, but X at row 1, column 0 is 0"),
-        (families.Beta, 1.0, "between 0 and 1, but X at row 1, column 0 is 1"),
+        (families.Beta, 1.0, "above 0 and below 1, but X at row 1, column 0 is 1"),
         (families.RoundedGaussian, 0.5, "whole numbers, but X at row 1, column 0 is 0.5"),
         (families.Ordinal, 0.5, "whole numbers, but X at row 1, column 0 is 0.5"),
         (families.NegativeBinomial, -2.0, "X at row 1, column 0 is -2, which is negative"),

@@ -298,7 +298,7 @@ def _products(
         j: one.family
         for j, own in candidates.items()
         for one in own
-        if isinstance(one.family, VonMises) and columns[j].usual is None
+        if getattr(one.family, "period", None) is not None and columns[j].usual is None
     }
     if turns:
         found.insert(0, won | turns)
