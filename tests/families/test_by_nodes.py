@@ -236,8 +236,8 @@ def laplace_about(x, theta):
     return -abs(x - theta[0]) / theta[1] - math.log(2.0 * theta[1])
 
 
-@pytest.mark.parametrize("reach", [60.0, 1e4, 1e9])
-@pytest.mark.parametrize("scale", [1e-3, 0.1, 3.0])
+@pytest.mark.parametrize("reach", [60.0, 1e9])
+@pytest.mark.parametrize("scale", [1e-3, 3.0])
 def test_draws_and_means_of_a_density_are_right_however_wide_its_support_is(reach, scale):
     family = families.Quadrature(laplace_about, [(2.0, scale)], support=(-reach, reach))
     theta, truth = np.array([[2.0, scale]]), stats.laplace(2.0, scale)
