@@ -75,6 +75,7 @@ from dpsearch.tables.checked import CheckedTable
 
 _FEWEST_ROWS = 20
 _WORTH = 5.0  # nats that a column's family, and all of them, must gain
+_NAMED = 20.0  # nats that a column's name is worth which says that its numbers go round
 _HOPE = 0.2  # nats a row that learning may add to what a product has within a partition
 _MOST_LEVELS = 12
 _LARGE = 100.0  # the first quartile of whole numbers from which densities compete for them, too
@@ -218,15 +219,19 @@ def better_columns(
             at = np.unique(learned.labels[rows], return_inverse=True)[1]
             after = _log_joint(sample, columns, learned.family, prior, at)
             curves = key.count(Johnson)  # each fitted by two numbers, and worth less by that
+            worth = after - _WORTH * curves + _NAMED * _n_named(learned.family, columns, width)
             fewer = 2 * (at.max() + 1) <= own.max() + 1
             if (
-                after - _WORTH * curves > before + _WORTH
+                worth > before + _WORTH
                 and (fewer or not curves)
                 and _told_apart(sample, columns, learned.family, prior, at)
             ):
                 families = _in_words(learned.family, columns, width)
-                best = learned, f"{families}, better by {after - chosen:.0f} nats"
-                before = after - _WORTH * curves
+                better = f"better by {after - chosen:.0f} nats"
+                if after <= chosen:
+                    better = f"because of names, though worse by {chosen - after:.0f} nats"
+                best = learned, f"{families}, {better}"
+                before = worth
                 partitions.append(at)
     return best
 
@@ -446,6 +451,13 @@ def _groups(family: Family, columns: Iterable[int], width: int) -> list[tuple[Fa
 
 def _joined(parts: list[tuple[Family, list[int]]]) -> Family:
     return parts[0][0] if len(parts) == 1 else Product(parts)
+
+
+def _n_named(family: Family, columns: dict[int, _Column], width: int) -> int:
+    """Return how many columns of numbers go round, as their names say."""
+    kinds = family.by_column(width)
+    turned = [j for j, own in columns.items() if own.usual is None and own.period is not None]
+    return sum(getattr(kinds[j], "period", None) is not None for j in turned)
 
 
 def _in_words(family: Family, columns: dict[int, _Column], width: int) -> str:

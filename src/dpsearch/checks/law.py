@@ -100,7 +100,7 @@ def agree(what: str, found: Any, wanted: Any, tolerance: float = 1e-8, scale: fl
     if apart.any():
         at = tuple(int(index[0]) for index in np.nonzero(apart)) if apart.ndim else ()
         where = f" at {list(at)}" if at else ""
-        raise AssertionError(f"{what} is {found[at]!r}{where}, not {wanted[at]!r}")
+        raise AssertionError(f"{what} is {float(found[at])!r}{where}, not {float(wanted[at])!r}")
 
 
 def ensure(holds: Any, message: str) -> None:

@@ -29,6 +29,7 @@ class Column:
     values: Any
     levels: tuple[str, ...] | None = None
     format: Format = PLAIN
+    period: float | None = None  # after which numbers begin again
 
     @property
     def is_category(self) -> bool:
@@ -85,9 +86,11 @@ class Table:
         else:
             dense = X.toarray() if sp.issparse(X) else X
             values = list((dense if is_array(dense) else as_matrix(dense, gaps=True)).T)
-        codes = [not pixels and own.kind in _CODED for own in family.by_column(width)]
+        kinds = family.by_column(width)
+        codes = [not pixels and own.kind in _CODED for own in kinds]
+        periods = [getattr(own, "period", None) for own in kinds]
         of = {one.name: one for one in about}
-        return cls(rows, tuple(map(_column, known, values, codes, map(of.get, known))))
+        return cls(rows, tuple(map(_column, known, values, codes, map(of.get, known), periods)))
 
     def n_empty(self) -> int:
         """Return how many rows have no value at all."""
@@ -112,7 +115,7 @@ def _row_names(X: Any, index: ArrayLike, n_rows: int) -> tuple[str, ...]:
     return tuple(str(name) for name in index)
 
 
-def _column(name: str, values: Any, is_code: bool, about: Any) -> Column:
+def _column(name: str, values: Any, is_code: bool, about: Any, period: Any) -> Column:
     """Return a column from an array of numbers, or from a list in which None is missing."""
     is_code |= about is not None and about.levels is not None
     if isinstance(values, np.ndarray):
@@ -121,7 +124,8 @@ def _column(name: str, values: Any, is_code: bool, about: Any) -> Column:
             known = numbers[np.isfinite(numbers)]
             ends = (known.min(), known.max()) if len(known) else ()
             unit = "" if about is None else about.unit
-            return Column(name, numbers, format=Format.of(ends, unit))
+            same = float(np.ravel(period)[0]) if len(np.unique(period)) == 1 and period else None
+            return Column(name, numbers, format=Format.of(ends, unit), period=same)
         known = values == values  # NaN differs from itself
         seen = values[known]
     else:
