@@ -1,7 +1,7 @@
 """Consensus: search and refine from several orders, and compare the partitions found.
 
-It shows which points good partitions place differently; it is cheap, and no substitute for a
-posterior.
+It is a cheap way to see which points good partitions place differently, but not a substitute for
+the posterior.
 """
 
 from __future__ import annotations

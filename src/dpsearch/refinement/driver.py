@@ -1,18 +1,18 @@
 """Refinement one row at a time: an anytime local search that never lowers the log joint.
 
-1. Sweeps: each item to its best cluster.
+1. Sweeps: each item moves to its best cluster.
 2. Growth: clusters are split between seeds, with a sweep after each round, while splits succeed.
-3. Merges, decided from the clusters' statistics alone.
-4. Neighbourhoods: a few similar clusters are given a new partition (see `moves`), in batches of
-   disjoint ones that threads share; moves that gain more for their cost are tried more often, and
-   sweeps are interspersed.
+3. Merges, evaluated from the clusters' statistics alone.
+4. Neighbourhoods: the items of a few similar clusters get a new partition (see `moves`).  Threads
+   share batches of disjoint neighbourhoods.  Moves that gain more for their cost are tried more
+   often, and sweeps are interspersed.
 
-With many rows passes over all of them come first, and take turns with the last step: `turns` has
-the whole run.
+With many rows, passes over all of them come first and then alternate with step 4; `turns` has the
+whole run.
 
-It has converged when nothing moves in a sweep, no merge among neighbours improves, and every
-cluster has been at the centre of a number of random proposals without success since a proposal or
-a merge last changed it.
+The run has converged when a sweep moves nothing, no merge of neighbours improves the log joint, and
+every cluster has been the centre of enough random proposals without success since a proposal or a
+merge last changed it.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from dpsearch.refinement.moves import GROWTH, LARGE, NEIGHBOURHOODS, fitted, nei
 from dpsearch.schedule import Schedule
 from dpsearch.state import State
 
-# Neighbourhoods in a batch; results depend on it, so that it is not the number of threads.
+# Neighbourhoods in a batch.  Results depend on it, so it must not depend on the number of threads.
 _BATCH, _LARGE_BATCH = 8, 64
-_MERGES = 4  # clusters that a thread finds the best merge of at a time
+_MERGES = 4  # clusters for which a thread finds the best merge at a time
 _MANY_ITEMS = 20_000  # with more, batches are large, and threads share sweeps
 _PATIENCE = 12  # proposals about a cluster without success before it counts as settled
 _ENDLESS_PATIENCE = 300  # used instead where the caller limits the time
-_SWEEP_COST = 300_000_000  # numbers read between two checks of the time
-_TRIES = 3  # at splitting a cluster in two, where no other moves follow
+_SWEEP_COST = 300_000_000  # values read between two checks of the time
+_TRIES = 3  # attempts to split a cluster in two, where neighbourhoods do not follow
 _MANY_CLUSTERS = 512
 _MIN_GAIN = 1e-7  # nats; less is rounding
-# Smaller gains are accepted, but do not prolong the run: where data lie far from the prior mean,
-# rounding makes tiny gains appear again and again.  Where they lie very far, so that the log joint
-# itself has few digits after the point, what is tiny is measured by it.
+# Smaller gains are accepted but do not prolong the run: if the data lie far from the prior mean,
+# rounding makes tiny gains appear again and again.  If they lie so far that few digits of the log
+# joint are left after the decimal point, the threshold is relative to the log joint.
 _SIGNIFICANT = 1e-3
 _ROUNDING = 1e-13
 
 
 class _Proposal(NamedTuple):
-    """A new partition that is to be found of a few clusters."""
+    """A few clusters whose items are to get a new partition."""
 
     slots: Ints
-    move: Move  # how it begins
-    centre: int  # the slot that it is about
-    kind: int = 0  # the number of the move in the schedule
+    move: Move  # what the new partition starts from
+    centre: int  # slot of the cluster that the proposal is about
+    kind: int = 0  # index of the move in the schedule
 
 
 class OneByOne:
-    """A partition whose rows are moved one by one, with the clock and the history of a run."""
+    """A partition refined by moves of single rows, with the clock and history of the run."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class OneByOne:
     # -- the clock and the history ----------------------------------------------------------
 
     def adopt(self, labels: Labels) -> None:
-        """Go on from another partition, about which nothing has been tried."""
+        """Continue from another partition, for which no proposal has been tried yet."""
         self.state = State(self.problem, labels, self.threads)
         self.failures = np.zeros(len(self.state.values), np.int64)
 
@@ -132,7 +132,7 @@ class OneByOne:
             self.neighbourhoods()
 
     def sweeps(self, most: int) -> int:
-        """Sweep until little moves; return how many items moved in the last sweep."""
+        """Sweep until few items move; return how many moved in the last sweep."""
         moved = 0
         for _ in range(most):
             moved = 0
@@ -154,7 +154,7 @@ class OneByOne:
     def grow(self, tries: int) -> None:
         """Split clusters between seeds, in rounds, while that improves.
 
-        Each cluster is tried `tries` times at being split in two.
+        Splitting a cluster in two is tried `tries` times.
         """
         untouched = set(self.state.live.tolist()) if tries else set()
         while untouched:
@@ -175,7 +175,7 @@ class OneByOne:
                 self.note("split")
                 self.state.clusters.changed[:] = False
                 self.sweeps(1)
-                # The next round splits the clusters that splits made, and those that lost or
+                # The next round tries the clusters that splits made, and those that lost or
                 # gained an item in the sweep.
                 fresh.update(np.flatnonzero(self.state.clusters.changed).tolist())
             untouched = fresh & set(self.state.live.tolist())
@@ -203,7 +203,7 @@ class OneByOne:
             self.note("merge")
 
     def merges_of(self, slot: int, todo: list[int]) -> dict[int, tuple[Ints, Vector]]:
-        """Return what merges of a cluster would gain, and of those that threads look at beside."""
+        """Return what merges of a cluster, and of others for idle threads, would gain."""
         picks, slots = self.picks(slot), [slot]
         if picks is None and self.n_threads > 1:
             others = todo[: -_MERGES * self.n_threads : -1]
@@ -216,8 +216,8 @@ class OneByOne:
     def gather(self) -> None:
         """Merge all clusters up to some size into one, if that improves.
 
-        A cluster that is wider than the prior expects begins as many small ones.  No two of them
-        improve by merging, though all of them together would.
+        A cluster with a larger spread than the prior expects starts as many small ones.  Merging
+        any two of them does not improve the log joint, but merging all of them may.
         """
         state = self.state
         if state.n_live == 1:
@@ -232,19 +232,19 @@ class OneByOne:
         self.note("gather")
 
     def join(self, slots: Ints) -> int:
-        """Make one cluster of several; return its slot."""
+        """Merge clusters into one; return its slot."""
         chosen = np.concatenate([self.state.members(int(slot)) for slot in slots])
         used = self.state.replace(slots, chosen, np.zeros(len(chosen), np.int64), 1)
         self.set_failures(used, 0)
         return int(used[0])
 
     def neighbourhoods(self, budget: float = np.inf) -> tuple[bool, float]:
-        """Give neighbouring clusters new partitions until nothing improves any more.
+        """Give neighbouring clusters new partitions until nothing improves or `budget` is spent.
 
-        Return whether that is so, or the budget of scores was spent, and how many were computed.
+        Return whether nothing improves any more, and how many scores were computed.
         """
         state = self.state
-        # Small data are cheap to try again, and the smallest cost next to nothing.
+        # On small data more attempts cost little.
         n_items = self.problem.n_items
         patience = max(_PATIENCE, min(30, 30_000 // n_items), min(100, 3_000 // n_items))
         if self.history.seconds is not None:
@@ -254,13 +254,13 @@ class OneByOne:
             self.history.check_time()
             restless = state.live[self.failures_of(state.live) < patience]
             if len(restless) == 0:
-                # Settled, unless a last sweep or merge changes something.
+                # The run has converged unless a last sweep or merge changes something.
                 if not self.settle():
                     return True, spent
                 sweep_due = False
                 continue
             proposals = self.batch(restless)
-            # All are evaluated before any is taken: they are proposals about one state.
+            # All proposals are about the same state, so all are evaluated before any is accepted.
             found = self.evaluate(proposals)
             gains, used = self.take(proposals, found, self.least_gain)
             work += float(found.costs.sum())
@@ -309,7 +309,7 @@ class OneByOne:
         return self.state.log_joint > before + self.significant
 
     def sweep_and_mark(self) -> int:
-        """Sweep, and have changed clusters tried again; return how many items moved."""
+        """Sweep, and let changed clusters be tried again; return how many items moved."""
         self.state.clusters.changed[:] = False
         moved = self.sweeps(1)
         touched = self.state.live[self.state.clusters.changed[self.state.live]]
@@ -334,13 +334,13 @@ class OneByOne:
             slots = state.live[group[group >= 0]]
             if len(slots):
                 move = NEIGHBOURHOODS[kind]
-                centre = int(slots[0])  # the one that is dissolved, if any is, or else divided
+                centre = int(slots[0])  # the cluster that is dissolved, or divided if none is
                 slots = np.roll(slots, -1) if move.dissolved else slots
                 out.append(_Proposal(slots, move, centre, kind))
         return out
 
     def near(self, centres: Ints) -> Matrix:
-        """Return what merging each of these with each cluster would gain; −∞ if not near."""
+        """Return the gains of merging each centre with each cluster; −∞ for distant clusters."""
         state = self.state
         if state.n_live <= _MANY_CLUSTERS + 1:
             parts = np.array_split(centres, min(len(centres), self.n_threads))
@@ -361,17 +361,17 @@ class OneByOne:
         return gains
 
     def picks(self, slot: int) -> Ints | None:
-        """Return a few items of a cluster, where its neighbours are found by them."""
+        """Return a few items of a cluster to find its neighbours by; None if clusters are few."""
         if self.state.n_live <= _MANY_CLUSTERS + 1:
             return None
         members = self.state.members(slot)
         return members[self.rng.integers(len(members), size=4)]
 
     def merge_candidates(self, slot: int, picks: Ints | None) -> tuple[Ints, Vector]:
-        """Return clusters near this one, and what merging with each would gain.
+        """Return the clusters near this one, and what merging with each would gain.
 
-        These are all the others if there are few; else those that some of its items would go to.
-        Threads run this.
+        These are the clusters that fit the picked items best, or all others if `picks` is None.
+        Threads run this concurrently.
         """
         state = self.state
         others = state.live if picks is None else state.best_places(picks, 1 + _MANY_CLUSTERS // 16)
@@ -379,9 +379,10 @@ class OneByOne:
         return others, state.merge_gains(np.array([slot]), others)[0]
 
     def evaluate(self, proposals: list[_Proposal], *, to_the_end: bool = False) -> Groups:
-        """Find the new partitions of disjoint proposals; nothing is changed.
+        """Find the new partitions of disjoint proposals, without changing the state.
 
-        `to_the_end` is for those that are tried once: they are not given up before they settle.
+        With `to_the_end`, which suits proposals that are tried only once, none is given up before
+        its sweeps settle.
         """
         state, log_v = self.state, self.problem.tables.log_v
         members = [[state.members(slot) for slot in p.slots.tolist()] for p in proposals]
@@ -401,7 +402,10 @@ class OneByOne:
     def take(
         self, proposals: list[_Proposal], found: Groups, least: float
     ) -> tuple[Vector, list[Ints]]:
-        """Take what gains more than `least`; return all gains, and the slots that each now has."""
+        """Accept proposals that gain more than `least`; return all gains, and each one's new slots.
+
+        The slots of a proposal that is not accepted are empty.
+        """
         state, log_v = self.state, self.problem.tables.log_v
         n, taken = state.n_live, []
         gains = np.zeros(len(proposals))

@@ -1,21 +1,21 @@
-"""The move that every other one is made of: find new partitions of groups of clusters.
+"""The common part of all moves of refinement: find new partitions of groups of clusters.
 
-A group is a few clusters.  The items of its first ones are to be divided between seeds, the next
-clusters stay, and the items of the last ones have no cluster (`passes.moves.Move`).  Then
+A group consists of a few clusters.  The first are divided between seeds, the next are kept, and the
+items of the last have no cluster at first (`passes.moves.Move` gives the numbers of each).  Then
 
-1. each item to be divided goes to the seed under which it is most probable;
+1. each item of a divided cluster goes to the seed under which it is most probable;
 2. each item without a cluster is placed where the log joint grows most, in random order (the
    search engine's greedy pass);
-3. sweeps move each item to its best place until none moves, or until there is no hope that the
-   group comes to be worth more than before.
+3. sweeps move each item to its best place until none moves, or until the group is unlikely to
+   exceed its former value.
 
 Only the group's clusters are scored, so the cost is that of a small problem, and the change of the
-log joint is exact.  Groups are disjoint: threads take one after the other, each in a single call of
-a kernel for all that it takes, and who takes which makes no difference.
+log joint is exact.  Groups are disjoint.  Each thread takes one after another within a single call
+of a kernel, and the result does not depend on which thread takes which.
 
-Seeds are needed because a cluster of one point says little about its neighbours when the prior is
-strong, so a greedy pass from two points puts nearly everything into the larger cluster.  Comparing
-the seeds with each other, without the prior, halves a cluster in a sensible direction at once.
+Seeds are needed because, under a strong prior, a cluster of one point says little about its
+neighbours, and a greedy pass from two points puts nearly all items into the larger cluster.
+Comparing the seeds with each other, without the prior, splits a cluster in a sensible direction.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ from dpsearch.state.sweep import sweep_items, sweep_room
 _TO_PLACE = -1
 _TO_DIVIDE = -2
 
-_AT_ONCE = 64  # items between two looks at how much room is left
-_SPARE = 30  # clusters more than there are at first, for which there is room
+_AT_ONCE = 64  # items placed between two checks of the capacity
+_SPARE = 30  # capacity for clusters beyond those at the start
 _SWEEPS = 10
-_VISITS = 200_000  # of items in one group, so that none takes long
-_AT_A_TIME = 1 << 26  # numbers read in a sweep of the groups that are shared between two checks
-_SEEN = 2  # sweeps before it is asked whether there is hope
-_HOPE = 5.0  # gains like that of the last sweep that would still be worth waiting for
+_VISITS = 200_000  # limit on visits to the items of a group, so that none takes long
+_AT_A_TIME = 1 << 26  # values that one sweep of the groups between two checks of the time reads
+_SEEN = 2  # sweeps before a group may be given up
+_HOPE = 5.0  # give up if more than this many times the last sweep's gain is missing
 
 
 class Groups(NamedTuple):
-    """Disjoint groups of clusters that get new partitions, and what these are."""
+    """Disjoint groups of clusters that get new partitions, and those partitions."""
 
     chosen: Ints  # the items of all groups, end to end …
-    labels: Labels  # … and their clusters, 0, 1, … in each group; then the new ones
-    begins: Ints  # of each group's items, and the end
+    labels: Labels  # … and their clusters, 0, 1, … in each group: first the old, then the new ones
+    begins: Ints  # where each group's items begin, and the end of the last
     moves: Ints  # [group, 4]: clusters divided, seeds, clusters kept, clusters outside the group
-    goals: Vector  # the log joint's part that must be exceeded, log V included; −∞: any will do
-    draws: Vector  # from the unit interval, one for each item: the order of placing and sweeping
-    n_clusters: Ints  # of the new partitions
-    values: Vector  # Σ [log W + log H] over their clusters, from the data
-    costs: Vector  # scores that were computed
-    full: Any  # bool: whether room was lacking
+    goals: Vector  # part of the log joint to be exceeded, log V included; −∞ if there is no goal
+    draws: Vector  # uniform draws, one per item, which set the order of placing and sweeping
+    n_clusters: Ints  # in each new partition
+    values: Vector  # Σ [log W + log H] over its clusters, computed from the data
+    costs: Vector  # scores computed
+    full: Any  # bool: whether the capacity was too small
 
 
 def groups_of(
     members: list[list[Ints]], moves: Matrix | Ints, goals: Vector, rng: np.random.Generator
 ) -> Groups:
-    """Return groups by the items of their clusters, with all their random numbers."""
+    """Return groups, given the items of each of their clusters, with all random numbers drawn."""
     sizes = [len(items) for group in members for items in group]
     chosen = np.concatenate([items for group in members for items in group])
     numbers = np.concatenate([np.arange(len(group)) for group in members])
@@ -84,9 +84,9 @@ def repartition(
     n_threads: int,
     check_time: Callable[[], None] = lambda: None,
 ) -> None:
-    """Give groups new partitions, in place; the same for any number of threads.
+    """Give groups new partitions, in place; the result does not depend on the number of threads.
 
-    `check_time` may raise now and then.
+    `check_time` is called between shares of the work and raises when the time is up.
     """
     core, sizes = problem.model.core, np.diff(groups.begins)
     at_first = groups.moves[:, 1] + groups.moves[:, 2]
@@ -99,7 +99,7 @@ def repartition(
             check_time()
             _share(problem, groups, some, capacity, n_threads)
         todo = todo[groups.full[todo]]
-        # Go on from what was reached, with more room.
+        # Continue from what was reached, with more capacity.
         groups.moves[todo, 0] = groups.moves[todo, 1] = 0
         groups.moves[todo, 2] = groups.n_clusters[todo]
         capacity *= 2
@@ -128,7 +128,7 @@ def _share(problem: Problem, groups: Groups, todo: Ints, capacity: int, n_thread
 def _work_through(  # type: ignore[no-untyped-def]
     core, items, alone, tables, groups, todo, counter, clusters, room, order, ids
 ):
-    """Take one group after the other, each that no other thread has taken."""
+    """Process groups one after another, skipping those that other threads have taken."""
     log_v = tables.log_v
     while True:
         turn = take_next(counter)
@@ -169,7 +169,7 @@ def _shuffle(draws, order):  # type: ignore[no-untyped-def]
 
 @inner
 def _begin(core, items, tables, chosen, labels, moves, g, order, clusters, room):  # type: ignore[no-untyped-def]
-    """Give items the clusters they begin with; return how many there are."""
+    """Put the items into the clusters that the move starts from; return how many there are."""
     divided, seeds, kept = moves[g, 0], moves[g, 1], moves[g, 2]
     for p in range(chosen.shape[0]):
         k = labels[p]
@@ -179,7 +179,7 @@ def _begin(core, items, tables, chosen, labels, moves, g, order, clusters, room)
             labels[p] = _TO_DIVIDE
         else:
             labels[p] = k - divided + seeds
-    for k in range(clusters.sizes.shape[0]):  # as they were before any group
+    for k in range(clusters.sizes.shape[0]):  # undo what the group before has left
         clusters.live[k] = k
     n_live = seeds + kept
     for k in range(n_live):
@@ -199,9 +199,9 @@ def _begin(core, items, tables, chosen, labels, moves, g, order, clusters, room)
 
 @inner
 def _divide(core, items, chosen, labels, n_seeds, order, clusters, room):  # type: ignore[no-untyped-def]
-    """Give each item that is to be divided the label of the seed that makes it most probable.
+    """Label each item of a divided cluster with the seed under which it is most probable.
 
-    The seeds are the first of these items.
+    The seeds are the first of these items in `order`.
     """
     found = 0
     for p in order:
@@ -230,7 +230,7 @@ def _divide(core, items, chosen, labels, n_seeds, order, clusters, room):  # typ
 def _settle(  # type: ignore[no-untyped-def]
     core, items, alone, tables, chosen, labels, goal, n_live, clusters, room, order, ids
 ):
-    """Place and sweep; return whether room lacks, the number of clusters and scores computed."""
+    """Place and sweep; return whether capacity ran out, the number of clusters and the cost."""
     n_ids = 0
     for p in order:  # first those without a cluster
         if labels[p] < 0:
@@ -265,10 +265,10 @@ def _settle(  # type: ignore[no-untyped-def]
 
 @inner
 def _value(core, items, tables, chosen, labels, clusters, n_live):  # type: ignore[no-untyped-def]
-    """Return Σ [log W + log H] over the clusters of some items, from the data.
+    """Return Σ [log W + log H] over the clusters of some items, computed from the data.
 
-    A row far from all others that came and went leaves rounding errors in a cluster's statistics,
-    which can look like many nats.
+    Adding a distant row to a cluster and removing it again leaves rounding errors in the
+    statistics, which can amount to many nats.
     """
     pool, sizes = view(clusters.pool, 0, n_live * core.width), view(clusters.sizes, 0, n_live)
     for k in range(n_live):

@@ -1,7 +1,7 @@
-"""Proposals of refinement: which clusters get a new partition together, and how it begins.
+"""Proposals of refinement: which clusters get a new partition together, and what it starts from.
 
-A proposal is about one cluster, its centre, and some of the clusters that would merge with it at
-least loss.  It begins as a `passes.moves.Move` says, and `local` does the rest.
+A proposal is about one cluster, its centre, and some of the clusters that would lose least by
+merging with it.  A `passes.moves.Move` sets what it starts from, and `local` does the rest.
 """
 
 from __future__ import annotations
@@ -12,30 +12,30 @@ from dpsearch._jit import inner
 from dpsearch._types import Ints, Matrix
 from dpsearch.passes.moves import Move
 
-# At first clusters are split by themselves: large ones into many parts, then all into two.
+# Growth splits single clusters: first large ones into many parts, then each into two.
 GROWTH = (Move(1, 8), Move(1, 2))
 LARGE = 1000
-# Afterwards these are tried, in proportion to what they gain for their cost.
+# Afterwards these moves are tried, in proportion to what they gain for their cost.
 NEIGHBOURHOODS = (
-    # A cluster is split, and its items and those of others may come and go;
+    # Split one cluster; its items may move to neighbours, and theirs to it.
     *(Move(1, 2, kept) for kept in (0, 4, 7, 15)),
-    # one is split, and another one dissolved;
+    # Split one cluster and dissolve another.
     *(Move(1, 2, kept, 1) for kept in (1, 3, 6, 14)),
-    # one is dissolved;
+    # Dissolve one cluster.
     *(Move(0, 0, kept, 1) for kept in (4, 11)),
-    # all items are divided between as many of them as there were clusters, or one more or less;
+    # Divide all items between seeds: one more than there were clusters, as many, or one less.
     *(Move(2, 3), Move(3, 3), Move(3, 4), Move(3, 2)),
-    # all items are placed anew, in random order, by the search engine's greedy pass.
+    # Place all items anew, in random order, by the search engine's greedy pass.
     Move(0, 0, 0, 2),
 )
-_WIDER = 2  # neighbours more than are taken, to choose from …
-_WINDOW = 1.5  # … of so many times as many that are near, of which others may have some
+_WIDER = 2  # a group is drawn from this many more neighbours than it needs; they are looked for …
+_WINDOW = 1.5  # … among this many times as many of the nearest, as other groups may have some
 
 
 def fitted(move: Move, counts: Ints) -> Move:
-    """Return a move for a group of fewer clusters than it is for, or of few items.
+    """Adapt a move to a group of fewer clusters than it needs, or of few items.
 
-    `counts` are the items of its clusters.
+    `counts` are the numbers of items of the group's clusters.
     """
     divided, seeds, kept, dissolved = move
     short = move.n_clusters - len(counts)
@@ -54,9 +54,9 @@ def fitted(move: Move, counts: Ints) -> Move:
 def neighbourhoods(gains: Matrix, centres: Ints, counts: Ints, draws: Matrix) -> Ints:
     """Return disjoint groups [centre, position], −1 where there is no cluster.
 
-    A group is its centre and up to counts − 1 others, drawn from those that would gain most by
-    merging with it; −∞ for those that may not be taken.  A centre that is already in the group of
-    another one, or too many of whose neighbours are, has none.
+    A group has its centre and up to counts − 1 other clusters, drawn from those that would gain
+    most by merging with it; a gain of −∞ excludes a cluster.  A centre has no group if it, or too
+    many of its neighbours, belong to another one.
     """
     out = np.full((len(centres), int(counts.max())), -1)
     taken, seen = np.zeros(gains.shape[1], np.bool_), np.full(gains.shape[1], -1)

@@ -1,4 +1,4 @@
-"""`dpsearch.refine`, and the parts of it that are used by themselves."""
+"""`dpsearch.refine`, and parts of it that fits use on their own."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def refine_rows(
     n_threads: int,
     thorough: bool,
 ) -> tuple[Labels, bool]:
-    """Improve a partition by a batch search of the same rows that has begun; by turns.
+    """Improve the partition of a running batch search, by its passes and by moves of single rows.
 
-    Return labels, and whether no move improves them any more.
+    Return the labels, and whether no move improves them any more.
     """
     refinement = Refinement(problem, batch.rows.labels(), history, rng, n_threads)
     try:
@@ -125,7 +125,7 @@ def refine_rows(
 
 
 def refine_first(problem: Problem, labels: Labels, *, rng: Any, n_jobs: int | None) -> Labels:
-    """Improve a partition by what gains most: sweeps, splits and merges."""
+    """Improve a partition by the moves that gain most: sweeps, splits and merges."""
     history = History(None, None)
     refinement = Refinement(problem, labels, history, as_rng(rng), n_threads(n_jobs))
     with single_products():
@@ -136,7 +136,7 @@ def refine_first(problem: Problem, labels: Labels, *, rng: Any, n_jobs: int | No
 def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1) -> Labels:
     """Split clusters between seeds, with a sweep after each round, while that improves.
 
-    What was split when the time is up counts.
+    If the time runs out, the splits made so far are kept.
     """
     refinement = OneByOne(problem, labels, History(None, None), as_rng(rng), 1)
     with suppress(OutOfTime):
@@ -145,7 +145,7 @@ def split_problem(problem: Problem, labels: Labels, *, rng: Any, tries: int = 1)
 
 
 def halved(problem: Problem, *, rng: Any) -> Labels:
-    """Divide all items between two random ones, and sweep, whether that improves or not."""
+    """Divide all items between two random seeds, and sweep, whether that improves or not."""
     beginning = np.array([(1, 2, 0, 0)])
     groups = groups_of([[np.arange(problem.n_items)]], beginning, np.array([-np.inf]), as_rng(rng))
     repartition(problem, groups, 1)

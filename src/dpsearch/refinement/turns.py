@@ -1,8 +1,8 @@
-"""One run of `dpsearch.refine`: one by one, or for many rows two ways that take turns.
+"""One run of `dpsearch.refine`: moves of single rows and, for many rows, passes in turn with them.
 
-Passes move all clusters at once and go far in little time; rows that are moved one by one, each by
-its exact gain given all others, find what is left.  Which of them gains more for its cost depends
-on the data, so that the next turn goes to the one that has gained more.
+A pass updates all clusters at once and improves much in little time.  Moves of single rows, each
+with its exact gain given all others, find what passes miss.  Which of the two gains more for its
+cost depends on the data, so each turn goes to the one that has gained more per score computed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from dpsearch.passes.memory import batch_search, suits_passes
 from dpsearch.passes.search import BatchSearch
 from dpsearch.refinement.driver import OneByOne
 
-_SWEEPS = 4  # of rows one by one, after the first passes
-_ENOUGH = 0.004  # nats a row: a turn that gains less for the cost of a sweep is the last by default
-_MOST = 6.0  # sweeps that cost as much as all turns by default …
-_PASSES = 2.0  # … and as one turn of passes
-_TURN, _LEAST_TURN = 3, 1e7  # sweeps that cost as much as a turn; scores at least
+_SWEEPS = 4  # sweeps of single rows after the first passes
+# If the run is not thorough:
+_ENOUGH = 0.004  # stop once neither way gains this many nats per row for the cost of a sweep
+_MOST = 6.0  # cost of all turns, in sweeps …
+_PASSES = 2.0  # … and of one turn of passes
+# If it is:
+_TURN, _LEAST_TURN = 3, 1e7  # cost of a turn, in sweeps; at least this many scores
 
 
 class Refinement(OneByOne):
-    """One run."""
+    """One run of refinement, from a partition to the result."""
 
     def run(
         self,
@@ -37,7 +39,7 @@ class Refinement(OneByOne):
         turns: bool = True,
         device: Any = None,
     ) -> None:
-        """Refine by a batch search that has begun, by one on a device, or one by one."""
+        """Refine with passes by `batch` or by a new batch search, or by moves of single rows."""
         try:
             self.history.check_time()
             if batch is None and suits_passes(self.problem, device):
@@ -53,7 +55,7 @@ class Refinement(OneByOne):
         self.converged = thorough
 
     def _batch_search(self, device: Any) -> BatchSearch:
-        """Return a batch search of the same rows."""
+        """Return a batch search that begins with the current partition."""
         base = self.problem.log_base
         return batch_search(
             self.problem, by_appearance(self.state.labels), rng=self.rng,
@@ -62,16 +64,16 @@ class Refinement(OneByOne):
         )  # fmt: skip
 
     def _first_passes(self, batch: BatchSearch) -> None:
-        """Let the number of clusters grow by passes, and sweep."""
+        """Let the number of clusters grow by passes, then sweep."""
         try:
             batch.first()
-        finally:  # what was found counts, also if time is up
+        finally:  # keep what was found even if the time is up
             self.adopt(to_host(batch.rows.labels()))
         self.gather()
         self.sweeps(_SWEEPS)
 
     def _take_some_turns(self, batch: BatchSearch) -> None:
-        """Take turns, sweeps and passes, as long as they gain much for their cost."""
+        """Alternate sweeps and passes as long as they gain much for their cost."""
         rates, spent, known = [np.inf, np.inf], 0.0, -np.inf
         while spent < _MOST and max(rates) > _ENOUGH:
             n_items, before = self.problem.n_items, self.state.log_joint
@@ -87,7 +89,7 @@ class Refinement(OneByOne):
             rates[turn] = (self.state.log_joint - before) / (cost * n_items)
 
     def _take_all_turns(self, batch: BatchSearch) -> None:
-        """Refine until neither way gains anything any more, or one of them raises."""
+        """Alternate neighbourhoods and passes until neither gains any more, or the time is up."""
         rates, settled, known = [np.inf, np.inf], [False, False], -np.inf
         while not all(settled):
             turn = int(np.argmax(np.where(settled, -1.0, rates)))
@@ -105,7 +107,10 @@ class Refinement(OneByOne):
                 settled[1 - turn] = False
 
     def _passes(self, batch: BatchSearch, known: float, budget: float) -> tuple[bool, float]:
-        """Take a turn of passes, from where the last one ended if nothing was found since."""
+        """Take a turn of passes; return whether they have settled, and the scores computed.
+
+        It continues from where the last turn ended unless the partition has improved since.
+        """
         if self.state.log_joint > known + self.significant:
             batch.begin_with(by_appearance(self.state.labels))
         value, spent = batch.log_joint, batch.spent
