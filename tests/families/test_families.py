@@ -169,6 +169,23 @@ def test_densities_integrate_to_one(family):
         assert mass == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("mean", "noise", "values", "form"),
+    [
+        (0.0, 1.0, [0.0, 999.0], "isotropic"),
+        (0.0, 1.0, [0.0, 1001.0], "columns"),
+        (0.0, 4.0, [0.0, 1999.0], "isotropic"),
+        (5000.0, 1.0, [4001.0, 5999.0], "isotropic"),
+        (5000.0, 1.0, [0.0, 0.0], "columns"),
+        ([0.0, 1e6], [1.0, 1e8], [999.0, 1.1e6], "isotropic"),
+        ([0.0, 1e6], [1.0, 1e8], [1001.0, 1e6], "columns"),
+    ],
+)
+def test_the_form_of_a_gaussian_follows_the_distance_from_its_mean(mean, noise, values, form):
+    family = families.Gaussian(mean, noise, noise)
+    assert family.resolve(np.array([values, values])).form == form
+
+
 def test_draws_have_the_moments_of_the_predictive(kit):
     row = kit.row(range(kit.n))
     n = 20_000

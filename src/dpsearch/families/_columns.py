@@ -94,7 +94,11 @@ def normal_inverse_gamma(prior: tuple[Any, Any, Any], posterior: tuple[Any, Any,
 
 def standardised(X: Any, mean: Vector, scale: Vector) -> Any:
     """Return (X − mean)/scale."""
-    return X if (mean == 0.0).all() and (scale == 1.0).all() else (X - mean) / scale
+    if (mean == 0.0).all() and (scale == 1.0).all():
+        return X
+    out = X - mean
+    out /= scale
+    return out
 
 
 def in_range(encoded: Any, unit: str, parameter: str, times: float = 1.0) -> Any:

@@ -365,9 +365,14 @@ class Gaussian(Family):
         if self.form != "auto":
             return self
         tau = self._tau(X.shape[1])
-        uneven = tau.max() - tau.min() > 1e-12 * tau.max()
-        near = is_below(_FAR, standardised(X, *self._location_scale(X.shape[1])))
-        return self.with_parameters(form="isotropic" if near and not uneven else "columns")
+        if tau.max() - tau.min() > 1e-12 * tau.max():
+            return self.with_parameters(form="columns")
+        mean, scale = self._location_scale(X.shape[1])
+        # Values that are small enough in any column need not be standardised to see it.
+        small = _FAR * scale.min() - np.abs(mean).max()
+        near = small > 0.0 and is_below(small, X)
+        near = near or is_below(_FAR, standardised(X, mean, scale))
+        return self.with_parameters(form="isotropic" if near else "columns")
 
     def rescaled(self, factors: Mapping[str, float]) -> Gaussian:
         # The form suits the noise, which may change.
