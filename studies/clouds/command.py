@@ -64,7 +64,7 @@ def clouds(
     seed: Annotated[int, typer.Option(help="Of the first draw.")] = 100,
 ) -> None:
     """Print how often clouds have the planted number of clusters, and the ARI of mixtures."""
-    print("| cloud | planted number in | others | processor seconds a fit |")
+    print("| cloud | planted number found | other numbers found | processor seconds per fit |")
     print("| --- | --- | --- | --- |")
     for name, plant in CLOUDS.items():
         begun, counts, wanted = time.process_time(), [], 1
@@ -76,7 +76,7 @@ def clouds(
         others = ", ".join(str(count) for count in sorted(counts) if count != wanted)
         met = "met" if right >= _SHARE * draws else "missed"
         print(f"| {name} | {right} of {draws}, {met} | {others} | {seconds:.2f} |", flush=True)
-    print("\n| mixture | ARI of the choice | of the generating family | share |")
+    print("\n| mixture | ARI of the automatic choice | of the generating family | ratio |")
     print("| --- | --- | --- | --- |")
     for name, (mixed, family) in MIXTURES.items():
         found = []
