@@ -191,6 +191,36 @@ def test_what_some_derived_columns_tell_though_others_are_missing():
     np.testing.assert_array_equal(out, [[1.0, nan, 1.0, nan, 1.0]])
 
 
+def test_relations_have_no_coefficient_that_is_only_rounding():
+    """A missing rating would otherwise be the rounding of a price over such a coefficient."""
+    rng = np.random.default_rng(0)
+    price, rating = np.exp(rng.normal(4.0, 1.0, 400)).round(2), rng.integers(1, 6, 400)
+    constant = np.full(400, 7.0)
+    X = np.column_stack([price, rating, (1.25 * price).round(2), constant])
+    found = families.Derived.among(X, [0, 1, 2, 3])
+    assert found.derived == (2, 3)
+    np.testing.assert_allclose(found.coefficients, [[1.25, 0.0], [0.0, 0.0]], rtol=1e-4)
+    assert found.coefficients[0][1] == 0.0
+    X[5, 1] = np.nan
+    assert np.isnan(found.seen(X)[5, 1])
+
+
+def test_a_rating_with_gaps_beside_a_price_with_tax():
+    rng = np.random.default_rng(11)
+    group = rng.integers(2, size=300)
+    frame = pd.DataFrame(
+        {
+            "amount": np.exp(rng.normal(np.array([2.0, 5.0])[group], 0.5)).round(2),
+            "rating": np.clip(np.round(rng.normal(np.array([2.0, 4.0])[group], 0.8)), 1, 5),
+        }
+    )
+    frame["gross"] = (1.25 * frame.amount).round(2)
+    frame.loc[rng.random(300) < 0.05, "rating"] = np.nan
+    model = DPMixture(random_state=0).fit(frame)
+    assert "gross follows from the others" in model.reason_
+    assert adjusted_rand_score(group, model.labels_) > 0.95
+
+
 @pytest.mark.parametrize(
     ("derived", "ways", "constants", "message"),
     [

@@ -27,6 +27,9 @@ from dpsearch.families.linear import columns_of
 from dpsearch.registry import plain_value
 from dpsearch.tables.checked import CheckedTable
 
+_ABOVE_ROUNDING = 10.0  # errors that a standardised coefficient must exceed …
+_NO_COEFFICIENT = 1e-9  # … and this, where there is no error
+
 
 @dataclass(frozen=True)
 class Derived(Around):
@@ -132,9 +135,12 @@ class Derived(Around):
         kept = independent(standard.T @ standard / len(own), np.flatnonzero(varies(own)), EXACT)
         if len(kept) in (0, len(columns)):
             return None
-        derived = [d for d in range(len(columns)) if d not in kept]
+        found = {d: _relation(standard, d, kept) for d in range(len(columns)) if d not in kept}
+        derived = [d for d, own in found.items() if own is not None]
+        if not derived:
+            return None
         scales = np.sqrt(variance)
-        fitted = np.linalg.lstsq(standard[:, kept], standard[:, derived])[0].T
+        fitted = np.array([found[d] for d in derived])
         fitted *= scales[derived, None] / scales[kept]
         all_kept = np.setdiff1d(np.arange(X.shape[1]), np.array(columns)[derived])
         ways = np.zeros((len(derived), len(all_kept)))
@@ -189,3 +195,23 @@ class Derived(Around):
             Example(cls(FullGaussian(0.0, 0.5), (1,), ((2.0, -0.5),), (1.0,)), X),
             Example(cls(DiagonalGaussian(0.5, 0.5, 2.0, 1.5), (1,), ((2.0, -0.5),), (1.0,)), X),
         ]
+
+
+def _relation(standard: Matrix, d: int, kept: Ints) -> Vector | None:
+    """Return the coefficients by which standardised column d follows from others.
+
+    A column whose coefficient is not far above the rounding error takes no part: a missing value of
+    it would be that error divided by the coefficient.  None if d does not follow from the rest.
+    """
+    out, used = np.zeros(len(kept)), np.arange(len(kept))
+    while True:
+        own = standard[:, kept[used]]
+        fitted = np.linalg.lstsq(own, standard[:, d])[0]
+        error = np.sqrt(np.mean((standard[:, d] - own @ fitted) ** 2))
+        if error**2 >= EXACT:
+            return None
+        small = np.abs(fitted) <= max(_ABOVE_ROUNDING * error, _NO_COEFFICIENT)
+        if not small.any():
+            out[used] = fitted
+            return out
+        used = np.delete(used, np.abs(fitted).argmin())
