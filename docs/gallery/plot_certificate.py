@@ -2,9 +2,10 @@
 A gap that closes
 =================
 
-Is this the best partition of all? `certify` bounds what any partition could have from above, and
-works the bound down to the partition in hand. When they meet, it is proved. Kernels are compiled
-when they are first used: a small proof before the one that is timed sees to that.
+Is this the best of all partitions? `certify` bounds the log joint of every partition from above,
+and lowers the bound towards the log joint of the given partition. When the two meet, the
+partition is proved to be a best one. Kernels are compiled when they are first used, so a small
+proof comes before the one that is timed.
 """
 
 import matplotlib.pyplot as plt
@@ -22,7 +23,7 @@ certificate = certify(X, found, family, prior, time_limit=20.0, callback=steps.a
 print(certificate)
 
 # %%
-# The gap is in nats: no partition is more than exp(gap) times as probable as the one in hand.
+# The gap is in nats: no partition is more than exp(gap) times as probable as the one found.
 
 figure, axis = plt.subplots(figsize=(7.5, 4.0), layout="constrained")
 gaps = [max(step.upper_bound - step.log_joint, 1e-7) for step in steps]

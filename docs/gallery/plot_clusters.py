@@ -2,8 +2,9 @@
 Clusters and their ellipses
 ===========================
 
-Three kinds of iris, by the length and width of their petals. Nobody said three: the ellipses are
-the clusters of highest posterior probability, each drawn at two standard deviations.
+Three species of iris, by the length and width of their petals. The number of clusters was not
+given: the ellipses show the clusters of the most probable partition that was found, each at two
+standard deviations.
 """
 
 import matplotlib.pyplot as plt

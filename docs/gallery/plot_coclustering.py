@@ -1,10 +1,10 @@
 """
-Which points belong together, and how surely
-============================================
+Which points belong together, and how certainly
+===============================================
 
-Draws from the posterior say for each pair of points how probable it is that they share a cluster.
-Here two clouds overlap: the yellow squares are clusters, the grey lines are points between two of
-them. On the right, how probable each number of clusters is.
+Draws from the posterior give the probability that two points share a cluster, for each pair of
+points. Here two clouds overlap: the yellow squares are clusters, and the grey lines are points
+between two of them. The right panel shows the probability of each number of clusters.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,10 @@
 The tree over components
 ========================
 
-Wines by thirteen measurements. The blocks of the best partition are components, the leaves; those
-that share rows are joined first. The dashed line is where the tree is cut: what joins below it is
-one cluster, in one colour. Any other cut is at hand: `model.cut(3)`, or `model.at_level(3)`.
+Wines by thirteen measurements. The blocks of the best partition are the components, which are the
+leaves of the tree; those that share rows are joined first. The tree is cut at the dashed line:
+components that join below it form one cluster and have the same colour. Any other cut is
+available by `model.cut(3)` or `model.at_level(3)`.
 """
 
 import matplotlib.pyplot as plt

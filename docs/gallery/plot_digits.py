@@ -2,9 +2,10 @@
 Handwritten digits
 ==================
 
-3,000 digits of MNIST, reduced to 50 whitened principal components, in the clusters that search and
-two seconds of refinement find. Above each cluster's mean image is its size. The tens of clusters
-are ways of writing a digit: upright ones and slanted ones, sevens with and without a bar.
+3,000 digits of MNIST, reduced to 50 whitened principal components, in the clusters found by
+search and two seconds of refinement. The number above each mean image is the size of the cluster.
+The clusters are different ways of writing the digits: upright or slanted, sevens with or without
+a bar.
 """
 
 import matplotlib.pyplot as plt

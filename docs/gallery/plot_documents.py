@@ -2,9 +2,10 @@
 Documents and their words
 =========================
 
-The functions of SciPy, each a document: its documentation. Words are counted by scikit-learn, the
-documents clustered as draws from multinomials. Shown are the six largest clusters, each by the
-words that speak for it most, with how many times as frequent they are there as elsewhere.
+Each document is the documentation of a function of SciPy. scikit-learn counts the words, and the
+documents are clustered under multinomial distributions. The figure shows the six largest
+clusters, each by its most characteristic words and how many times as frequent they are in the
+cluster as elsewhere.
 """
 
 import matplotlib.pyplot as plt
@@ -37,7 +38,7 @@ for k, axis in enumerate(axes.flat[: model.n_clusters_]):
     axis.set_xscale("log")
     axis.set_xlim(1.0, 2000.0)
     typical = list(texts)[explanation.typical[k][0]]
-    axis.set_title(f"{explanation.sizes[k]} texts, as {typical}", fontsize=9)
+    axis.set_title(f"{explanation.sizes[k]} texts, such as {typical}", fontsize=9)
     axis.spines[["top", "right"]].set_visible(False)
-figure.suptitle(f"{X.shape[0]} texts in {model.n_clusters_} clusters: words, times as frequent")
+figure.suptitle(f"{X.shape[0]} texts in {model.n_clusters_} clusters: words by relative frequency")
 plt.show()

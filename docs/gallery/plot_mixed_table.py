@@ -2,10 +2,10 @@
 A table of mixed columns
 ========================
 
-Numbers, counts, yes/no and categories in one polars frame, a tenth of the cells missing. The
-colours say how much each column tells of each cluster (log Bayes factor), the figures what to
-expect there: a mean, a share, the likeliest category. Income, which is the same everywhere, tells
-nothing.
+A polars frame with real numbers, counts, booleans and categories, in which a tenth of the cells
+are missing. The colours show how much each column distinguishes each cluster (log Bayes factor),
+and the text shows the centre of the cluster: a mean, a proportion or the most probable category.
+Income has the same distribution everywhere, so it distinguishes no cluster.
 """
 
 import matplotlib.pyplot as plt

@@ -4,7 +4,7 @@
 
 on the unit sphere in D dimensions (Mardia & Jupp 2000, "Directional Statistics", section 9.3; the
 prior on m is the conjugate one, of c₀ points in the direction m₀; c₀ = 0 is uniform).  With
-L = log C(0)/C(κ), which `_bessel` computes, and R = |c₀m₀ + Σx| of n points,
+L = log C(0)/C(κ), which `_bessel` computes, and R = ‖c₀m₀ + Σx‖ of n points,
 
     log H = n log C(0) + log ∫ exp(−n L(κ) + L(κR) − L(κc₀)) d log κ + constant
     posterior   κ as in this integral,   m | κ ~ vMF(c₀m₀ + Σx, κR)
