@@ -1,9 +1,9 @@
-"""The figure and the table of `docs/at_a_glance.md`, from what other runs wrote.
+"""Write the figure and the table of `docs/at_a_glance.md` from the results of other runs.
 
     python -m benchmarks.glance
 
-Of dpsearch the clusters are taken, from `levels.json`; of the other tools what `peers` measured.
-Both are of the same nine labelled tables.
+The clusters of dpsearch come from `levels.json`, and the results of the other tools from `peers`.
+Both are for the same nine labelled tables.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def measured() -> list[tuple[str, float, float, str]]:
 
 
 def draw(found: list[tuple[str, float, float, str]]) -> None:
-    """Draw a bar for each tool; those that were told the number of classes are pale."""
+    """Draw a bar for each tool; those that were given the number of classes are pale."""
     figure, axis = plt.subplots(figsize=(7.0, 4.2), layout="constrained")
     at = np.arange(len(found))[::-1]
-    ours, told, others = "#d55e00", "#c8d6e0", "#0072b2"
+    ours, given, others = "#d55e00", "#c8d6e0", "#0072b2"
     colours = [
-        ours if name.startswith("dpsearch") else told if name.endswith("*") else others
+        ours if name.startswith("dpsearch") else given if name.endswith("*") else others
         for name, *_ in found
     ]
     bars = axis.barh(at, [ari for _, ari, *_ in found], color=colours)
@@ -51,8 +51,8 @@ def draw(found: list[tuple[str, float, float, str]]) -> None:
     axis.set_xlabel("adjusted Rand index with the true classes, mean over nine tables")
     axis.set_xlim(0.0, 0.8)
     axis.spines[["top", "right"]].set_visible(False)
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in (ours, others, told)]
-    labels = ["dpsearch", "number of classes not told", "number of classes told"]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for colour in (ours, others, given)]
+    labels = ["dpsearch", "not given the number of classes", "given the number of classes"]
     axis.legend(handles, labels, loc="lower right", frameon=False, fontsize=8)
     figure.savefig(DOCS / "benchmarks/figures/glance.png", dpi=150)
 
