@@ -18,7 +18,7 @@ def scores_of_prefixes(problem, heuristic, order):
         if states.level[state] == n:
             continue
         if states.level[state] > 0:
-            bf._write_down(core, items, order, states, store, state, n_rows, n_lists)
+            bf._store_clusters(core, items, order, states, store, state, n_rows, n_lists)
             n_rows += 1
             n_lists += states.count[state]
         made = bf._expand(

@@ -9,7 +9,7 @@ __all__ = ["Certificate", "certify"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import them when they are asked for: `prefix_search` needs parts of this folder alone."""
+    """Import the solver at first use, as `prefix_search` needs other parts of this folder only."""
     if name not in __all__:
         raise AttributeError(f"module 'dpsearch.exact' has no attribute {name!r}")
     from dpsearch.exact import certificate

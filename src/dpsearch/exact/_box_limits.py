@@ -1,9 +1,9 @@
-"""What the points of a node allow: kernels that shrink boxes of statistics (`regions`).
+"""Limits that the points of a node set to its box of statistics (`regions`): kernels.
 
 A node has points that are *in* each of its sets, points that are *out* of all, and open ones.  The
-mean of a set lies between those of the smallest and of the largest open values together with the
-points that are in; its mean square about m₀, likewise.  By Bhatia and Davis (2000) a variance is at
-most (largest − mean)(mean − smallest).
+mean of a set lies between the means of the points that are in together with the smallest, or the
+largest, open values; the same holds for its mean square about m₀.  By Bhatia and Davis (2000) a
+variance is at most (largest − mean)(mean − smallest).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _SLACK = 1e-12
 
 
 class Space(NamedTuple):
-    """Points, and how the coordinates of a box are laid out by terms."""
+    """The points, and how the coordinates of a box are arranged by terms."""
 
     values: Matrix  # [value, point]
     order: Ints  # [value, place]: points by increasing value
-    largest: Vector  # [value]: 1 and the largest absolute value
+    largest: Vector  # [value]: 1 + the largest absolute value
     whole: Ints  # [value]: whether all are integers
-    masks: Matrix  # [term, point]: whether it has values
+    masks: Matrix  # [term, point]: whether the point has values
     n_values: Ints  # by term
     squares: Ints
     counted: Ints
@@ -39,7 +39,7 @@ class Space(NamedTuple):
 
 @kernel
 def shrink_boxes(space, n_low, n_high, low, high, status, alive):  # type: ignore[no-untyped-def]
-    """Shrink boxes, in place, to what their points allow; set which are not empty."""
+    """Shrink boxes, in place, to what their points allow; set `alive` of those that are not empty."""
     n_points = space.values.shape[1]
     for b in range(n_low.shape[0]):
         n_in = 0
@@ -63,7 +63,7 @@ def shrink_boxes(space, n_low, n_high, low, high, status, alive):  # type: ignor
 
 @inner
 def _without_values(space, t, low, high):  # type: ignore[no-untyped-def]
-    """Keep the sets of an empty box none of whose rows has values; return whether there are any."""
+    """Restrict an empty box to sets of rows without values; return whether there are any."""
     first = space.begin[t]
     if low[first] > 0.0:
         return False
@@ -125,7 +125,7 @@ def _shrink_term(space, t, at, sizes, low, high, status):  # type: ignore[no-unt
 
 @inner
 def _shares(mask, status):  # type: ignore[no-untyped-def]
-    """Return how many points that are in have values, and how many of all that are not out."""
+    """Return how many points with values are in, and how many are not out."""
     seen = 0.0
     known = 0.0
     for i in range(mask.shape[0]):
@@ -152,7 +152,7 @@ def _ends(values, mask, status):  # type: ignore[no-untyped-def]
 
 @inner
 def _means(values, order, sizes, status):  # type: ignore[no-untyped-def]
-    """Return the least and the largest mean of a set."""
+    """Return the smallest and the largest mean of a value over the node's sets."""
     n_points = values.shape[0]
     inside = 0.0
     for i in range(n_points):
@@ -185,7 +185,7 @@ def _means(values, order, sizes, status):  # type: ignore[no-untyped-def]
 
 @inner
 def _variances(space, t, value, sizes, low, high, status):  # type: ignore[no-untyped-def]
-    """Return the least and the largest variance of a value, of sets with means in the box."""
+    """Return bounds of the variance of a value over the node's sets with means low … high."""
     values = space.values[value]
     mask = space.masks[t]
     slack = _SLACK * space.largest[value] * space.largest[value]
@@ -203,7 +203,7 @@ def _variances(space, t, value, sizes, low, high, status):  # type: ignore[no-un
 
 @inner
 def _nearest(values, order, sizes, middle, status):  # type: ignore[no-untyped-def]
-    """Return the least mean square about a number."""
+    """Return the smallest mean square about `middle` over the node's sets."""
     n_points = values.shape[0]
     total = 0.0
     for i in range(n_points):

@@ -6,27 +6,25 @@ With unit noise, prior precision τ and prior mean μ (column by column; see `No
     a_i(m) = −½ |x_i − m|² − y_i,
     g(n) = λ + log W(n) − nD/2 log 2π + ½ Σ_d log(τ_d/(n + τ_d)),
 
-so that the best set of n points for a given m are those with the largest a_i.  A *node* is a box
-of centres m = c + δ, |δ_d| ≤ h_d, with a range n₁ … n₂ of sizes.  Three facts make its bound.
+so that for a given m the best set of n points has those with the largest a_i.  A *node* is a box of
+centres m = c + δ, |δ_d| ≤ h_d, with a range n₁ … n₂ of sizes.  Its bound follows from four facts.
 
 1. Let s(n) = g(n + 1) − g(n).  At the best set for some m no point can leave or join with a gain.
-   So a point whose a_i stays below −max s(n) over n < n₂ in the whole box is *out*, and one whose
-   a_i stays above −min s(n) over n ≥ n₁ is *in*; what is left is *open*.
+   A point whose a_i stays below −max s(n) over n < n₂ in the whole box is therefore *out*, and one
+   whose a_i stays above −min s(n) over n ≥ n₁ is *in*; the others are *open*.
 2. The sum of the n largest a_i is at most n·t + Σ_i (a_i − t)⁺ for every t.  g(n) + n·t is convex
    in n where log W is, and then largest at n₁ or n₂.
 3. a_i(c + δ) = a_i(c) + (x_i − c)·δ − ½|δ|².  In the linear part, with values between L and U over
    the box, (a − t)⁺ lies below its chord from L to U, which is linear in δ.  The bound is then a
    concave quadratic in δ, maximised column by column; it is exact when no point is open.  In large
    boxes the constant bound (U − t)⁺, with U by the distance to the box, can be better.
+4. A set with two or three points of a triple pays a toll (`triples`), so that points are worth less
+   than a_i.  The test for *out* remains valid; in that for *in*, all tolls of the point are
+   subtracted.  With two points of a triple in, the toll is paid; with one in, each open point pays
+   an equal share, which is at most what the set pays; with none in, nothing is known.
 
-4. A set with two or three points of a triple pays a toll (`triples`).  Tolls make points worth less
-   than a_i: the test for *out* holds as it is, that for *in* less all tolls of the point.  With two
-   points of a triple in, the toll is paid; with one in, each open point pays an equal share, which
-   is at most what the set pays; with none in, nothing is known.
-
-A node that is not settled is split, in n, in the box, or by a point that is in or out, where the
-bound gives away more.
-Depth first, so that the lists of open points share one arena.
+A node that is not settled is split where its bound is loosest: in n, in the box, or by a point that
+is in or out.  The search is depth-first, so that the lists of open points share one arena.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ from dpsearch._jit import inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.exact.pricing import ALL, LARGEST, RAISE
 
-_POINT_BRANCH = 24  # open points from which sets are enumerated point by point
-_TOLLS = 0.5  # of a point, above what a box gives away, for a branch in that point
-_SMALLEST = 1e-12  # half width of a box that is not split any more
+_POINT_BRANCH = 24  # with no more open points, sets are enumerated point by point
+_TOLLS = 0.5  # branch on a point if this share of its tolls exceeds the looseness due to the box
+_SMALLEST = 1e-12  # half width at which a box is not split any more
 # The integers of a node: the range of sizes, its list of open points, the number of points in, a
-# point to be taken in (action 1) or out (action 2), and how often prices had been raised.
+# point to put in (action 1) or out (action 2), and how often prices had been raised.
 N_LOW, N_HIGH, START, LENGTH, N_IN, POINT, ACTION, AGE = range(8)
 
 
@@ -80,12 +78,12 @@ class Room(NamedTuple):
     half: Vector
     total: Vector  # Σx over the points that are in
     trial: Vector  # Σx of a set that is tried
-    slope: Vector  # of the bound by chords, at the centre; then where that bound is largest
-    width: Vector  # how much the chords of each column spread
+    slope: Vector  # of the bound by chords, at the centre; then the place where it is largest
+    width: Vector  # [column]: spread of the points with chords
     value: Vector  # of each open point: a, e and U
     spread: Vector
     far: Vector
-    share: Vector  # of tolls, of each open point
+    share: Vector  # of each open point: its share of tolls
     chosen: Ints  # open points of the set that is tried
     inside: Ints  # how many points of each triple are in
     open: Ints
@@ -129,7 +127,7 @@ def _set_value(space, total, base, n):  # type: ignore[no-untyped-def]
 
 @inner
 def _load(space, y, nodes, found, top, room):  # type: ignore[no-untyped-def]
-    """Copy a node's box and sums to the working space; return Σ(−½|x|² − y) of what is in."""
+    """Copy a node's box and sums to the working space; return Σ(−½|x|² − y) of the points in."""
     n_columns = space.x.shape[1]
     for d in range(n_columns):
         room.centre[d] = nodes.centre[top, d]
@@ -137,7 +135,7 @@ def _load(space, y, nodes, found, top, room):  # type: ignore[no-untyped-def]
         room.total[d] = nodes.sums[top, d]
     if nodes.integers[top, AGE] == found.count[2]:
         return nodes.sums[top, n_columns]
-    base = 0.0  # prices were raised since
+    base = 0.0  # prices have been raised since
     for k in range(nodes.integers[top, N_IN]):
         base += _own(space, y, nodes.inside[k])
     return base
@@ -145,9 +143,9 @@ def _load(space, y, nodes, found, top, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _sort_points(space, y, nodes, top, margin, base, room):  # type: ignore[no-untyped-def]
-    """Find which of a node's points are out, in or open; return (number in, open, new base).
+    """Find which of a node's points are out, in or open; return (number in, number open, new base).
 
-    Those open go to the arena after the node's own list, those in to `inside` and the sums.
+    Open points go to the arena after the node's own list, points in to `inside` and the sums.
     """
     x, integers, n_columns = space.x, nodes.integers, space.x.shape[1]
     out_below = -space.step_high[integers[top, N_HIGH] - 1] - margin
@@ -193,9 +191,9 @@ def _sort_points(space, y, nodes, top, margin, base, room):  # type: ignore[no-u
 
 @inner
 def _charge(space, y, inside, points, n_in, n_open, room):  # type: ignore[no-untyped-def]
-    """Take their shares of tolls from open points.
+    """Subtract from the values of open points their shares of tolls.
 
-    Return the tolls that are paid already, and the largest tolls of an open point and that point.
+    Return the tolls that are certainly paid, the largest tolls of an open point, and that point.
     """
     n, n_triples, which = space.x.shape[0], space.triples.shape[0], space.which
     for t in range(n_triples):
@@ -230,7 +228,7 @@ def _charge(space, y, inside, points, n_in, n_open, room):  # type: ignore[no-un
 
 @inner
 def _level_of(g, n_low, n_high):  # type: ignore[no-untyped-def]
-    """Return t, what a point must be worth to join a set of the node's sizes."""
+    """Return t, the value above which a point joins a set of the node's sizes."""
     if n_low < n_high:
         return -(g[n_high] - g[n_low]) / (n_high - n_low)
     t = -g[n_low] + g[n_low - 1]
@@ -241,9 +239,9 @@ def _level_of(g, n_low, n_high):  # type: ignore[no-untyped-def]
 
 @inner
 def _bound(space, points, n_low, n_high, n_in, n_open, base, t, room):  # type: ignore[no-untyped-def]
-    """Return (bound, its part that no open point changes, Σ (a − t)⁺ at the centre).
+    """Return (bound, its part without open points, Σ (a − t)⁺ at the centre).
 
-    Sets the slope and the width of the bound by chords.
+    Set the slope and the width of the bound by chords.
     """
     g, tau, centre, half, total = space.g, space.tau, room.centre, room.half, room.total
     n_columns = space.x.shape[1]
@@ -283,9 +281,9 @@ def _bound(space, points, n_low, n_high, n_in, n_open, base, t, room):  # type: 
 
 @inner
 def _try_set(space, y, points, n_low, n_in, n_open, base, t, room):  # type: ignore[no-untyped-def]
-    """Choose the best set at the centre where the bound is largest; the slope becomes that centre.
+    """Choose the best set at the centre m where the bound is largest; room.slope becomes that m.
 
-    Return (how many open points it has, its value).
+    Return (how many open points the set has, its value).
     """
     n, n_columns = space.x.shape
     n_chosen = 0
@@ -320,7 +318,7 @@ def _try_set(space, y, points, n_low, n_in, n_open, base, t, room):  # type: ign
 
 @inner
 def _size_loss(g, n_low, n_high):  # type: ignore[no-untyped-def]
-    """Return what the bound gives away by taking a range of sizes at once."""
+    """Return how loose the bound is because the node has a range of sizes."""
     if n_high - n_low == 1:
         return 0.25 / n_high
     between = (n_low + n_high) // 2
@@ -330,7 +328,7 @@ def _size_loss(g, n_low, n_high):  # type: ignore[no-untyped-def]
 
 @inner
 def _most_doubtful(points, n_open, t, room):  # type: ignore[no-untyped-def]
-    """Return the open point that is nearest to where it pays to join."""
+    """Return the open point whose value is closest to the threshold t."""
     best = 0
     for k in range(1, n_open):
         if abs(room.value[k] - t) < abs(room.value[best] - t):
@@ -340,7 +338,7 @@ def _most_doubtful(points, n_open, t, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _widest_column(n_low, room):  # type: ignore[no-untyped-def]
-    """Return the column in which the bound by chords gives away most."""
+    """Return the column in which the bound by chords is loosest."""
     cut = 0
     widest = -1.0
     for d in range(room.half.shape[0]):
@@ -370,7 +368,7 @@ def _push(nodes, top, age, n_low, n_high, fresh, n_open, n_in, base, bound, room
 
 @inner
 def _within(space, total, n, centre, half):  # type: ignore[no-untyped-def]
-    """Whether a set's own centre lies in the box, so that each set is counted in one box."""
+    """Whether a set's posterior mean lies in the box, so that only one box records the set."""
     for d in range(total.shape[0]):
         own = (total[d] + space.tau[d] * space.mu[d]) / (n + space.tau[d])
         if abs(own - centre[d]) > half[d] * (1.0 + 1e-9) + 1e-12:
@@ -380,7 +378,7 @@ def _within(space, total, n, centre, half):  # type: ignore[no-untyped-def]
 
 @inner
 def _record(found, y, inside, n_in, chosen, n_chosen, value, mode):  # type: ignore[no-untyped-def]
-    """Keep the set inside[:n_in] ∪ chosen[:n_chosen]; in mode RAISE, pay for it."""
+    """Record the set inside[:n_in] ∪ chosen[:n_chosen]; in mode RAISE, raise prices to pay for it."""
     at = found.count[1]
     found.count[1] += 1
     found.values[at] = value
@@ -400,7 +398,7 @@ def _record(found, y, inside, n_in, chosen, n_chosen, value, mode):  # type: ign
 
 @inner
 def _visit(space, y, nodes, room, found, run, top):  # type: ignore[no-untyped-def]
-    """Settle the node at `top`, or put it or two children in its place; return the new top."""
+    """Settle the node at `top`, or replace it by itself or two children; return the new top."""
     integers, parent_bound, floor = nodes.integers, nodes.bound[top], found.level[0]
     fresh = integers[top, START] + integers[top, LENGTH]
     if fresh + integers[top, LENGTH] > nodes.arena.shape[0]:
@@ -436,9 +434,9 @@ def _visit(space, y, nodes, room, found, run, top):  # type: ignore[no-untyped-d
     age = found.count[2]
     for child in range(2):
         _push(nodes, top + child, age, n_low, n_high, fresh, n_open, n_in, base, bound, room)
-    lost = bound - fixed - middle  # by the size of the box
+    lost = bound - fixed - middle  # looseness due to the size of the box
     by_size = n_low < n_high and _size_loss(space.g, n_low, n_high) >= lost
-    # However small the box, points stay open that can be in or out by their tolls or the margin.
+    # Even in the smallest box, tolls and the margin can leave points open.
     by_tolls = point >= 0 and lost < _TOLLS * tolls
     if by_size and not by_tolls:
         integers[top, N_HIGH] = (n_low + n_high) // 2
@@ -460,10 +458,10 @@ def _visit(space, y, nodes, room, found, run, top):  # type: ignore[no-untyped-d
 def explore(space, y, nodes, room, found, run, budget):  # type: ignore[no-untyped-def]
     """Work on the stack until it is empty, no more sets can be recorded, or `budget` is spent.
 
-    The budget counts points examined.
+    The budget counts points examined.  The modes differ as follows.
 
-    LARGEST: nodes are settled below the larger of the floor and the best value found.
-    RAISE: a set above the floor has its members' prices raised until it is not; `y` changes.
+    LARGEST: a node is settled if its bound is not above the floor and the best value found.
+    RAISE: the prices of the members of a set above the floor are raised to pay for it; `y` changes.
     ALL: every set above the floor is recorded.
     """
     work = 0

@@ -1,15 +1,15 @@
 """Planes above log H in boxes of statistics, and the best set of points under each: kernels.
 
-Let F(c) = f(n c) − n⟨g, c⟩ for a corner c of a box and a gradient g.  f is convex, so with a(n₁)
-and a(n₂) the sums over terms of the largest F at the corners, every set C of n points of it has
+Let F(c) = f(n c) − n⟨g, c⟩ for a corner c of a box and a gradient g, and let a(n₁) and a(n₂) be the
+sums over terms of the largest F at the corners.  As f is convex, every set C of n points has
 
     log w(C) − y(C) ≤ base(n) + a(n) + Σ_{i∈C} (⟨g, T(x_i)⟩ − y_i),
 
-a(n) linear between n₁ and n₂, base(n) = λ + log W(n).  The sum is at most that of the points that
-are in and of the largest values of open ones: one pass and a sort.  The bound is convex in g, with
-the subgradient T(C) − n c at the best set and the corners where F is largest; a few steps along it
-(Polyak 1969) find a lower one.  Under each plane, an open point without which the bound falls to
-the threshold is in from then on, and one with which it does is out.
+where a(n) is linear between n₁ and n₂, and base(n) = λ + log W(n).  The sum is largest for the
+points that are in and the open ones of largest value, which one pass and a sort find.  The bound is
+convex in g, with the subgradient T(C) − n c at the best set and the corners where F is largest; a
+few subgradient steps (Polyak 1969) lower it.  Under each plane, an open point is fixed *in* if the
+bound without it is not above the threshold, and *out* if the bound with it is not.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ _STEPS = 8
 
 
 class Boxes(NamedTuple):
-    """Boxes that are to be bounded."""
+    """The boxes to bound."""
 
     n_low: Ints
     n_high: Ints
     frame: Matrix  # [box, values and slopes of terms]
     gradient: Matrix  # [box, coordinate]: g to begin with
     extent: Matrix  # [box, coordinate]
-    parts: Matrix  # [box, coordinate]: how large the parts are that a corner is added up from
+    parts: Matrix  # [box, coordinate]: absolute values of the parts that a corner is the sum of
     corner: Matrix  # [box, point × coordinate of its term], term by term
     height: Any  # [box, 2, point]: f at both sizes
-    cap: Any  # [box, 2, term]: what f does not exceed in the box, another function above it
+    cap: Any  # [box, 2, term]: another upper bound of f in the box, a constant
 
 
 class Bounds(NamedTuple):
-    """What is found of each box.
+    """The result for each box.
 
     bound
         No set of the box exceeds it.
     other
         No set of the box but the best one under the plane, `members`, exceeds it.
     score
-        [box, coordinate]: how far the axis sticks out above the plane.
+        [box, coordinate]: how far f rises above the plane along the axis.
     point
-        An open point that decides most, or −1.
+        The open point that changes the bound most when it is fixed, or −1.
     """
 
     bound: Vector
@@ -63,20 +63,20 @@ class Bounds(NamedTuple):
 class _Room(NamedTuple):
     """Working space for one box, by point."""
 
-    local: Matrix  # [coordinate, place]: features of points that are not out, those in first
-    parts: Matrix  # how large the parts are that they are added up from
-    points: Ints  # which they are
+    local: Matrix  # [coordinate, place]: features of points that are not out, first those in
+    parts: Matrix  # absolute values of the parts that they are sums of
+    points: Ints  # [place]: the point
     value: Vector
     size: Vector  # sum of absolute values
     order: Ints  # of open places, best first
     bound: Vector  # [n]
     after: Vector  # [n]: the largest bound of this size and more
-    swapped: Vector  # the same, with the best point that is left out for another
+    swapped: Vector  # the same, with the best point left out in exchange for another
 
 
 @kernel
 def bound_boxes(space, y, boxes, status, out, threshold):  # type: ignore[no-untyped-def]
-    """Bound boxes, each until it is no more than `threshold` or further steps do not help."""
+    """Bound each box until its bound is at most `threshold` or further steps do not help."""
     n_points = space.values.shape[1]
     n_terms = space.n_values.shape[0]
     width = space.begin[n_terms]
@@ -153,7 +153,7 @@ def bound_boxes(space, y, boxes, status, out, threshold):  # type: ignore[no-unt
 
 @inner
 def _gather(space, frame, status, room):  # type: ignore[no-untyped-def]
-    """Lay out the features of points that are not out; return how many are in, and how many."""
+    """Arrange the features of points that are not out; return how many are in, and all of them."""
     n_points = status.shape[0]
     n_in = 0
     for i in range(n_points):
@@ -200,7 +200,7 @@ def _gather(space, frame, status, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _heights(space, boxes, b, g, best_at):  # type: ignore[no-untyped-def]
-    """The largest F at the corners for both sizes, summed over terms; and absolute values."""
+    """Return Σ over terms of the largest F at the corners, for both sizes, and of absolute values."""
     total1 = 0.0
     total2 = 0.0
     error = 0.0
@@ -249,7 +249,7 @@ def _heights(space, boxes, b, g, best_at):  # type: ignore[no-untyped-def]
 
 @kernel
 def _best_set(space, y, g, n_in, n_all, n1, n2, a1, rise, error, room):  # type: ignore[no-untyped-def]
-    """Sort open points, and bound each size; return the best size, and the error by rounding."""
+    """Sort open points and bound each size; return the best size and the rounding error."""
     value, size = room.value, room.size
     for p in range(n_all):
         value[p] = -y[room.points[p]]
@@ -282,12 +282,12 @@ def _best_set(space, y, g, n_in, n_all, n1, n2, a1, rise, error, room):  # type:
 
 @inner
 def _fix(n_in, n_all, n1, n2, best, threshold, error, scale, status, room):  # type: ignore[no-untyped-def]
-    """Fix open points without or with which no set is above the threshold.
+    """Fix open points without which, or with which, no set is above the threshold.
 
-    Return a bound on all sets but the best, the open point that decides most, and whether any is
-    fixed.  With the point of rank r the bound is the largest of that of sizes from r on, and for
-    smaller ones with the point instead of the last; without it, that of sizes below r, and for
-    others with the next one instead of it.
+    Return a bound on all sets except the best, the open point that changes the bound most, and
+    whether any point was fixed.  Sets with the point of rank r are bounded by the largest bound of
+    sizes from r on, and of smaller sizes with the point in exchange for the last one; sets without
+    it by that of sizes below r, and of others with the next point in exchange for it.
     """
     value, order, bound = room.value, room.order, room.bound
     room.after[n2 + 1] = -np.inf
@@ -333,7 +333,7 @@ def _fix(n_in, n_all, n1, n2, best, threshold, error, scale, status, room):  # t
 
 @inner
 def _subgradient(space, boxes, b, n_in, k, share, best_at, slope, room):  # type: ignore[no-untyped-def]
-    """T(C) − n c, in the place of `slope`; return its square length relative to the box."""
+    """Set `slope` to T(C) − n c; return its squared length relative to the box."""
     width = slope.shape[0]
     for j in range(width):
         total = 0.0
@@ -361,7 +361,7 @@ def _subgradient(space, boxes, b, n_in, k, share, best_at, slope, room):  # type
 
 @inner
 def _scores(space, boxes, b, g, score):  # type: ignore[no-untyped-def]
-    """How far above the plane both ends of each axis lie on average, relative to the centre."""
+    """Set how far f at both ends of each axis lies above the plane on average, minus the centre's."""
     begin = 0
     for t in range(space.n_values.shape[0]):
         first = space.begin[t]

@@ -1,6 +1,6 @@
-"""Branch and bound over sets of points, by boxes of the statistic that they sum to.
+"""Branch and bound over sets of points, by boxes of the sums of their columns.
 
-For a fixed size n the weight of a set C with sums s of its columns is
+For a fixed size n the weight of a set C whose columns have the sums s is
 
     log w(C) = constant[n] + Σ_d f_d(n, s_d)
 
@@ -12,14 +12,14 @@ with every f_d convex in s_d, except that of a document's length, which is conca
     LevelCounts        f = log (a)_s for each level
 
 A node has a size n, a box low ≤ s ≤ high, and points that are in or out of the set.  Over the box,
-f_d is at most its secant (the concave one: a tangent), so the best set of the node is at most
-the n best points by a linear function.  (Multipliers for the sides of the box lower this bound,
-but the nodes are then split in worse places, and there are more of them.)
+f_d is at most its secant (the concave one: a tangent), so the weight of any set of the node is at
+most that of the n best points under a linear function.  (Multipliers for the sides of the box would
+lower this bound, but nodes would then be split in worse places, and there would be more of them.)
 
-A node shrinks before it is split: the points in it and left to it limit the sums; a point without
-which (or with which) the bound falls below the threshold is in (or out).  A split is made
-where secant and function differ most at the sums of the best set; when they do not differ, at a
-point.  Nodes are disjoint, so all sets above a threshold can be listed.
+A node shrinks before it is split: the points that are in or free limit the sums, and a point is
+fixed in (or out) if the bound without it (or with it) falls below the threshold.  A node is split
+in the column whose secant and function differ most at the sums of the best set, or by a point if
+none differ.  Nodes are disjoint, so all sets above a threshold can be listed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dpsearch._types import Ints, Vector
 from dpsearch.exact._sum_limits import BINARY, FREE, IN, OUT, limit, part
 from dpsearch.exact.pricing import ALL, LARGEST
 
-_FEW = 6  # points free, whose sets are fewer than their sums: go through them
+_FEW = 6  # with no more free points, sets are enumerated: they are fewer than the possible sums
 
 
 class Nodes(NamedTuple):
@@ -65,7 +65,7 @@ def _value(space, y, n, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _choose(values, free, n_free, wanted):  # type: ignore[no-untyped-def]
-    """Bring the `wanted` free points of the largest value to the front (Hoare's selection)."""
+    """Move the `wanted` free points of the largest values to the front (Hoare's selection)."""
     left = 0
     right = n_free - 1
     while left < right:
@@ -91,11 +91,11 @@ def _choose(values, free, n_free, wanted):  # type: ignore[no-untyped-def]
 
 @inner
 def _draw_lines(space, n, room):  # type: ignore[no-untyped-def]
-    """Slopes of the secants; of the tangent in the middle for the concave column."""
+    """Set the slopes of the secants, and of the tangent in the middle for the concave column."""
     for d in range(space.x.shape[1]):
         low, high = room.low[d], room.high[d]
         if d == space.concave or low == high:
-            # On integers a slope between those of the steps before and after will do.
+            # On integers any slope between those of the steps before and after is valid.
             middle = (low + high) // 2
             top = space.begin[d + 1] - space.begin[d] - 1
             if space.kind == BINARY:
@@ -116,7 +116,7 @@ def _height(space, n, d, line, low, high):  # type: ignore[no-untyped-def]
     """Return max over s in the box of f_d(n, s) − line · s."""
     if d != space.concave:
         return max(part(space, d, n, low) - line * low, part(space, d, n, high) - line * high)
-    # Concave: the steps fall, so bisect for where they pass the slope.
+    # The steps of a concave function decrease, so bisect for where they pass the slope.
     while low < high:
         middle = (low + high) // 2
         if part(space, d, n, middle + 1) - part(space, d, n, middle) > line:
@@ -128,7 +128,7 @@ def _height(space, n, d, line, low, high):  # type: ignore[no-untyped-def]
 
 @inner
 def _linear_bound(space, y, n, wanted, room):  # type: ignore[no-untyped-def]
-    """Return (bound, value of the last point chosen, of the first left out); choose the points."""
+    """Choose the best points; return (bound, value of the last one chosen, of the first left out)."""
     n_points, n_columns = space.x.shape
     bound = space.constant[n]
     for d in range(n_columns):
@@ -164,7 +164,7 @@ def _linear_bound(space, y, n, wanted, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _fix_points(bound, threshold, wanted, n_free, last, following, room):  # type: ignore[no-untyped-def]
-    """Points without which, or with which, the bound falls to the threshold.  Return any fixed."""
+    """Fix points without, or with, which the bound falls to the threshold; return if any are."""
     changed = False
     for k in range(n_free):
         i = room.free[k]
@@ -180,7 +180,7 @@ def _fix_points(bound, threshold, wanted, n_free, last, following, room):  # typ
 
 @inner
 def _shrink(space, y, n, threshold, room):  # type: ignore[no-untyped-def]
-    """Shrink the node as far as it goes.  Return its bound, −∞ if it holds no set of interest."""
+    """Shrink the node as far as possible; return its bound, −∞ if no set exceeds the threshold."""
     bound = np.inf
     while True:
         alive, n_in, n_free = limit(space, n, room)
@@ -198,7 +198,7 @@ def _shrink(space, y, n, threshold, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _split(space, n, bound, by_point, nodes, found, room):  # type: ignore[no-untyped-def]
-    """Open two nodes for a node that could not be closed; room.sums are those of its best set."""
+    """Split a node that could not be closed in two; room.sums are those of its best set."""
     n_points, n_columns = space.x.shape
     column = -1
     widest = 1e-9
@@ -229,7 +229,7 @@ def _split(space, n, bound, by_point, nodes, found, room):  # type: ignore[no-un
             nodes.status[at, i] = room.status[i]
         if column >= 0:
             middle = min(max(room.sums[column], room.low[column]), room.high[column] - 1)
-            # The half that holds the best set goes on top.
+            # The half that contains the best set goes on top.
             upper = (side == 1) == (room.sums[column] > middle)
             if upper:
                 nodes.low[at, column] = middle + 1
@@ -269,7 +269,7 @@ def bound_nodes(space, y, nodes, room, threshold, begin, end):  # type: ignore[n
 
 @inner
 def explore(space, y, nodes, room, found, run, most):  # type: ignore[no-untyped-def]
-    """Close open nodes until none is left, `most` are visited or something is full.
+    """Close open nodes until none is left, `most` are visited or an array is full.
 
     Sets above the run's floor are recorded.
     """
@@ -301,7 +301,7 @@ def explore(space, y, nodes, room, found, run, most):  # type: ignore[no-untyped
                 if value >= run.floor:
                     _record(value, found, room)
                 continue
-            # No bound closes a node that holds a set to be listed.
+            # No bound can close a node that contains a set to list.
             by_point = by_point or value >= run.floor
         elif value > run.floor:
             _record(value, found, room)

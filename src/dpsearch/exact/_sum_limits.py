@@ -1,6 +1,7 @@
-"""What the points of a node say about its box: the kernels of `_sum_boxes` that shrink a node.
+"""Limits that the points of a node set to its box of sums: the kernels that shrink a node.
 
-The points that are in, and those that are free, limit the sums; sums out of reach rule points out.
+The points that are in, and those that are free, limit the sums of `_sum_boxes`; a point with which
+no possible sums lie in the box is out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ FREE, IN, OUT = range(3)
 
 
 class Space(NamedTuple):
-    """Points and tables.  For documents, their length is the last column."""
+    """Points and tables.  The last column of documents is their length."""
 
     kind: int
     x: Any  # int64 [point, column]
@@ -24,7 +25,7 @@ class Space(NamedTuple):
     begin: Ints  # where a column's table begins in `table`
     table: Vector  # log (a)_s, end to end
     other: Matrix  # [column, s]: log (b)_s for BetaCounts
-    slope: Matrix  # [n, column]: what one more in the sum costs, for GammaCounts
+    slope: Matrix  # [n, column]: log(b + n) for GammaCounts
     prior: Vector  # a of each column
     concave: int  # the column of lengths, or −1
     constant: Vector  # [n]
@@ -38,10 +39,10 @@ class Room(NamedTuple):
     sums: Any  # of the chosen set
     lines: Vector  # [column]: slopes of the lines
     inside: Vector  # sums of the points that are in
-    spare: Vector  # sums of those that are free
+    spare: Vector  # sums of the points that are free
     barred: Any  # int8 [column]: 1 if ones are impossible, 2 if zeros are, 3 if both are
     status: Any  # int8 [point]
-    chosen: Any  # int8: 1 in the best set by the linear bound
+    chosen: Any  # int8 [point]: 1 if it is in the best set of the linear bound
     free: Ints
     values: Vector
 
@@ -59,9 +60,9 @@ def part(space, d, n, s):  # type: ignore[no-untyped-def]
 
 @inner
 def limit(space, n, room):  # type: ignore[no-untyped-def]
-    """Shrink the box to what points in and free can sum to, and take out points that do not fit.
+    """Shrink the box to the possible sums of the points in and free; take out points that do not fit.
 
-    Return (whether the node may hold a set, number of points in, number free).
+    Return (whether the node may contain a set, number of points in, number free).
     """
     if space.kind == BINARY:
         return _limit_bits(space, n, room)
@@ -70,7 +71,7 @@ def limit(space, n, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
-    """`limit` for zeros and ones, of which only numbers matter."""
+    """`limit` for zeros and ones, by counting the ones of each column."""
     n_points, n_columns = space.x.shape
     while True:
         n_in = 0
@@ -90,7 +91,7 @@ def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
         wanted = n - n_in
         if wanted < 0 or n_free < wanted:
             return False, n_in, n_free
-        if n_free > 0 and (wanted == 0 or wanted == n_free):  # there is one set left
+        if n_free > 0 and (wanted == 0 or wanted == n_free):  # only one set is left
             for i in range(n_points):
                 if room.status[i] == FREE:
                     room.status[i] = OUT if wanted == 0 else IN
@@ -121,7 +122,7 @@ def _limit_bits(space, n, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _bar(space, room):  # type: ignore[no-untyped-def]
-    """Take out free points with a bit that cannot be.  Return whether there were any."""
+    """Take out free points with an impossible bit; return whether there were any."""
     changed = False
     for i in range(space.x.shape[0]):
         if room.status[i] == FREE:
@@ -135,7 +136,7 @@ def _bar(space, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _extreme_sum(space, d, wanted, place, step, room):  # type: ignore[no-untyped-def]
-    """Return the sum of the first `wanted` free points from an end; the same without the last."""
+    """Return the sum of the first `wanted` free points from one end, and that without the last."""
     total = 0
     all_but_one = 0
     taken = 0
@@ -151,7 +152,7 @@ def _extreme_sum(space, d, wanted, place, step, room):  # type: ignore[no-untype
 
 @inner
 def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
-    """`limit` for counts, by adding up the smallest and the largest of each column."""
+    """`limit` for counts, by adding up the smallest and the largest values of each column."""
     n_points, n_columns = space.x.shape
     n_in = 0
     n_free = 0
@@ -163,7 +164,7 @@ def _limit_sums(space, n, room):  # type: ignore[no-untyped-def]
     wanted = n - n_in
     if wanted < 0 or n_free < wanted:
         return False, n_in, n_free
-    if wanted == 0 or wanted == n_free:  # there is one set left
+    if wanted == 0 or wanted == n_free:  # only one set is left
         for i in range(n_points):
             if room.status[i] == FREE:
                 room.status[i] = OUT if wanted == 0 else IN

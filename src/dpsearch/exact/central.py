@@ -1,16 +1,16 @@
-"""Prices in the middle of those that pay for all known sets, where no partition's value is reached.
+"""Central prices for column generation: an interior solution of the LP over the known sets.
 
-Where the LP over the known sets is fractional, its extreme solutions jump from corner to corner,
-and column generation takes hundreds of rounds.  Central prices settle in some twenty: they solve
+If the LP is fractional, its extreme solutions jump from corner to corner, and column generation
+takes hundreds of rounds.  With central prices it takes about twenty.  They solve
 
     min Σ y + ½δ |y − y⁰|²     with y(S) ≥ log w(S) for every known set S,
 
-y⁰ the best prices so far, by a primal–dual interior point method (Mehrotra 1992) that stops early,
-while every slack is still positive (Gondzio, González-Brevis and Munari 2013).
+where y⁰ are the best prices so far, by a primal–dual interior point method (Mehrotra 1992) that
+stops early, while every slack is still positive (Gondzio, González-Brevis and Munari 2013).
 
-Points that are in the same sets move together: with shifts u of groups of c points, the matrix of
-the normal equations is A diag(z/s) Aᵀ + δ diag(c), A the groups' sizes times their membership, s
-the slacks and z their multipliers.
+The prices of points that are in the same sets move together.  With shifts u of groups of c points,
+the matrix of the normal equations is A diag(z/s) Aᵀ + δ diag(c), where A is the groups' sizes times
+their membership, s are the slacks and z their multipliers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ import scipy.linalg
 from dpsearch._types import Ints, Vector
 from dpsearch.exact.master import distinct_rows
 
-_PULL = 0.01  # δ, in 1/nats
+_DELTA = 0.01  # δ, in 1/nats
 _STEPS = 60
-_OFF = 1e-3  # of the stationarity at the end
-_BEGIN = 1e-3  # nats of slack for a point to begin with
-_STAY = 0.9  # of the way to the boundary
-_LEAST = 0.02  # of the complementarity to aim for in a step
+_STATIONARITY = 1e-3  # residual at which the method may stop
+_BEGIN = 1e-3  # initial slack per point, in nats
+_DAMPING = 0.9  # share of the way to the boundary that a step takes
+_LEAST_TARGET = 0.02  # smallest target of a step, as a share of the present complementarity
 
 
 class Central(NamedTuple):
-    """Prices, and about the least that any prices can add up to that pay for the known sets."""
+    """Prices that pay for the known sets, and about the least sum that such prices can have."""
 
     prices: Vector
     value: float
@@ -73,7 +73,7 @@ def central_prices(
 def _step(
     factor: Any, matrix: Any, residual: Vector, z: Vector, s: Vector, aim: float
 ) -> tuple[Vector, Vector, Vector]:
-    """Return Newton's step towards s·z = aim: of shifts, slacks and multipliers."""
+    """Return Newton's step of shifts, slacks and multipliers towards s·z = target."""
     lacking = aim - z * s
     du = scipy.linalg.cho_solve(factor, matrix @ (lacking / s) - residual)
     ds = matrix.T @ du
@@ -81,6 +81,6 @@ def _step(
 
 
 def _reach(values: Vector, steps: Vector) -> float:
-    """Return how much of a step keeps all values above 0, at most 1."""
+    """Return the largest share of a step, at most 1, that keeps all values at or above 0."""
     down = steps < 0.0
     return min(1.0, float((-values[down] / steps[down]).min())) if down.any() else 1.0

@@ -16,7 +16,7 @@ from dpsearch.exact.slopes import is_convex
 from dpsearch.families.statistics import NormalMeans
 from dpsearch.problem import Problem
 
-_WORK = 2_000_000  # points examined between two readings of the clock
+_WORK = 2_000_000  # points examined between two checks of the time
 _STACK = 2000  # nodes: two for each level of a branch
 _LISTS = 64  # lists of open points that the arena holds at full length
 
@@ -36,7 +36,7 @@ class CentrePricer(StackPricer):
         away = space.x - space.mu
         pull = (space.tau / (1.0 + space.tau) * away * away).sum(axis=1)
         super().__init__(problem, lam, space.g[1] - 0.5 * pull, triples)
-        # The prior's pull on the mean, at most ½ min(n, τ) (x̄ − μ)² in each column.
+        # The prior's effect on the mean is at most ½ min(n, τ) (x̄ − μ)² in each column.
         farthest = np.minimum(space.tau, self.n) * (away * away).max(axis=0)
         self._magnitude = 0.5 * float((space.x**2).sum() + farthest.sum())
         self._magnitude += float(np.abs(space.g[1:]).max())
@@ -44,7 +44,7 @@ class CentrePricer(StackPricer):
 
     @classmethod
     def takes(cls, problem: Problem) -> bool:
-        # The bound on a range of sizes takes log W to be convex, as it is for every prior here.
+        # The bound on a range of sizes assumes that log W is convex, as in every prior here.
         return is_convex(problem.size_weights())
 
     def with_triples(self, triples: Ints) -> CentrePricer:
@@ -71,8 +71,8 @@ class CentrePricer(StackPricer):
         self, y: Vector, *, threshold: float, max_columns: int, deadline: float = math.inf
     ) -> Priced:
         threshold = max(threshold, 6.0 * self.rounding(y))
-        # One run is fast and overlooks some sets: a point that was worth having in a box stays in
-        # its sub-boxes when its price has risen since.  So it only prepares for pricing.
+        # One run is fast but misses some sets: a point that is in for a box stays in for its
+        # sub-boxes even if its price has risen since.  So the run only prepares for pricing.
         raised, columns, _ = self._raise_in_one_run(y, threshold, max_columns, deadline)
         n_raised = 0
         while True:

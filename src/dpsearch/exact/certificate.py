@@ -1,4 +1,4 @@
-"""`dpsearch.certify`: how far can the best partition be above the one in hand?"""
+"""`dpsearch.certify`: by how much the best partition can exceed a known one."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from dpsearch.problem import Clustering, Problem, as_problem, labels_of
 from dpsearch.refinement import refine
 from dpsearch.tables.checked import CheckedTable
 
-_FEW_COLUMNS = 4  # up to which branch and bound is fast
-_POLISH = 4e-4  # seconds of refinement per point: the proof itself finds what is still better
+_FEW_COLUMNS = 4  # with no more, branch and bound is fast
+_POLISH = 4e-4  # seconds of refinement per point; the proof itself finds further improvements …
 _LEAST_POLISH = 0.01
-_LONGER = 25.0  # times as long with many columns, where the proof may not find anything
+_LONGER = 25.0  # … except perhaps with many columns, where refinement takes this many times as long
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def certify(
 
 
 class _Closing:
-    """One run: ranges of the number of clusters, bounded one after the other."""
+    """One run, which bounds one range of the number of clusters after another."""
 
     def __init__(
         self,
@@ -307,9 +307,10 @@ class _Closing:
         )
 
     def _improve(self) -> None:
-        """Polish the partition: a proof is possible only around the best one.
+        """Polish the partition, as only a proof around the best one can succeed.
 
-        What gains most has as long as it needs, so that a busy machine has no worse start.
+        The moves that gain most have as much time as they need, so that the start is no worse on a
+        busy machine.
         """
         left = max(0.2 * (self.deadline - clock()), 0.0)
         first = refine(self.problem, self.labels, thorough=False, rng=0,
@@ -322,7 +323,7 @@ class _Closing:
         self._take(refine(self.problem, self.labels, seconds=seconds, rng=0).labels)
 
     def _by_interval(self) -> bool:
-        """Points on a line: the dynamic programme finds and proves a best partition."""
+        """Solve one-dimensional data by the dynamic programme; return whether that was possible."""
         found = interval_optimum(self.problem, self.statistic, self.deadline)
         if found is None:
             return False
@@ -332,7 +333,7 @@ class _Closing:
         return True
 
     def _quick(self) -> None:
-        """Find prices to fall back on: in many dimensions branch and bound may not get far."""
+        """Find prices to fall back on, as branch and bound may not get far in many dimensions."""
         start = self.work[0]
         pricer = pricer_for(self.problem, self.statistic, start.lam)
         y = None if pricer is None else pricer.quick(deadline=self._share(0.5))
@@ -355,7 +356,7 @@ class _Closing:
             self._report(max(entry.upper for entry in self.done + self.later + self.work))
 
     def _next(self, sets: Sets) -> None:
-        """Work on one range; it ends bounded, split, or with a better partition to start from."""
+        """Work on one range until it is bounded or split, or a better partition is found."""
         log_v = self.problem.log_v
         start = self.work[-1]
         low, high = start.low, start.high
@@ -392,7 +393,7 @@ class _Closing:
 
 
 def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
-    """Let ranges end at the best number of clusters known, where their lines are to be tight."""
+    """Split the ranges at the best number of clusters known, so that their lines are tight there."""
     out = []
     for entry in entries:
         if entry.low < n_clusters < entry.high:

@@ -1,8 +1,8 @@
-"""Files of certificates: NumPy archives of plain numbers and one JSON text.  They hold no code.
+"""Files of certificates: NumPy archives of plain numbers and one JSON text.  They contain no code.
 
 They contain the family, the prior, the partition, the prices and every figure that a certificate
-states, but not the data: whoever verifies one gives the data that it is to be about.  A file can
-say anything; `Certificate.verify` tells whether it is true.
+states, but not the data, which are given again to verify it.  A file can state anything;
+`Certificate.verify` checks whether it is true.
 
 Entries: ``about`` (JSON as bytes), ``labels``, ``prices`` (a row for each range of the number of
 clusters), ``order`` of points on a line if the proof is by the dynamic programme, and ``filled``,
@@ -34,16 +34,16 @@ _OF_RANGE = ("low", "high", "lam", "slack", "kind", "upper")
 
 
 class StoredCertificate(NamedTuple):
-    """What a file holds: all of a certificate but the data.
+    """The contents of a file: a certificate without its data.
 
     Attributes
     ----------
     family, prior
-        What the certificate is about, besides the data.
+        Of the certificate's problem.
     fields
         The fields of `Certificate`, without the problem.
     columns
-        How the command line read the data: `write_certificate` was given it.
+        How the command line read the data, as given to `write_certificate`.
     filled
         Values in place of missing ones, row by row.
     """
@@ -55,7 +55,7 @@ class StoredCertificate(NamedTuple):
     filled: Vector | None
 
     def problem(self, data: Any) -> Problem:
-        """Return the problem of these data, or raise if they are not as many rows."""
+        """Return the problem of these data; raise if the number of rows differs."""
         problem = Problem(data, self.family, self.prior)
         n_rows = len(self.fields["clustering"].labels)
         if problem.n_items != n_rows:
@@ -70,7 +70,7 @@ def write_certificate(
     columns: dict[str, Any] | None = None,
     filled: Vector | None = None,
 ) -> None:
-    """Write a certificate; an existing file is replaced only when the new one is complete."""
+    """Write a certificate.  An existing file is replaced only when the new one is complete."""
     model, entries = certificate.problem.model, certificate.prices
     about = {
         "format": FORMAT,
@@ -94,7 +94,7 @@ def write_certificate(
 
 
 def read_certificate(path: str | Path) -> StoredCertificate:
-    """Read what `write_certificate` wrote; nothing of it is believed before it is verified."""
+    """Read what `write_certificate` wrote; its statements are checked by `verify`, not here."""
     path = Path(path)
     with opened_archive(path, FORMAT, VERSION, "a dpsearch certificate") as (about, arrays):
         figures = {name: about[name] for name in _FIGURES}
@@ -120,7 +120,7 @@ def read_certificate(path: str | Path) -> StoredCertificate:
 
 
 def _rows(prices: list[Vector]) -> Matrix:
-    """Return prices as rows of one length, ended by zeros."""
+    """Return prices as rows of one length, padded with zeros."""
     out = np.zeros((len(prices), max(map(len, prices), default=0)))
     for row, y in zip(out, prices, strict=True):
         row[: len(y)] = y
@@ -134,5 +134,5 @@ def _entry(about: dict[str, Any], y: Vector, n_prices: int) -> Bounded:
 
 
 def _plain(value: Any) -> Any:
-    """Return a number or an array of NumPy as Python has them, which JSON can hold."""
+    """Return a NumPy number or array as Python numbers, for JSON."""
     return value.tolist() if hasattr(value, "tolist") else value

@@ -1,7 +1,7 @@
-"""The heuristic `dual`: prices of the points, for best-first search.
+"""The heuristic `dual` for best-first search: prices of the points.
 
-Finding the prices is most of the work, and close to a proof of optimality (`certify`).  With prices
-that leave no gap the search then expands little more than one state per item.  See
+Finding the prices is most of the work, and nearly a proof of optimality (`certify`).  With prices
+that leave no gap, the search expands little more than one state per item.  See
 `dpsearch.prefix_search.dual` for how they bound a prefix clustering.
 """
 
@@ -23,14 +23,14 @@ from dpsearch.prefix_search.ordering import placing_order
 from dpsearch.problem import Problem
 from dpsearch.refinement import refine
 
-_TOLERANCE = 1e-6  # nats: how close prices come to the best partition, if they can
+_TOLERANCE = 1e-6  # nats: a smaller gap between the prices and the best partition counts as closed
 _MOST_SETS = 20_000
-_ALLOWANCE = 0.05  # nats below the gap down to which sets are listed
+_ALLOWANCE = 0.05  # nats beyond the gap within which sets are listed
 _BEAM = 10
 
 
 def dual(problem: Problem, order: Ints) -> Heuristic:
-    """Find prices for the problem, and list the sets that come close to them."""
+    """Find prices for the problem, and list the sets whose weights come close to their prices."""
     require_points(problem, "heuristic 'dual'")
     n, log_v = problem.n_items, problem.tables.log_v
     if not problem.prior.product_form or not is_linear(log_v):
@@ -48,7 +48,7 @@ def dual(problem: Problem, order: Ints) -> Heuristic:
     ceiling = intercept(log_v, lam, 1, n) + float(y.sum())
     slack = max(ceiling + problem.log_base - value, 0.0) * 1.1 + _ALLOWANCE
     columns = pricer.columns_within(y, slack, limit=_MOST_SETS)
-    while columns is None:  # too many: any smaller slack is valid, and less tight
+    while columns is None:  # too many sets: any smaller slack is valid, but the bound is looser
         slack = 0.5 * slack if slack > _TOLERANCE else 0.0
         columns = pricer.columns_within(y, slack, limit=_MOST_SETS) if slack > 0.0 else []
     worth = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
@@ -57,7 +57,7 @@ def dual(problem: Problem, order: Ints) -> Heuristic:
 
 
 def _prices(problem: Problem, pricer: Pricer) -> tuple[Vector, float]:
-    """Return prices that pay for every set, and the value of the best partition met."""
+    """Return prices that pay for every set, and the log joint of the best partition found."""
     order = placing_order(problem, "ascending", np.random.default_rng(0))
     labels, _, _ = beam(problem, order, _BEAM, None)
     labels = by_appearance(refine(problem, labels, seconds=5.0, rng=0).labels)
@@ -72,5 +72,5 @@ def _prices(problem: Problem, pricer: Pricer) -> tuple[Vector, float]:
         if outcome.what != "better" or outcome.labels is None:
             break
         labels = by_appearance(outcome.labels)
-    # A set has at least one point, which pays for what the set still lacks.
+    # Each set has at least one point, which pays for what the set may still lack.
     return bounded.y + max(bounded.slack, 0.0), problem.log_joint(labels)

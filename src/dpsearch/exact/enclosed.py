@@ -1,16 +1,16 @@
-"""Whether a certificate holds in interval arithmetic: few rows, and every set of them.
+"""Verification of certificates in interval arithmetic, over every set of a few rows.
 
 log H of each of the 2^N − 1 sets is enclosed between two numbers of 128 bits, rounded outward, by
-what the terms of the family's linear form declare (`Term.exactly`).  Its upper ends, less the
-prices, are integers on a grid; the largest sum of them over any partition into K sets is found for
-all sets of rows, from small to large,
+the functions that the terms of the family's linear form declare (`Term.exactly`).  The upper ends
+minus the prices are rounded up to integers on a grid.  The largest sum of them over any partition
+into K sets is found for all sets of rows, from small to large:
 
     best(S, K) = max over C ⊆ S with the first row of S of  w(C) − y(C) + best(S ∖ C, K − 1),
 
-and log V(K) + Σy + best(all rows, K) bounds these partitions, whatever the prices are.  Nothing of
-this is up to rounding, and neither convexity, nor pricing, nor an integer programme is relied on.
-What the numbers are of which it is a theorem: the features, as double precision has them (squares
-are those of the values), the family's parameters, the tables log V and log W, and `log_base`.
+and log V(K) + Σy + best(all rows, K) bounds these partitions for any prices.  Rounding cannot
+invalidate the result, and it does not rely on convexity, pricing or an integer programme.  It is a
+theorem about these numbers: the features in double precision (squares are those of the values), the
+family's parameters, the tables log V and log W, and `log_base`.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from dpsearch.problem import Problem
 
 MOST_ROWS = 16  # 65,535 sets
 _BITS = 128  # of the ends of intervals
-_UNIT = 1 << 100  # a nat, on the grid of prices and bounds
-_COARSE = 1 << 54  # what a step on the grid of sums over partitions is of that
-_LEAST = -(1 << 58)  # on the coarse grid, 4,096 nats: no set counts for less
-_STIRLING = 30  # from which on log Γ is computed by its series
-_SERIES = 24  # terms of it
+_UNIT = 1 << 100  # steps per nat of the grid of prices and bounds
+_COARSE = 1 << 54  # of these steps in one of the coarse grid, which sums over partitions are on
+_LEAST = -(1 << 58)  # least value of a set on the coarse grid: −4,096 nats
+_STIRLING = 30  # argument above which log Γ is computed by Stirling's series
+_SERIES = 24  # number of its terms
 
 
 class Intervals:
-    """The arithmetic of intervals, as `Term.exactly` takes it."""
+    """Interval arithmetic, as `Term.exactly` uses it."""
 
     def __init__(self) -> None:
         with naming_extras("certificates in interval arithmetic"):
@@ -56,7 +56,7 @@ class Intervals:
         self._series = [self(one.numerator) / one.denominator for one in ratios]
 
     def __call__(self, number: Any) -> Any:
-        """Return a float or an integer as an interval of nothing else."""
+        """Return the interval that contains only this float or integer."""
         return self._context.mpf(number if isinstance(number, int) else float(number))
 
     def log(self, x: Any) -> Any:
@@ -68,7 +68,7 @@ class Intervals:
     def log_gamma(self, x: Any) -> Any:
         """Return log Γ of an interval above 0, by Stirling's series.
 
-        For x > 0 the series, ended anywhere, is off by less than the first term that is left out.
+        For x > 0 the error of a truncated series is less than the first term that is left out.
         """
         key = "log Γ", x._mpi_
         if key not in self._known:
@@ -86,7 +86,7 @@ class Intervals:
 
 
 def require_exact(problem: Problem) -> Totals:
-    """Raise unless log H of every set can be enclosed; return the sums that it follows from."""
+    """Return the totals that log H follows from; raise unless log H of every set can be enclosed."""
     if problem.n_items > MOST_ROWS:
         raise ParameterError.of(
             "exact",
@@ -103,7 +103,7 @@ def require_exact(problem: Problem) -> Totals:
 
 
 def enclosed_log_h(problem: Problem) -> list[Any]:
-    """Return intervals for log H of every set; the bits of its number are its rows."""
+    """Return intervals for log H of every set; the bits of an index are the rows of its set."""
     totals = require_exact(problem)
     name = problem.model.family.name
     real, n_sets = Intervals(), 1 << problem.n_items
@@ -121,9 +121,9 @@ def enclosed_log_h(problem: Problem) -> list[Any]:
 
 
 def _of_every_set(real: Intervals, term: Term, features: Matrix) -> list[Any]:
-    """Return intervals for a term of every set; 0 for the set of no rows.
+    """Return intervals of a term for every set; 0 for the empty set.
 
-    Features are what their numbers say, but squares are those of the values, not rounded ones.
+    The features are taken as exact numbers; squares are computed exactly from the values.
     """
     assert term.exactly is not None  # as `enclosed_log_h` has seen
     begins = np.arange(len(term.totals)) if term.begins is None else term.begins
@@ -146,7 +146,7 @@ def _of_every_set(real: Intervals, term: Term, features: Matrix) -> list[Any]:
 
 
 def _over_sets(values: Any) -> Any:
-    """Return the sum of values over the members of every set, by its number."""
+    """Return the sums of values over the members of every set, by index."""
     out = np.zeros((1, *np.shape(values[0])), dtype=np.asarray(values).dtype)
     for value in values:
         out = np.concatenate([out, out + value])
@@ -154,7 +154,7 @@ def _over_sets(values: Any) -> Any:
 
 
 class ExactSets:
-    """What every set of the rows of a problem is worth without V, in units of 2⁻¹⁰⁰ nats."""
+    """Upper bounds of log W + log H of every set of a problem's rows, in units of 2⁻¹⁰⁰ nats."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -166,7 +166,7 @@ class ExactSets:
             self.worth[members] = math.ceil(most * _UNIT)
 
     def value_within(self, labels: Ints) -> tuple[Fraction, Fraction]:
-        """Return two numbers between which the log joint of a partition lies."""
+        """Return a lower and an upper bound of the log joint of a partition."""
         sizes = np.bincount(labels)
         sets = [sum(1 << int(i) for i in np.flatnonzero(labels == k)) for k in range(len(sizes))]
         constant = Fraction(self.problem.log_base) + Fraction(self.problem.log_v[len(sizes)])
@@ -177,7 +177,7 @@ class ExactSets:
     def prove(self, entries: Sequence[Bounded], order: Ints | None) -> bool:
         """Whether the bounds of all entries hold.
 
-        And, where prices state by how much a set may exceed them, whether none exceeds them more.
+        Where prices state by how much a set may exceed them, also whether no set exceeds that.
         """
         n = self.problem.n_items
         for entry in entries:
@@ -197,11 +197,11 @@ class ExactSets:
         )
 
     def _above(self, prices: Vector) -> Any:
-        """Return by how much every set exceeds these prices at most; λ is not in it."""
+        """Return a bound on how much every set exceeds these prices, without λ."""
         return self.worth - _over_sets(np.array(_on_grid(prices), dtype=object))
 
     def _bounds(self, prices: Vector) -> list[Any]:
-        """Return a bound on all partitions into K sets, for K = 0 …; any prices will do."""
+        """Return for K = 0, 1, … a bound on all partitions into K sets, valid for any prices."""
         coarse = np.maximum(-(-self._above(prices) // _COARSE), _LEAST)
         if coarse.max() > -_LEAST:
             return [math.inf] * len(self.problem.log_v)
@@ -218,7 +218,7 @@ def _on_grid(prices: Vector) -> list[int]:
 
 
 def _fraction(number: Any) -> Fraction:
-    """Return an end of an interval, as mpmath keeps it, as a fraction; no end is infinite."""
+    """Return an end of an mpmath interval as a fraction; raise if it is infinite."""
     sign, mantissa, exponent, bits = number
     if not mantissa and bits:
         raise OverflowError("an interval has no end")
@@ -228,7 +228,7 @@ def _fraction(number: Any) -> Fraction:
 
 @kernel
 def _best_of_numbers(worth):  # type: ignore[no-untyped-def]
-    """Return the largest sum of integers over the sets of any partition of all rows into K."""
+    """Return for each K the largest sum of `worth` over the sets of a partition into K sets."""
     n_rows = int(np.log2(len(worth)) + 0.5)
     best = np.full((len(worth), n_rows + 1), -(1 << 62), np.int64)
     size = np.zeros(len(worth), np.int64)
@@ -237,7 +237,7 @@ def _best_of_numbers(worth):  # type: ignore[no-untyped-def]
         first = rows & -rows
         others = rows ^ first
         size[rows] = size[others] + 1
-        left = others  # to other sets than that of the first row
+        left = others  # rows outside the set that contains the first row
         while True:
             here = worth[rows ^ left]
             for k in range(min(size[left], 1), size[left] + 1):

@@ -1,38 +1,39 @@
 """One-dimensional statistics: a best partition by dynamic programming over sorted points.
 
 For a cluster of n points with sum S of their statistic, log H = log ∫ exp(⟨S, η⟩ − n A(η)) π(dη)
-is a cumulant function, so it is convex in S for a fixed n (and jointly in n and S).  Take two
+is a cumulant function, and hence convex in S for fixed n (and jointly in n and S).  Take two
 clusters of a best partition and keep their sizes: as a function of the sum of the first, their
-weight is convex, so it is largest at an extreme sum, where the first has the smallest or the
-largest points of both.  So some best partition is contiguous in the order of the statistic
-(Fisher 1958 has the argument for least squares).  The best value F of the first j points is then
+weight is convex, and so largest at an extreme sum, where the first has the smallest or the largest
+points of both.  Hence some best partition is contiguous in the order of the statistic (Fisher 1958
+has the argument for least squares).  The best value F of the first j points is then
 
     F[0] = 0,   F[j] = max over i < j of F[i] + w(i, j)
     w(i, j) = λ + log W(j − i) + log H(x_i … x_{j−1})
 
-and F is its own proof: F[j] − F[i] ≥ w(i, j) for all i < j bounds every contiguous partition by
-F[N], however F was found (`verify_potentials`).
+and F is its own proof: if F[j] − F[i] ≥ w(i, j) for all i < j, then F[N] − F[0] bounds every
+contiguous partition, no matter how F was found (`verify_potentials`).
 
 Rounding.  Let u = 2⁻⁵³.  A pair (i, j) is examined as w(i, j) + F[i] − F[j], in which each term is
-a sum or product of a few numbers: potentials and what they gain by the choice of an anchor, log W,
-log-gammas, squares.  Prefix sums are right to their last digits, whatever their length (integers
-are exact; see `line._running_sums`).  So no term is off by more than 16u times the sum of the
-absolute values of its parts: at most 8 operations are made on each, and the functions of the C
-library and SciPy are good to 4u.  `verify_potentials` adds that much to every pair, so that what
-it finds to be paid for is paid for in exact arithmetic.  The programme adds twice as much, so that
-its potentials leave room for the rounding of both.  This raises F[j] with every cluster on the
-way to j, not with every point: F[N] is too large by at most 32u (2|F| + 2|gain| + |w|) for each
-cluster of the best partition, which is part of the stated bound.  Nothing is allowed for when a
-stated bound is compared with what was proved again.
+a sum or product of a few numbers: potentials and their gains by the choice of an anchor, log W,
+log-gammas, squares.  Prefix sums are accurate to their last digits, for any length (those of
+integers are exact; see `line._running_sums`).  The error of a term is therefore at most 16u times
+the sum of the absolute values of its parts: at most 8 operations are made on each, and the
+functions of the C library and SciPy are accurate to 4u.  `verify_potentials` adds this much to
+every pair, so that pairs which pass the test also pass it in exact arithmetic.  The programme adds
+twice as much, so that its potentials leave room for the rounding of both.  This raises F[j] once
+for every cluster on the way to j, not for every point: F[N] is too large by at most
+32u (2|F| + 2|gain| + |w|) for each cluster of the best partition, which is part of the stated
+bound.  A stated bound is compared with the bound proved in verification without any tolerance.
 
 log V need not be linear in the number K of clusters.  Over a range of K it is at most the line
-through its ends, raised if need be; one programme with that line bounds all partitions with K in
-the range, and is exact if it ends in a K where the line touches.  Otherwise the range is split
-there.  For a convex log V (α integrated out, Pitman–Yor) this ends after a few programmes.
+through its ends, raised if necessary.  One programme with that line bounds all partitions with K in
+the range, and is exact if its partition has a K at which the line touches log V.  Otherwise the
+range is split at this K.  For a convex log V (α integrated out, Pitman–Yor) this ends after a few
+programmes.
 
-Starts i that cannot win are passed over in blocks.  Over a block the point (j − i, S) stays in a
+Starts i that cannot be best are skipped in blocks.  Over a block the point (j − i, S) stays in a
 parallelogram, since prefix sums of sorted numbers are convex; F stays below a line; and w is
-jointly convex in n and S, so that line + w is largest in one of the four corners.
+jointly convex in n and S, so that line + w is largest at one of the four corners.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ from dpsearch.problem import Problem
 
 _BITS = 3  # 2^3 starts in a block, 2^3 blocks in a larger one
 _LEVELS = 4
-_EQUAL = 1e-12  # relative: two bounds this close are the same
+_EQUAL = 1e-12  # relative difference below which two bounds count as equal
 _PROVED = 8.0 * EPSILON  # relative error of a pair, 16u: see Rounding above
 _STATED = 2.0 * _PROVED
 
@@ -84,8 +85,8 @@ def interval_optimum(
     """Return a best partition of points with a one-dimensional statistic.
 
     Return None if the statistic is not one-dimensional (see `line`), or if the deadline (a time of
-    `clock`) comes before the first programme ends.  If it comes later, the partition
-    may not be a best one, and the bound of the entries is above its log joint.
+    `clock`) passes before the first programme ends.  If it passes later, the partition may not be
+    a best one, and the bound of the entries is above its log joint.
     """
     values = values_on_line(statistic)
     if statistic is None or values is None or not problem.prior.product_form:
@@ -105,7 +106,7 @@ def interval_optimum(
         if solved is None:
             if wider is None:
                 return None
-            # Out of time: the bound on the wider range stands.
+            # Out of time: keep the bound of the wider range.
             if all(wider is not entry for entry in entries):
                 entries.append(wider)
             continue
@@ -113,7 +114,7 @@ def interval_optimum(
         candidate = _labels(order, starts)
         n_clusters = int(candidate.max()) + 1
         bound = height + float(potentials[n])
-        # There may be more clusters than the prior allows, for which log V is very low.
+        # The number of clusters may exceed what the prior allows, where log V is very low.
         value = bound + float(problem.tables.log_v[n_clusters] - height - lam * n_clusters)
         if value > best:
             best, labels = value, candidate
@@ -133,9 +134,9 @@ def verify_potentials(
     """Return the upper bound that each entry proves for partitions into its numbers of clusters.
 
     Every pair of start and end is examined.  Potentials that are too small for some pairs still
-    prove a bound: by the most that any cluster lacks, times the number of clusters, or by the sum
-    over all ends of the most that a cluster with this end lacks.  The order must be one of the
-    statistic, or nothing is proved: every bound is infinite.
+    prove a bound, raised by the largest shortfall of a pair times the number of clusters, or by the
+    sum over all ends of the largest shortfall with this end.  Unless `order` sorts the statistic,
+    nothing is proved and every bound is infinite.
     """
     points, n = values_on_line(statistic), problem.n_items
     if statistic is None or points is None or not problem.prior.product_form:
@@ -166,7 +167,7 @@ def _upper(problem: Problem, entry: Bounded, lacking: float, rounding: float) ->
 
 
 class _Blocks(NamedTuple):
-    """Per level and block: F's upper line at both ends, how far sums fall below their chord."""
+    """Of each level and block: F's upper line at both ends, how far sums fall below their chord."""
 
     left: Matrix
     right: Matrix
@@ -174,7 +175,7 @@ class _Blocks(NamedTuple):
 
 
 def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector, Ints] | None:
-    """Return (F, best start of each end); None if time runs out."""
+    """Return (F, best start for each end); None if time runs out."""
     n = len(line.points)
     values, starts = np.zeros(n + 1), np.zeros(n + 1, np.int64)
     slope_up = lam + line.rounding * abs(lam)
@@ -191,7 +192,7 @@ def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector
 
 
 def _labels(order: Ints, starts: Ints) -> Labels:
-    """Read the clusters from the last one backwards."""
+    """Return labels by following the best starts from the last cluster backwards."""
     labels = np.empty(len(order), np.int64)
     end, k = len(order), 0
     while end > 0:
@@ -203,7 +204,7 @@ def _labels(order: Ints, starts: Ints) -> Labels:
 
 @inner
 def _close_block(line, raised, blocks, level, last):  # type: ignore[no-untyped-def]
-    """Describe the block of starts that ends with `last`."""
+    """Set the upper line and the gap of the block of starts that ends with `last`."""
     size = 1 << _BITS * (level + 1)
     first = last - size + 1
     sums = line.sums
@@ -224,7 +225,7 @@ def _close_block(line, raised, blocks, level, last):  # type: ignore[no-untyped-
 
 @inner
 def _block_bound(line, blocks, level, last, end):  # type: ignore[no-untyped-def]
-    """Return the largest F[i] + w(i, end) that any start of a block could have, without λ."""
+    """Return an upper bound of F[i] + w(i, end) over the starts of a block, without λ."""
     at = last >> _BITS * (level + 1)
     first = at << _BITS * (level + 1)
     gap, sums = blocks.gap[level, at], line.sums
@@ -245,19 +246,19 @@ def _block_bound(line, blocks, level, last, end):  # type: ignore[no-untyped-def
 def _extend(line, slope, prune, values, gain, raised, starts, blocks, begin, end):  # type: ignore[no-untyped-def]
     """Set F and the best start for the ends from `begin` to `end` − 1.
 
-    `raised` is F with what it gains by the anchor, rounded up for a start.
+    `raised` is F plus its gain by the anchor, rounded up as for a start.
     """
     for level in range(_LEVELS if prune else 0):
         size = 1 << _BITS * (level + 1)
         for last in range(size - 1, begin, size):
             _close_block(line, raised, blocks, level, last)
     for j in range(begin, end):
-        # The start that was best for the end before is a good one to beat.
+        # The best start of the previous end is a good first candidate.
         arg = starts[j - 1]
         best = raised[arg] + interval_weight(line, arg, j)
         stop = j
         while stop > 0:
-            # The largest block that ends here, and if it may hold a better start, a smaller one.
+            # Take the largest block that ends here, or a smaller one if it may hold a better start.
             level = -1
             while prune and level + 1 < _LEVELS and stop & ((1 << _BITS * (level + 2)) - 1) == 0:
                 level += 1

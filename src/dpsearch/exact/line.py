@@ -1,10 +1,10 @@
 """Points with a one-dimensional statistic, sorted, and log H of their intervals.
 
-One-dimensional are `NormalMeans`, `GammaCounts` and `BetaCounts` of one column, and
-`DirichletCounts` of two words if the documents, as points of the plane, lie on a line, as they do
-when all have the same length.  For other documents the argument of `interval` only gives clusters
-that lines separate; there are some whose best partition is contiguous neither by share, nor count,
-nor length.
+Such statistics are `NormalMeans`, `GammaCounts` and `BetaCounts` of one column, and
+`DirichletCounts` of two words if the documents lie on a line in the plane of the two counts, for
+example because all have the same length.  For other documents the argument of `interval` implies
+only that lines separate the clusters: for some, the best partition is contiguous neither by share,
+nor by count, nor by length.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dpsearch.families.statistics import (
 
 SQUARE, GAMMA, BETA = range(3)
 _LARGEST_TABLE = 1 << 22
-_CELLS = 100_000_000  # pairs of start and end in one call of a kernel, were none passed over
-_REACH = 8.0  # noise deviations from an anchor beyond which there is a new one
-_ANCHORS = 200_000_000  # anchors times points, at most
+_CELLS = 100_000_000  # pairs of start and end in one call of a kernel, if none are skipped
+_REACH = 8.0  # distance from an anchor, in noise standard deviations, that needs a new anchor
+_ANCHORS = 200_000_000  # limit on anchors times points
 _FEWEST_ANCHORS = 128
 
 
 class Line(NamedTuple):
-    """Sorted points as kernels see them.
+    """Sorted points as kernels use them.
 
     With n points and sum S, log W + log H = base[n] + a convex function of (n, S):
     ``SQUARE``: S (S − shift) scale[n], to which `seen_from` adds what depends on the anchor;
@@ -46,7 +46,7 @@ class Line(NamedTuple):
     """
 
     kind: int
-    rounding: float  # how far a number may be off, relative to the terms that it is made of
+    rounding: float  # error of a result, relative to the sum of the absolute values of its terms
     points: Vector  # the statistic of each
     sums: Vector  # [j]: of the first j points
     base: Vector
@@ -62,7 +62,7 @@ class Line(NamedTuple):
 
 
 def values_on_line(statistic: Statistic | None) -> Vector | None:
-    """Return the one number that matters of each point; None if there is no such number."""
+    """Return the one-dimensional statistic of each point; None if the statistic has more."""
     if statistic is None or isinstance(statistic, LevelCounts):
         return None
     if isinstance(statistic, DirichletCounts):
@@ -78,7 +78,7 @@ def values_on_line(statistic: Statistic | None) -> Vector | None:
 
 
 def _line_of_documents(counts: Matrix) -> tuple[Vector, Vector] | None:
-    """Return a corner and a step such that every document is corner + an integer ≥ 0 · step."""
+    """Return a corner and a step such that every document is corner + k · step, k = 0, 1, 2, …"""
     if counts.shape[1] != 2:
         return None
     order = np.lexsort((counts[:, 1], counts[:, 0]))
@@ -92,7 +92,7 @@ def _line_of_documents(counts: Matrix) -> tuple[Vector, Vector] | None:
 
 
 def line_of(statistic: Statistic, ordered: Vector, log_w: Vector, rounding: float) -> Line:
-    """Lay out points whose values on the line are `ordered`, with log W of every size."""
+    """Return the line of points whose sorted values are `ordered`, with log W of every size."""
     n = len(ordered)
     sizes = np.arange(n + 1, dtype=np.float64)
     nothing = np.zeros(0)
@@ -113,7 +113,7 @@ def line_of(statistic: Statistic, ordered: Vector, log_w: Vector, rounding: floa
             shift=shape,
             first=_table(shape, sums[n]),
         )
-    if isinstance(statistic, BetaCounts):  # documents of one word, a one or a zero
+    if isinstance(statistic, BetaCounts):  # as documents of one word, either a one or a zero
         a, b = float(statistic.successes[0]), float(statistic.failures[0])
         corner, step = np.array([0.0, 1.0]), np.array([1.0, -1.0])
     else:
@@ -143,14 +143,14 @@ def _table(offset: float, largest: float) -> Vector:
 
 
 def seen_from(line: Line, begin: int, end: int) -> tuple[Line, Vector]:
-    """Return the line up to `end` as seen from `begin`, and what potentials gain by it.
+    """Return the line up to `end` with its anchor near `begin`, and the potentials' gains by it.
 
     For `NormalMeans`, with z and the sum S measured from an anchor a and prior precision τ,
 
-        log H = … − ½ Σ z² + ½ [S (S − 2aτ) − n a²τ]/(n + τ)
+        log H = … − ½ Σ z² + ½ [S (S − 2aτ) − n a²τ]/(n + τ).
 
-    where the first term is a matter of prefix sums, which potentials absorb.  It and the second
-    all but cancel when the data are wide: with an anchor close by nothing is lost.
+    The first term is a difference of prefix sums, which potentials absorb.  If the data spread
+    widely, the two terms nearly cancel; with an anchor close by no digits are lost.
     """
     if line.kind != SQUARE:
         return line, np.zeros(end)
@@ -171,17 +171,17 @@ def _sums_from(values: Vector, begin: int) -> Vector:
 
 
 def _running_sums(values: Vector) -> Vector:
-    """Return the sums of the first 1, 2, … values of one sign, each right to its last digits.
+    """Return the sums of the first 1, 2, … values of one sign, each accurate to its last digits.
 
-    The values are cut into multiples of a unit so large that sums of multiples are exact; what the
-    cuts leave over, once more, with a smaller unit.
+    The values are rounded to multiples of a unit so large that sums of multiples are exact; the
+    remainders likewise, with a smaller unit.
     """
     rest, parts = values, []
     for _ in range(2):
         total = float(np.abs(rest).sum())
         if not 0.0 < total < math.inf:
             break
-        # Numbers between this and twice as much are the multiples of their last digit.
+        # Numbers between this and twice as much are multiples of one unit.
         large = 2.0 ** (math.frexp(total)[1] + 1)
         part = (rest + large) - large
         parts.append(np.cumsum(part))
@@ -193,7 +193,7 @@ def _running_sums(values: Vector) -> Vector:
 
 
 def chunks(line: Line) -> list[tuple[int, int]]:
-    """Cut the ends 1 … n: no call of a kernel takes long, nor reaches far from its anchor."""
+    """Divide the ends 1 … n so that no kernel call takes long or reaches far from its anchor."""
     points, n = line.points, len(line.points)
     reach = _REACH if line.kind == SQUARE else math.inf
     most = max(_FEWEST_ANCHORS, _ANCHORS // n)
@@ -210,20 +210,20 @@ def chunks(line: Line) -> list[tuple[int, int]]:
 
 @inner
 def _log_gamma(table, offset, count):  # type: ignore[no-untyped-def]
-    """Return log Γ(offset + count); infinity for counts that no points have."""
+    """Return log Γ(offset + count); infinity for impossible counts."""
     if count < 0.0:
         return np.inf
     if count < table.shape[0]:
         return table[int(count)]
-    x = offset + count  # some millions, so that Stirling's series is exact
+    x = offset + count  # millions, where Stirling's series is exact
     return (x - 0.5) * math.log(x) - x + 0.5 * LOG_2PI + 1.0 / (12.0 * x)
 
 
 @inner
 def weight(line, n, total, spread):  # type: ignore[no-untyped-def]
-    """Return log W + log H of n points with this sum, rounded up, without what `seen_from` says.
+    """Return log W + log H of n points with this sum, rounded up, without the gains of `anchored`.
 
-    The sum may be off by the line's rounding times `spread`.
+    The error of the sum may be up to the line's rounding times `spread`.
     """
     if line.kind == SQUARE:
         scale = line.scale[n]
@@ -260,7 +260,7 @@ def interval_weight(line, i, j):  # type: ignore[no-untyped-def]
 def find_lacks(line, slope, raised, lowered, out, begin, end):  # type: ignore[no-untyped-def]
     """Set out[j] to the largest w(i, j) − (F[j] − F[i]) above 0, for j in begin … end − 1.
 
-    All is rounded up: `raised` is F for a start, `lowered` for an end.
+    The result is rounded up: `raised` is F for a start, `lowered` is F for an end.
     """
     for j in range(begin, end):
         best = -np.inf

@@ -1,8 +1,9 @@
-"""The master problem: the best way to partition the points into sets that are known.
+"""The master problem: the best partition of the points into known sets.
 
     max Σ_S log w(S) z_S     with  Σ_{S∋n} z_S = 1 for every point n,
 
-over z_S ∈ {0, 1}, by HiGHS.  Over z_S ≥ 0 its dual variables are prices (`central`).
+over z_S ∈ {0, 1}, solved by HiGHS.  The dual variables of its LP, over z_S ≥ 0, are prices
+(`central`).
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def best_partition(
 ) -> tuple[Labels | None, float]:
     """Return the best partition into low … high of these sets, and a bound on the log joint of all.
 
-    A set counts by its weight above its price, since all partitions have the same price: the
-    tolerances of the solver are then small beside the numbers, however large log joints are.
+    The objective has each set's weight minus its price, as the price of all partitions is the same:
+    these values are not much larger than the solver's tolerances, even if log joints are.
 
-    Of the pricer's triples, at most one set has two points: that is said to the solver too.
+    The constraint that at most one set has two points of a triple is included for the pricer's
+    triples.
 
     The solver's bound may be too low by `error_of`.  It is infinite if time ran out before one was
     known.  If there is no partition, return (None, −∞).
@@ -51,7 +53,7 @@ def best_partition(
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     problem, n = pricer.problem, pricer.n
-    y = y[:n]  # every partition is priced by its points: tolls are no part of this
+    y = y[:n]  # tolls are not part of the objective
     above = np.array([pricer.log_weight(members) - y[members].sum() for members in columns])
     counts = np.arange(low, high + 1)
     lift = intercept(problem.log_v, pricer.lam, low, high)
@@ -87,7 +89,7 @@ def best_partition(
 
 
 def error_of(pricer: Pricer, y: Vector) -> float:
-    """Return how far the bound of `best_partition` may be too low, by tolerances and rounding."""
+    """Return by how much tolerances and rounding can lower the bound of `best_partition`."""
     return _SOLVER_ERROR + pricer.n * pricer.rounding(y)
 
 

@@ -1,13 +1,14 @@
 """Pricing: find the cluster whose weight exceeds the price of its points the most.
 
-For a prior whose log V(K) = v₀ + λK (the Dirichlet process: λ = log α), a partition's log joint is
-v₀ plus the sum of its clusters' weights
+For a prior with log V(K) = v₀ + λK (for the Dirichlet process λ = log α), a partition's log joint
+is v₀ plus the sum of its clusters' weights
 
     log w(C) = λ + log W(|C|) + log H(x_C),
 
-a maximum-weight set partitioning.  Prices y, one per point, with y(C) = Σ_{n∈C} y_n ≥ log w(C) for
-every cluster C are a feasible dual: v₀ + Σ_n y_n bounds every partition.  A pricer finds
-max over C of log w(C) − y(C), exactly or from above, and the sets that break the prices.
+so that finding the best partition is a maximum-weight set partitioning problem.  Prices y, one per
+point, with y(C) = Σ_{n∈C} y_n ≥ log w(C) for every cluster C are a feasible dual solution:
+v₀ + Σ_n y_n bounds every partition.  A pricer finds max over C of log w(C) − y(C), or an upper
+bound of it, and sets that break the prices: sets with log w(C) > y(C).
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from dpsearch.problem import Problem
 # list all sets.
 LARGEST, RAISE, ALL = range(3)
 NO_TRIPLES: Ints = np.zeros((0, 3), np.int64)
-_SETS = 640  # sets that a kernel can return at a time
+_SETS = 640  # capacity for sets that a kernel returns at a time
 
 
 class Priced(NamedTuple):
     """Prices, and what pricing has proved and found.
 
     y
-        The prices, raised if that was asked for.
+        The prices, raised if the call was to raise them.
     bound
         Every non-empty C has log w(C) − y(C) ≤ bound, with an allowance for rounding.
     columns
         Members (increasing) of sets that broke the prices.
     complete
-        False if the run was stopped early: the bound is then valid, but loose.
+        False if the run was stopped early; the bound is then valid but loose.
     """
 
     y: Vector
@@ -50,16 +51,16 @@ class Priced(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What to look for among sets of two and more points.
+    """What to look for among sets of at least two points.
 
     floor
         Sets with log w(C) − y(C) above it are recorded.
     level
-        A value that is known to be reached.
+        A value that some set is known to reach.
     rounding
         The rounding error of log w(C) − y(C).
     margin
-        How much the removal or joining of a point can gain at a set that is recorded.
+        How much a recorded set can gain by adding or removing a point.
     limit
         The run ends when more sets than this are found.
     """
@@ -83,7 +84,7 @@ class Found(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """Distinct sets that a run found, with their values; not all of those of one point.
+    """Distinct sets that a run found, with their values; sets of one point may be missing.
 
     left
         Bounds on the sets that were not examined; −∞ if all were.
@@ -110,8 +111,8 @@ class Pricer(ABC):
     alone
         log w of each point on its own.
     triples
-        Three points each, in increasing order, of which a set with two or three pays the toll:
-        tolls follow the prices of the points in y.
+        Three points each, in increasing order.  A set with two or three of them pays the toll of
+        the triple; tolls follow the prices of the points in y.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Pricer(ABC):
         self.triples = triples
 
     def with_triples(self, triples: Ints) -> Pricer | None:
-        """Return a pricer with these triples, if it knows how to price sets with tolls."""
+        """Return a pricer with these triples, or None if it cannot price sets with tolls."""
         return None
 
     def items(self, members: Ints) -> Ints:
@@ -136,22 +137,22 @@ class Pricer(ABC):
         return np.append(members, self.n + paid) if len(paid) else members
 
     def worth(self, members: Ints, y: Vector) -> float:
-        """Return by how much the weight of a set is above its price."""
+        """Return the weight of a set minus its price."""
         return self.log_weight(members) - float(y[self.items(members)].sum())
 
     @abstractmethod
     def fit(self, labels: Labels) -> Vector:
-        """Return how well each point fits its cluster: first prices, up to a constant for each."""
+        """Return how well each point fits its cluster: a first price, up to a constant per cluster."""
 
     @abstractmethod
     def rounding(self, y: Vector) -> float:
-        """Return how far sums over a cluster can be off in double precision."""
+        """Return the rounding error of sums over a cluster in double precision."""
 
     @abstractmethod
     def explore(self, y: Vector, run: Run) -> Explored:
         """Look for sets until all are examined, or the run's limit or deadline is reached.
 
-        What is left has a bound for each size of sets, unless `raise_prices` is another.
+        The result's `left` has a bound for each size of sets, which `raise_prices` below relies on.
         """
 
     def raise_prices(
@@ -161,18 +162,18 @@ class Pricer(ABC):
         rounding = self.rounding(y)
         threshold = max(threshold, 4.0 * rounding)
         raised, columns, explored = self._raise_in_one_run(y, threshold, max_columns, deadline)
-        # Out of time: n points together can pay for what sets of n points may still lack.
+        # If time ran out, the n points of a set share what sets of this size may still lack.
         share = max(float((explored.left[1:] / np.arange(1, self.n + 1)).max()), 0.0)
         if share == math.inf:
             return Priced(raised, math.inf, columns, False)
         return Priced(raised + share, explored.level + rounding, columns, explored.complete)
 
     def near(self, columns: list[Ints], y: Vector, threshold: float) -> list[Ints]:
-        """Return sets above the threshold that are quickly found near some, not all there are."""
+        """Return some sets above the threshold that are found quickly near the given ones."""
         return []
 
     def quick(self, *, deadline: float = math.inf) -> Vector | None:
-        """Return prices that pay for every set, found without branch and bound, if it can."""
+        """Return prices that pay for every set, found without branch and bound, or None."""
         return None
 
     def log_weight(self, members: Ints) -> float:
@@ -194,8 +195,8 @@ class Pricer(ABC):
     ) -> Priced:
         """Bound log w(C) − y(C) over all C; collect distinct sets above `threshold`, best first.
 
-        Where no set exceeds `threshold`, `bound` may be anything up to `threshold`.  `deadline` is
-        a time of `clock`.  More than `limit` such sets end the run.
+        If no set exceeds `threshold`, `bound` may be any value up to `threshold`.  `deadline` is a
+        time of `clock`.  The run ends once more than `limit` such sets are found.
         """
         alone, rounding = self.alone - y[: self.n], self.rounding(y)
         level = max(threshold, float(alone.max()))
@@ -218,11 +219,11 @@ class Pricer(ABC):
         if not worst.complete:
             return None
         floor = -slack - rounding
-        # A set within the slack from which a point is taken is worth at most the largest excess.
+        # When a point joins or leaves a listed set, the result exceeds its price by `bound` at most.
         margin = slack + worst.bound + 2.0 * rounding
         run = Run(ALL, floor, floor - rounding, rounding, deadline, margin, float(limit))
         explored = self.explore(y.copy(), run)
-        # Sets of one point are examined apart, but may be the best of a box too.
+        # Sets of one point are examined separately, but may also be the best of a box.
         columns = [members for _, members in explored.sets if len(members) > 1]
         columns += [np.array([i]) for i in np.flatnonzero(self.alone - y[: self.n] >= floor)]
         return columns if explored.complete and len(columns) <= limit else None
@@ -230,7 +231,7 @@ class Pricer(ABC):
     def _raise_in_one_run(
         self, y: Vector, threshold: float, max_columns: int, deadline: float
     ) -> tuple[Vector, list[Ints], Explored]:
-        """Return raised prices, the sets that broke them, and what the run left."""
+        """Return raised prices, the sets that broke them, and the result of the run."""
         raised = y.copy()
         raised[: self.n] = np.maximum(y[: self.n], self.alone)
         rounding = self.rounding(raised)

@@ -1,6 +1,6 @@
-"""What proofs rely on: a family's promises about log H, and allowances for rounding.
+"""The assumptions of proofs: what a family declares about log H, and allowances for rounding.
 
-A wrong ceiling or closed form would make a false proof.  Both are compared with the family's own
+A wrong ceiling or closed form would make a proof wrong.  Both are compared with the family's own
 functions on single points, on all points together and on random sets of them.
 """
 
@@ -22,14 +22,14 @@ from dpsearch.items import log_marginals, rows_of_labels
 from dpsearch.problem import Problem
 
 EPSILON = 2.0**-52  # of double precision
-AGREEMENT = 1e-8  # relative: how far two computations of log H may lie apart
-_MOST_CLUSTERS = 100  # of a random partition
+AGREEMENT = 1e-8  # largest relative difference of two computations of log H
+_MOST_CLUSTERS = 100  # in a random partition
 _MOST_COPIED = 200  # points whose ceiling is compared with a cluster of copies
-_LARGEST = 1 << 24  # numbers in a dense table of counts
+_LARGEST = 1 << 24  # values in a dense table of counts
 
 
 def at_least(lower: float, upper: float, rounding: float) -> float:
-    """Return the upper bound, raised to `lower` where it lies below it by no more than rounding.
+    """Return the upper bound, raised to `lower` if it is below it by no more than rounding.
 
     >>> at_least(1.0, 1.0 - 1e-12, 1e-10)
     1.0
@@ -43,12 +43,12 @@ def at_least(lower: float, upper: float, rounding: float) -> float:
 
 
 def rounding_error(n_terms: int, magnitude: float) -> float:
-    """Return how far a sum of terms can be off, given the sum of their absolute values."""
+    """Return the rounding error of a sum of terms, given the sum of their absolute values."""
     return (n_terms + 64) * EPSILON * (magnitude + 1.0)
 
 
 def require_points(problem: Problem, what: str) -> None:
-    """Raise unless the problem is about single points alone; `what` needs it."""
+    """Raise unless all items of the problem are single points, as `what` requires."""
     problem.require_points(what)
     if len(problem.background.sizes):
         raise CapabilityError(f"{what} does not take a problem with background clusters")
@@ -84,7 +84,7 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     _check_form(problem, statistic)
     n, n_columns = statistic.points.shape
     if not isinstance(statistic, NormalMeans) and n_columns > 2 and n * n_columns > _LARGEST:
-        return None  # no method here would get anywhere
+        return None  # too large for any method here
     statistic = statistic._replace(points=_dense(statistic.points))
     _compare_statistic(problem, problem.alone, statistic.log_marginals(np.arange(n)))
     for partition in (labels, *_partitions(n)):
@@ -94,7 +94,7 @@ def statistic_of(problem: Problem, labels: Labels) -> Statistic | None:
     return statistic
 
 
-_CANCELLED = 0.01  # of what may disagree: the rounding of totals from which it explains more
+_CANCELLED = 0.01  # share of AGREEMENT above which rounding of totals may explain a disagreement
 
 
 class Totals(NamedTuple):
@@ -104,7 +104,7 @@ class Totals(NamedTuple):
     features: Matrix
 
 
-_KNOWN: WeakKeyDictionary[Problem, Totals | None] = WeakKeyDictionary()  # each is checked once
+_KNOWN: WeakKeyDictionary[Problem, Totals | None] = WeakKeyDictionary()  # each form checked once
 
 
 def totals_of(problem: Problem) -> Totals | None:
@@ -115,10 +115,10 @@ def totals_of(problem: Problem) -> Totals | None:
 
 
 def _checked_totals(problem: Problem) -> Totals | None:
-    """Return the linear form, checked.
+    """Return the linear form after checks.
 
     Its terms must add up to log H on single points, all points and random sets of them, be convex
-    halfway between these, and have squares that are those of their values.
+    at the midpoints between these, and have squares that are those of their values.
     """
     form = problem.model.family.linear(problem.model.n_features)
     if form is None or not form.terms or sp.issparse(problem.model.matrix):
@@ -130,7 +130,7 @@ def _checked_totals(problem: Problem) -> Totals | None:
         _check_terms(problem, form, features)
     except CapabilityError:
         if EPSILON * np.abs(features).sum(axis=0).max() > _CANCELLED * AGREEMENT:
-            return None  # sums so large, far from the prior, that their differences are noise
+            return None  # the data are so far from the prior that differences of sums are noise
         raise
     return Totals(form, features)
 
@@ -167,10 +167,10 @@ def _check_terms(problem: Problem, form: LinearForm, features: Matrix) -> None:
 
 
 def magnitude_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
-    """Return about how large the terms are, in sum, of a log joint or bound of these values.
+    """Return about the sum of absolute values of the terms of a log joint or bound of these values.
 
-    Where the terms of a family's log H are not known, two computations of it tell by how far they
-    lie apart: that of a point on its own, as a predictive density and from statistics.
+    If the terms of a family's log H are not known, their size is estimated by how much two
+    computations differ: of a point on its own, as a predictive density and from statistics.
     """
     out = float(np.abs(problem.alone).sum()) + abs(problem.log_base) + sum(map(abs, values))
     apart = np.abs(_log_marginals(problem, np.arange(problem.n_items)) - problem.alone)
@@ -184,7 +184,7 @@ def magnitude_of(problem: Problem, statistic: Statistic | None, *values: float) 
 
 
 def rounding_of(problem: Problem, statistic: Statistic | None, *values: float) -> float:
-    """Return how far a bound and a log joint, of about these values, can be off by rounding."""
+    """Return the rounding error of a bound and a log joint of about these values."""
     return rounding_error(problem.n_items, magnitude_of(problem, statistic, *values))
 
 

@@ -1,14 +1,15 @@
-"""Proving that no partition with low … high clusters is better than the one in hand.
+"""A proof that no partition with low … high clusters is better than the best one known.
 
-1. First prices share out each cluster's weight; pricing raises them where sets break them, which
-   gives an upper bound at once, and the sets become cuts.
-2. Repair (`repair`): prices that pay for all cuts with nothing lost on the partition.  Back to
-   pricing, until no set breaks the prices: the bound is the partition's value.
-3. Cuts that cannot all be paid for: the LP over all sets is above the partition.  Column generation
-   finds its value (`central`).  An integer programme over the known sets (`master`) looks for a
-   better partition, and one over all sets that fit into the gap closes it.
-4. Too many sets fit into the gap: triples of points get tolls (`triples`), which lower the value of
-   the LP, and column generation goes on with them.
+1. First prices share out the weight of each of its clusters among the points.  Pricing raises them
+   where sets break them, which gives an upper bound at once, and these sets become cuts.
+2. Repair (`repair`) finds prices that pay for all cuts and equal the weights of the partition's
+   clusters.  Pricing and repair alternate until no set breaks the prices: the bound is then the
+   partition's value.
+3. If prices cannot pay for all cuts, the value of the LP over all sets is above the partition.
+   Column generation finds this value (`central`).  An integer programme over the known sets
+   (`master`) looks for a better partition, and one over all sets that fit into the gap closes it.
+4. If too many sets fit into the gap, triples of points get tolls (`triples`), which lower the value
+   of the LP, and column generation continues with them.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from dpsearch.families.statistics import NormalMeans, Statistic
 from dpsearch.prefix_search.heuristics import admissible
 from dpsearch.problem import Problem
 
-_MARGIN = 0.5  # nats that cuts should have to spare
+_MARGIN = 0.5  # slack, in nats, that repair aims for at each cut
 _SWEEPS = 300
-_PATIENCE = 8  # rounds without a fifth off the gap before column generation
-_FORESEEN, _NEAR = 8, 16  # rounds of looking near known sets, and near how many
-_SETS_A_POINT = 3  # sets in column generation, those with the least to spare
+_PATIENCE = 8  # rounds that reduce the gap by less than a fifth, before column generation
+_FORESEEN, _NEAR = 8, 16  # rounds that search near known sets, and the number of those sets
+_SETS_A_POINT = 3  # sets per point in column generation, those with the least slack
 _LEAST_SETS = 1000
-_LEAST_TOLL = 1e-3  # of the gap, for a triple to be kept
-_BETTER = 1e-9  # nats, and relative to the log joint a thousandth of it; less is rounding
-_FEW_SETS, _MOST_SETS = 2_000, 20_000  # for the integer programme, at first and at last
+_LEAST_TOLL = 1e-3  # a triple is kept if its toll is at least this share of the gap
+_BETTER = 1e-9  # nats, and a thousandth of it relative to the log joint; less is rounding
+_FEW_SETS, _MOST_SETS = 2_000, 20_000  # in the first and in the last integer programme
 _MOST_POINTS = 100  # for the helpers' envelopes, whose size grows with the cube
 FOREVER = 1e9  # seconds
 STATED, PROVED = 64.0 * EPSILON, 32.0 * EPSILON  # relative rounding errors of a bound
@@ -55,7 +56,7 @@ class Bounded(NamedTuple):
     """A bound on all partitions with low … high clusters, and what proves it.
 
     kind
-        ``"prices"``: every set C has log w(C) − y(C) ≤ slack, with λ in log w, and in y(C) the
+        ``"prices"``: every set C has log w(C) − y(C) ≤ slack, where log w includes λ, and y(C) the
         tolls of the triples of which C has two or three points.
         ``"sets"``: the same, and the best partition into sets that fit into the gap was found.
         ``"ceiling"``: the prices are at least those of `all_loose_prices`, and slack is 0.
@@ -76,7 +77,7 @@ class Bounded(NamedTuple):
 
 
 def pricer_of(problem: Problem, statistic: Statistic | None, entry: Bounded) -> Pricer | None:
-    """Return a pricer for the sets that an entry speaks of, or None if there is none."""
+    """Return a pricer for an entry's λ and triples, or None if there is none."""
     pricer = pricer_for(problem, statistic, entry.lam)
     if pricer is None or not len(entry.triples):
         return pricer
@@ -101,10 +102,10 @@ def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:
     """Return one or two prices with y(C) ≥ λ + log W(|C|) + log H(x_C) for every C.
 
     They need no pricing, and every family with a density ceiling has them.  By the chain rule
-    log H(x_C) is at most the sum of its points' density ceilings, and λ + log W(n) at most n times
-    its largest value per point.  For few points, the joint bound of the heuristic 'admissible': in
-    a fixed order, a point either opens its cluster or joins one to which earlier points, as many
-    and as suitable as there are, have come before it.
+    log H(x_C) is at most the sum of its points' density ceilings, and λ + log W(n) is at most n
+    times its largest value per point.  For few points there is also the joint bound of the
+    heuristic 'admissible': in a fixed order, a point either opens its cluster or joins earlier
+    points, of which the bound takes the most favourable.
     """
     ceiling = log_ceiling(problem, "certify")
     sizes = np.arange(1, problem.n_points + 1)
@@ -122,11 +123,11 @@ def all_loose_prices(problem: Problem, lam: float) -> list[Vector]:
 def total(problem: Problem, entry: Bounded, y: Vector, slack: float, rounding: float) -> float:
     """Return the bound of an entry's range by prices that no set exceeds by more than `slack`.
 
-    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each over by `slack`, and of
-    each triple at most one cluster has two points.  The
-    sum of prices is exact but for its last digit; the other terms come from tables that are off by
-    some units in the last place.  `rounding` allows for them: `STATED` in a certificate, and
-    `PROVED`, half as much, when it is verified, perhaps on another machine.
+    It is v₀ + Σy + N·slack, rounded up: there are at most N clusters, each of which exceeds its
+    price by at most `slack`, and of each triple at most one cluster has two points.  The sum of
+    prices is exact except for its last digit; the other terms come from tables with errors of some
+    units in the last place.  `rounding` allows for these: `STATED` in a certificate, and `PROVED`,
+    half as much, when it is verified, perhaps on another machine.
     """
     lift = intercept(problem.log_v, entry.lam, entry.low, entry.high)
     magnitude = float(np.abs(y).sum()) + abs(lift) + abs(entry.lam) * entry.high
@@ -135,7 +136,7 @@ def total(problem: Problem, entry: Bounded, y: Vector, slack: float, rounding: f
 
 
 def by_prices(problem: Problem, entry: Bounded, y: Vector, slack: float, kind: str) -> Bounded:
-    """Return an entry with these prices and the bound that it states for them."""
+    """Return the entry with these prices and the bound that they prove."""
     upper = total(problem, entry, y, slack, STATED)
     return entry._replace(y=y, slack=slack, kind=kind, upper=upper)
 
@@ -149,12 +150,12 @@ def by_loose_prices(problem: Problem) -> Bounded:
 
 
 def with_room(bound: float, rounding: float) -> float:
-    """Return a slack that pricing anew, with its own rounding, will not find exceeded."""
+    """Return a slack that no set exceeds when pricing is repeated, with its own rounding."""
     return bound + max(4.0 * rounding, 0.02 * bound)
 
 
 def without_room(slack: float, rounding: float) -> float:
-    """Return the threshold at which pricing must find no set, to confirm a slack."""
+    """Return the threshold above which pricing must find no set to confirm a slack."""
     return slack - max(2.0 * rounding, 0.01 * slack)
 
 
@@ -167,7 +168,7 @@ class Outcome(NamedTuple):
 
 
 class Sets:
-    """Every set met so far, with its weight without λ; shared by all ranges."""
+    """Every set found so far, with its weight without λ; shared by all ranges."""
 
     def __init__(self) -> None:
         self.columns: list[Ints] = []
@@ -195,7 +196,7 @@ class Sets:
 
 
 class Proof:
-    """One attempt at the range of the start, with the pricer's slope λ."""
+    """One attempt to bound the range of `start`, with the pricer's slope λ."""
 
     def __init__(
         self,
@@ -217,7 +218,7 @@ class Proof:
         self.labels = labels
         self.goal = goal
         self.low, self.high, self.lam = start.low, start.high, pricer.lam
-        # Pricing leaves up to 11 times its rounding at each point: no use to try for less.
+        # Pricing leaves up to 11 times its rounding at each point, so a lower gap is out of reach.
         self.tolerance = max(tolerance, 12.0 * problem.n_items * pricer.rounding(start.y))
         self.deadline = deadline
         self.report = report
@@ -247,7 +248,7 @@ class Proof:
                 return self._enumerate(_MOST_SETS, 1.0)
 
     def _repair(self, tight: list[Ints]) -> None:
-        """Bring the upper bound down to the goal, until cuts rule that out or make no progress."""
+        """Lower the upper bound to the goal, until cuts rule that out or progress is slow."""
         repair = self._begin_repair(tight)
         y, _ = self._solve(repair, _SWEEPS)
         waiting, mark = 0, math.inf
@@ -263,7 +264,7 @@ class Proof:
             y = self._foreseen(repair, repaired, 0.1 * gap)
 
     def _foreseen(self, repair: Repair, y: Vector, allowed: float) -> Vector:
-        """Repair for sets that are found near those known before all sets are priced again."""
+        """Repair for sets that are found near known ones, before all sets are priced again."""
         for _ in range(_FORESEEN):
             closest = np.argsort(-self._above(self.plain, y), kind="stable")[:_NEAR]
             near = [self.sets.columns[s] for s in closest]
@@ -275,10 +276,10 @@ class Proof:
         return y
 
     def _generate(self, tight: list[Ints]) -> None:
-        """Bring the upper bound down to the value of the LP over all sets: column generation."""
+        """Lower the upper bound to the value of the LP over all sets, by column generation."""
         value = -math.inf
         n_triples = len(self.pricer.triples)
-        tolls = [np.array([self.n + t]) for t in range(n_triples)]  # are worth 0, and so not below
+        tolls = [np.array([self.n + t]) for t in range(n_triples)]  # sets of weight 0: tolls are ≥ 0
         while not self._done():
             start = self._best_prices()
             spare = -self._above(self.pricer, start)
@@ -311,7 +312,7 @@ class Proof:
         return out
 
     def _take_triples(self) -> bool:
-        """Take the triples that a solution over the known sets breaks; whether there are any."""
+        """Adopt the triples that a solution over the known sets breaks; return whether any exist."""
         best, gap = self.best, self.best.upper - self.goal
         above = self._above(self._pricer_of_best(), best.y)
         columns = [self.sets.columns[s] for s in np.flatnonzero(above >= -gap)]
@@ -324,7 +325,7 @@ class Proof:
         return len(self.pricer.triples) > 0
 
     def _above(self, pricer: Pricer, y: Vector) -> Vector:
-        """Return by how much each known set is worth more than its price."""
+        """Return the weight of each known set minus its price."""
         prices = [y[pricer.items(members)].sum() for members in self.sets.columns]
         return np.asarray(self.sets.weights + self.lam - prices)
 
@@ -336,7 +337,7 @@ class Proof:
         return self.plain.with_triples(triples) or self.plain
 
     def _begin_repair(self, tight: list[Ints]) -> Repair:
-        """Ask for equality on the clusters; what the goal leaves over goes to all points."""
+        """Require equality on the clusters; what the goal exceeds them by is shared by all points."""
         weights = np.array([self.pricer.log_weight(members) for members in tight])
         room = max(self.goal - self.base - float(weights.sum()), 0.0) / self.n
         weights += room * np.array([len(members) for members in tight])
@@ -345,13 +346,13 @@ class Proof:
         return repair
 
     def _cut(self, repair: Repair, columns: list[Ints]) -> list[int]:
-        """Make cuts of the sets that broke the prices; return the numbers of those that are new."""
+        """Add the sets that broke the prices as cuts; return the numbers of those that are new."""
         new = self.sets.add(columns, self.pricer)
         repair.add([self.sets.columns[s] for s in new], self.sets.weights[new] + self.lam)
         return new
 
     def _repaired(self, repair: Repair, allowed: float) -> Vector | None:
-        """Return prices that fail no cut by more than `allowed`, if they are found."""
+        """Return prices that no cut exceeds by more than `allowed`, or None."""
         for sweeps in (_SWEEPS, 4 * _SWEEPS):
             y, short = self._solve(repair, sweeps)
             if short <= allowed:
@@ -364,7 +365,7 @@ class Proof:
         )
 
     def _raise(self, y: Vector) -> Priced:
-        """Price, and keep the raised prices if their bound is the best."""
+        """Price, and keep the raised prices if their bound is the best so far."""
         raised = self.pricer.raise_prices(
             y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
         )
@@ -377,9 +378,9 @@ class Proof:
         return raised
 
     def _enumerate(self, limit: int, share: float) -> Outcome:
-        """List every set that a better partition could use, and solve over them.
+        """List every set that a better partition could contain, and solve over them.
 
-        They may be `limit` sets, and the solver may take a share of the time left.
+        At most `limit` sets are listed, and the solver may take a share of the time left.
         """
         best, pricer = self.best, self._pricer_of_best()
         gap, rounding = best.upper - self.goal, pricer.rounding(best.y)
@@ -394,11 +395,11 @@ class Proof:
         labels, bound = self._best_of(columns, share * self._left())
         if labels is not None:
             return Outcome("better", best, labels)
-        # The bound counts twice what may be missing: it is proved again with this once.
+        # The stated bound includes the error twice; verification allows for it once.
         upper = max(bound, self.goal) + 2.0 * error_of(pricer, best.y)
         if upper >= best.upper:
             return Outcome("stuck", best)
-        # Prices that need no slack, as loose ones, are confirmed with the least that can be.
+        # Prices that need no slack, such as loose ones, get the least that pricing can confirm.
         slack = max(best.slack, with_room(4.0 * rounding, rounding))
         self.best = best._replace(kind="sets", slack=slack, upper=upper)
         self.report(self.best.upper)

@@ -1,18 +1,20 @@
-"""Regions of statistics: where the totals of a cluster may lie, and the corners that enclose them.
+"""Regions of statistics: boxes for the totals of a cluster, and the corners that enclose them.
 
-A *box* has a range n₁ … n₂ of sizes and ranges of what a cluster's rows have on average: for each
-term (`dpsearch.families.terms`) the share ρ of rows that have values if it is counted, the means m
-of its D values, and if it has squares of one value the variance v; of two values, with a constant
-c > 0, the variance U = V₁₁ + c, the slope β = V₁₂/U and the rest v = V₂₂ − β²U ≥ 0.  In these terms
-the determinant of a covariance matrix is a product, and no box lies askew to the curvature.
+A *box* has a range n₁ … n₂ of sizes and ranges of averages over a cluster's rows: for each term
+(`dpsearch.families.terms`) the share ρ of rows with values if the term is counted, the means m of
+its D values, and, if it has squares of one value, the variance v; for squares of two values, with
+a constant c > 0, the variance U = V₁₁ + c, the slope β = V₁₂/U and the rest v = V₂₂ − β²U ≥ 0.  In
+these coordinates the determinant of a covariance matrix is a product, and boxes are aligned with
+the curvature of log H.
 
 Let m = m₀ + δ, |δ_i| ≤ h_i.  In features about m₀ the averages of a cluster are (δ, V + δδᵀ).  The
-points (δ_i, δ_i²) lie above a parabola, hence in the polygon of its tangents at −h, 0 and h, with
-four corners (p, q).  The products of the weights of δ₁ and δ₂ at their corners are weights at the
-pairs of corners, which have (p₁, p₂, q₁, p₁p₂, q₂) on average where the point has (δ₁, δ₂, δ₁²,
-δ₁δ₂, δ₂²): the pairs enclose it.  So do four corners (β, β²), and both ends of U, of which the
-rest is a linear function.  Upper ends of a variance need outer corners alone.  A share ρ and a size
-n stretch the region from the origin: a cone, convex again, with the corners at both ends.
+points (δ_i, δ_i²) lie on a parabola, hence in the polygon between its chord and its tangents at −h,
+0 and h, which has four corners (p, q).  Each point is an average of corners; the products of the
+weights of δ₁ and δ₂ are weights of the pairs of corners, whose average of (p₁, p₂, q₁, p₁p₂, q₂) is
+(δ₁, δ₂, δ₁², δ₁δ₂, δ₂²), so that the pairs enclose it.  Likewise four corners enclose (β, β²), and
+both ends enclose U; everything else is linear in these.  At the upper end of a variance only the
+outer corners are needed.  The share ρ and the size n scale the region, which gives a cone: it is
+convex again, with the corners at both ends.
 """
 
 from __future__ import annotations
@@ -33,13 +35,13 @@ class Points(NamedTuple):
     """Points of boxes of one term, as averages [box, point, coordinate].
 
     near
-        About m₀, with the second value less β₀ times the first.
+        About m₀, with β₀ times the first value subtracted from the second.
     far
         About 0.
     frame
         m₀ and β₀ [box, D + 1]; β₀ is 0 unless there are squares of two values.
     parts
-        [box, coordinate]: the absolute values of what `near` is added up from, where they cancel.
+        [box, coordinate]: the absolute values of the terms of `near`, where these cancel.
     """
 
     near: Any
@@ -51,8 +53,9 @@ class Points(NamedTuple):
 class Shape(NamedTuple):
     """The points of a region of one term: its centre, two on each axis, and its corners.
 
-    Each is given by where it lies in the box: `mean` and `square` are p and q of each value, `rest`
-    the places −1 … 1 of the coordinates after the means, `slope` is q of β, `share` the place of ρ.
+    Each is given by its position in the box, from −1 to 1: `mean` and `square` are p and q of each
+    value, `rest` the positions of the coordinates after the means, `slope` is q of β, and `share`
+    the position of ρ.
     """
 
     n_values: int
@@ -126,9 +129,9 @@ class Shape(NamedTuple):
     def peak(self, low: Matrix, high: Matrix) -> Matrix:
         """Return averages [box, coordinate] at which a term with squares is largest in each box.
 
-        With given variances it is largest at means nearest to 0, and the smaller the variances and
-        the slope, the larger it is: a determinant |1 + nV| is (1 + nV₁₁)(1 + nv) + nβ²U(1 − nc),
-        and a mean of two values only raises it.
+        For given variances it is largest at the means nearest to 0, and it decreases with the
+        variances and the slope: a determinant |1 + nV| is (1 + nV₁₁)(1 + nv) + nβ²U(1 − nc), and a
+        mean of two values only raises it.
         """
         c, d = int(self.counted), self.n_values
         nearest = np.clip(0.0, low, high)
@@ -145,7 +148,7 @@ class Shape(NamedTuple):
         return np.hstack(out)
 
     def outside(self, low: Matrix, high: Matrix, sizes: Vector) -> Matrix:
-        """Return how wide each coordinate is, in squares beside the variances of the box."""
+        """Return the squared width of each coordinate relative to the variances of the box."""
         c, d = int(self.counted), self.n_values
         half, least = 0.5 * (high - low), 1.0 / sizes[:, None]
         out = np.zeros_like(half)
@@ -164,7 +167,7 @@ class Shape(NamedTuple):
         return out
 
     def about(self, weights: Matrix, frame: Matrix) -> Matrix:
-        """Return a gradient by averages about 0 as one by averages in the frame."""
+        """Convert a gradient with respect to averages about 0 to one for averages in the frame."""
         c, d = int(self.counted), self.n_values
         out, m = weights.copy(), frame[:, :d]
         if self.squares:

@@ -1,17 +1,17 @@
-"""Prices around a solution of the master problem: the first guess, and its repair.
+"""Prices around a solution of the master problem: a first guess, and its repair.
 
-If a partition with clusters C_k is best and the set-partitioning LP has no gap, some prices with
-y(C_k) = log w(C_k) for every k are a proof.  A first guess y⁰ shares out each cluster's weight by
-how well its points fit; the sets S that break it become *cuts*, and the repair is
+If a partition with clusters C_k is best and the set-partitioning LP has no gap, then some prices
+with y(C_k) = log w(C_k) for every k prove it.  A first guess y⁰ shares out each cluster's weight by
+how well its points fit.  The sets S that break it become *cuts*, and the repair solves
 
     min ½|y − y⁰|² + ½ρ Σ_S (m − slack_S)₊²     with y(C_k) = log w(C_k),  slack_S ≥ 0,
 
-slack_S = y(S) − log w(S), the second term asking for a margin m so that the next sets, which are
-neighbours of the known ones, are mostly paid for in advance.  Prices that stay near the first guess
-settle in few rounds where the LP's own, which jump from corner to corner, take hundreds.
+where slack_S = y(S) − log w(S).  The second term favours a margin m, so that the prices mostly pay
+in advance for the next sets, which are neighbours of the known ones.  Prices that stay near the
+first guess settle in few rounds, while extreme solutions of the LP jump from corner to corner and
+take hundreds.
 
-The same serves a fractional solution, with equality on every set that it uses.  The equalities are
-projected out and the dual is solved by coordinate ascent (Hildreth 1957).
+The equalities are projected out, and the dual is solved by coordinate ascent (Hildreth 1957).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Repair:
         self._soft: Vector = np.zeros(0)
 
     def add(self, columns: list[Ints], weights: Vector) -> None:
-        """Take more cuts."""
+        """Add cuts."""
         rows = _rows(columns, self._rows.shape[1])
         parts = _overlaps(rows, self._equal)
         self._rows = np.concatenate([self._rows, rows])
@@ -68,7 +68,7 @@ class Repair:
     def solve(
         self, margin: float, *, sweeps: int, tolerance: float, deadline: float
     ) -> tuple[Vector, float]:
-        """Return prices, and by how much they fail to pay for the worst cut."""
+        """Return prices, and by how much the weight of the worst cut exceeds its price."""
         hard, soft = self._hard, self._soft
         at_a_time = max(1, _WORK // (len(hard) ** 2 + 1))
         short = np.inf
@@ -94,8 +94,8 @@ def _rows(columns: list[Ints], n: int) -> Any:
 def _overlaps(rows: Any, others: Any) -> Any:
     """Return how many points each of these sets shares with each of the others.
 
-    Memberships are 0 and 1, so that nothing invalid can come of them; single-precision kernels of
-    BLAS have been seen to raise the flag for it on small matrices all the same.
+    Products of zeros and ones cannot be invalid, but single-precision BLAS kernels have been seen
+    to raise that floating-point flag on small matrices.
     """
     with np.errstate(invalid="ignore"):
         return rows @ others.T
@@ -116,7 +116,7 @@ def _hildreth(gram, excess, hard, soft, margin, stiffness, sweeps, tolerance):  
         short = 0.0
         for s in range(n):
             own = gram[s, s]
-            if own < 1e-9:  # a union of tight sets: no price can change what it costs
+            if own < 1e-9:  # a union of tight sets, whose price is fixed by the equalities
                 short = max(short, excess[s])
                 continue
             lack = excess[s] - paid[s]

@@ -1,12 +1,12 @@
-"""Priors whose log V(K) is not linear in the number K of clusters.
+"""Linear upper bounds for priors whose log V(K) is not linear in the number K of clusters.
 
-With α integrated out, or under Pitman–Yor, log V is convex in K, so no tangent bounds it.  But over
-a range of K any line does, if it is moved up far enough:
+With α integrated out, or under Pitman–Yor, log V is convex in K, so no tangent bounds it.  Over a
+range of K, however, a line of any slope does if it is high enough:
 
     log V(K) ≤ λK + max over low ≤ k ≤ high of (log V(k) − λk)      for low ≤ K ≤ high,
 
 which is tight at both ends for the chord's slope.  The ranges that cover 1 … N are bounded one by
-one; near the number of clusters of the best partition known they are narrow, far from it wide.
+one; they are narrow near the number of clusters of the best partition known, and wide far from it.
 Each costs a few passes of pricing, and one that is too wide is halved.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from dpsearch._types import Vector
 
-_NARROWEST = 4  # numbers beside the best one known
+_NARROWEST = 4  # width of the ranges next to the best number known
 _GROWTH = 8
 
 

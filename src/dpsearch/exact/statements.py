@@ -1,14 +1,15 @@
-"""What a proved bound says besides the gap: about numbers of clusters, and about pairs of rows.
+"""Further consequences of proved bounds, for numbers of clusters and for pairs of rows.
 
 Prices y with log w(C) − y(C) ≤ slack for every set C bound all partitions by U = v₀ + Σy + N·slack.
-A partition with a cluster C of which r = log w(C) − y(C) is known has at most U + r.  So
+A partition that contains a cluster C with r = log w(C) − y(C) has a log joint of at most U + r.
+Therefore
 
-- if every set that holds rows i and j has r ≤ −ρ, partitions with i and j together have at most
-  U − ρ: to find out, both rows are made cheaper by M and sets above the price are looked for;
-- partitions with i and j apart have at most U + r_i + r_j, of the best sets with i and without j
-  and the reverse;
+- if every set with rows i and j has r ≤ −ρ, partitions with i and j together have at most U − ρ;
+  to find ρ, the prices of both rows are lowered by M, and pricing looks for sets above the price;
+- partitions with i and j apart have at most U + r_i + r_j, where r_i and r_j are the largest r of
+  sets with i and without j, and with j and without i;
 - partitions into k clusters are bounded by prices for another λ: v₀ changes to log V(k) − λk, and
-  λ is chosen so that, with λ for every cluster, the best partition has about k.
+  λ is chosen so that, with λ for every cluster, the best partition has about k clusters.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from dpsearch.partition import by_appearance
 from dpsearch.problem import Problem
 
 _STEPS = 6  # values of λ that are tried
-_ROOM = 1e-6  # nats beyond what is wanted, for rounding
+_ROOM = 1e-6  # nats beyond the target, for rounding
 
 
 class NumberBound(NamedTuple):
@@ -55,7 +56,7 @@ class NumberBound(NamedTuple):
 def bound_of_pair(certificate: Claims, i: int, j: int, *, together: bool, worse_by: float) -> float:
     """Return a bound on the partitions with rows i and j together, or with them apart.
 
-    It is not made better than what is `worse_by` so many nats than the certificate's partition.
+    Pricing stops once the bound is `worse_by` nats below the certificate's partition.
     """
     problem = certificate.problem
     if not worse_by >= 0.0:
@@ -89,9 +90,9 @@ def bound_of_pair(certificate: Claims, i: int, j: int, *, together: bool, worse_
 def _best(
     pricer: Pricer, entry: Bounded, inside: list[int], outside: list[int], goal: float
 ) -> float:
-    """Bound log w(C) − y(C) over sets with some rows and without others, from above by 0.
+    """Bound log w(C) − y(C) over sets with some rows and without others; the result is at most 0.
 
-    Rows inside are made cheaper by so much that a set which lacks one of them is not above `goal`.
+    The prices of rows inside are lowered so far that no set without one of them exceeds `goal`.
     """
     cheaper = 1.0 + max(entry.slack, 0.0) - goal
     changed = entry.y.copy()
@@ -103,7 +104,7 @@ def _best(
 
 
 def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> NumberBound:
-    """Return a bound on the partitions into so many clusters."""
+    """Return a bound on the partitions into `n_clusters` clusters."""
     problem, k = certificate.problem, n_clusters
     if not 1 <= k <= problem.n_items:
         raise ParameterError.of("n_clusters", f"must be from 1 to {problem.n_items}")
@@ -114,7 +115,7 @@ def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> 
     near = _with_numbers(problem, certificate.clustering.labels, k)
     value = {size: problem.log_joint(labels) for size, labels in near.items()}
     weight = {size: value[size] - float(problem.log_v[size]) for size in value}
-    # With λ between these the partition is better than those with more clusters, and with fewer.
+    # With λ between these, the partition beats those with more clusters and those with fewer.
     more = [(weight[k] - weight[size]) / (size - k) for size in near if size > k]
     fewer = [(weight[size] - weight[k]) / (k - size) for size in near if size < k]
     lam = _between(max(fewer, default=-math.inf), min(more, default=math.inf))
@@ -134,7 +135,7 @@ def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> 
         if size == k:
             near[k] = outcome.labels
             best_value = max(best_value, problem.log_joint(outcome.labels))
-        else:  # the best with this λ has more clusters, or fewer
+        else:  # the best partition for this λ has more clusters, or fewer
             lam += (1.0 if size < k else -1.0) * (2.0**step)
     lower = certificate.lower_bound
     return NumberBound(k, upper, lower - upper, best_value)
@@ -147,7 +148,7 @@ def _between(low: float, high: float) -> float:
 
 
 def _with_numbers(problem: Problem, labels: Labels, k: int) -> dict[int, Labels]:
-    """Return good partitions into k clusters, one more, one fewer, and what lies on the way."""
+    """Return good partitions into k − 1, k and k + 1 clusters, and into the numbers on the way."""
     out = {int(labels.max()) + 1: labels}
     step = 1 if k > int(labels.max()) + 1 else -1
     for size in range(int(labels.max()) + 1, k, step):
@@ -159,7 +160,7 @@ def _with_numbers(problem: Problem, labels: Labels, k: int) -> dict[int, Labels]
 
 
 def _with_number(problem: Problem, labels: Labels, k: int) -> Labels:
-    """Return a good partition into k clusters: merge the best pairs, or take rows out."""
+    """Return a good partition into k clusters, by merging the best pairs or separating rows."""
     labels = labels.copy()
     while labels.max() + 1 > k:
         n = int(labels.max()) + 1

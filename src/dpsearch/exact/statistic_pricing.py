@@ -2,8 +2,8 @@
 
 log H(n, T) is convex in the size and the totals of a cluster (`dpsearch.families.linear`), so in a
 box of statistics (`regions`) it lies below a plane, and the best set under a plane is found by
-sorting (`_plane_bounds`).  As boxes shrink to a point the plane becomes a tangent, which lies below
-log H everywhere: a box that holds no set above its price is closed, whatever the tolerance.
+sorting (`_plane_bounds`).  As a box shrinks to a point, the plane becomes a tangent, which lies
+below log H everywhere: a box without a set above its price can be closed at any tolerance.
 
 A *node* is a box with points that are in all of its sets, and points that are in none.
 """
@@ -30,16 +30,16 @@ from dpsearch.problem import Problem
 
 _BATCH = 512  # nodes at a time
 _SHARE = 256  # nodes of a batch that one thread bounds
-_MANY = 20_000  # open nodes, from which on they are worked on depth first
+_MANY = 20_000  # open nodes above which the search is depth-first
 _ASCENTS = 4  # sets of a batch that are improved before prices are raised for them
-_MOST_CUTS = 16  # sets of a batch that become cuts though others have raised their prices
-_SIZES_FIRST = 32.0  # how much rather boxes are cut by size than elsewhere
-_LOCAL = 1.0  # squares of a box's half widths beside the variances, up to which it is small
-_FEW = 6  # open points, whose sets are gone through one by one
+_MOST_CUTS = 16  # sets of a batch that become cuts even if other sets have raised their prices
+_SIZES_FIRST = 32.0  # factor by which splits by size are preferred to others
+_LOCAL = 1.0  # largest square of a small box's half widths relative to its variances
+_FEW = 6  # with no more open points, their sets are enumerated
 
 
 class _Nodes(NamedTuple):
-    """Nodes that are open."""
+    """Open nodes."""
 
     n_low: Ints
     n_high: Ints
@@ -57,7 +57,7 @@ class _Nodes(NamedTuple):
 
 
 class _Stack:
-    """Open nodes in slots of arrays; those that lack most a point come first, up to a number."""
+    """Open nodes in slots of arrays, by decreasing bound per point, or depth-first if they are many."""
 
     def __init__(self, nodes: _Nodes) -> None:
         self._nodes = nodes
@@ -92,7 +92,7 @@ class _Stack:
         return self._nodes.take(np.array(slots, dtype=np.int64))
 
     def left(self) -> _Nodes:
-        """Return all that is open."""
+        """Return all open nodes."""
         slots = self._deep + [slot for _, slot in self._heap]
         return self._nodes.take(np.array(slots, dtype=np.int64))
 
@@ -118,7 +118,7 @@ class StatisticPricer(Pricer):
         self.n_boxes = 0
 
     def fit(self, labels: Labels) -> Vector:
-        """Return the tangent plane of log H at each cluster's own statistic, at its points."""
+        """Return the tangent plane of log H at each cluster's statistic, evaluated at its points."""
         k = int(labels.max()) + 1
         sizes = np.bincount(labels).astype(np.float64)
         totals = np.zeros((k, self.form.n_totals))
@@ -145,7 +145,7 @@ class StatisticPricer(Pricer):
             batch = batch.take(batch.bound > level)
             begins = range(0, len(batch.bound), _SHARE)
             shares = [batch.take(slice(at, at + _SHARE)) for at in begins]
-            # All are bounded before any price is raised, so that threads do not matter.
+            # All are bounded before any price is raised, so the result does not depend on threads.
             bounded = list(apply(partial(self._bound, y, level), shares))
             for nodes, bounds, n_score in bounded:
                 self.n_boxes += len(nodes.bound)
@@ -154,7 +154,7 @@ class StatisticPricer(Pricer):
                 sets.update((one[1].tobytes(), one) for one in found)
                 if run.mode == LARGEST and found:
                     level = max(level, max(value for value, _ in found) + run.rounding)
-                # The best set under the plane is known: only the others can still be above.
+                # The best set under the plane is now known; only others can still be above.
                 if run.mode == RAISE and found:
                     worth = self._worth(bounds.members, y)
                 above = (worth > level) & (run.mode != ALL)
@@ -172,9 +172,9 @@ class StatisticPricer(Pricer):
         return Explored(list(sets.values()), left, level)
 
     def _root(self) -> _Nodes:
-        """Return boxes that hold the statistics of all sets of two and more points.
+        """Return boxes that contain the statistics of all sets of at least two points.
 
-        No size in a box is twice another, so that what a box lacks can be shared by its points.
+        No size in a box is twice another, so that the points of a set can share what it lacks.
         """
         n_low = 2 ** np.arange(1, max(int(self.n).bit_length(), 1))
         shape = len(n_low), int(self.space.begin[-1])
@@ -186,7 +186,7 @@ class StatisticPricer(Pricer):
         return _Nodes(n_low, n_high, low, high, np.full(len(n_low), np.inf), status)
 
     def _bound(self, y: Vector, level: float, nodes: _Nodes) -> tuple[_Nodes, Bounds, Vector]:
-        """Return nodes that may hold sets, shrunk, their bounds, and how far sizes stick out."""
+        """Return the non-empty nodes after shrinking, their bounds, and their looseness by size."""
         alive = np.ones(len(nodes.bound), bool)
         shrink_boxes(self.space, *nodes[:4], nodes.status, alive)
         nodes = nodes if alive.all() else nodes.take(alive)
@@ -228,7 +228,7 @@ class StatisticPricer(Pricer):
         return nodes, out, np.where(np.isfinite(n_score), n_score, 0.0)
 
     def _of_terms(self) -> Iterator[tuple[Any, Shape, slice]]:
-        """Yield each term with its shape, and where its coordinates are."""
+        """Yield each term with its shape and the slice of its coordinates."""
         ends = zip(self.space.begin[:-1], self.space.begin[1:], strict=True)
         for term, shape, (begin, end) in zip(self.form.terms, self.shapes, ends, strict=True):
             yield term, shape, slice(begin, end)
@@ -242,7 +242,7 @@ class StatisticPricer(Pricer):
         return np.where(sizes > 0, out, -np.inf)
 
     def _record(self, members: Any, worth: Vector, y: Vector, run: Run) -> list[tuple[float, Ints]]:
-        """Return sets above the run's floor, the best first, and raise prices if it is asked."""
+        """Return sets above the run's floor, the best first; in mode RAISE, raise prices for them."""
         out: list[tuple[float, Ints]] = []
         order = np.argsort(-worth)
         for rank, at in enumerate(order[worth[order] >= run.floor]):
@@ -269,7 +269,7 @@ class StatisticPricer(Pricer):
         return list(out.values())
 
     def _ascend(self, chosen: Ints, value: float, y: Vector) -> tuple[Ints, float]:
-        """Improve a set: the tangent plane at a set lies below log H, so its best set is better."""
+        """Improve a set: the tangent plane there lies below log H, so its best set is no worse."""
         while True:
             size = float(chosen.sum())
             by_totals, by_size = self.form.weights(np.array([size]), (chosen @ self.features)[None])
@@ -286,11 +286,11 @@ class StatisticPricer(Pricer):
     def _split(
         self, nodes: _Nodes, bounds: Bounds, n_score: Vector, keep: Ints, listed: Any
     ) -> _Nodes:
-        """Cut each node in two where it gives away most; by a point if it holds a set to list."""
+        """Split each node where its bound is loosest, or by a point if it has a set to list."""
         half = 0.5 * (nodes.high - nodes.low)
         score = np.where(half > 0.0, bounds.score[keep], -np.inf)
         for _, shape, own in self._of_terms():
-            # Where f is not defined, or a box is not small beside its scale, planes say little.
+            # If f is not defined, or a box is not small relative to its variances, planes say little.
             outside = shape.outside(
                 nodes.low[:, own], nodes.high[:, own], nodes.n_high.astype(float)
             )
@@ -303,7 +303,7 @@ class StatisticPricer(Pricer):
         largest = score[rows, best]
         n_open = (nodes.status == OPEN).sum(axis=1)
         point = bounds.point[keep]
-        # A point may have been fixed since it was found to decide most.
+        # The chosen point may have been fixed since.
         known = (point < 0) | (nodes.status[rows, point] != OPEN)
         point = np.where(known, (nodes.status == OPEN).argmax(axis=1), point)
         by_point: Any = (n_open > 0) & (listed | (n_open <= _FEW) | (largest == -np.inf))
@@ -315,7 +315,7 @@ class StatisticPricer(Pricer):
         cut = np.clip(cut, nodes.n_low, np.maximum(nodes.n_high - 1, nodes.n_low))
         low, high = nodes.low[rows, best], nodes.high[rows, best]
         scale = np.where(self._scales[best], 1.0 / nodes.n_high, np.inf)
-        with np.errstate(invalid="ignore"):  # variances are cut at their geometric mean
+        with np.errstate(invalid="ignore"):  # variances are split at their geometric mean
             middle = np.sqrt((low + scale) * (high + scale)) - scale
         middle = np.where(self._scales[best], np.clip(middle, low, high), 0.5 * (low + high))
         below = nodes._replace(
@@ -331,7 +331,7 @@ class StatisticPricer(Pricer):
 
 
 def _space(totals: Totals, shapes: list[Shape], base: Vector) -> Space:
-    """Lay out the values of all terms."""
+    """Arrange the values of all terms."""
     values, masks = [], []
     for term, shape in zip(totals.form.terms, shapes, strict=True):
         own = term.of(totals.features)

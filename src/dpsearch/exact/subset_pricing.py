@@ -1,8 +1,8 @@
 """Exact pricing of few points for any family: log H of every set, by the family's own functions.
 
-Nothing need be known of log H.  This is for families without terms (`dpsearch.families.terms`), as
-those with a prior on nodes: a sum over a hundred nodes is convex in as many totals, and a box of
-these has too many corners.
+Nothing is assumed about log H.  This is for families without terms (`dpsearch.families.terms`),
+such as those with a prior on nodes: a sum over a hundred nodes is convex in as many totals, and a
+box in that many dimensions has too many corners.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_POINTS = 12  # 4,095 sets: a second for the slowest family
 
 
 class SubsetPricer(Pricer):
-    """Look at every set."""
+    """Price by evaluating every set."""
 
     def __init__(self, problem: Problem, lam: float) -> None:
         super().__init__(problem, lam, float(lam) + problem.size_weights()[1] + problem.alone)
@@ -54,7 +54,7 @@ class SubsetPricer(Pricer):
         return Explored(sets, np.full(self.n + 1, -math.inf), level)
 
     def _raise(self, y: Vector, values: Vector, run: Run) -> list[int]:
-        """Raise prices, in place, until none exceeds the floor; return which sets did in turn."""
+        """Raise prices, in place, until no set exceeds the floor; return which sets did, in turn."""
         out = []
         while values.max() > run.floor:
             worst = int(values.argmax())
@@ -66,7 +66,7 @@ class SubsetPricer(Pricer):
 
 @lru_cache(maxsize=1)
 def _every_set(problem: Problem) -> tuple[Matrix, Vector]:
-    """Return the sets of points as rows of zeros and ones, by number from 1 on, and their log H."""
+    """Return all non-empty sets of points as rows of zeros and ones, and log H of each."""
     n = problem.n_items
     members = (np.arange(1 << n)[:, None] >> np.arange(n)) & 1
     log_h = np.zeros(1 << n)

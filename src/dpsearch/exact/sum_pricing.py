@@ -18,9 +18,9 @@ from dpsearch.exact.promises import EPSILON
 from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts, LevelCounts
 from dpsearch.problem import Problem
 
-_WORK = 50_000_000  # numbers examined between two readings of the clock
-_LARGEST = 1 << 24  # numbers in tables, points times columns
-_MOST_POINTS = 2000  # a node is open for every size of a set
+_WORK = 50_000_000  # values examined between two checks of the time
+_LARGEST = 1 << 24  # values in tables, points times columns
+_MOST_POINTS = 2000  # as there is a node for every size of a set
 
 Counts = GammaCounts | BetaCounts | DirichletCounts | LevelCounts
 
@@ -53,8 +53,8 @@ class SumPricer(StackPricer):
     def fit(self, labels: Labels) -> Vector:
         """Return E[log p(x_n | θ)] under the posterior of the point's cluster.
 
-        It is the gradient of log H at the cluster, so that prices with these differences pay, to
-        first order, for every set close to it.
+        It is the gradient of log H at the cluster: to first order, prices with these differences
+        pay for every set close to it.
         """
         out = np.empty(self.n)
         for k in range(int(labels.max()) + 1):
@@ -154,9 +154,9 @@ class SumPricer(StackPricer):
 
 
 def _space(statistic: Counts, log_w: Vector) -> tuple[Space, float]:
-    """Lay out points and tables, with λ + log W(n) in the constants.
+    """Return points and tables, with λ + log W(n) in the constants.
 
-    With them, the size of the log-gammas whose differences are in the tables of all columns.
+    The second result is the size of the log-gammas whose differences are in the tables.
     """
     x = statistic.points.astype(np.int64)
     n, n_columns = x.shape

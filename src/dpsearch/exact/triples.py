@@ -1,13 +1,14 @@
-"""Triples of points, of which at most one cluster of a partition has two.
+"""Triples of points, of which at most one cluster of a partition can have two.
 
-Where the LP over all sets ends above the best partition, it mixes sets that overlap, such as three
-halves of sets that have two each of three points.  For every triple T
+If the value of the LP over all sets is above the best partition, its solution mixes sets that
+overlap, such as three sets with weight ½ that each have two of the same three points.  For every
+triple T, all partitions satisfy
 
-    Σ_{S: |S ∩ T| ≥ 2} z_S ≤ 1
+    Σ_{S: |S ∩ T| ≥ 2} z_S ≤ 1,
 
-holds for partitions, and cuts such mixtures off (subset-row cuts: Jepsen, Petersen, Spoorendonk and
-Pisinger 2008).  Its dual variable is a toll ≥ 0, which every set with two or three of the points
-pays besides the prices of its points; the bound is then the sum of prices and tolls.
+which excludes such mixtures (subset-row cuts: Jepsen, Petersen, Spoorendonk and Pisinger 2008).
+The dual variable of this constraint is a toll ≥ 0, which every set with two or three of the points
+pays in addition to the prices of its points; the bound is then the sum of prices and tolls.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ import scipy.sparse as sp
 
 from dpsearch._types import Ints, Vector
 
-_USED = 1e-6  # the least share of a set in a mixture
-_BROKEN = 0.02  # beyond 1, for a triple to be taken
+_USED = 1e-6  # least weight of a set in a mixture
+_BROKEN = 0.02  # a triple is taken if its sum exceeds 1 by this
 _AT_A_TIME = 20
-_OF_A_POINT = 3  # triples of one point that are taken at a time
+_OF_A_POINT = 3  # triples with the same point that are taken at a time
 
 
 def membership(columns: list[Ints], n: int) -> Any:
@@ -41,7 +42,7 @@ def with_two(triples: Ints, columns: list[Ints], n: int) -> Any:
 
 
 def broken_triples(columns: list[Ints], worth: Vector, triples: Ints, n: int) -> Ints:
-    """Return triples that the best mixture of these sets breaks, given those known, or none."""
+    """Return triples that the LP's solution over these sets breaks, given the known triples."""
     from scipy.optimize import linprog
 
     if not columns:
@@ -55,7 +56,7 @@ def broken_triples(columns: list[Ints], worth: Vector, triples: Ints, n: int) ->
         return triples[:0]
     used = np.flatnonzero(solved.x > _USED)
     share = solved.x[used]
-    # Points that are in the same sets of the mixture stand for each other.
+    # Points that are in the same sets of the mixture are equivalent.
     kinds, first = np.unique(member[:, used], axis=0, return_index=True)
     found = []
     for a, b in itertools.combinations(range(len(kinds)), 2):

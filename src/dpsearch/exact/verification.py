@@ -1,14 +1,14 @@
-"""Whether a certificate is right: everything that it says, computed again.
+"""Verification of a certificate: all that it states is computed again.
 
-A certificate may come from a file, and from anyone.  Nothing in it is believed: from the data, the
-partition and the prices alone the log joint and the bound of every range are computed anew, without
-the cuts and the search that led to the prices, and all other fields must agree with them.
+A certificate may come from a file that anyone wrote, so nothing in it is trusted.  The log joint
+and the bound of every range are computed again from the data, the partition and the prices alone,
+without the cuts and the search that led to the prices, and all other fields must agree with them.
 
 Rounding is allowed for on one side only.  A bound is stated with twice the allowance that its proof
-needs (see `interval` and `proof.total`), and proved again with the allowance once; then it must be
-at most the stated one, with nothing added.  The log joint of the partition is a sum of N and more
-terms in an order that compilers choose; rounding errors of either sign make it differ between
-machines by some √N units in the last place (Higham and Mary 2019), so 8√N of them are allowed.
+needs (see `interval` and `proof.total`), and proved again with the allowance once; the result must
+not exceed the stated bound at all.  The log joint of the partition is a sum of N or more terms in
+an order that compilers choose; rounding errors of either sign make it differ between machines by
+about √N units in the last place (Higham and Mary 2019), so 8√N of them are allowed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from dpsearch.families.statistics import Statistic
 from dpsearch.problem import Clustering, Problem
 
 _MOST_SETS = 200_000  # ten times as many as a proof lists
-_LEAST = 4.0  # times the pricer's rounding: a threshold below cannot be confirmed
+_LEAST = 4.0  # times the pricer's rounding: the smallest threshold that can be confirmed
 
 
 @dataclass(frozen=True)
 class Claims:
-    """What a certificate says; see `Certificate`."""
+    """The statements of a certificate; see `Certificate`."""
 
     upper_bound: float
     lower_bound: float
@@ -60,11 +60,11 @@ class Claims:
 
 
 def is_proved(certificate: Claims) -> bool:
-    """Whether everything that a certificate says follows from its data, partition and prices."""
+    """Whether all that a certificate states follows from its data, partition and prices."""
     try:
         with np.errstate(all="ignore"):
             return _is_proved(certificate)
-    except Exception:  # what cannot even be computed proves nothing
+    except Exception:  # a certificate that cannot even be evaluated proves nothing
         return False
 
 
@@ -91,9 +91,9 @@ def _is_proved(certificate: Claims) -> bool:
 
 
 def is_proved_exactly(certificate: Claims) -> bool:
-    """Whether the bound holds in interval arithmetic, and the log joint but for its rounding.
+    """Whether the bound holds in interval arithmetic, and the log joint up to its rounding.
 
-    Raise what `ExactSets` raises where that cannot be done.
+    Errors of `ExactSets` are raised if that cannot be done.
     """
     if not is_proved(certificate):
         return False
@@ -107,7 +107,7 @@ def is_proved_exactly(certificate: Claims) -> bool:
 
 
 def _is_partition(labels: Any, n: int) -> bool:
-    """Whether labels are an array that numbers clusters from the largest, without gaps."""
+    """Whether labels are an array that numbers clusters by decreasing size, without gaps."""
     if not _is_array(labels, "i", n) or labels.min() < 0 or labels.max() >= n:
         return False
     sizes = np.bincount(labels)
@@ -123,7 +123,7 @@ def _agrees(certificate: Claims) -> bool:
     flags = [c.optimal, found.optimal, found.converged]
     if not all(map(_is_number, figures)) or not all(isinstance(flag, bool) for flag in flags):
         return False
-    # What `certify` makes of labels and these figures, and nothing else.
+    # The clustering must be exactly what `certify` makes of the labels and these figures.
     same = Clustering(found.labels, lower, upper_bound=upper, optimal=c.optimal, seconds=c.seconds)
     return (
         lower <= upper
@@ -136,7 +136,7 @@ def _agrees(certificate: Claims) -> bool:
 
 
 def _is_value(problem: Problem, statistic: Statistic | None, labels: Labels, stated: float) -> bool:
-    """Whether the log joint of the labels is the stated one, but for rounding."""
+    """Whether the log joint of the labels is the stated one, up to rounding."""
     value = problem.log_joint(np.ascontiguousarray(labels, dtype=np.int64))
     return abs(value - stated) <= _rounding_of_value(problem, statistic, value)
 
@@ -147,7 +147,7 @@ def _rounding_of_value(problem: Problem, statistic: Statistic | None, value: flo
 
 
 def _are_complete(problem: Problem, entries: Any, n_prices: int) -> bool:
-    """Whether entries hold numbers that can be a proof, for every number of clusters."""
+    """Whether entries have the form of a proof, for every number of clusters."""
     if not isinstance(entries, tuple):
         return False
     covered = np.zeros(len(problem.log_v), bool)
@@ -187,7 +187,7 @@ def _is_number(value: Any) -> bool:
 def _on_line(
     problem: Problem, statistic: Statistic | None, order: Any, entries: Sequence[Bounded]
 ) -> bool:
-    """Whether potentials prove what every entry says."""
+    """Whether potentials prove the bound of every entry."""
     if not _is_array(order, "i", problem.n_items):
         return False
     if any(entry.kind != "line" or entry.slack != 0.0 for entry in entries):
@@ -224,9 +224,9 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded) -> bo
 
 
 def _pays(problem: Problem, entry: Bounded, enough: Sequence[Vector | None]) -> bool:
-    """Whether prices prove the bound, being nowhere below some that pay for every set.
+    """Whether prices prove the bound because they are nowhere below some that pay for every set.
 
-    What they lack by rounding is added to the bound.
+    Where rounding makes them lower, the difference is added to the bound.
     """
     upper = total(problem, entry, entry.y, 0.0, PROVED)
     for least in enough:

@@ -1,1 +1,1 @@
-"""Search over clusterings of prefixes of the data: the paper's method."""
+"""Search over clusterings of prefixes of the data, the paper's method."""

@@ -35,7 +35,7 @@ _CHUNK = 1024  # items between two calls of the callback, or checks for Ctrl-C
 def beam(
     problem: Problem, order: Ints, beam_size: int, callback: Callback | None = None
 ) -> tuple[Labels, int, int]:
-    """Return the labels of the best hypothesis, and the numbers of states expanded and created."""
+    """Return the labels of the best hypothesis, and how many states were expanded and created."""
     begun = clock()
     n = len(order)
     width = problem.model.core.width
@@ -51,7 +51,7 @@ def beam(
         shared = packed(shared._replace(counts=Counts(*counts)), width)
         n_enqueued += made
         n_dequeued += taken
-        if placed < stop:  # something is full
+        if placed < stop:  # an array is full
             shared = with_more_room(shared, width, problem.n_points)
         hypotheses = shared.hypotheses
         best = int(np.argmax(hypotheses.scores[: shared.counts.hypotheses]))
@@ -71,12 +71,12 @@ def _advance(  # type: ignore[no-untyped-def]
     core, dots, items, alone, tables, rule, beam, rows, nodes, counts, room, order, begin, end,
     beam_size,
 ):  # fmt: skip
-    """Place order[begin:end]; stop early when a structure may not suffice for one more item.
+    """Place order[begin:end]; stop early when the arrays may be too small for one more item.
 
-    Return (where it stopped, states created, states expanded, counts as a plain tuple: Numba
-    crashes if Ctrl-C is pending when it makes a NamedTuple for Python).  `rule` is None for a prior
-    of product form, `dots` for a family without the block capability; Numba then removes the code
-    that needs them.
+    Return (where it stopped, states created, states expanded, counts).  The counts are a plain
+    tuple because Numba crashes if Ctrl-C is pending when it makes a NamedTuple for Python.  `rule`
+    is None for a prior of product form, `dots` for a family without the block capability; Numba
+    then removes the code that needs them.
     """
     made = 0
     taken = 0
@@ -111,8 +111,8 @@ def _candidates(  # type: ignore[no-untyped-def]
 ):
     """List (hypothesis, cluster, score) of all successors that may be among the best.
 
-    With a full beam, each hypothesis's best successor is at least as good as the worst of these
-    best ones, so that successors below it cannot stay.
+    A full beam could be refilled with the best successor of each hypothesis, so no successor below
+    the worst of those can be kept.
     """
     n_hypotheses = counts.hypotheses
     threshold = np.inf
@@ -140,7 +140,7 @@ def _candidates(  # type: ignore[no-untyped-def]
         threshold = -np.inf
     found = 0
     for h in range(n_hypotheses):
-        if room.second[h] < threshold:  # as a rule: only the best successor stays
+        if room.second[h] < threshold:  # as in most cases: only the best successor is listed
             room.parents[found] = h
             room.choices[found] = room.at[h]
             room.scores[found] = room.best[h]
@@ -164,7 +164,7 @@ def _candidates(  # type: ignore[no-untyped-def]
 def _count_candidates(  # type: ignore[no-untyped-def]
     tables, rule, beam, rows, n_hypotheses, alone, remaining, beam_size, room
 ):
-    """The same under AntoniakCounts: the paper's score, with p(c) greedily completed."""
+    """List candidates under AntoniakCounts, by the paper's score, with p(c) greedily completed."""
     threshold = np.inf
     created = 0
     width = beam.rows.shape[1]
@@ -204,7 +204,7 @@ def _count_candidates(  # type: ignore[no-untyped-def]
 
 @inner
 def _select(scores, parents, choices, found, wanted):  # type: ignore[no-untyped-def]
-    """Move the `wanted` best candidates to the front, in no order (Hoare's selection)."""
+    """Move the `wanted` best candidates to the front, in any order (Hoare's selection)."""
     low = 0
     high = found - 1
     while low < high:

@@ -1,4 +1,4 @@
-"""The state of a beam search: hypotheses, the cluster rows that they share, lists of members."""
+"""The state of a beam search: hypotheses, the cluster rows that they share, and member lists."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpsearch.priors.completion import Completion, completion_room
 
 T = TypeVar("T", bound=tuple[Any, ...])
 Ints32 = NDArray[np.int32]
-Naturals = NDArray[np.uint32]  # which spare the test for indices from the end
+Naturals = NDArray[np.uint32]  # unsigned, which spares Numba's test for negative indices
 
 
 class Hypotheses(NamedTuple):
     """The beam.  Entry h has `counts[h]` clusters, whose rows are `rows[h, :counts[h]]`.
 
-    The rest of `rows[h]` is 0, an unused row whose gain is −∞: a loop over all
-    hypotheses can then take the same number of steps for each, which processors predict.
+    The rest of `rows[h]` is 0, an unused row whose gain is −∞.  Loops can then take the same number
+    of steps for every hypothesis, which branch prediction rewards.
     """
 
     rows: Naturals  # [beam, capacity]
@@ -31,35 +31,36 @@ class Hypotheses(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Cluster statistics, shared between hypotheses and counted by their users.
+    """Cluster statistics that hypotheses share, with a reference count for each row.
 
-    Rows that become free are the first to be taken again, so that those in use lie close together:
-    loops go through all rows up to the highest one, in the order of memory.
+    The row that was freed last is the first to be reused.  This keeps the rows in use close
+    together, as loops go through all rows up to the highest one in the order of memory.
     """
 
     pool: Vector
     sizes: Ints
-    steps: Vector  # log W(n + 1) − log W(n) of its size n; 0 for AntoniakCounts
-    users: Ints
+    steps: Vector  # log W(n + 1) − log W(n) at the row's size n; 0 for AntoniakCounts
+    users: Ints  # number of hypotheses that have the row
     members: Ints  # last node of the list of members
     free: Naturals  # a stack of the rows that are not in use
     gains: Vector  # score of the current item in this row, −∞ if it is free
-    wanted: Ints  # number of new hypotheses that add the current item to this row
+    added: Ints  # number of new hypotheses that add the current item to this row
     successor: Naturals  # the row with the current item added
 
 
 class Nodes(NamedTuple):
-    """Linked lists of items, with common beginnings shared; a node comes after those before it."""
+    """Linked lists of items that share common beginnings; `before` is always a smaller index."""
 
-    before: Ints32
+    before: Ints32  # −1 at the beginning of a list
     item: Ints32
 
 
 class Room(NamedTuple):
-    """Working space: of one item's scores, and of the successors that it gives rise to."""
+    """Working space for the scores of one item and for the successors that place it."""
 
     starts: Ints  # where each row begins
-    points: Matrix  # for families with the block capability: the next items,
+    # For families with the block capability:
+    points: Matrix  # the next items,
     products: Matrix  # [items, rows]: their inner products with each row,
     gram: Matrix  # and with each other
     out: Vector
@@ -69,16 +70,16 @@ class Room(NamedTuple):
     scores: Vector
     children: Ints
     slots: Naturals
-    best: Vector  # per hypothesis: score of its best successor,
-    second: Vector  # of the next best,
-    at: Ints  # and which the best is; later the rows that change
+    best: Vector  # for each hypothesis: score of its best successor,
+    second: Vector  # of the second best,
+    at: Ints  # and which is the best; later the rows that change
     values: Vector  # of successors, hypothesis by hypothesis; for AntoniakCounts and particles
     sizes: Ints
     completion: Completion  # for AntoniakCounts
 
 
 class Counts(NamedTuple):
-    """How much of each structure is in use."""
+    """How much of each array is in use."""
 
     hypotheses: int
     widest: int  # largest number of clusters that a hypothesis has had
@@ -88,9 +89,10 @@ class Counts(NamedTuple):
 
 
 def zeros(kind: type[T], size: int, **others: Any) -> T:
-    """Return arrays of zeros of the types that the fields of a NamedTuple are annotated with.
+    """Return a NamedTuple of arrays of zeros, of the types that its fields are annotated with.
 
-    All have this length but `others`: their lengths or shapes, or what is not an array itself.
+    Each has the length `size`, except for `others`: a length or shape, or the value of a field that
+    is not an array.
     """
     return kind(
         *(
@@ -102,12 +104,12 @@ def zeros(kind: type[T], size: int, **others: Any) -> T:
 
 @functools.cache
 def _dtypes(kind: Any) -> list[tuple[str, Any]]:
-    """Return the fields, each with the type of its numbers; None if it is not an array."""
+    """Return the fields, each with its dtype, or None if it is not an array."""
     return [(name, _dtype(hint)) for name, hint in get_type_hints(kind).items()]
 
 
 def _dtype(hint: Any) -> Any:
-    """The type of an array's numbers: the last parameter of NDArray, or of what it stands for."""
+    """Return the dtype of an array type, the last parameter of NDArray or of its alias."""
     if parameters := get_args(hint):
         return _dtype(parameters[-1])
     return hint if isinstance(hint, type) and issubclass(hint, np.generic) else None

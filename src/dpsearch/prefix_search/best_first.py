@@ -1,12 +1,13 @@
 """Best-first search over clusterings of prefixes: the paper's Figure 1.
 
-A max-queue of states; the best is taken off, and expanded by putting the next item into each of
-its clusters and into a new one.  With an admissible score and no cap on the queue the first
-complete state is a best partition (A*).  With a cap, the lowest-scoring states are dropped.
+The state with the highest score is taken off a priority queue and expanded: the next item is put
+into each of its clusters and into a new one.  With an admissible score and no cap on the queue, the
+first complete state is a best partition (A*).  With a cap, the states with the lowest scores are
+dropped.
 
-A state on the queue is a few numbers: its parent, the cluster that its last item went to, its
-scores.  Only when it is taken off are its clusters written down, one new row of statistics and a
-list of row numbers, which its children refer to.
+A state on the queue has only its parent, the cluster that its last item went to, and its scores.
+When it is taken off, its clusters are stored as one new row of statistics and a list of rows, which
+its children refer to.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class _States(NamedTuple):
     level: Ints32  # number of items placed
     count: Ints32  # type: ignore[assignment]  # number of clusters
     placed: Vector  # Σ log H, and Σ log W for a prior of product form
-    first: Ints  # where its list of rows begins once expanded
+    first: Ints  # where its list of rows begins once it is expanded
 
 
 class _Store(NamedTuple):
@@ -58,11 +59,13 @@ class _Store(NamedTuple):
     pool: Vector
     sizes: Ints
     lists: Ints32
-    last: Ints32  # position of the item that made a row out of
-    before: Ints32  # another row, or −1
+    last: Ints32  # position of the item that was added to make this row
+    before: Ints32  # the row that it was added to, or −1
 
 
 class _Used(NamedTuple):
+    """How much of each array is in use."""
+
     states: int
     queue: int
     rows: int
@@ -76,15 +79,15 @@ class _Room(NamedTuple):
     starts: Ints
     row: Vector
     scratch: Vector
-    first: Vector  # per unplaced item: best over the clusters,
-    second: Vector  # second best,
-    holder: Ints  # and which cluster has the best
+    first: Vector  # for each unplaced item: its largest bound over the clusters,
+    second: Vector  # the second largest,
+    holder: Ints  # and the cluster with the largest
     rest: Vector
     sizes: Ints
     completion: Completion
     start: Ints
     score: Vector
-    inside: Ints  # which positions a cluster has
+    inside: Ints  # [position]: 1 if the item there belongs to the cluster
 
 
 class Outcome(NamedTuple):
@@ -109,7 +112,7 @@ def best_first(
 ) -> Outcome:
     """Run the search until a complete state comes off the queue.
 
-    After `max_states` states enqueued, or `seconds` of this thread's processor time, the best
+    After `max_states` states on the queue, or `seconds` of this thread's processor time, the best
     state is completed greedily.
     """
     begun = clock()
@@ -125,13 +128,13 @@ def best_first(
     limit = np.iinfo(np.int64).max if max_states is None else max_states
     dequeued, enqueued = 0, 0
     while True:
-        goal, top, numbers, more_out, more_in = _run(
+        goal, top, in_use, n_out, n_in = _run(
             problem.model.core, problem.items, problem.alone, problem.tables, rule, heuristic,
             order, states, store, queue, used, room, cap, _CHUNK, limit - enqueued,
         )  # fmt: skip
-        used = _Used(*numbers)
-        dequeued += more_out
-        enqueued += more_in
+        used = _Used(*in_use)
+        dequeued += n_out
+        enqueued += n_in
         if callback is not None:
             level, count = int(states.level[goal]), int(states.count[goal])
             elapsed = clock() - begun
@@ -141,7 +144,7 @@ def best_first(
         if enqueued >= limit or time.thread_time() > deadline:
             labels = _completed(problem, states, int(goal), order)
             return Outcome(labels, False, float(top), dequeued, enqueued)
-        if more_out < _CHUNK:  # something is full
+        if n_out < _CHUNK:  # an array is full
             states, store, queue = _grown(states, store, queue, used, n, width)
 
 
@@ -155,7 +158,7 @@ def _labels(states: _States, state: int, order: Ints) -> Labels:
 
 
 def _completed(problem: Problem, states: _States, state: int, order: Ints) -> Labels:
-    """Place the items that a state leaves open where the log joint grows most, one by one."""
+    """Return the labels of a state completed greedily: items go where the log joint grows most."""
     labels = _labels(states, state, order)
     left = order[states.level[state] :]
     rest = copy.copy(problem)
@@ -171,7 +174,7 @@ def _new_store(capacity: int, width: int) -> _Store:
 def _grown(
     states: _States, store: _Store, queue: Queue, used: _Used, n: int, width: int
 ) -> tuple[_States, _Store, Queue]:
-    """Double the structures that may not hold one more expansion."""
+    """Double the arrays that may not hold one more expansion."""
     if used.states + n + 1 > len(states.level):
         size = max(2 * len(states.level), used.states + 2 * n + 2)
         states = copied(states, zeros(_States, size))
@@ -196,9 +199,9 @@ def _run(  # type: ignore[no-untyped-def]
     core, items, alone, tables, rule, heuristic, order, states, store, queue, used, room,
     cap, most_out, most_in,
 ):  # fmt: skip
-    """Expand states until one is complete, a limit is reached or a structure may be too small.
+    """Expand states until one is complete, a limit is reached or an array may be too small.
 
-    Return (the last state examined, its score, the numbers in use, states dequeued, enqueued).
+    Return (the last state examined, its score, how much is in use, states dequeued, enqueued).
     """
     n = order.shape[0]
     n_states, n_queue, n_rows, n_lists = used.states, used.queue, used.rows, used.lists
@@ -220,7 +223,7 @@ def _run(  # type: ignore[no-untyped-def]
         if states.level[state] == n:
             return state, score, (n_states, n_queue, n_rows, n_lists), n_out, n_in
         if states.level[state] > 0:
-            _write_down(core, items, order, states, store, state, n_rows, n_lists)
+            _store_clusters(core, items, order, states, store, state, n_rows, n_lists)
             n_rows += 1
             n_lists += states.count[state]
         made = _expand(
@@ -236,8 +239,8 @@ def _run(  # type: ignore[no-untyped-def]
 
 
 @inner
-def _write_down(core, items, order, states, store, state, row, first):  # type: ignore[no-untyped-def]
-    """Make the state's list of rows: its parent's, with the row that its last item changed."""
+def _store_clusters(core, items, order, states, store, state, row, first):  # type: ignore[no-untyped-def]
+    """Store the state's clusters: its parent's list of rows, with a new row for the last item."""
     parent = states.parent[state]
     choice = states.choice[state]
     i = order[states.level[state] - 1]
@@ -265,7 +268,7 @@ def _write_down(core, items, order, states, store, state, row, first):  # type: 
 def _expand(  # type: ignore[no-untyped-def]
     core, items, alone, tables, rule, heuristic, order, states, store, room, state, at
 ):
-    """Write the state's children from position `at` on, their scores into room.out."""
+    """Write the state's children to positions from `at` on, and their scores to room.out."""
     n = order.shape[0]
     level = states.level[state]
     n_clusters = states.count[state]
@@ -324,7 +327,7 @@ def _expand(  # type: ignore[no-untyped-def]
 
 @inner
 def _score_by_prices(tree, store, room, begin, n_clusters, level):  # type: ignore[no-untyped-def]
-    """Set room.out: all prices, and what the clusters' best extensions lack."""
+    """Set room.out to the scores by prices: the ceiling and the clusters' best extensions."""
     score = tree.ceiling
     for k in range(n_clusters + 1):
         for position in range(level):
@@ -344,7 +347,7 @@ def _score_by_prices(tree, store, room, begin, n_clusters, level):  # type: igno
 
 @inner
 def _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n_clusters, level):  # type: ignore[no-untyped-def]
-    """Set the best and second best case of each unplaced item over the present clusters."""
+    """Find the largest and second largest bound of each unplaced item over the present clusters."""
     left = order.shape[0] - level - 1
     for m in range(left):
         room.first[m] = -np.inf
@@ -369,7 +372,7 @@ def _rest_of_parent(core, items, tables, heuristic, order, store, room, begin, n
 def _rest_of_child(  # type: ignore[no-untyped-def]
     core, items, alone, tables, heuristic, order, store, room, begin, k, count, level
 ):
-    """Return the sum of the best cases after the next item has gone to cluster k."""
+    """Return the sum of the unplaced items' bounds after the next item has gone to cluster k."""
     left = order.shape[0] - level - 1
     if left == 0:
         return 0.0

@@ -1,16 +1,16 @@
-"""The score `dual`: prices of the points bound what a prefix clustering can become.
+"""The score `dual`: prices of the points bound all completions of a prefix clustering.
 
-With log V(K) = v₀ + λK and prices y that pay for every set, y(C) ≥ log w(C) (see
-`dpsearch.exact.pricing`), a partition into sets T_k has the log joint v₀ + Σ_n y_n + Σ_k v(T_k),
+Let log V(K) = v₀ + λK, and let the prices y pay for every set: y(C) ≥ log w(C) (see
+`dpsearch.exact.pricing`).  A partition into sets T_k has the log joint v₀ + Σ_n y_n + Σ_k v(T_k),
 where v(T) = log w(T) − y(T) ≤ 0.  A cluster C of a prefix of t items will become some T with
 T ∩ {first t items} = C, so
 
     v₀ + Σ_n y_n + Σ_k max { v(T) : T ∩ {first t items} = C_k }
 
-is never below the best completion: Σ_n y_n over the unplaced items, and for every open cluster
-its best priced extension.  All sets with v(T) ≥ −slack are listed beforehand, and what is not on
-the list is worth at most −slack.  Sorted as words of N bits in placing order they form a tree: a
-cluster of the prefix is a node at depth t, and the best of its extensions is known for each node.
+is never below the best completion: it is the sum of all prices, plus the largest v of any extension
+of each open cluster.  All sets with v(T) ≥ −slack are listed beforehand; any other set has
+v(T) ≤ −slack.  Written as words of N bits in placing order, the listed sets form a binary tree: a
+cluster of the prefix is a node at depth t, and each node knows the largest v of its sets.
 
 This module has the tree; `dpsearch.exact.dual` finds the prices and the sets.
 """
@@ -26,16 +26,16 @@ from dpsearch._types import Ints, Vector
 
 
 class Tree(NamedTuple):
-    """All sets worth more than `rest`, by the items that they share with a prefix."""
+    """The listed sets, by the items that they share with a prefix; the others have v ≤ `rest`."""
 
     child: Any  # int32 [node, 0 or 1]: without and with the next item; −1 if no set is left
     best: Vector  # [node]: largest v(T)
-    rest: float  # bound on v(T) of all sets that are not in the tree
+    rest: float  # bound on v(T) of all sets that are not listed
     ceiling: float  # v₀ + Σ y
 
 
 def tree_of(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceiling: float) -> Tree:
-    """Sort the sets by their bits in placing order and give every prefix of bits a node."""
+    """Return the tree of the listed sets; `worth` has the v of each."""
     n = len(order)
     if not columns:
         return Tree(np.full((1, 2), -1, np.int32), np.full(1, rest), rest, ceiling)
@@ -46,7 +46,7 @@ def tree_of(columns: list[Ints], worth: Vector, order: Ints, rest: float, ceilin
         row[place[members]] = 1
     sort = np.lexsort(bits.T[::-1])
     bits, worth = bits[sort], worth[sort]
-    # Neighbours differ first at `parting`; so they share their nodes down to that depth.
+    # Neighbours first differ at `parting`, and so share their nodes down to that depth.
     differ = bits[1:] != bits[:-1]
     parting = np.where(differ.any(axis=1), differ.argmax(axis=1), n)
     child: list[Any] = []

@@ -1,4 +1,4 @@
-"""Greedy search, a beam of one: each item goes where the log joint grows most, at once."""
+"""Greedy search, a beam of one: each item in turn goes where the log joint grows most."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CHUNK = 8192  # items between two calls of the callback, or checks for Ctrl-C
 
 
 def greedy(problem: Problem, order: Ints, callback: Callback | None = None) -> Labels:
-    """Return the labels that one greedy pass in this order gives.
+    """Return the labels of one greedy pass in this order.
 
-    It begins with the clusters of the background, whose labels come first.  Items that are not in
+    The pass starts from the background's clusters, whose labels come first.  Items that are not in
     the order get the label −1.
     """
     return greedy_state(problem, order, callback).labels
@@ -41,7 +41,7 @@ def greedy_state(problem: Problem, order: Ints, callback: Callback | None = None
 
 
 def _completed(problem: Problem, state: State, order: Ints) -> State:
-    """Return the state with the items that were not reached in a cluster of their own."""
+    """Return the state with all items that were not reached in one further cluster."""
     labels, left = state.labels.copy(), order[state.labels[order] < 0]
     labels[left] = labels.max() + 1
     return State(problem, labels)

@@ -1,4 +1,4 @@
-"""A binary heap of scored states with the best on top."""
+"""A binary heap of states, with the highest score on top."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def new_queue(capacity: int) -> Queue:
 
 @inner
 def _before(queue, a, b):  # type: ignore[no-untyped-def]
-    """Whether entry a comes off before entry b; of equals the newer, which is deeper."""
+    """Whether entry a is taken before entry b; among equals the newer, deeper state is."""
     if queue.score[a] != queue.score[b]:
         return queue.score[a] > queue.score[b]
     return queue.state[a] > queue.state[b]
@@ -70,7 +70,7 @@ def _sift_down(queue, at, size):  # type: ignore[no-untyped-def]
 
 @inner
 def shrink(queue, size, cap):  # type: ignore[no-untyped-def]
-    """Keep the `cap` best entries.  The queue is barely larger, so drop the worst one by one."""
+    """Keep the `cap` best entries; the queue is barely larger, so drop the worst one by one."""
     while size > cap:
         worst = size // 2  # the worst entry of a heap has no children
         for at in range(size // 2 + 1, size):

@@ -1,29 +1,29 @@
-"""Scores of a prefix clustering: what the unplaced items can add at most, or probably.
+"""Scores of a prefix clustering: bounds or estimates of what the unplaced items add.
 
-A state is a clustering of the first t items in placing order.  Its score is the log joint of what
-is placed plus an estimate for the rest:
+A state is a clustering of the first t items in placing order.  Its score is the log joint of the
+placed items plus a bound or an estimate for the rest:
 
 ``trivial``
     The largest p(c) of any completion, and the largest possible density for each unplaced point
     (the paper's section 3.2; densities above 1, which it forgets, are allowed for).  Admissible.
 ``replica``
     The paper's "tighter function" as printed (section 3.3): the largest p(c), and for each
-    unplaced point the best predictive over clusters when the points before it are replaced by
-    replicas of itself, scaled to the largest norm for real data.  *Not* admissible for Gaussians:
-    useful helpers may lie in other directions than the point itself.
+    unplaced point the best predictive density over clusters when the points before it are replaced
+    by replicas of itself, scaled to the largest norm for real data.  *Not* admissible for
+    Gaussians: points in other directions may help the point more than its replicas.
 ``admissible``
-    For each unplaced point, prior and likelihood together, the largest value of
+    For each unplaced point, prior and likelihood together: the largest value of
     log W(n_k + j + 1) − log W(n_k + j) + log H(x | cluster k and j helpers) over clusters k, the
-    number j of unplaced earlier points that join first, and what those can sum to column by
-    column.  Never below the best completion.
+    number j of helpers (unplaced earlier points that join first), and the possible sums of their
+    features, column by column.  Never below the best completion.
 ``dual``
     Prices of the points bound the rest (see `dual.py`, and `dpsearch.exact.dual` for the prices).
     Never below the best completion, and by far the tightest; nearly all the time goes into finding
     the prices.
 ``inadmissible``
-    Every unplaced point as a cluster of its own (section 3.4), in the likelihood and in the prior
-    alike; for points under the Dirichlet process with α fixed this is the value of an actual
-    completion.  (Elsewhere each point's share in the prior is that of a second cluster.)  The most
+    Each unplaced point as a cluster of its own (section 3.4), in the likelihood and in the prior
+    alike.  For points under the Dirichlet process with α fixed this is the value of an actual
+    completion; otherwise each point's share of the prior is that of a second cluster.  The most
     useful score in practice.
 """
 
@@ -52,26 +52,26 @@ from dpsearch.priors.base import has_convex_sizes, size_step
 from dpsearch.problem import Problem
 
 TRIVIAL, REPLICA, ADMISSIBLE, INADMISSIBLE, DUAL = range(5)
-# The helpers' envelopes need about N³/6 · features numbers.
+# The helpers' envelopes take about N³/6 · features values.
 _LARGEST_ENVELOPE = 100_000_000
 
 
 class Heuristic(NamedTuple):
-    """A score as the best-first kernel sees it: a code and the tables that go with it."""
+    """A score as the best-first kernel uses it: its code and its tables."""
 
     code: int
     tail: Vector  # [t]: constant estimate for the items from position t on
-    fresh: Vector  # [t, m] flat: best value of item t + m in a cluster that is not open yet
+    fresh: Vector  # [t, m] flat: bound on item t + m in a cluster that is not open yet
     low: Matrix  # envelopes of the helpers' feature sums, see `_envelopes`
     high: Matrix
     slopes: Matrix  # [K, R]: largest log V gain per new cluster when K are open and R items left
     bounds: Bounds
-    scaled: Items  # the items as the replicas that the paper's function adds
-    tree: Tree  # the sets that come close to their prices
+    scaled: Items  # each item's replica, as the paper's function adds it
+    tree: Tree  # the listed sets, of which `dual` knows v
 
 
 def blank(problem: Problem, code: int) -> Heuristic:
-    """Return a heuristic without tables."""
+    """Return a heuristic with empty tables."""
     none, nothing = np.zeros(0), np.zeros((0, 0))
     tree = Tree(np.zeros((0, 2), np.int32), none, 0.0, 0.0)
     return Heuristic(
@@ -177,7 +177,7 @@ def _triple(n, t, m, j):  # type: ignore[no-untyped-def]
 
 @kernel
 def features_of(core: Core, bounds: Bounds, items: Items, order: Ints) -> Matrix:
-    """Return the features of items, by which their helpers' sums are bounded."""
+    """Return the items' features, whose sums over helpers are bounded."""
     out = np.zeros((order.shape[0], bounds.n_features))
     for t in range(order.shape[0]):
         i = order[t]
@@ -191,7 +191,7 @@ def features_of(core: Core, bounds: Bounds, items: Items, order: Ints) -> Matrix
 def _envelopes(features: Matrix) -> Any:
     """Return (low, high): sums of the j smallest and of the j largest values of each feature.
 
-    Row (t, m, j) speaks of j of the items at positions t … t + m − 1.
+    Row (t, m, j) is about the items at positions t … t + m − 1.
     """
     n, width = features.shape
     total = n * (n + 1) * (n + 2) // 6
@@ -217,7 +217,7 @@ def _envelopes(features: Matrix) -> Any:
 
 @kernel
 def _fresh_values(heuristic, core, items, tables, order):  # type: ignore[no-untyped-def]
-    """Return the best case of each item in a cluster that helpers have opened, at every level."""
+    """Return the bound of each item in a cluster that helpers have opened, at every level."""
     n = order.shape[0]
     out = np.empty(n * (n + 1) // 2)
     empty = np.empty(core.width)
@@ -237,9 +237,9 @@ def _fresh_values(heuristic, core, items, tables, order):  # type: ignore[no-unt
 def _best_bound(  # type: ignore[no-untyped-def]
     core, bounds, items, tables, order, low, high, row, size, t, m
 ):
-    """Return the best case of the item at t + m in a cluster of `size` points with any helpers.
+    """Return the bound of the item at t + m in a cluster of `size` points and any helpers.
 
-    An empty cluster must be opened by a helper; `fresh_value` covers being first in a new cluster.
+    An empty cluster must be opened by a helper; `fresh_value` covers the item that opens one.
     """
     n = order.shape[0]
     i = order[t + m]
@@ -258,9 +258,9 @@ def _best_bound(  # type: ignore[no-untyped-def]
 
 @inner
 def _best_replica(core, items, scaled, order, cluster, t, m, row, start, score):  # type: ignore[no-untyped-def]
-    """Return the best predictive of the item at t + m after up to m replicas join the cluster.
+    """Return the best predictive density of the item at t + m after up to m replicas have joined.
 
-    Scaled replicas are added while they help, then plain ones.
+    Scaled replicas are added while they increase it, then plain ones.
     """
     i = order[t + m]
     copy_row(cluster, row)
@@ -285,7 +285,7 @@ def _best_replica(core, items, scaled, order, cluster, t, m, row, start, score):
 def rest_of_row(  # type: ignore[no-untyped-def]
     heuristic, core, items, tables, order, row, size, t, out, scratch, start, score
 ):
-    """Set out[m] to the best case in this cluster of each item at t + m, with t items placed."""
+    """Set out[m] to the bound of the item at t + m in this cluster, with t items placed."""
     for m in range(order.shape[0] - t):
         if heuristic.code == ADMISSIBLE:
             out[m] = _best_bound(
@@ -300,7 +300,7 @@ def rest_of_row(  # type: ignore[no-untyped-def]
 
 @inner
 def fresh_value(heuristic, tables, alone, order, n_clusters, t, m):  # type: ignore[no-untyped-def]
-    """Return the best case of the item at t + m in a new cluster, with n_clusters open."""
+    """Return the bound of the item at t + m in a new cluster, with n_clusters open."""
     n = order.shape[0]
     value = heuristic.fresh[_pair(n, t, m)]
     if heuristic.code == ADMISSIBLE:

@@ -16,9 +16,9 @@ ORDERS = ("ascending", "descending", "random", "given")
 def placing_order(problem: Problem, order: Any, rng: Rng) -> Ints:
     """Return a permutation of the items.
 
-    ``ascending``: by increasing marginal probability H(x_n), the paper's default: what fits the
-    prior least is placed first.  ``descending``, ``random``, ``given`` (as in the data), or a
-    permutation of the row numbers.
+    ``ascending`` sorts by increasing marginal probability H(x_n), the paper's default, so that the
+    items that fit the prior least are placed first.  The others are ``descending``, ``random``,
+    ``given`` (as in the data), or a permutation of the row numbers.
     """
     n = problem.n_items
     if isinstance(order, str):
@@ -35,7 +35,7 @@ def placing_order(problem: Problem, order: Any, rng: Rng) -> Ints:
 
 
 def as_permutation(order: Any, n: int) -> Ints:
-    """Return what the user gave as an order of n rows, checked."""
+    """Return the user's `order` as a checked permutation of n rows."""
     try:
         given = np.asarray(order, dtype=np.int64)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""`dpsearch.search`: choose an order and a score, run best-first or beam search."""
+"""`dpsearch.search`: choose an order and a score, and run best-first or beam search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dpsearch.problem import Clustering, Problem, as_problem
 
 
 def dual(problem: Problem, order: Ints) -> Heuristic:
-    """Prices of points as a heuristic; what it needs takes a while to import."""
+    """Return the heuristic by prices of points; importing what it needs takes a while."""
     from dpsearch.exact.dual import dual
 
     return dual(problem, order)
@@ -127,9 +127,9 @@ def _beam(problem: Problem, placing: Ints, beam_size: int, callback: Callback | 
         labels, dequeued, enqueued = beam(problem, placing, beam_size, callback)
         return problem.clustering(labels, n_dequeued=dequeued, n_enqueued=enqueued)
     state = greedy_state(problem, placing, callback)
-    # The last digits depend on the order; `log_joint` adds the items in the given one.
+    # The last digits depend on the order of adding; `log_joint` adds in the order of the data.
     rows = state.rows if (placing[1:] > placing[:-1]).all() else None
-    # Each item was tried in every cluster open before it and in a new one.
+    # Each item was tried in every cluster that was open then, and in a new one.
     newest = np.maximum.accumulate(state.labels[placing])
     enqueued = 2 * problem.n_items - 1 + int(newest[:-1].sum())
     return problem.clustering(state.labels, rows, n_dequeued=problem.n_items, n_enqueued=enqueued)

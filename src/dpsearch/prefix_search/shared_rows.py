@@ -1,9 +1,9 @@
-"""Many partitions of a prefix that share the statistics of their clusters, placed item by item.
+"""Hypotheses, partitions of a prefix that share the statistics of their clusters.
 
-A row of statistics that many hypotheses contain is scored once per item and, when several of them
-add the item to it, changed once; so a hundred hypotheses cost little more than one.  Labels are
-not stored per hypothesis: a row knows its members through a linked list that it shares with the
-rows it was copied from.  Beam search and the particle filter differ in which successors they keep.
+A row of statistics that many hypotheses contain is scored once per item and, if several of them add
+the item to it, changed once, so that a hundred hypotheses cost little more than one.  Labels are
+not stored per hypothesis: a row has its members in a linked list that it shares with the rows that
+it was copied from.  Beam search and the particle filter differ in which successors they keep.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dpsearch.prefix_search.beam_state import (
 )
 from dpsearch.priors.base import size_step, size_weight
 
-_DENSE = 0.9  # share of the rows that should be in use
+_DENSE = 0.9  # rows are packed when a smaller share of them is in use
 
 
 class Shared(NamedTuple):
-    """The hypotheses with all that they share, as kernels see them."""
+    """The hypotheses and all that they share, as kernels use them."""
 
     hypotheses: Hypotheses
     rows: Rows
@@ -42,12 +42,12 @@ class Shared(NamedTuple):
     room: Room
 
     def rows_in_use(self) -> Ints:
-        """Return the numbers of the rows that some hypothesis has."""
+        """Return the rows that at least one hypothesis has."""
         return 1 + np.flatnonzero(self.rows.users[1 : self.counts.highest + 1])
 
 
 def nothing_placed(width: int, n_points: int, most: int) -> Shared:
-    """Return one hypothesis, in which nothing is placed, with room for `most`."""
+    """Return one hypothesis with no item placed, and space for `most` of them."""
     rows, nodes = new_rows(width, 4 * most + 64), zeros(Nodes, 4 * most + 1024)
     hypotheses = zeros(Hypotheses, most, rows=(most, 32))
     counts = Counts(1, 0, 0, len(rows.sizes) - 1, 0)
@@ -55,18 +55,18 @@ def nothing_placed(width: int, n_points: int, most: int) -> Shared:
 
 
 def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
-    """Return the same hypotheses with more room wherever one more item may need it."""
+    """Return the same hypotheses with larger arrays wherever one more item may need them."""
     hypotheses, rows, nodes, counts, room = shared
     most = len(hypotheses.counts)
     if counts.nodes + most > len(nodes.item):
-        counts = counts._replace(nodes=_collect(nodes, rows, counts))
+        counts = counts._replace(nodes=_drop_unused_nodes(nodes, rows, counts))
         if counts.nodes + most > len(nodes.item) // 2:
             nodes = copied(nodes, zeros(Nodes, 2 * len(nodes.item)))
     if counts.free_rows <= most:
         n, free = len(rows.sizes), counts.free_rows
         rows = copied(rows, new_rows(width, 2 * n))
         rows.free[n : n + free] = rows.free[:free]
-        rows.free[:n] = np.arange(n, 2 * n)[::-1]  # the new ones are taken last
+        rows.free[:n] = np.arange(n, 2 * n)[::-1]  # the new rows are used last
         counts = counts._replace(free_rows=free + n)
     if hypotheses.counts.max() + 1 >= hypotheses.rows.shape[1]:
         lists = hypotheses.rows
@@ -77,8 +77,8 @@ def with_more_room(shared: Shared, width: int, n_points: int) -> Shared:
 
 
 @kernel
-def _collect(nodes, rows, counts):  # type: ignore[no-untyped-def]
-    """Move the nodes that some row's list has together; return their number."""
+def _drop_unused_nodes(nodes, rows, counts):  # type: ignore[no-untyped-def]
+    """Drop the nodes that no row's list contains and close the gaps; return how many are left."""
     numbers = np.full(counts.nodes, -1)
     for row in range(1, counts.highest + 1):
         if rows.users[row] > 0:
@@ -101,7 +101,7 @@ def _collect(nodes, rows, counts):  # type: ignore[no-untyped-def]
 
 
 def packed(shared: Shared, width: int) -> Shared:
-    """Return the same hypotheses with the last rows moved to free ones, if many are free."""
+    """Return the same hypotheses, with the highest rows moved to free ones if many are free."""
     hypotheses, rows, _, counts, _ = shared
     live = shared.rows_in_use()
     n = len(live)
@@ -121,7 +121,7 @@ def packed(shared: Shared, width: int) -> Shared:
 
 @kernel
 def labels_of_members(nodes, members, n):  # type: ignore[no-untyped-def]
-    """Read the partition off the clusters' member lists; what is not placed has the label −1."""
+    """Return the labels by the clusters' member lists; items that are not placed have −1."""
     labels = np.full(n, -1)
     for k in range(members.shape[0]):
         node = members[k]
@@ -133,15 +133,15 @@ def labels_of_members(nodes, members, n):  # type: ignore[no-untyped-def]
 
 @inner
 def full(beam, nodes, counts, beam_size):  # type: ignore[no-untyped-def]
-    """Whether one more item may need more room than there is."""
+    """Whether an array may be too small for one more item."""
     nodes_short = counts.nodes + beam_size > nodes.item.shape[0]
     lists_short = counts.widest + 1 >= beam.rows.shape[1]
     return lists_short or counts.free_rows <= beam_size or nodes_short
 
 
 @inner
-def _begin_block(dots, items, order, t, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Take the inner products of the next few points with all rows, for the block capability."""
+def _multiply_block(dots, items, order, t, rows, counts, room):  # type: ignore[no-untyped-def]
+    """Compute the inner products of the next few points with all rows (block capability)."""
     for b in range(min(BLOCK, order.shape[0] - t)):
         copy_row(item_values(items, order[t + b]), room.points[b])
     starts = view(room.starts, 0, counts.highest + 1)
@@ -150,16 +150,16 @@ def _begin_block(dots, items, order, t, rows, counts, room):  # type: ignore[no-
 
 @inner
 def score_live(core, dots, items, order, t, b, tables, rows, counts, room):  # type: ignore[no-untyped-def]
-    """Score item order[t] once in every row that some hypothesis has.
+    """Score item order[t] once in each row that a hypothesis has.
 
-    It is point b of a block, if the family has the block capability; otherwise `dots` is None.
+    It is point b of a block if the family has the block capability; otherwise `dots` is None.
     """
     i, n = order[t], counts.highest
     size = items.sizes[i]
     starts, out = view(room.starts, 1, n), view(rows.gains, 1, n)
     if dots is not None:
         if b == 0:
-            _begin_block(dots, items, order, t, rows, counts, room)
+            _multiply_block(dots, items, order, t, rows, counts, room)
         products = view(room.products[b], 1, n)
         call_score_dots(
             dots.score_dots, (core.params, rows.pool, starts, products, room.gram[b, b], out)
@@ -177,7 +177,7 @@ def score_live(core, dots, items, order, t, b, tables, rows, counts, room):  # t
 
 @inner
 def log_fresh(tables, n_clusters, size, alone):  # type: ignore[no-untyped-def]
-    """Return the gain of an item as a cluster of its own."""
+    """Return the gain of an item that opens a new cluster."""
     if tables.multiplicity:
         return alone
     opened = tables.log_v[n_clusters + 1] - tables.log_v[n_clusters]
@@ -197,10 +197,10 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
         old = room.at[j]
         row = rows.successor[old]
         n_nodes = _append(core, items, i, tables, rows, nodes, row, rows.members[old], n_nodes)
-        rows.users[row] += rows.wanted[old]
-        rows.wanted[old] = 0
+        rows.users[row] += rows.added[old]
+        rows.added[old] = 0
         if dots is not None:
-            _carry_products(room, old, row, b)
+            _set_products(room, old, row, b)
     fresh = -1
     if n_fresh > 0:
         free_rows -= 1
@@ -211,7 +211,7 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
         rows.users[fresh] = n_fresh
         highest = max(highest, fresh)
         if dots is not None:
-            _carry_products(room, 0, fresh, b)
+            _set_products(room, 0, fresh, b)
     for c in range(kept):
         slot = room.parents[c]
         k = room.choices[c]
@@ -227,9 +227,9 @@ def step(core, dots, items, i, b, alone, tables, beam, rows, nodes, counts, room
 
 @inner
 def _count_children(beam, rows, counts, room, kept):  # type: ignore[no-untyped-def]
-    """Count each hypothesis's successors; return the numbers of those without, and of free rows.
+    """Count each hypothesis's successors; return how many have none, and how many rows are free.
 
-    Those without are listed in room.slots, and rows that no other hypothesis has become free.
+    Hypotheses without a successor are listed in room.slots, and rows that only they have are freed.
     """
     n_hypotheses, free_rows = counts.hypotheses, counts.free_rows
     room.children[:n_hypotheses] = 0
@@ -253,10 +253,10 @@ def _count_children(beam, rows, counts, room, kept):  # type: ignore[no-untyped-
 def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ignore[no-untyped-def]
     """Give each successor a slot, room.parents[c], with its parent's rows; list the rows to change.
 
-    A hypothesis with one successor stays where it is and keeps its share in its rows; only
-    further successors copy its list, into the slots of hypotheses that end here and behind them.
-    Return (the most clusters of a hypothesis, how many open a new one, slots left in between,
-    rows to change, which are listed in room.at).
+    The last successor of a hypothesis takes over its slot and its references to rows.  The others
+    copy its list, into the slots of hypotheses without successors and then into new ones.  Return
+    (the largest number of clusters, how many successors open a new cluster, slots left empty, rows
+    to change, which are listed in room.at).
     """
     next_slot = counts.hypotheses
     widest = counts.widest
@@ -278,17 +278,17 @@ def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ig
             for j in range(counts.widest):
                 row = beam.rows[h, j]
                 beam.rows[slot, j] = row
-                rows.users[row] += 1  # for row 0 it means nothing
+                rows.users[row] += 1  # of no meaning for row 0
         room.parents[c] = slot
         beam.counts[slot] = n_clusters
         beam.scores[slot] = room.scores[c]
         if k < n_clusters:
             old = beam.rows[slot, k]
             rows.users[old] -= 1
-            if rows.wanted[old] == 0:
+            if rows.added[old] == 0:
                 room.at[n_changed] = old
                 n_changed += 1
-            rows.wanted[old] += 1
+            rows.added[old] += 1
             if tables.multiplicity:
                 beam.placed[slot] = beam.placed[h] + rows.gains[old]
         else:
@@ -301,9 +301,9 @@ def _branch(tables, beam, rows, counts, room, kept, n_ended, alone):  # type: ig
 
 @inner
 def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-def]
-    """Move the last hypotheses into the slots of those that ended and have no successor."""
+    """Move the last hypotheses into the slots that are left empty."""
     for j in range(n_holes):
-        room.children[room.slots[j]] = -1  # it is 0 for all the others
+        room.children[room.slots[j]] = -1  # all others have 0
     last = kept + n_holes - 1
     for j in range(n_holes):
         hole = room.slots[j]
@@ -320,9 +320,9 @@ def _fill_holes(beam, room, kept, n_holes, widest):  # type: ignore[no-untyped-d
 
 @inner
 def _copy_rows(core, rows, highest, room, n_changed, free_rows):  # type: ignore[no-untyped-def]
-    """Say where each row that changes does so: in place if no hypothesis keeps it, else in a copy.
+    """Set the successor of each row to change: itself if no hypothesis keeps it, else a copy.
 
-    All are copied before any is changed: many rows can then be fetched from memory at once.
+    All copies come before any change, so that many rows can be fetched from memory at once.
     """
     width = core.width
     for j in range(n_changed):
@@ -340,8 +340,8 @@ def _copy_rows(core, rows, highest, room, n_changed, free_rows):  # type: ignore
 
 
 @inner
-def _carry_products(room, old, row, b):  # type: ignore[no-untyped-def]
-    """Set the products of the rest of a block with a row that is `old` and point b."""
+def _set_products(room, old, row, b):  # type: ignore[no-untyped-def]
+    """Set the inner products of the rest of a block with a row, which is `old` plus point b."""
     for c in range(b + 1, BLOCK):
         room.products[c, row] = room.products[c, old] + room.gram[b, c]
 

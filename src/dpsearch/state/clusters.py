@@ -1,4 +1,4 @@
-"""The clusters of a partition as rows of statistics in slots that are used again."""
+"""The clusters of a partition as rows of statistics, in slots that are reused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Clusters(NamedTuple):
 
     pool: Vector
     sizes: Ints  # [slot]; 0 if free
-    steps: Vector  # [position in live]: log W(n + 1) − log W(n) of its size n
+    steps: Vector  # [position in live]: log W(n + 1) − log W(n) at the cluster's size n
     live: Ints
     starts: Ints  # [position in live]: where the slot's row begins
     place: Ints  # [slot]: position in live
@@ -27,7 +27,7 @@ class Clusters(NamedTuple):
 
 @kernel
 def empty_clusters(width: int, labels: Labels, capacity: int) -> Clusters:
-    """Return slots of which none is in use."""
+    """Return `capacity` slots, none of them in use."""
     slots = np.arange(capacity)
     return Clusters(
         np.empty(capacity * width),
@@ -65,7 +65,7 @@ def cluster_value(core, tables, clusters, slot):  # type: ignore[no-untyped-def]
 
 @inner
 def open_slot(core, clusters, n_live):  # type: ignore[no-untyped-def]
-    """Make the first free slot an empty cluster, the last of live; return it."""
+    """Open an empty cluster in the first free slot, at the end of live; return the slot."""
     slot = clusters.live[n_live]  # free slots follow the ones in use
     clear_row(core, view(clusters.pool, slot * core.width, core.width))
     clusters.sizes[slot] = 0
@@ -83,7 +83,7 @@ def set_size(tables, clusters, at, size):  # type: ignore[no-untyped-def]
 
 @inner
 def drop(clusters, last, at):  # type: ignore[no-untyped-def]
-    """Take the empty cluster at a position out of live, whose last entry takes its place."""
+    """Remove the empty cluster at a position of live, and move the last entry there."""
     slot = clusters.live[at]
     other = clusters.live[last]
     clusters.live[at] = other

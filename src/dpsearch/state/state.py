@@ -1,4 +1,4 @@
-"""A partition, its statistics, members and value, for solvers that change it step by step."""
+"""A partition with its statistics, members and log joint, for solvers that change it in steps."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from dpsearch.state.clusters import (
 )
 from dpsearch.state.sweep import Room, sweep_items, sweep_room
 
-_MOST_MOVES = 1_000_000  # before statistics are computed anew
-_LOOKED_AT = 1 << 14  # items at a time, that threads share
-_AT_ONCE = 1 << 27  # numbers that are read between two looks at the clock
+_MOST_MOVES = 1_000_000  # after these, statistics are computed anew
+_SHARED_ITEMS = 1 << 14  # items in a block that threads share
+_AT_ONCE = 1 << 27  # values read between two checks of the time
 
 
 class State:
-    """A partition: rows of statistics in slots, members by slot, the log joint.
+    """A partition: rows of statistics in slots, members by slot, and the log joint.
 
     Items with the label −1 have no cluster until a sweep places them.
     """
@@ -46,8 +46,8 @@ class State:
         self._dots = problem.dots()
         self._room: Room | None = None
         n_background = len(problem.background.sizes)
-        as_they_are = n_background > 0 or labels.min() < 0
-        labels = labels.copy() if as_they_are else by_appearance(labels)
+        keep_labels = n_background > 0 or labels.min() < 0
+        labels = labels.copy() if keep_labels else by_appearance(labels)
         self.n_live = max(n_background, int(labels.max()) + 1)
         capacity = max(64, 2 * self.n_live + 8)
         # Called as plain Python, which spares its compilation.
@@ -69,20 +69,17 @@ class State:
 
     @property
     def values(self) -> Vector:
-        """Of each slot in use log W(n) + log H, computed when they are first asked for."""
+        """log W(n) + log H of each slot in use, computed at the first access."""
         if self._values is None:
             values = np.zeros(len(self.clusters.sizes))
             values[self.live] = self._values_of(self.live)
-            self._values = values  # whole at once, as several threads may ask
+            self._values = values  # set when complete, as several threads may read it
         return self._values
 
     def _values_of(self, slots: Ints) -> Vector:
         rows = self.clusters.pool.reshape(-1, self._core.width)[slots].reshape(-1)
-        return self._worth(rows, self.clusters.sizes[slots])
-
-    def _worth(self, rows: Vector, sizes: Ints) -> Vector:
-        weights = size_weights(self.problem.tables, sizes)
-        return np.asarray(weights + log_marginals(self._core, rows, len(sizes)))
+        weights = size_weights(self.problem.tables, self.clusters.sizes[slots])
+        return np.asarray(weights + log_marginals(self._core, rows, len(slots)))
 
     @property
     def live(self) -> Ints:
@@ -102,7 +99,7 @@ class State:
         """The items of a cluster."""
         if self._members is None:
             n_slots = len(self.clusters.sizes)
-            # A sort of short numbers goes through them twice, whatever their order.
+            # NumPy sorts 16-bit integers by radix, in two passes.
             short = np.uint16 if n_slots < np.iinfo(np.uint16).max else np.int64
             order = np.argsort((self.clusters.labels + 1).astype(short), kind="stable")
             bounds = np.searchsorted(self.clusters.labels[order], np.arange(n_slots + 1))
@@ -112,30 +109,30 @@ class State:
     def sweep(self, order: Ints, threads: Executor | None = None, rng: Rng | None = None) -> int:
         """Move each item to its best place, in this order; return how many moved.
 
-        With threads, these look at a block of items at a time, with the clusters as they are; those
-        that would move are then visited one after another.  With an `rng` instead, each moves to a
-        place drawn by its probability: a Gibbs sweep.
+        With `threads`, these find the items of a block that would move while the clusters do not
+        change; those items are then visited one after another.  With an `rng` instead, each item
+        moves to a place drawn by its probability: a Gibbs sweep.
         """
         if threads is None:
             return self._sweep(order, rng)
         moved = 0
-        for begin in range(0, len(order), _LOOKED_AT):
+        for begin in range(0, len(order), _SHARED_ITEMS):
             current().check()
-            block = order[begin : begin + _LOOKED_AT]
-            moved += self._sweep(block[self._restless(block, threads)])
+            block = order[begin : begin + _SHARED_ITEMS]
+            moved += self._sweep(block[self._would_move(block, threads)])
         return moved
 
-    def _restless(self, order: Ints, threads: Executor) -> Any:
-        """Return whether each item would move, as the clusters are now."""
+    def _would_move(self, order: Ints, threads: Executor) -> Any:
+        """Return whether each item would move, given the clusters as they are now."""
         if self.n_live + BLOCK > len(self.clusters.sizes):
             self._grow()
         marks = np.zeros(len(order), np.bool_)
 
-        def look(begin: int) -> None:
-            at = slice(begin, begin + _LOOKED_AT // 16)
+        def mark(begin: int) -> None:
+            at = slice(begin, begin + _SHARED_ITEMS // 16)
             self._visit(order[at], self._new_room(), marks[at])
 
-        list(threads.map(look, range(0, len(order), _LOOKED_AT // 16)))
+        list(threads.map(mark, range(0, len(order), _SHARED_ITEMS // 16)))
         return marks
 
     def _new_room(self) -> Room:
@@ -159,7 +156,7 @@ class State:
         while done < len(order):
             if self._room is None:
                 self._room = self._new_room()
-            # As many as are gathered at once, or a multiple of that: the blocks remain the same.
+            # A multiple of the items that are gathered together, so that blocks remain the same.
             size, least = self._core.width * (self.n_live + 1), len(self._room.points)
             some = order[done : done + least * max(1, _AT_ONCE // (size * least))]
             visited, self.n_live, more = self._visit(some, self._room, None, rng)
@@ -177,9 +174,9 @@ class State:
         return moved
 
     def merge_gains(self, slots: Ints, others: Ints, *, together: bool = False) -> Matrix:
-        """Return the change of the log joint when clusters are merged, each with each of others.
+        """Return [slot, other]: the change of the log joint if each slot is merged with each other.
 
-        With `together`, they are merged one after another: the changes are those of all up to each.
+        With `together`, column j is for merging the slot with all of `others` up to the j-th.
         """
         tables, sizes, apart = self.problem.tables, self.clusters.sizes[others], self.values[others]
         merged = np.arange(1, len(others) + 1) if together else np.ones(len(others), np.int64)
@@ -193,7 +190,7 @@ class State:
         return gains
 
     def best_places(self, items: Ints, count: int) -> Ints:
-        """Return the `count` best clusters of each of some items, without repetition."""
+        """Return the `count` best clusters of each item, without repetitions."""
         scores = np.empty(self.n_live)
         scratch = np.empty(self._core.width)
         starts = self.clusters.starts[: self.n_live]
@@ -208,8 +205,11 @@ class State:
         return self.live[np.unique(np.concatenate(best))]
 
     def replace(self, slots: Ints, chosen: Ints, labels: Labels, n_clusters: int) -> Ints:
-        """Give the items of some clusters a new partition; return the slots that it uses."""
-        self.members(int(slots[0]))  # makes the lists before labels change
+        """Give the items of some clusters a new partition; return the slots of its clusters.
+
+        `chosen` are all the items of `slots`, and `labels` their new clusters, 0, 1, …
+        """
+        self.members(int(slots[0]))  # makes the member lists before labels change
         while self.n_live - len(slots) + n_clusters > len(self.clusters.sizes):
             self._grow()
         kept = self.n_live - len(slots)
@@ -232,7 +232,7 @@ class State:
         return used
 
     def _reopen(self, slots: Ints, n_clusters: int) -> Ints:
-        """Drop some clusters, and return as many slots as wanted, the last of live from now on."""
+        """Drop some clusters; return the slots of `n_clusters` others, now the last of live."""
         clusters = self.clusters
         for slot in slots:
             self.n_live -= 1
@@ -247,7 +247,7 @@ class State:
 
     @property
     def rows(self) -> Rows:
-        """The clusters' statistics, slot by slot, where no slot has been emptied."""
+        """The clusters' statistics, slot by slot; valid only if no cluster was ever dropped."""
         width = self._core.width
         return Rows(self.clusters.pool[: self.n_live * width], self.clusters.sizes[: self.n_live])
 

@@ -1,13 +1,13 @@
 """Sweeps over the data: each item moves to its best cluster, or to one drawn by its probability.
 
 The first is refinement's reassignment and, for items that have no cluster yet, the greedy search.
-The second is Neal's algorithm 3 (2000), collapsed Gibbs sampling: item i goes to cluster k of the
+The second is collapsed Gibbs sampling, algorithm 3 of Neal (2000): item i goes to cluster k of the
 others with probability proportional to W(n_k + 1)/W(n_k) · H(x_i | cluster k), and to a new one
 with V(K + 1)/V(K) · W(1) · H(x_i), where K counts the clusters of the other items.
 
-Families whose score needs only inner products of the point with a linear statistic of each cluster
-(`dots`) take four points at a time: the cluster rows are read once for four points, and the
-products are corrected by the points' inner products with each other as the clusters change.
+If a family's score needs only inner products of the point with a linear statistic of each cluster
+(`dots`), points are taken in blocks: the cluster rows are read once per block, and the products
+are corrected by the points' inner products with each other as the clusters change.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def sweep_room(core: Core, n_features: int, n_gathered: int, capacity: int) -> R
 def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room, rng, marks):  # type: ignore[no-untyped-def]
     """Visit items in order; return (items visited, number of clusters, items moved).
 
-    With an `rng`, places are drawn; without one, the best is taken.  With `marks`, none is moved,
-    and those that would be are marked.  `dots` is None for families without the block capability.
-    Numba removes the branches that an argument of None excludes, so each case is compiled
-    separately.
+    With an `rng`, places are drawn; without one, the best is taken.  With `marks`, no item moves,
+    and those that would move are marked.  `dots` is None for families without the block capability.
+    Each combination of arguments that are None is compiled separately, without the branches that
+    it excludes.
     """
     moved = 0
     at = 0
@@ -75,8 +75,8 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
             gather(items, order[at:stop], room.points)
             for b in range(stop - at):
                 room.alone[b] = alone[order[at + b]]
-                # Not used, as the label of an item that occurs twice may change on the way: once
-                # it was read, it is near.
+                # This copy is not used, as an item may occur twice in the order and move in
+                # between.  Reading the label brings it into the cache.
                 room.labels[b] = clusters.labels[order[at + b]]
         for t in range(at, stop, BLOCK):
             if n_live + BLOCK > clusters.sizes.shape[0]:
@@ -125,7 +125,7 @@ def sweep_items(core, dots, items, alone, tables, clusters, n_live, order, room,
 def _weigh(core, dots, items, i, size, tables, clusters, n_live, old, stay, fresh, b, room, rng):  # type: ignore[no-untyped-def]
     """Set room.out to the log weight of each cluster for item i, point b of its block.
 
-    Where the best is looked for, −∞ may stand for what cannot be the best.
+    Without an `rng`, −∞ may stand for clusters that cannot be the best.
     """
     starts = view(clusters.starts, 0, n_live)
     weighted = False
@@ -158,16 +158,16 @@ def _weigh(core, dots, items, i, size, tables, clusters, n_live, old, stay, fres
 
 @inner
 def known_gains(core, items, i, size, alone, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
-    """Return the log weights of staying and of a new cluster; −∞ for what cannot be.
+    """Return the log weights of staying and of a new cluster; −∞ if one of them is not possible.
 
-    They are relative to the partition without item i.  `old` is its position in live, −1 if it has
-    no cluster.
+    They are relative to the partition without item i.  `old` is the position in live of the item's
+    cluster, −1 if it has none.
     """
     fresh = alone + size_weight(tables, size)
     if old >= 0:
         slot = clusters.live[old]
         n = clusters.sizes[slot]
-        if n == size:  # alone already: to stay is to be the new cluster
+        if n == size:  # the item is alone, so that staying is the same as a new cluster
             return fresh + tables.log_v[n_live] - tables.log_v[n_live - 1], -np.inf
     fresh += tables.log_v[n_live + 1] - tables.log_v[n_live]
     if old < 0:
@@ -179,7 +179,7 @@ def known_gains(core, items, i, size, alone, tables, clusters, n_live, old, room
 
 @inner
 def add_steps(size, tables, clusters, n_live, old, room):  # type: ignore[no-untyped-def]
-    """Add the prior's part to the scores in room.out, but for the old place."""
+    """Add the prior's part to the scores in room.out; callers set that of the old place."""
     for k in range(n_live):
         if size == 1:
             room.out[k] += clusters.steps[k]
@@ -190,7 +190,7 @@ def add_steps(size, tables, clusters, n_live, old, room):  # type: ignore[no-unt
 
 @inner
 def _best_place(n_live, old, fresh, room):  # type: ignore[no-untyped-def]
-    """Return the position in live where the item is best off; n_live for a new cluster."""
+    """Return the position in live of the item's best cluster; n_live for a new one."""
     best = old
     best_gain = room.out[old] + EPSILON if old >= 0 else -np.inf
     for k in range(n_live):
@@ -204,7 +204,7 @@ def _best_place(n_live, old, fresh, room):  # type: ignore[no-untyped-def]
 
 @inner
 def drawn_place(n_live, old, fresh, room, rng):  # type: ignore[no-untyped-def]
-    """Draw the position in live where the item goes; n_live for a new cluster."""
+    """Draw the position in live of the item's cluster; n_live for a new one."""
     top = fresh
     for k in range(n_live):
         top = max(top, room.out[k])
@@ -219,7 +219,7 @@ def drawn_place(n_live, old, fresh, room, rng):  # type: ignore[no-untyped-def]
         left -= room.out[k]
         if left < 0.0:
             return k
-    # What remains is the new cluster's; by rounding there may be none.
+    # The rest belongs to the new cluster, if it is possible; rounding may leave a rest if not.
     return n_live if fresh > -np.inf else old
 
 
