@@ -598,7 +598,7 @@ def test_a_fit_that_fails_leaves_the_fit_before_as_it_was():
     ("step", "phase"),
     [
         ("dpsearch.refinement.turns.Refinement.run", "refining"),
-        ("dpsearch.exact.certificate._Closing.run", "certifying"),
+        ("dpsearch.exact.certificate._Certification.run", "certifying"),
     ],
 )
 def test_ctrl_c_that_ends_a_phase_is_said(step, phase, monkeypatch):

@@ -18,7 +18,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from dpsearch.errors import CapabilityError, DataError, ParameterError
 from dpsearch.exact import Certificate, certify
-from dpsearch.exact.promises import rounding_of, statistic_of
+from dpsearch.exact.assumptions import rounding_of, statistic_of
 from dpsearch.problem import Problem
 from studies.attacks.forgeries import FORGERIES
 from studies.attacks.record import Outcome

@@ -40,8 +40,8 @@ def test_central_prices_pay_for_all_sets_and_are_as_low_as_the_linear_programme(
 
 
 def test_prices_that_do_not_pay_are_noticed(monkeypatch):
-    correct = central._reach
-    monkeypatch.setattr(central, "_reach", lambda values, steps: 3.0 * correct(values, steps))
+    correct = central._step_share
+    monkeypatch.setattr(central, "_step_share", lambda values, steps: 3.0 * correct(values, steps))
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         test_central_prices_pay_for_all_sets_and_are_as_low_as_the_linear_programme()
 

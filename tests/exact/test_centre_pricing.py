@@ -9,9 +9,9 @@ import pytest
 
 from dpsearch import datasets, families, priors
 from dpsearch._clock import clock
+from dpsearch.exact.assumptions import statistic_of
 from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.pricing import NO_TRIPLES
-from dpsearch.exact.promises import statistic_of
 from dpsearch.problem import Problem
 from enumeration import seeds
 

@@ -12,7 +12,7 @@ import enumeration
 from dpsearch import certify, families
 from dpsearch.errors import CapabilityError
 from dpsearch.exact import regions
-from dpsearch.exact.promises import totals_of
+from dpsearch.exact.assumptions import totals_of
 from dpsearch.exact.statistic_pricing import StatisticPricer
 from provable import KINDS, PRIORS, columns, known, numbers, problem_of
 

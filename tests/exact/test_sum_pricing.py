@@ -9,7 +9,7 @@ import enumeration
 from dpsearch import families, priors
 from dpsearch._clock import clock
 from dpsearch.exact import certify, proof
-from dpsearch.exact.promises import statistic_of
+from dpsearch.exact.assumptions import statistic_of
 from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.exact.subset_pricing import SubsetPricer
 from dpsearch.exact.sum_pricing import SumPricer

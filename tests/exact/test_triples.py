@@ -11,8 +11,8 @@ import pytest
 import enumeration
 from dpsearch import Certificate, certify, families, priors
 from dpsearch.exact import proof
+from dpsearch.exact.assumptions import statistic_of
 from dpsearch.exact.pricing import NO_TRIPLES
-from dpsearch.exact.promises import statistic_of
 from dpsearch.exact.proof import Bounded, by_prices, pricer_of
 from dpsearch.exact.triples import broken_triples
 from dpsearch.problem import Problem

@@ -293,7 +293,7 @@ class _Asked(NamedTuple):
 
     def check(self, problem: Problem) -> None:
         """Raise before any work is done if there is no such row, number or arithmetic."""
-        from dpsearch.exact.enclosed import require_exact
+        from dpsearch.exact.interval_arithmetic import require_exact
 
         n = problem.n_items
         for (k,) in self.numbers:

@@ -39,7 +39,7 @@ class Space(NamedTuple):
 
 @kernel
 def shrink_boxes(space, n_low, n_high, low, high, status, alive):  # type: ignore[no-untyped-def]
-    """Shrink boxes, in place, to what their points allow; set `alive` of those that are not empty."""
+    """Shrink boxes, in place, to what their points allow; set which are not empty."""
     n_points = space.values.shape[1]
     for b in range(n_low.shape[0]):
         n_in = 0

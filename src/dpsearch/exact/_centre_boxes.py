@@ -378,7 +378,7 @@ def _within(space, total, n, centre, half):  # type: ignore[no-untyped-def]
 
 @inner
 def _record(found, y, inside, n_in, chosen, n_chosen, value, mode):  # type: ignore[no-untyped-def]
-    """Record the set inside[:n_in] ∪ chosen[:n_chosen]; in mode RAISE, raise prices to pay for it."""
+    """Record the set inside[:n_in] ∪ chosen[:n_chosen]; in mode RAISE, raise prices for it."""
     at = found.count[1]
     found.count[1] += 1
     found.values[at] = value

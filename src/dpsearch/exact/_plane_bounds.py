@@ -200,7 +200,7 @@ def _gather(space, frame, status, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _heights(space, boxes, b, g, best_at):  # type: ignore[no-untyped-def]
-    """Return Σ over terms of the largest F at the corners, for both sizes, and of absolute values."""
+    """Return the sums of the largest F at the corners for both sizes, and of absolute values."""
     total1 = 0.0
     total2 = 0.0
     error = 0.0
@@ -361,7 +361,7 @@ def _subgradient(space, boxes, b, n_in, k, share, best_at, slope, room):  # type
 
 @inner
 def _scores(space, boxes, b, g, score):  # type: ignore[no-untyped-def]
-    """Set how far f at both ends of each axis lies above the plane on average, minus the centre's."""
+    """Set how far both ends of each axis lie above the plane on average, relative to the centre."""
     begin = 0
     for t in range(space.n_values.shape[0]):
         first = space.begin[t]

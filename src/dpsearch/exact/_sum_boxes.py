@@ -128,7 +128,7 @@ def _height(space, n, d, line, low, high):  # type: ignore[no-untyped-def]
 
 @inner
 def _linear_bound(space, y, n, wanted, room):  # type: ignore[no-untyped-def]
-    """Choose the best points; return (bound, value of the last one chosen, of the first left out)."""
+    """Choose the best points; return (bound, value of the last chosen, of the first left out)."""
     n_points, n_columns = space.x.shape
     bound = space.constant[n]
     for d in range(n_columns):

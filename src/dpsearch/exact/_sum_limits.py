@@ -60,7 +60,7 @@ def part(space, d, n, s):  # type: ignore[no-untyped-def]
 
 @inner
 def limit(space, n, room):  # type: ignore[no-untyped-def]
-    """Shrink the box to the possible sums of the points in and free; take out points that do not fit.
+    """Shrink the box to the possible sums; take out points that do not fit.
 
     Return (whether the node may contain a set, number of points in, number free).
     """

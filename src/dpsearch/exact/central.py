@@ -45,42 +45,42 @@ def central_prices(
     member, group = distinct_rows(columns, len(first))
     counts = np.bincount(group).astype(np.float64)
     matrix = member.toarray() * counts[:, None]
-    lack = weights - np.array([first[members].sum() for members in columns])
+    missing = weights - np.array([first[members].sum() for members in columns])
     sizes = np.array([len(members) for members in columns])
-    u = np.full(len(counts), max(0.0, float((lack / sizes).max())) + _BEGIN)
-    s, z = matrix.T @ u - lack, np.full(len(columns), 1.0 / member.sum(axis=1).max())
+    u = np.full(len(counts), max(0.0, float((missing / sizes).max())) + _BEGIN)
+    s, z = matrix.T @ u - missing, np.full(len(columns), 1.0 / member.sum(axis=1).max())
     for _ in range(_STEPS):
-        residual = counts * (1.0 + _PULL * u) - matrix @ z
-        if np.abs(residual / counts).max() < _OFF and z @ s < gap:
+        residual = counts * (1.0 + _DELTA * u) - matrix @ z
+        if np.abs(residual / counts).max() < _STATIONARITY and z @ s < gap:
             return Central(first + u[group], float(first.sum() + counts @ u - z @ s))
         root = matrix * np.sqrt(z / s)
         normal = root @ root.T
-        normal[np.diag_indices_from(normal)] += _PULL * counts
+        normal[np.diag_indices_from(normal)] += _DELTA * counts
         try:
             factor = scipy.linalg.cho_factor(normal, lower=True)
         except (ValueError, np.linalg.LinAlgError):
             return None
         mean = z @ s / len(s)
         _, ds, dz = _step(factor, matrix, residual, z, s, 0.0)
-        reached = (z + _reach(z, dz) * dz) @ (s + _reach(s, ds) * ds) / len(s)
-        aim = max((reached / mean) ** 3, _LEAST) * mean
-        du, ds, dz = _step(factor, matrix, residual, z, s, aim)
-        forward = _STAY * _reach(s, ds)
-        u, s, z = u + forward * du, s + forward * ds, z + _STAY * _reach(z, dz) * dz
+        reached = (z + _step_share(z, dz) * dz) @ (s + _step_share(s, ds) * ds) / len(s)
+        target = max((reached / mean) ** 3, _LEAST_TARGET) * mean
+        du, ds, dz = _step(factor, matrix, residual, z, s, target)
+        forward = _DAMPING * _step_share(s, ds)
+        u, s, z = u + forward * du, s + forward * ds, z + _DAMPING * _step_share(z, dz) * dz
     return None
 
 
 def _step(
-    factor: Any, matrix: Any, residual: Vector, z: Vector, s: Vector, aim: float
+    factor: Any, matrix: Any, residual: Vector, z: Vector, s: Vector, target: float
 ) -> tuple[Vector, Vector, Vector]:
     """Return Newton's step of shifts, slacks and multipliers towards s·z = target."""
-    lacking = aim - z * s
-    du = scipy.linalg.cho_solve(factor, matrix @ (lacking / s) - residual)
+    missing = target - z * s
+    du = scipy.linalg.cho_solve(factor, matrix @ (missing / s) - residual)
     ds = matrix.T @ du
-    return du, ds, (lacking - z * ds) / s
+    return du, ds, (missing - z * ds) / s
 
 
-def _reach(values: Vector, steps: Vector) -> float:
+def _step_share(values: Vector, steps: Vector) -> float:
     """Return the largest share of a step, at most 1, that keeps all values at or above 0."""
     down = steps < 0.0
     return min(1.0, float((-values[down] / steps[down]).min())) if down.any() else 1.0

@@ -9,9 +9,9 @@ import numpy as np
 from dpsearch._special import LOG_2PI
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._centre_boxes import Nodes, Room, Space, explore
+from dpsearch.exact.assumptions import EPSILON
 from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.exact.pricing import NO_TRIPLES, Found, Priced, Run, StackPricer
-from dpsearch.exact.promises import EPSILON
 from dpsearch.exact.slopes import is_convex
 from dpsearch.families.statistics import NormalMeans
 from dpsearch.problem import Problem

@@ -14,12 +14,12 @@ from dpsearch._validate import n_threads
 from dpsearch.deadline import current
 from dpsearch.errors import CapabilityError, ParameterError, plain_interrupts
 from dpsearch.events import Callback, Event
+from dpsearch.exact.assumptions import at_least, require_points, rounding_of, statistic_of
 from dpsearch.exact.certificate_file import read_certificate, write_certificate
-from dpsearch.exact.interval import interval_optimum
-from dpsearch.exact.promises import at_least, require_points, rounding_of, statistic_of
+from dpsearch.exact.dynamic_programme import interval_optimum
 from dpsearch.exact.proof import Bounded, Proof, Sets, by_loose_prices, by_prices, pricer_for
 from dpsearch.exact.slopes import is_linear, ranges, slope
-from dpsearch.exact.statements import NumberBound, bound_of_number, bound_of_pair
+from dpsearch.exact.statements import NumberBound, bound_of_n_clusters, bound_of_pair
 from dpsearch.exact.verification import Claims, is_proved, is_proved_exactly
 from dpsearch.families.base import Family
 from dpsearch.partition import by_appearance
@@ -101,7 +101,7 @@ class Certificate(Claims):
         >>> certificate.with_clusters(2).worse_by > 80.0, certificate.apart(0, 1, within=5.0)
         (True, True)
         """
-        return bound_of_number(self, n_clusters, time_limit)
+        return bound_of_n_clusters(self, n_clusters, time_limit)
 
     def apart(self, i: int, j: int, *, within: float = 0.0) -> bool:
         """Whether rows i and j are proved apart in each partition within so many nats of this."""
@@ -218,16 +218,16 @@ def certify(
     if labels.max() + 1 >= len(problem.log_v):  # more clusters than the prior allows
         labels[:] = 0
     threads = n_threads(n_jobs)
-    closing = _Closing(problem, labels, begun, time_limit, tolerance, threads, callback)
+    certification = _Certification(problem, labels, begun, time_limit, tolerance, threads, callback)
     try:
         with plain_interrupts():
-            closing.run(polish, line)
+            certification.run(polish, line)
     except KeyboardInterrupt:
         current().interrupt()
-    return closing.certificate()
+    return certification.certificate()
 
 
-class _Closing:
+class _Certification:
     """One run, which bounds one range of the number of clusters after another."""
 
     def __init__(
@@ -393,7 +393,7 @@ class _Closing:
 
 
 def _split_at(entries: list[Bounded], n_clusters: int) -> list[Bounded]:
-    """Split the ranges at the best number of clusters known, so that their lines are tight there."""
+    """Split ranges at the best number of clusters known, so that their lines are tight there."""
     out = []
     for entry in entries:
         if entry.low < n_clusters < entry.high:

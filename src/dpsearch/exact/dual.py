@@ -11,8 +11,8 @@ import numpy as np
 
 from dpsearch._types import Ints, Vector
 from dpsearch.errors import CapabilityError
+from dpsearch.exact.assumptions import require_points, statistic_of
 from dpsearch.exact.pricing import Pricer
-from dpsearch.exact.promises import require_points, statistic_of
 from dpsearch.exact.proof import Proof, Sets, by_loose_prices, pricer_for
 from dpsearch.exact.slopes import intercept, is_linear, slope
 from dpsearch.partition import by_appearance

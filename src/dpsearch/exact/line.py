@@ -2,9 +2,9 @@
 
 Such statistics are `NormalMeans`, `GammaCounts` and `BetaCounts` of one column, and
 `DirichletCounts` of two words if the documents lie on a line in the plane of the two counts, for
-example because all have the same length.  For other documents the argument of `interval` implies
-only that lines separate the clusters: for some, the best partition is contiguous neither by share,
-nor by count, nor by length.
+example because all have the same length.  For other documents the argument of `dynamic_programme`
+implies only that lines separate the clusters: for some, the best partition is contiguous neither by
+share, nor by count, nor by length.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Line(NamedTuple):
     """Sorted points as kernels use them.
 
     With n points and sum S, log W + log H = base[n] + a convex function of (n, S):
-    ``SQUARE``: S (S − shift) scale[n], to which `seen_from` adds what depends on the anchor;
+    ``SQUARE``: S (S − shift) scale[n], to which `anchored` adds what depends on the anchor;
     ``GAMMA``: log Γ(shift + S) − S scale[n];
     ``BETA``: log Γ(a + s) + log Γ(b + t) − log Γ(a + b + s + t) of the two counts
     s = corner[0] n + step[0] S and t = corner[1] n + step[1] S.
@@ -96,7 +96,7 @@ def line_of(statistic: Statistic, ordered: Vector, log_w: Vector, rounding: floa
     n = len(ordered)
     sizes = np.arange(n + 1, dtype=np.float64)
     nothing = np.zeros(0)
-    sums = np.concatenate([[0.0], np.cumsum(ordered)])  # of integers, or not used: `seen_from`
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])  # of integers, or not used: `anchored`
     line = Line(
         SQUARE, rounding, ordered, sums, log_w, nothing, nothing, 0.0, *(nothing,) * 6,
     )  # fmt: skip
@@ -142,7 +142,7 @@ def _table(offset: float, largest: float) -> Vector:
     return log_gamma_table(offset, int(min(largest + 2, _LARGEST_TABLE)))
 
 
-def seen_from(line: Line, begin: int, end: int) -> tuple[Line, Vector]:
+def anchored(line: Line, begin: int, end: int) -> tuple[Line, Vector]:
     """Return the line up to `end` with its anchor near `begin`, and the potentials' gains by it.
 
     For `NormalMeans`, with z and the sum S measured from an anchor a and prior precision τ,
@@ -257,7 +257,7 @@ def interval_weight(line, i, j):  # type: ignore[no-untyped-def]
 
 
 @inner
-def find_lacks(line, slope, raised, lowered, out, begin, end):  # type: ignore[no-untyped-def]
+def find_shortfalls(line, slope, raised, lowered, out, begin, end):  # type: ignore[no-untyped-def]
     """Set out[j] to the largest w(i, j) − (F[j] − F[i]) above 0, for j in begin … end − 1.
 
     The result is rounded up: `raised` is F for a start, `lowered` is F for an end.

@@ -142,7 +142,7 @@ class Pricer(ABC):
 
     @abstractmethod
     def fit(self, labels: Labels) -> Vector:
-        """Return how well each point fits its cluster: a first price, up to a constant per cluster."""
+        """Return how well each point fits its cluster: a first price, up to a constant for each."""
 
     @abstractmethod
     def rounding(self, y: Vector) -> float:
@@ -219,7 +219,7 @@ class Pricer(ABC):
         if not worst.complete:
             return None
         floor = -slack - rounding
-        # When a point joins or leaves a listed set, the result exceeds its price by `bound` at most.
+        # From at least −slack, a set that gains or loses a point can rise to the bound at most.
         margin = slack + worst.bound + 2.0 * rounding
         run = Run(ALL, floor, floor - rounding, rounding, deadline, margin, float(limit))
         explored = self.explore(y.copy(), run)

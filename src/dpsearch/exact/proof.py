@@ -23,11 +23,11 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.errors import CapabilityError
+from dpsearch.exact.assumptions import EPSILON, log_ceiling, totals_of
 from dpsearch.exact.central import central_prices
 from dpsearch.exact.centre_pricing import CentrePricer
 from dpsearch.exact.master import best_partition, error_of
 from dpsearch.exact.pricing import NO_TRIPLES, Priced, Pricer
-from dpsearch.exact.promises import EPSILON, log_ceiling, totals_of
 from dpsearch.exact.repair import Repair
 from dpsearch.exact.slopes import intercept, slope
 from dpsearch.exact.statistic_pricing import StatisticPricer
@@ -41,7 +41,7 @@ from dpsearch.problem import Problem
 _MARGIN = 0.5  # slack, in nats, that repair aims for at each cut
 _SWEEPS = 300
 _PATIENCE = 8  # rounds that reduce the gap by less than a fifth, before column generation
-_FORESEEN, _NEAR = 8, 16  # rounds that search near known sets, and the number of those sets
+_NEAR_ROUNDS, _NEAR = 8, 16  # rounds that search near known sets, and the number of those sets
 _SETS_A_POINT = 3  # sets per point in column generation, those with the least slack
 _LEAST_SETS = 1000
 _LEAST_TOLL = 1e-3  # a triple is kept if its toll is at least this share of the gap
@@ -61,7 +61,7 @@ class Bounded(NamedTuple):
         ``"sets"``: the same, and the best partition into sets that fit into the gap was found.
         ``"ceiling"``: the prices are at least those of `all_loose_prices`, and slack is 0.
         ``"quick"``: the prices are at least those of the pricer's `quick`, and slack is 0.
-        ``"line"``: y are the potentials of `interval`, and slack is 0.
+        ``"line"``: y are the potentials of `dynamic_programme`, and slack is 0.
     y
         The prices of the points, and then the tolls of `triples`, none below 0.
     """
@@ -149,12 +149,12 @@ def by_loose_prices(problem: Problem) -> Bounded:
     return by_prices(problem, Bounded(1, n, lam, y, 0.0, "ceiling", math.inf), y, 0.0, "ceiling")
 
 
-def with_room(bound: float, rounding: float) -> float:
+def stated_slack(bound: float, rounding: float) -> float:
     """Return a slack that no set exceeds when pricing is repeated, with its own rounding."""
     return bound + max(4.0 * rounding, 0.02 * bound)
 
 
-def without_room(slack: float, rounding: float) -> float:
+def confirming_threshold(slack: float, rounding: float) -> float:
     """Return the threshold above which pricing must find no set to confirm a slack."""
     return slack - max(2.0 * rounding, 0.01 * slack)
 
@@ -261,11 +261,11 @@ class Proof:
             repaired = self._repaired(repair, 0.1 * gap)
             if repaired is None:
                 return
-            y = self._foreseen(repair, repaired, 0.1 * gap)
+            y = self._repaired_nearby(repair, repaired, 0.1 * gap)
 
-    def _foreseen(self, repair: Repair, y: Vector, allowed: float) -> Vector:
+    def _repaired_nearby(self, repair: Repair, y: Vector, allowed: float) -> Vector:
         """Repair for sets that are found near known ones, before all sets are priced again."""
-        for _ in range(_FORESEEN):
+        for _ in range(_NEAR_ROUNDS):
             closest = np.argsort(-self._above(self.plain, y), kind="stable")[:_NEAR]
             near = [self.sets.columns[s] for s in closest]
             found = self.pricer.near(near, y, self.threshold)
@@ -279,7 +279,7 @@ class Proof:
         """Lower the upper bound to the value of the LP over all sets, by column generation."""
         value = -math.inf
         n_triples = len(self.pricer.triples)
-        tolls = [np.array([self.n + t]) for t in range(n_triples)]  # sets of weight 0: tolls are ≥ 0
+        tolls = [np.array([self.n + t]) for t in range(n_triples)]  # weight 0, as tolls are ≥ 0
         while not self._done():
             start = self._best_prices()
             spare = -self._above(self.pricer, start)
@@ -312,7 +312,7 @@ class Proof:
         return out
 
     def _take_triples(self) -> bool:
-        """Adopt the triples that a solution over the known sets breaks; return whether any exist."""
+        """Adopt triples that a solution over the known sets breaks; return whether any exist."""
         best, gap = self.best, self.best.upper - self.goal
         above = self._above(self._pricer_of_best(), best.y)
         columns = [self.sets.columns[s] for s in np.flatnonzero(above >= -gap)]
@@ -337,7 +337,7 @@ class Proof:
         return self.plain.with_triples(triples) or self.plain
 
     def _begin_repair(self, tight: list[Ints]) -> Repair:
-        """Require equality on the clusters; what the goal exceeds them by is shared by all points."""
+        """Require equality on the clusters; all points share what the goal exceeds them by."""
         weights = np.array([self.pricer.log_weight(members) for members in tight])
         room = max(self.goal - self.base - float(weights.sum()), 0.0) / self.n
         weights += room * np.array([len(members) for members in tight])
@@ -369,7 +369,7 @@ class Proof:
         raised = self.pricer.raise_prices(
             y, threshold=self.threshold, max_columns=50 * self.n, deadline=self.deadline
         )
-        slack = with_room(max(raised.bound, 0.0), self.pricer.rounding(raised.y))
+        slack = stated_slack(max(raised.bound, 0.0), self.pricer.rounding(raised.y))
         start = self.best._replace(lam=self.lam, triples=self.pricer.triples)
         found = by_prices(self.problem, start, raised.y, slack, "prices")
         if found.upper < self.best.upper:
@@ -400,7 +400,7 @@ class Proof:
         if upper >= best.upper:
             return Outcome("stuck", best)
         # Prices that need no slack, such as loose ones, get the least that pricing can confirm.
-        slack = max(best.slack, with_room(4.0 * rounding, rounding))
+        slack = max(best.slack, stated_slack(4.0 * rounding, rounding))
         self.best = best._replace(kind="sets", slack=slack, upper=upper)
         self.report(self.best.upper)
         proved = self.best.upper <= self.goal + self.tolerance

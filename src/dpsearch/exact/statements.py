@@ -22,8 +22,8 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._types import Labels
 from dpsearch.errors import CapabilityError, ParameterError
+from dpsearch.exact.assumptions import statistic_of
 from dpsearch.exact.pricing import Pricer
-from dpsearch.exact.promises import statistic_of
 from dpsearch.exact.proof import STATED, Bounded, Proof, Sets, pricer_for, pricer_of, total
 from dpsearch.exact.verification import Claims
 from dpsearch.partition import by_appearance
@@ -103,7 +103,7 @@ def _best(
     return min(priced.bound - cheaper * len(inside), 0.0)
 
 
-def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> NumberBound:
+def bound_of_n_clusters(certificate: Claims, n_clusters: int, time_limit: float) -> NumberBound:
     """Return a bound on the partitions into `n_clusters` clusters."""
     problem, k = certificate.problem, n_clusters
     if not 1 <= k <= problem.n_items:
@@ -112,7 +112,7 @@ def bound_of_number(certificate: Claims, n_clusters: int, time_limit: float) -> 
         return NumberBound(k, -math.inf, math.inf, -math.inf)
     deadline = clock() + time_limit
     upper = max(entry.upper for entry in certificate.prices if entry.low <= k <= entry.high)
-    near = _with_numbers(problem, certificate.clustering.labels, k)
+    near = _partitions_around(problem, certificate.clustering.labels, k)
     value = {size: problem.log_joint(labels) for size, labels in near.items()}
     weight = {size: value[size] - float(problem.log_v[size]) for size in value}
     # With λ between these, the partition beats those with more clusters and those with fewer.
@@ -147,19 +147,19 @@ def _between(low: float, high: float) -> float:
     return max(high - 1.0, 0.5 * (low + high)) if math.isfinite(high) else low + 1.0
 
 
-def _with_numbers(problem: Problem, labels: Labels, k: int) -> dict[int, Labels]:
+def _partitions_around(problem: Problem, labels: Labels, k: int) -> dict[int, Labels]:
     """Return good partitions into k − 1, k and k + 1 clusters, and into the numbers on the way."""
     out = {int(labels.max()) + 1: labels}
     step = 1 if k > int(labels.max()) + 1 else -1
     for size in range(int(labels.max()) + 1, k, step):
-        out[size + step] = _with_number(problem, out[size], size + step)
+        out[size + step] = _partition_into(problem, out[size], size + step)
     for size in (k - 1, k + 1):
         if 1 <= size < len(problem.log_v) and size not in out:
-            out[size] = _with_number(problem, out[k], size)
+            out[size] = _partition_into(problem, out[k], size)
     return out
 
 
-def _with_number(problem: Problem, labels: Labels, k: int) -> Labels:
+def _partition_into(problem: Problem, labels: Labels, k: int) -> Labels:
     """Return a good partition into k clusters, by merging the best pairs or separating rows."""
     labels = labels.copy()
     while labels.max() + 1 > k:

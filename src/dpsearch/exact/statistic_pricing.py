@@ -23,8 +23,8 @@ from dpsearch._clock import clock
 from dpsearch._types import Ints, Labels, Matrix, Vector
 from dpsearch.exact._box_limits import IN, OPEN, OUT, Space, shrink_boxes
 from dpsearch.exact._plane_bounds import Bounds, Boxes, bound_boxes
+from dpsearch.exact.assumptions import EPSILON, Totals
 from dpsearch.exact.pricing import ALL, LARGEST, RAISE, Explored, Pricer, Run
-from dpsearch.exact.promises import EPSILON, Totals
 from dpsearch.exact.regions import Shape, shape_of
 from dpsearch.problem import Problem
 
@@ -57,14 +57,14 @@ class _Nodes(NamedTuple):
 
 
 class _Stack:
-    """Open nodes in slots of arrays, by decreasing bound per point, or depth-first if they are many."""
+    """Open nodes in slots of arrays: by decreasing bound per point, or depth-first if many."""
 
     def __init__(self, nodes: _Nodes) -> None:
         self._nodes = nodes
         self._free: list[int] = []
         self._heap: list[tuple[float, int]] = []
         self._deep: list[int] = []
-        self._file(np.arange(len(nodes.bound)))
+        self._insert(np.arange(len(nodes.bound)))
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._deep)
@@ -81,7 +81,7 @@ class _Stack:
         slots = np.array([self._free.pop() for _ in range(count)], dtype=np.int64)
         for field, new in zip(self._nodes, nodes, strict=True):
             field[slots] = new
-        self._file(slots)
+        self._insert(slots)
 
     def pop(self) -> _Nodes:
         slots = [
@@ -96,7 +96,7 @@ class _Stack:
         slots = self._deep + [slot for _, slot in self._heap]
         return self._nodes.take(np.array(slots, dtype=np.int64))
 
-    def _file(self, slots: Ints) -> None:
+    def _insert(self, slots: Ints) -> None:
         if len(self._heap) >= _MANY:
             self._deep += slots[np.argsort(self._nodes.bound[slots])].tolist()
             return
@@ -118,7 +118,7 @@ class StatisticPricer(Pricer):
         self.n_boxes = 0
 
     def fit(self, labels: Labels) -> Vector:
-        """Return the tangent plane of log H at each cluster's statistic, evaluated at its points."""
+        """Return the values at the points of log H's tangent plane at their cluster's statistic."""
         k = int(labels.max()) + 1
         sizes = np.bincount(labels).astype(np.float64)
         totals = np.zeros((k, self.form.n_totals))
@@ -195,7 +195,7 @@ class StatisticPricer(Pricer):
         corner, height, frame, gradient, extent, parts = [], [], [], [], [], []
         cap = np.full((k, 2, len(self.shapes)), np.inf)
         n_score = np.zeros(k)
-        for t, (term, shape, at) in enumerate(self._of_terms()):
+        for t, (term, shape, at) in enumerate(self._terms()):
             points = shape.points(nodes.low[:, at], nodes.high[:, at])
             count = points.near.shape[1]
             flat = points.far.reshape(k * count, shape.width)
@@ -227,7 +227,7 @@ class StatisticPricer(Pricer):
         bound_boxes(self.space, y, boxes, nodes.status, out, level)
         return nodes, out, np.where(np.isfinite(n_score), n_score, 0.0)
 
-    def _of_terms(self) -> Iterator[tuple[Any, Shape, slice]]:
+    def _terms(self) -> Iterator[tuple[Any, Shape, slice]]:
         """Yield each term with its shape and the slice of its coordinates."""
         ends = zip(self.space.begin[:-1], self.space.begin[1:], strict=True)
         for term, shape, (begin, end) in zip(self.form.terms, self.shapes, ends, strict=True):
@@ -242,7 +242,7 @@ class StatisticPricer(Pricer):
         return np.where(sizes > 0, out, -np.inf)
 
     def _record(self, members: Any, worth: Vector, y: Vector, run: Run) -> list[tuple[float, Ints]]:
-        """Return sets above the run's floor, the best first; in mode RAISE, raise prices for them."""
+        """Return sets above the run's floor, best first; in mode RAISE, raise prices for them."""
         out: list[tuple[float, Ints]] = []
         order = np.argsort(-worth)
         for rank, at in enumerate(order[worth[order] >= run.floor]):
@@ -289,8 +289,8 @@ class StatisticPricer(Pricer):
         """Split each node where its bound is loosest, or by a point if it has a set to list."""
         half = 0.5 * (nodes.high - nodes.low)
         score = np.where(half > 0.0, bounds.score[keep], -np.inf)
-        for _, shape, own in self._of_terms():
-            # If f is not defined, or a box is not small relative to its variances, planes say little.
+        for _, shape, own in self._terms():
+            # Planes say little if f is not defined or a box is large relative to its variances.
             outside = shape.outside(
                 nodes.low[:, own], nodes.high[:, own], nodes.n_high.astype(float)
             )

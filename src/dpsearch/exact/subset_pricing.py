@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.exact.assumptions import rounding_of
 from dpsearch.exact.pricing import RAISE, Explored, Pricer, Run
-from dpsearch.exact.promises import rounding_of
 from dpsearch.items import log_marginals
 from dpsearch.problem import Problem
 
@@ -54,7 +54,7 @@ class SubsetPricer(Pricer):
         return Explored(sets, np.full(self.n + 1, -math.inf), level)
 
     def _raise(self, y: Vector, values: Vector, run: Run) -> list[int]:
-        """Raise prices, in place, until no set exceeds the floor; return which sets did, in turn."""
+        """Raise prices, in place, until no set exceeds the floor; return the sets that did."""
         out = []
         while values.max() > run.floor:
             worst = int(values.argmax())

@@ -12,9 +12,9 @@ from dpsearch._special import log_gamma_table
 from dpsearch._types import Ints, Labels, Vector
 from dpsearch.exact._sum_boxes import Nodes, bound_nodes, explore
 from dpsearch.exact._sum_limits import BINARY, COUNTS, Room, Space
+from dpsearch.exact.assumptions import EPSILON
 from dpsearch.exact.neighbours import neighbour_prices
 from dpsearch.exact.pricing import Found, Run, StackPricer
-from dpsearch.exact.promises import EPSILON
 from dpsearch.families.statistics import BetaCounts, DirichletCounts, GammaCounts, LevelCounts
 from dpsearch.problem import Problem
 

@@ -5,10 +5,10 @@ and the bound of every range are computed again from the data, the partition and
 without the cuts and the search that led to the prices, and all other fields must agree with them.
 
 Rounding is allowed for on one side only.  A bound is stated with twice the allowance that its proof
-needs (see `interval` and `proof.total`), and proved again with the allowance once; the result must
-not exceed the stated bound at all.  The log joint of the partition is a sum of N or more terms in
-an order that compilers choose; rounding errors of either sign make it differ between machines by
-about √N units in the last place (Higham and Mary 2019), so 8√N of them are allowed.
+needs (see `dynamic_programme` and `proof.total`), and proved again with the allowance once; the
+result must not exceed the stated bound at all.  The log joint of the partition is a sum of N or
+more terms in an order that compilers choose; rounding errors of either sign make it differ between
+machines by about √N units in the last place (Higham and Mary 2019), so 8√N of them are allowed.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from dpsearch._types import Ints, Labels, Vector
-from dpsearch.exact.enclosed import ExactSets
-from dpsearch.exact.interval import verify_potentials
+from dpsearch.exact.assumptions import EPSILON, magnitude_of, require_points, statistic_of
+from dpsearch.exact.dynamic_programme import verify_potentials
+from dpsearch.exact.interval_arithmetic import ExactSets
 from dpsearch.exact.master import best_partition, error_of
-from dpsearch.exact.promises import EPSILON, magnitude_of, require_points, statistic_of
 from dpsearch.exact.proof import (
     FOREVER,
     PROVED,
     Bounded,
     all_loose_prices,
+    confirming_threshold,
     pricer_of,
     total,
-    without_room,
 )
 from dpsearch.families.statistics import Statistic
 from dpsearch.problem import Clustering, Problem
@@ -206,7 +206,7 @@ def _proves(problem: Problem, statistic: Statistic | None, entry: Bounded) -> bo
     if entry.kind == "quick":
         return _pays(problem, entry, [pricer.quick()])
     rounding = pricer.rounding(entry.y)
-    threshold = without_room(entry.slack, rounding)
+    threshold = confirming_threshold(entry.slack, rounding)
     if entry.kind not in ("prices", "sets") or threshold < _LEAST * rounding:
         return False
     # The first set above the threshold is enough to refute the slack.

@@ -36,7 +36,7 @@ import numpy as np
 from dpsearch._jit import call_bound, call_features, call_update, inner, kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import CapabilityError
-from dpsearch.exact.promises import log_ceiling
+from dpsearch.exact.assumptions import log_ceiling
 from dpsearch.families.functions import Bounds
 from dpsearch.items import (
     Core,

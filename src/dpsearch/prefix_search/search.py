@@ -13,7 +13,7 @@ from dpsearch._types import ArrayLike, Ints
 from dpsearch._validate import as_rng
 from dpsearch.errors import CapabilityError, ParameterError
 from dpsearch.events import Callback, Event
-from dpsearch.exact.promises import at_least, rounding_error
+from dpsearch.exact.assumptions import at_least, rounding_error
 from dpsearch.families.base import Family
 from dpsearch.prefix_search.beam import beam
 from dpsearch.prefix_search.best_first import best_first

@@ -12,7 +12,7 @@ import pytest
 import enumeration
 from dpsearch import certify, families, priors, search
 from dpsearch.errors import CapabilityError, ProofError
-from dpsearch.exact.promises import at_least
+from dpsearch.exact.assumptions import at_least
 from dpsearch.families import Functions, pointer
 from dpsearch.families.statistics import (
     BetaCounts,

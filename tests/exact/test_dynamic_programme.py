@@ -11,8 +11,8 @@ import pytest
 
 import enumeration
 from dpsearch import families, priors
-from dpsearch.exact import interval, line
-from dpsearch.exact.promises import statistic_of
+from dpsearch.exact import dynamic_programme, line
+from dpsearch.exact.assumptions import statistic_of
 from dpsearch.exact.proof import Bounded
 from dpsearch.exact.slopes import slope
 from dpsearch.items import log_marginals
@@ -27,11 +27,11 @@ def closed_form(problem):
 
 
 def interval_optimum(problem, deadline=np.inf):
-    return interval.interval_optimum(problem, closed_form(problem), deadline)
+    return dynamic_programme.interval_optimum(problem, closed_form(problem), deadline)
 
 
 def verify_potentials(problem, order, entries):
-    return max(interval.verify_potentials(problem, closed_form(problem), order, entries))
+    return max(dynamic_programme.verify_potentials(problem, closed_form(problem), order, entries))
 
 
 def value_and_bound(problem, found):
@@ -153,10 +153,12 @@ def test_passing_over_blocks_of_starts_changes_nothing(alpha, monkeypatch):
             problem = Problem(X, family, priors.DirichletProcess(alpha))
             statistic = closed_form(problem)
             ordered = np.sort(line.values_on_line(statistic))
-            points = line.line_of(statistic, ordered, problem.size_weights(), interval._STATED)
+            points = line.line_of(
+                statistic, ordered, problem.size_weights(), dynamic_programme._STATED
+            )
             lam = slope(problem.tables.log_v, 1, n)
-            fast, starts = interval._solve(points, lam, True, np.inf)
-            slow, _ = interval._solve(points, lam, False, np.inf)
+            fast, starts = dynamic_programme._solve(points, lam, True, np.inf)
+            slow, _ = dynamic_programme._solve(points, lam, False, np.inf)
             np.testing.assert_allclose(fast, slow, rtol=1e-12, atol=1e-9, err_msg=name)
             assert (starts[1:] < np.arange(1, n + 1)).all()
 
@@ -262,8 +264,8 @@ def test_a_deadline_leaves_nothing_or_a_valid_bound(monkeypatch):
     assert len(best.entries) > 1
     for programmes in range(1, 5):
         with monkeypatch.context() as patch:
-            few = partial(first_few, interval._solve, iter(range(programmes)))
-            patch.setattr(interval, "_solve", few)
+            few = partial(first_few, dynamic_programme._solve, iter(range(programmes)))
+            patch.setattr(dynamic_programme, "_solve", few)
             found = interval_optimum(problem)
         _, upper = value_and_bound(problem, found)
         assert upper >= problem.log_joint(best.labels) - 1e-8

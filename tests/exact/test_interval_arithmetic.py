@@ -12,9 +12,9 @@ import pytest
 import enumeration
 from dpsearch import certify, families, priors
 from dpsearch.errors import CapabilityError, MissingLibraryError, ParameterError
-from dpsearch.exact import enclosed
-from dpsearch.exact.enclosed import ExactSets, Intervals
-from dpsearch.exact.promises import totals_of
+from dpsearch.exact import interval_arithmetic
+from dpsearch.exact.assumptions import totals_of
+from dpsearch.exact.interval_arithmetic import ExactSets, Intervals
 from dpsearch.exact.statistic_pricing import StatisticPricer
 from dpsearch.problem import Problem
 from provable import KINDS, problem_of
@@ -111,7 +111,7 @@ def test_what_is_missing_is_named(monkeypatch):
         return totals_of(problem)._replace(form=dataclasses.replace(form, terms=terms))
 
     with monkeypatch.context() as patch:
-        patch.setattr(enclosed, "totals_of", without)
+        patch.setattr(interval_arithmetic, "totals_of", without)
         with pytest.raises(CapabilityError, match="`exactly` for each of its terms"):
             few.verify(exact=True)
     for name in ("mpmath", "mpmath.ctx_iv"):
@@ -130,6 +130,6 @@ def test_a_term_that_is_another_function_is_refused(monkeypatch):
             form=dataclasses.replace(form, terms=(wrong, *form.terms[1:]))
         )
 
-    monkeypatch.setattr(enclosed, "totals_of", other)
+    monkeypatch.setattr(interval_arithmetic, "totals_of", other)
     with pytest.raises(CapabilityError, match="disagrees with log H"):
         few.verify(exact=True)

@@ -47,18 +47,18 @@ import numpy as np
 from dpsearch._clock import clock
 from dpsearch._jit import inner
 from dpsearch._types import Ints, Labels, Matrix, Vector
+from dpsearch.exact.assumptions import EPSILON, at_least, rounding_of
 from dpsearch.exact.line import (
     SQUARE,
     Line,
+    anchored,
     chunks,
-    find_lacks,
+    find_shortfalls,
     interval_weight,
     line_of,
-    seen_from,
     values_on_line,
     weight,
 )
-from dpsearch.exact.promises import EPSILON, at_least, rounding_of
 from dpsearch.exact.proof import Bounded
 from dpsearch.exact.slopes import intercept, is_convex, slope
 from dpsearch.families.statistics import Statistic
@@ -146,22 +146,22 @@ def verify_potentials(
     line = line_of(statistic, points[order], problem.size_weights(), _PROVED)
     out = []
     for entry in entries:
-        lacks = np.zeros(n + 1)
+        shortfalls = np.zeros(n + 1)
         slope_up = entry.lam + _PROVED * abs(entry.lam)
         for begin, end in chunks(line):
-            moved, gain = seen_from(line, begin, end)
+            moved, gain = anchored(line, begin, end)
             y = entry.y[:end]
             values, off = y + gain, _PROVED * (np.abs(y) + np.abs(gain))
-            find_lacks(moved, slope_up, values + off, values - off, lacks, begin, end)
-        lacking = min(entry.high * float(lacks.max()), float(lacks.sum()))
-        out.append(_upper(problem, entry, lacking, _PROVED))
+            find_shortfalls(moved, slope_up, values + off, values - off, shortfalls, begin, end)
+        shortfall = min(entry.high * float(shortfalls.max()), float(shortfalls.sum()))
+        out.append(_upper(problem, entry, shortfall, _PROVED))
     return out
 
 
-def _upper(problem: Problem, entry: Bounded, lacking: float, rounding: float) -> float:
+def _upper(problem: Problem, entry: Bounded, shortfall: float, rounding: float) -> float:
     """Return the bound by an entry's potentials on the log joint of partitions, rounded up."""
     height = intercept(problem.log_v, entry.lam, entry.low, entry.high)
-    terms = [height, float(entry.y[-1]), -float(entry.y[0]), lacking, problem.log_base]
+    terms = [height, float(entry.y[-1]), -float(entry.y[0]), shortfall, problem.log_base]
     off = sum(map(abs, terms)) + 2.0 * abs(entry.lam) * entry.high
     return sum(terms) + rounding * (off + 1.0)
 
@@ -184,7 +184,7 @@ def _solve(line: Line, lam: float, prune: bool, deadline: float) -> tuple[Vector
     for begin, end in chunks(line):
         if clock() > deadline:
             return None
-        moved, gain = seen_from(line, begin, end)
+        moved, gain = anchored(line, begin, end)
         raised = values[:end] + gain
         raised += line.rounding * (np.abs(values[:end]) + np.abs(gain))
         _extend(moved, slope_up, prune, values, gain, raised, starts, blocks, begin, end)

@@ -26,7 +26,7 @@ from dpsearch._extras import naming_extras
 from dpsearch._jit import kernel
 from dpsearch._types import Ints, Matrix, Vector
 from dpsearch.errors import CapabilityError, ParameterError
-from dpsearch.exact.promises import AGREEMENT, Totals, totals_of
+from dpsearch.exact.assumptions import AGREEMENT, Totals, totals_of
 from dpsearch.exact.proof import Bounded
 from dpsearch.families.terms import Term
 from dpsearch.problem import Problem
@@ -86,7 +86,7 @@ class Intervals:
 
 
 def require_exact(problem: Problem) -> Totals:
-    """Return the totals that log H follows from; raise unless log H of every set can be enclosed."""
+    """Return the totals that log H follows from; raise unless it can be enclosed for every set."""
     if problem.n_items > MOST_ROWS:
         raise ParameterError.of(
             "exact",
@@ -109,10 +109,10 @@ def enclosed_log_h(problem: Problem) -> list[Any]:
     real, n_sets = Intervals(), 1 << problem.n_items
     out = [real(0)] * n_sets
     for term in totals.form.terms:
-        for members, value in enumerate(_of_every_set(real, term, totals.features)):
+        for members, value in enumerate(_enclosed_term(real, term, totals.features)):
             out[members] += value
-    sizes = _over_sets([1.0] * problem.n_items)[1:]
-    sums = np.array(_over_sets(list(totals.features)))[1:]
+    sizes = _subset_sums([1.0] * problem.n_items)[1:]
+    sums = np.array(_subset_sums(list(totals.features)))[1:]
     own = totals.form.log_marginals(sizes, sums)
     off = np.abs(own - [float(value.mid) for value in out[1:]])
     if not (off <= AGREEMENT * (1.0 + np.abs(own))).all():
@@ -120,7 +120,7 @@ def enclosed_log_h(problem: Problem) -> list[Any]:
     return out
 
 
-def _of_every_set(real: Intervals, term: Term, features: Matrix) -> list[Any]:
+def _enclosed_term(real: Intervals, term: Term, features: Matrix) -> list[Any]:
     """Return intervals of a term for every set; 0 for the empty set.
 
     The features are taken as exact numbers; squares are computed exactly from the values.
@@ -136,7 +136,7 @@ def _of_every_set(real: Intervals, term: Term, features: Matrix) -> list[Any]:
             own += [values[i] * values[j] for i in range(len(values)) for j in range(i + 1)]
         rows.append(np.array(own, dtype=object))
     out, known = [real(0)], {}
-    for members, totals in enumerate(_over_sets(rows)[1:], 1):
+    for members, totals in enumerate(_subset_sums(rows)[1:], 1):
         n = members.bit_count()
         key = (n, *(one._mpi_ for one in totals))
         if key not in known:
@@ -145,7 +145,7 @@ def _of_every_set(real: Intervals, term: Term, features: Matrix) -> list[Any]:
     return out
 
 
-def _over_sets(values: Any) -> Any:
+def _subset_sums(values: Any) -> Any:
     """Return the sums of values over the members of every set, by index."""
     out = np.zeros((1, *np.shape(values[0])), dtype=np.asarray(values).dtype)
     for value in values:
@@ -184,7 +184,7 @@ class ExactSets:
             if entry.kind in ("prices", "sets"):
                 above = self._above(entry.y[:n]) + math.ceil(Fraction(entry.lam) * _UNIT)
                 for three, toll in zip(entry.triples, _on_grid(entry.y[n:]), strict=True):
-                    above[_over_sets(np.isin(np.arange(n), three) * 1) >= 2] -= toll
+                    above[_subset_sums(np.isin(np.arange(n), three) * 1) >= 2] -= toll
                 if above[1:].max() > Fraction(entry.slack) * _UNIT:
                     return False
         prices = entries[0].y[:n]
@@ -198,14 +198,14 @@ class ExactSets:
 
     def _above(self, prices: Vector) -> Any:
         """Return a bound on how much every set exceeds these prices, without λ."""
-        return self.worth - _over_sets(np.array(_on_grid(prices), dtype=object))
+        return self.worth - _subset_sums(np.array(_on_grid(prices), dtype=object))
 
     def _bounds(self, prices: Vector) -> list[Any]:
         """Return for K = 0, 1, … a bound on all partitions into K sets, valid for any prices."""
         coarse = np.maximum(-(-self._above(prices) // _COARSE), _LEAST)
         if coarse.max() > -_LEAST:
             return [math.inf] * len(self.problem.log_v)
-        best = _best_of_numbers(coarse.astype(np.int64)).tolist()
+        best = _best_by_n_clusters(coarse.astype(np.int64)).tolist()
         same = Fraction(self.problem.log_base) + Fraction(sum(_on_grid(prices)), _UNIT)
         return [
             same + Fraction(log_v) + Fraction(most * _COARSE, _UNIT)
@@ -227,7 +227,7 @@ def _fraction(number: Any) -> Fraction:
 
 
 @kernel
-def _best_of_numbers(worth):  # type: ignore[no-untyped-def]
+def _best_by_n_clusters(worth):  # type: ignore[no-untyped-def]
     """Return for each K the largest sum of `worth` over the sets of a partition into K sets."""
     n_rows = int(np.log2(len(worth)) + 0.5)
     best = np.full((len(worth), n_rows + 1), -(1 << 62), np.int64)
