@@ -1,28 +1,28 @@
-"""Explain a clustering: which columns set clusters apart, how certain rows are, which are outliers.
+"""Explain a clustering: which columns distinguish clusters, how certain rows are, and outliers.
 
-Columns.  The log Bayes factor of column d for cluster k compares two accounts of that column:
+Columns.  The log Bayes factor of column d for cluster k compares two models of that column:
 
-    log H_d(x in k) + log H_d(x not in k) − log H_d(all)
+    log H_d(x in k) + log H_d(x not in k) − log H_d(all).
 
-above 0 where the cluster's values have a distribution of their own, below 0 where one
-distribution for all rows is the better account.  It needs the clusters' statistics alone.  The
-same with the rows of the nearest cluster in place of all others contrasts a cluster with that.
+It is above 0 if the cluster's values have a distribution of their own, and below 0 if one
+distribution fits all rows better.  It needs only the clusters' statistics.  With the rows of the
+nearest cluster in place of all others, it contrasts a cluster with its nearest.
 
-Rows.  Each row is taken out of its cluster, and the posterior predictive of the others is asked
-where it belongs and how probable it is.  Out of the ordinary is a row whose log density, given
-that it is from one of the clusters found, is lower than those of nearly all draws from them: with
-M draws, r of them at most as dense, its p-value is (r + 1)/(M + 1) (Davison & Hinkley 1997,
-"Bootstrap Methods and their Application", 4.2), and a row that does come from these clusters is
-called an outlier with probability `outlier_rate` at most.  Units do not matter: they add the same
-number to all densities.  A row with missing values is compared with draws that lack the same ones.
+Rows.  Each row is removed from its cluster, and the posterior predictive given the others says
+where it belongs and how probable it is.  A row is an outlier if its log density, given that it is
+from one of the clusters found, is lower than that of nearly all draws from them.  With M draws, r
+of them with at most its density, its p-value is (r + 1)/(M + 1) (Davison & Hinkley 1997, "Bootstrap
+Methods and their Application", 4.2), so that a row that does come from these clusters is called an
+outlier with probability `outlier_rate` at most.  Units do not matter, as they add the same number
+to all log densities.  A row with missing values is compared with draws that lack the same values.
 
-Codes and counts repeat.  A draw that equals a row of the fit is no more and no less probable than
-it: it gets the row's density given all others, not that given all, so that the two count as equal.
-But a row that is a cluster of its own stands alone: without it there is no such cluster.
+Codes and counts repeat.  A draw that equals a row of the fit must count as equally probable, so it
+gets the row's density given all other rows, not its own density given all.  This is not done for a
+row that is a cluster of its own, since without the row there is no such cluster.
 
-So do single codes: of a level that one row has, nothing would be known without it, and a table of
-many rare levels has many such rows.  A draw whose levels rows of its component have is taken out of
-the component in these columns, as those rows are.
+The same holds for single codes: without the only row that has a level, nothing is known about this
+level, and a table of many rare levels has many such rows.  If rows of a draw's component have its
+levels, the draw is removed from the component in these columns, as those rows are.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from dpsearch.families.capabilities import Columns, log_bayes_factors, require
 from dpsearch.items import Core, clear_row, copy_row, merge_rows
 from dpsearch.mixture import Mixture
 
-_DRAWS = 20_000  # at least, and at least _BELOW expected among them below the threshold
+_DRAWS = 20_000  # at least, and so many that _BELOW are expected below the threshold
 _BELOW = 20
-_CHUNK = 4_000_000  # numbers drawn at a time
-_MOST = 20_000_000  # numbers drawn in all: a second or two
-_FIRST_DRAWS = 32  # for a row with gaps, and twice as many in all each time after
-_ENOUGH = 10  # of its draws below it
+_CHUNK = 4_000_000  # values drawn at a time
+_MOST = 20_000_000  # values drawn in all, which takes a second or two
+_FIRST_DRAWS = 32  # for a row with gaps; each round doubles the number of its draws
+_ENOUGH = 10  # draws below a row with gaps, at which it needs no more
 _LARGEST_COUNT = 2.0**53  # from here on doubles cannot represent every integer
 
 
@@ -67,9 +67,9 @@ def explain_mixture(
 ) -> Explanation:
     """Explain the clusters by their columns, if `with_columns`, and the rows if X is given.
 
-    `labels` are the components that contain the rows, −1 for a row that is in none of them; None if
-    all are new.  `fitted` are the rows as the clusters have them, if their gaps were filled.
-    `nearest` is for each cluster the one to contrast it with, −1 for none.
+    `labels` are the components of the rows, −1 for a row that is in none of them; None if all rows
+    are new.  `fitted` are the rows as the clusters contain them, if their gaps were filled.
+    `nearest` is the cluster to contrast each cluster with, −1 for none.
     """
     if not isinstance(outlier_rate, (int, float)) or not 0.0 < outlier_rate < 1.0:
         raise ParameterError.must("outlier_rate", "lie between 0 and 1", outlier_rate)
@@ -89,7 +89,7 @@ def explain_mixture(
         )
         rows = place._asdict()
         log_inside, rows["p_value"] = rows.pop("log_inside"), np.ones(X.shape[0])
-        with current().optional():  # without time for draws no row is an outlier
+        with current().optional():  # if there is no time for draws, no row is an outlier
             rows["p_value"] = _p_values(mixture, X, log_inside, known, n_draws, rng)
             rows["n_draws"] = n_draws
     families = mixture.model.family.by_column(mixture.model.n_features)
@@ -112,7 +112,7 @@ def explain_mixture(
 
 
 def _about_columns(mixture: Mixture, nearest: Ints) -> tuple[Matrix, Matrix, Matrix, Matrix]:
-    """Return log Bayes factors, what to expect inside and outside of clusters, and contrasts.
+    """Return log Bayes factors, expected values inside and outside of clusters, and contrasts.
 
     The contrasts are log Bayes factors of each cluster against its nearest, NaN if it has none.
     """
@@ -143,7 +143,7 @@ def _columns(model: Model, row: Vector) -> Columns:
 
 
 class BranchColumns(NamedTuple):
-    """Log Bayes factors [2K − 1, D] of the nodes of a tree: against all other rows, and siblings.
+    """Log Bayes factors [2K − 1, D] of a tree's nodes, against all other rows and the sibling.
 
     Those of the root are 0.
     """
@@ -153,7 +153,7 @@ class BranchColumns(NamedTuple):
 
 
 def explain_branches(mixture: Mixture, merges: Ints) -> BranchColumns:
-    """Return how columns set the nodes of a tree over the components apart; see `Tree.merges`."""
+    """Return how columns distinguish the nodes of a tree over components; see `Tree.merges`."""
     model, n = mixture.model, mixture.n_components
     pools = _branches(model.core, mixture.pool, merges)
     own, others = ([_columns(model, row) for row in pool] for pool in pools)
@@ -167,9 +167,9 @@ def explain_branches(mixture: Mixture, merges: Ints) -> BranchColumns:
 
 @kernel
 def _branches(core: Core, pool: Vector, merges: Ints) -> Any:
-    """Return rows of the nodes of a tree, and of all that each of them does not contain.
+    """Return statistics of the nodes of a tree, and of the complement of each.
 
-    The latter are merged from the other parts, rather than taken out of the whole, so that no
+    Complements are merged from the other nodes rather than subtracted from the whole, so that no
     digits are lost.
     """
     width, n = core.width, len(merges) + 1
@@ -191,10 +191,10 @@ def _branches(core: Core, pool: Vector, merges: Ints) -> Any:
 
 
 class _Twins(NamedTuple):
-    """Rows of the fit that draws may equal, by a key, and their densities given all others.
+    """Rows of the fit that draws may equal, by a hash key, and their densities given all others.
 
-    The key of a row of codes or counts is Σ_d factor_d x_d modulo 2⁶⁴, with factors chosen at
-    random: exact, and two rows that differ have the same with a probability of 2⁻⁶⁴ or so.
+    The key of a row of codes or counts is Σ_d factor_d x_d modulo 2⁶⁴, with random factors.  It is
+    computed exactly, and two different rows have the same key with a probability of about 2⁻⁶⁴.
     """
 
     factors: Any  # [D]
@@ -205,7 +205,7 @@ class _Twins(NamedTuple):
     def of(
         cls, mixture: Mixture, X: Any, labels: Labels | None, log_inside: Vector
     ) -> _Twins | None:
-        """Return the rows to compare draws with; None if no row of the fit is all integers."""
+        """Return the rows to compare draws with; None if no row of the fit has only integers."""
         if labels is None:
             return None
         rows = np.flatnonzero((labels >= 0) & (mixture.sizes[labels] > 1))
@@ -221,7 +221,7 @@ class _Twins(NamedTuple):
         return cls(factors, keys, lowest)
 
     def given_others(self, X: Any, log_inside: Vector) -> Vector:
-        """Return log densities of draws, those that equal a row replaced by the row's."""
+        """Return the log densities of draws; a draw that equals a row gets the row's density."""
         whole, keys = _keys(X, self.factors)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         same = self.keys[at] == keys
@@ -231,10 +231,10 @@ class _Twins(NamedTuple):
 
 
 class _Levels(NamedTuple):
-    """Which levels the rows of each component have in columns of codes."""
+    """The levels that the rows of each component have in columns of codes."""
 
-    columns: Any  # [D]: whether they are codes
-    seen: list[Any]  # of each such column, the pairs that there are, as numbers
+    columns: Any  # [D]: whether the column has codes
+    seen: list[Any]  # for each such column, the pairs of component and level, as integers
 
     @classmethod
     def of(cls, mixture: Mixture, X: Any, labels: Labels | None) -> _Levels | None:
@@ -264,14 +264,14 @@ def _pairs(components: Labels, levels: Vector) -> Ints:
 
 
 class _Known(NamedTuple):
-    """What rows of the fit have in common with draws."""
+    """Rows and levels of the fit that draws may share."""
 
     twins: _Twins | None
     levels: _Levels | None
 
 
 def _keys(X: Any, factors: Any) -> tuple[Any, Any]:
-    """Return which rows are all codes or counts, or missing; and the keys of these rows."""
+    """Return which rows have only codes, counts or missing values, and the keys of these rows."""
     if sp.issparse(X):
         odd = np.append(0, np.cumsum(~_is_count(X.data)))
         whole = np.diff(odd[X.indptr]) == 0
@@ -291,7 +291,7 @@ def _p_values(
 ) -> Vector:
     """Return the share of draws from the clusters that are no more probable than each row."""
     if len(log_inside) == 1 and log_inside[0] == -math.inf:
-        return np.ones(1)  # a single row cannot be compared with others
+        return np.ones(1)  # there are no other rows to compare a single row with
     missing = np.isnan(X) if has_gaps(X) else np.zeros((X.shape[0], 0), bool)
     gappy = missing.any(axis=1)
     out = np.empty(X.shape[0])
@@ -330,8 +330,8 @@ def _p_values_of_whole(
     n_draws: int,
     rng: Rng,
 ) -> Vector:
-    """Compare all rows with the same draws, which have the lengths of the rows."""
-    if mixture.narrow is not mixture:  # where draws have densities, and equal no row
+    """Compare all rows with the same draws, whose lengths are drawn from those of the rows."""
+    if mixture.narrow is not mixture:  # in the narrow mixture, no draw equals a row
         mixture, known = mixture.narrow, _Known(None, None)
     wanted = rng.choice(lengths, size=n_draws)
     drawn = np.empty(n_draws)
@@ -357,10 +357,11 @@ def _p_values_with_gaps(
     n_draws: int,
     rng: Rng,
 ) -> Vector:
-    """Compare each row with draws of its own, which lack the same values.
+    """Compare each row with its own draws, which lack the same values.
 
-    Draws are added until h of them are at most as dense; if that is the l-th, the p-value is h/l
-    (Besag & Clifford 1991, "Sequential Monte Carlo p-values", Biometrika 78).  Few rows need many.
+    Draws are added until h of them have at most the row's density.  If that is the case after l
+    draws, the p-value is h/l (Besag & Clifford 1991, "Sequential Monte Carlo p-values",
+    Biometrika 78).  Few rows need many draws.
     """
     n_rows = len(log_inside)
     below, out = np.zeros(n_rows, np.int64), np.zeros(n_rows)
@@ -385,7 +386,7 @@ def _p_values_with_gaps(
 
 
 def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> tuple[Any, Labels]:
-    """Return a draw from the components for each row of lengths, and its component."""
+    """Return one draw from the mixture for each row of `lengths`, and its component."""
     model = mixture.model
     weights = np.exp(mixture.log_weights)
     labels = rng.choice(mixture.n_components, size=len(lengths), p=weights / weights.sum())
@@ -397,10 +398,10 @@ def _draws(mixture: Mixture, lengths: Matrix, rng: Rng) -> tuple[Any, Labels]:
 
 
 def _by_length(log_density: Vector, lengths: Matrix) -> tuple[Any, Any]:
-    """Return the mean and the deviation of the log density of draws as functions of length.
+    """Return the mean and standard deviation of the log density of draws as functions of length.
 
-    A sum over words: the mean grows about as the length, and the variance with it.  Covariates of
-    a regression are lengths, too, and may be below 0.
+    As a sum over words, the log density has a mean and a variance that grow about linearly with the
+    length.  Covariates of a regression count as lengths too, and may be negative.
     """
     largest = np.abs(lengths).max(axis=0)
 

@@ -17,7 +17,7 @@ from dpsearch import Problem, datasets, families, load, priors, search, variatio
 from dpsearch.errors import CapabilityError, ModelFileError, ParameterError
 from dpsearch.families.linear import LinearForm
 from dpsearch.mean_field import VariationalMixture
-from dpsearch.mean_field.births import parted
+from dpsearch.mean_field.births import split_rows
 from dpsearch.mean_field.sticks import Sticks, collapsed_weights, log_weights, own_share
 from dpsearch.passes import chunk
 from dpsearch.passes.device import open_rows
@@ -236,7 +236,7 @@ def test_rows_are_parted_as_they_were_made():
     X = np.concatenate([rng.normal(-4.0, 1.0, (20, 2)), rng.normal(4.0, 1.0, (30, 2))])
     form = FAMILY.linear(2)
     features = form.features(X)
-    found, gain = parted(form, features, rng)
+    found, gain = split_rows(form, features, rng)
     order = np.argsort(found.sizes)
     np.testing.assert_array_equal(found.sizes[order], [20.0, 30.0])
     np.testing.assert_allclose(found.sums[order[0]], features[:20].sum(axis=0))
@@ -244,8 +244,8 @@ def test_rows_are_parted_as_they_were_made():
     one, two = (problem.log_joint(x) - DP.log_probability(np.bincount(x))
                 for x in (np.zeros(50, int), np.repeat([0, 1], [20, 30])))  # fmt: skip
     assert gain == pytest.approx(two - one + 20 * np.log(0.4) + 30 * np.log(0.6))
-    assert parted(form, features[:20], rng)[1] < 0.0
-    alike, none = parted(form, features[[0, 0, 0]], rng)
+    assert split_rows(form, features[:20], rng)[1] < 0.0
+    alike, none = split_rows(form, features[[0, 0, 0]], rng)
     np.testing.assert_array_equal(alike.sizes, [1.0, 1.0])
     assert none == -np.inf
 

@@ -1,4 +1,4 @@
-"""Where a component may be divided: some of its rows, parted in two by hard sweeps."""
+"""Proposals to split a component: some of its rows, divided in two by hard assignments."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from dpsearch._types import Matrix, Rng
 from dpsearch.families.linear import LinearForm
 from dpsearch.passes.chunk import Totals
 
-_PAIRS = 4  # of rows to begin with, of which the best is taken
+_PAIRS = 4  # starting pairs of rows, of which the best result is taken
 _SWEEPS = 10
-_NUMBERS = 1 << 22  # of features of all rows that are drawn
-_MOST = 100  # rows of a component
+_NUMBERS = 1 << 22  # limit on the features of all rows that are drawn
+_MOST = 100  # rows drawn from a component
 
 
 def rows_to_draw(form: LinearForm, n_components: int) -> int:
-    """Return how many rows of each component a birth looks at."""
+    """Return how many rows of each component are drawn for a birth."""
     return int(np.clip(_NUMBERS // (n_components * form.n_totals), 2, _MOST))
 
 
-def parted(form: LinearForm, rows: Matrix, rng: Rng) -> tuple[Totals, float]:
-    """Return the totals of two groups of rows of features, and what they gain.
+def split_rows(form: LinearForm, rows: Matrix, rng: Rng) -> tuple[Totals, float]:
+    """Return the totals of two groups of rows of features, and the gain by the division.
 
-    The gain is that in log H and in the probability of labels by the groups' shares.  Each row
-    goes to the group under which it is more probable, beginning with single rows: with the family's
-    prior as their spread, so that the first border does not depend on it.
+    The gain is in log H and in the probability of labels given the groups' shares.  Each row goes
+    to the group under which it is more probable.  The first groups are single rows with the same
+    spread, the prior's, so that the first border does not depend on it.
     """
     best, found = -np.inf, Totals(np.ones(2), rows[:2])
     for _ in range(_PAIRS):

@@ -4,9 +4,9 @@ If all n_A rows of a cell A have the same r_A, the best is
 
     r_Ak ∝ exp( E[log π_k] + ⟨w_k, mean of T(x) over A⟩ + c_k ),
 
-so that a cell is one row of its mean features that counts n_A times.  That is a restriction of q:
-the bound stays a lower bound on the evidence.  To divide a cell lifts it, and by how much is known
-before, with Z the sum of exp(score):  Σ n_B log Z_B over its halves B, less n_A log Z_A.
+so that a cell acts as one row, its mean features, that counts n_A times.  This restricts q, so the
+bound remains a lower bound on the evidence.  Dividing a cell raises the bound by an amount known in
+advance: Σ n_B log Z_B over its halves B minus n_A log Z_A, where Z is the sum of exp(score).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dpsearch.passes.chunk import Own, Seeds, Soft
 from dpsearch.passes.rows import blocks
 from dpsearch.problem import Problem
 
-_ROUNDS = 3  # in which cells are divided; the first has 2^-3 of them
+_ROUNDS = 3  # rounds in which cells are divided, beginning with 2^-3 of the final number
 
 
 class CellRows:
-    """Rows in cells: consecutive parts of an order of all rows."""
+    """Rows in cells, which are consecutive parts of an ordering of all rows."""
 
     def __init__(self, form: LinearForm, matrix: Any, most: int) -> None:
         self.form, self.matrix, self.n_rows = form, matrix, matrix.shape[0]
@@ -46,7 +46,7 @@ class CellRows:
 
     @property
     def counts(self) -> Ints:
-        """[cells]: how many rows each has."""
+        """[cells]: number of rows."""
         return self._ends - self._begins
 
     def soften(self, weights: Matrix, constants: Vector, own: Own | None) -> Soft:
@@ -64,7 +64,7 @@ class CellRows:
         return out
 
     def refine(self) -> bool:
-        """Divide the cells from which the bound gains most, up to twice as many as there are."""
+        """Divide the cells by which the bound gains most, at most doubling their number."""
         many = np.flatnonzero(self.counts > 1)
         if not self._room(self.most) or not len(many):
             return False
@@ -95,10 +95,10 @@ class CellRows:
         self._labels = np.zeros(len(self._begins), np.int32)
 
     def _halved(self, which: Ints) -> tuple[Ints, Matrix]:
-        """Put the rows of cells in order, so that halves are apart; return middles and sums.
+        """Reorder the rows of cells so that halves are contiguous; return middles and sums.
 
-        The halves lie on two sides of the median in the column whose variance is largest, compared
-        with that of all rows.
+        The halves are on the two sides of the median of the column with the largest variance,
+        relative to that of all rows.
         """
         middles = (self._begins[which] + self._ends[which]) // 2
         for begin, middle, end in zip(self._begins[which], middles, self._ends[which], strict=True):
@@ -111,7 +111,7 @@ class CellRows:
         return middles, np.array(sums)
 
     def _replace(self, which: Ints, middles: Ints, sums: Matrix) -> None:
-        """Put halves in the place of cells."""
+        """Replace cells by their halves."""
         ends, rest = self._ends[which], self._sums[which] - sums
         self._ends[which], self._sums[which] = middles, sums
         self._begins = np.concatenate([self._begins, middles])
@@ -119,7 +119,7 @@ class CellRows:
         self._sums = np.concatenate([self._sums, rest])
 
     def _sum(self, begin: int, end: int) -> Vector:
-        """Return the sum of the features of rows at these places of the order."""
+        """Return the sum of the features of rows at these positions of the ordering."""
         parts = blocks(self.form, self.matrix[self._order[begin:end]])
         total = np.zeros(self.form.n_totals)
         for features, _ in parts:
@@ -128,7 +128,7 @@ class CellRows:
 
 
 class InCells(InMemory):
-    """The rows of a problem in at most so many cells."""
+    """The rows of a problem in at most `most` cells."""
 
     def __init__(self, problem: Problem, start: Any, n_threads: int, most: int) -> None:
         super().__init__(problem, start, n_threads, None)
@@ -140,7 +140,7 @@ class InCells(InMemory):
 
 
 def _variances(matrix: Any) -> Vector:
-    """Return the variance of each column, with 0 for what is missing."""
+    """Return the variance of each column, with missing values taken as 0."""
     if sp.issparse(matrix):
         mean = np.asarray(matrix.mean(axis=0)).reshape(-1)
         squares = np.asarray(matrix.multiply(matrix).mean(axis=0)).reshape(-1)

@@ -1,14 +1,14 @@
-"""Mean field for mixtures: passes over the rows and updates of the components, in turn.
+"""Mean-field inference for mixtures: alternating updates of responsibilities and components.
 
-With q(θ_k) the posterior given the expected size N_k and totals S_k, rows are shared by
+With q(θ_k) the posterior given the expected size N_k and totals S_k, the responsibilities are
 
     r_ik ∝ exp( E[log π_k] + E[log p(x_i | θ_k)] ),
 
-one matrix product by the family's linear form (`families.linear`), and their shares give new
-sizes and totals, another one.  The bound with these r is Σ_i log Σ_k exp(…) − KL, where the
-divergence of q(θ_k) from its prior is ⟨w_k, S_k⟩ + c_k N_k − log H(N_k, S_k).
+one matrix product by the family's linear form (`families.linear`); another one gives new sizes and
+totals from them.  The bound with these r is Σ_i log Σ_k exp(…) − KL, where the divergence of q(θ_k)
+from its prior is ⟨w_k, S_k⟩ + c_k N_k − log H(N_k, S_k).
 
-For any shares r, the best q has the value
+For any responsibilities r, the best q has the value
 
     Σ_k log H(N_k, S_k) + log p(sticks) − Σ r log r  ≤  log p(x).
 """
@@ -26,10 +26,10 @@ from dpsearch.errors import ParameterError, located, plain_interrupts
 from dpsearch.events import Callback, Event
 from dpsearch.families.base import Family
 from dpsearch.mean_field import sticks as weighing
-from dpsearch.mean_field.births import parted, rows_to_draw
+from dpsearch.mean_field.births import rows_to_draw, split_rows
 from dpsearch.mean_field.cells import InCells
 from dpsearch.mean_field.result import VariationalMixture, mixture_of
-from dpsearch.mean_field.sticks import Sticks, Stuck
+from dpsearch.mean_field.sticks import StickPosterior, Sticks
 from dpsearch.mean_field.tables import InMemory, InShards, Table
 from dpsearch.passes.chunk import Soft, Totals
 from dpsearch.priors.base import Prior
@@ -37,19 +37,19 @@ from dpsearch.problem import Problem, as_problem
 from dpsearch.sources.opened import TableOptions, lies_elsewhere, open_table
 
 VARIANTS = ("stick-breaking", "collapsed")
-_EMPTY = 1e-3  # expected rows below which a component is left out
-_LOOKS = 12  # iterations after which a birth or a merge is taken or left
-_OLD = 0.5  # rows like the mean of the old component among those that begin a new one
-_LEAST_TRIES = 12  # at births, however few components there are
-_FAILURES = 2  # at dividing each component, after which there are no more births
+_EMPTY = 1e-3  # expected rows below which a component is dropped
+_LOOKS = 12  # iterations after which a birth or a merge is accepted or rejected
+_OLD = 0.5  # pseudo-rows with the old component's mean in each component that a birth begins
+_LEAST_TRIES = 12  # least number of failed births before the next step
+_FAILURES = 2  # failed births per component before the next step
 
 
 class _Point(NamedTuple):
-    """Where an iteration has come to."""
+    """The result of an iteration."""
 
-    totals: Totals  # of the shares, without the tail's
+    totals: Totals  # by responsibilities, without the tail's
     tail: float  # expected rows in the tail
-    objective: float  # what rises
+    objective: float  # what the iterations increase: the bound or an estimate of it
     bound: float
 
 
@@ -134,7 +134,7 @@ def variational(
 
 
 def _expansion(variant: str, order: int | None) -> int:
-    """Return the order of the expansion of the expected log prior; 0 if sticks stay."""
+    """Return the order of the expansion of the expected log prior; 0 without collapsing."""
     if variant not in VARIANTS:
         raise ParameterError.must("variant", f"be one of {', '.join(VARIANTS)}", variant)
     if order not in (None, 1, 2):
@@ -152,7 +152,7 @@ def _fitted_where_it_lies(
     """Fit a file, batches or one of Dask's collections."""
     if not isinstance(family, Family) or not isinstance(prior, Prior):
         raise ParameterError("data that are not a Problem need a family and a prior")
-    # A family that is given is for the columns as they are.
+    # A given family is for the columns as they are.
     options = TableOptions(n_shards, family.takes_gaps, keep=True, cycles=False, codes=False,
                            n_threads=how.threads)  # fmt: skip
     with open_table(data, options) as opened, located(columns=opened.names):
@@ -170,7 +170,7 @@ class _How(NamedTuple):
     """The parameters of `variational`, checked."""
 
     begun: float
-    collapsed: int  # the order of the expansion; 0: sticks are not integrated out
+    collapsed: int  # the order of the expansion; 0 if sticks are not integrated out
     most: int
     tail: bool
     start: Any
@@ -191,7 +191,7 @@ def _in_memory(problem: Problem, how: _How) -> Table:
 
 
 def _fitted(table: Table, how: _How) -> VariationalMixture:
-    """Iterate until nothing improves any more, or Ctrl-C."""
+    """Iterate until nothing improves the bound any more, or Ctrl-C."""
     fit = _Fit(table, how)
     if how.tail and (not fit.sticks.has_tail or how.collapsed):
         raise ParameterError.of(
@@ -203,7 +203,7 @@ def _fitted(table: Table, how: _How) -> VariationalMixture:
             most = how.passes
             fit.improve(most, how.moves)
             while fit.table.refine():
-                most = len(fit.history) + how.passes  # for the cells that there are now
+                most = len(fit.history) + how.passes  # the limit is for the same cells
                 fit.improve(most, how.moves)
             return fit.result(converged=len(fit.history) < most)
     except KeyboardInterrupt:
@@ -213,7 +213,7 @@ def _fitted(table: Table, how: _How) -> VariationalMixture:
 
 
 class _Fit:
-    """Rows, the components' totals, and the bound."""
+    """The state of a fit: rows, the components' totals, and the bound."""
 
     def __init__(self, table: Table, how: _How) -> None:
         self.table, self.form, self.rows = table, table.form, table.rows
@@ -222,18 +222,18 @@ class _Fit:
         self.least = how.tol * table.rows.n_rows
         self.sticks = Sticks(table.prior, how.most, "variational")
         self.history: list[float] = []
-        self.nearest: tuple[_Point, Any] | None = None  # where a birth was left that still rose
+        self.nearest: tuple[_Point, Any] | None = None  # best rejected birth that was still rising
 
     def begin(self) -> None:
-        """Take the components that the table suggests, at most as many as the truncation."""
+        """Start from the components that the table suggests, at most `most`."""
         totals = self.table.begin(self.most)
         none = np.zeros(len(totals.sizes))
         self.q = self.sticks.fit(totals.sizes, 0.0)
         self.variances = (none, none)
         self.point = _Point(totals, 0.0, -np.inf, -np.inf)
 
-    def passed(self, point: _Point, variances: tuple[Vector, Vector]) -> tuple[_Point, Any]:
-        """Share the rows by what the totals say of components; return the new totals and bound."""
+    def update(self, point: _Point, variances: tuple[Vector, Vector]) -> tuple[_Point, Any]:
+        """Update responsibilities given the totals; return the new totals, bound and variances."""
         totals, n = point.totals, len(point.totals.sizes)
         q = self.sticks.fit(totals.sizes, point.tail)
         weights, constants = self.form.weights(*totals)
@@ -268,15 +268,15 @@ class _Fit:
         return _Point(after, tail, float(objective), float(bound)), found
 
     def _value(self, totals: Totals, soft: Soft) -> float:
-        """The bound of these shares, with the best q for them."""
+        """Return the bound for these responsibilities and the best q given them."""
         q = self.sticks.fit(totals.sizes, 0.0)
         inside = totals.sizes @ q.log_v + weighing.after(totals.sizes) @ q.log_rest
         value = self.form.log_marginals(*totals).sum() + inside - q.divergence + soft.entropy
         return float(value + self.table.log_base)
 
     def step(self, point: _Point, variances: Any) -> tuple[_Point, Any]:
-        """One pass, after which components are in order of size and empty ones are gone."""
-        found, variances = self.passed(point, variances)
+        """Make one pass; return components by decreasing size, without empty ones."""
+        found, variances = self.update(point, variances)
         order = np.argsort(-found.totals.sizes, kind="stable")
         order = order[found.totals.sizes[order] > _EMPTY]
         if len(order) == len(found.totals.sizes) and (np.diff(order) == 1).all():
@@ -292,12 +292,12 @@ class _Fit:
             self.merge(passes)
 
     def iterate(self, passes: int) -> None:
-        """Go on until the objective no longer rises."""
+        """Iterate until the objective no longer rises."""
         while len(self.history) < passes:
             point, variances = self.step(self.point, self.variances)
             gain = point.objective - self.point.objective
             if gain < 0.0 and self.history:
-                return  # the collapsed variants need not rise for ever
+                return  # iterations of the collapsed variants need not always increase it
             self._take(point, variances)
             if gain <= self.least:
                 return
@@ -310,14 +310,14 @@ class _Fit:
             n, done = len(point.totals.sizes), len(self.history)
             self.callback(Event(seconds, point.bound, n, "variational", done))
 
-    def tried(self, totals: Totals, passes: int) -> bool:
-        """Go on from other totals for some passes; keep that if the objective is higher then."""
+    def try_totals(self, totals: Totals, passes: int) -> bool:
+        """Iterate from other totals for some passes; accept them if the objective gets higher."""
         none = np.zeros(len(totals.sizes))
         point = _Point(totals, self.point.tail, -np.inf, -np.inf)
-        return self.followed(point, (none, none), _LOOKS, passes)
+        return self.follow(point, (none, none), _LOOKS, passes)
 
-    def followed(self, point: _Point, variances: Any, looks: int, passes: int) -> bool:
-        """Go on from another point while it rises; keep it once it is above the present one."""
+    def follow(self, point: _Point, variances: Any, looks: int, passes: int) -> bool:
+        """Iterate from another point while it rises; accept it once it is above the present one."""
         for look in range(looks):
             before = point.objective
             point, variances = self.step(point, variances)
@@ -333,7 +333,7 @@ class _Fit:
         return False
 
     def merge(self, passes: int) -> None:
-        """Try to merge components, the most promising pair first, until one does not help."""
+        """Try to merge components, the most promising pair first, until a merge fails."""
         while len(self.history) < passes and len(self.point.totals.sizes) > 1:
             totals = self.point.totals
             k, other = self._best_pair(totals)
@@ -341,11 +341,11 @@ class _Fit:
             sums, sizes = totals.sums.copy(), totals.sizes.copy()
             sums[k] += sums[other]
             sizes[k] += sizes[other]
-            if not self.tried(Totals(sizes[kept], sums[kept]), passes):
+            if not self.try_totals(Totals(sizes[kept], sums[kept]), passes):
                 return
 
     def _best_pair(self, totals: Totals) -> Ints:
-        """The pair whose merge costs the least of log H for each row that it concerns."""
+        """Return the pair whose merge loses the least log H per row of the two."""
         values = self.form.log_marginals(*totals)
         best, pair = -np.inf, np.array([0, 1])
         for k in range(len(values) - 1):
@@ -357,46 +357,46 @@ class _Fit:
         return pair
 
     def grow(self, passes: int) -> None:
-        """Divide components by some of their rows: all that gain while that helps, then each.
+        """Divide components by some of their rows: all together while that helps, then one by one.
 
-        When none of them can be divided within a few iterations, the birth that came nearest is
-        followed for as long as it rises.
+        When no birth succeeds within a few iterations, the best rejected one is continued for as
+        long as it rises.
         """
         self.nearest = None
-        while self.divided(np.arange(len(self.point.totals.sizes)), passes):
+        while self.try_births(np.arange(len(self.point.totals.sizes)), passes):
             pass
         failures = at = 0
         while len(self.history) < passes and len(self.point.totals.sizes) < self.most:
             n = len(self.point.totals.sizes)
             if failures < max(_LEAST_TRIES, _FAILURES * n):
-                taken = self.divided(np.array([at % n]), passes)
+                taken = self.try_births(np.array([at % n]), passes)
             elif self.nearest is None:
                 return
-            else:  # two components that are nearly the same part slowly
+            else:  # two components that are nearly equal move apart slowly
                 (point, variances), self.nearest = self.nearest, None
-                self.followed(point, variances, passes - len(self.history), passes)
+                self.follow(point, variances, passes - len(self.history), passes)
                 taken = len(self.point.totals.sizes) > n
                 if not taken:
                     return
             failures, at = (0, at) if taken else (failures + 1, at + 1)
 
-    def divided(self, which: Ints, passes: int) -> bool:
-        """Try to divide components, the largest if there is not room for all."""
+    def try_births(self, which: Ints, passes: int) -> bool:
+        """Try to divide components, only the largest if the truncation does not allow all."""
         totals = self.point.totals
         n = len(totals.sizes)
         which = which[: self.most - n]
         if len(self.history) >= passes or len(which) == 0:
             return False
-        self.passed(self.point, self.variances)  # labels are those of these components
+        self.update(self.point, self.variances)  # sets the rows' labels to these components
         counts = np.zeros(self.most + 1, np.int64)
         counts[which] = rows_to_draw(self.form, len(which))
         seeds = self.rows.draw(counts, int(self.rng.integers(2**31)))
         owners, found = np.unique(seeds.clusters, return_counts=True)
         kept, sizes, sums = np.ones(n, bool), [], []
         for k in owners[found > 1]:
-            groups, gain = parted(self.form, seeds.features[seeds.clusters == k], self.rng)
+            groups, gain = split_rows(self.form, seeds.features[seeds.clusters == k], self.rng)
             if gain <= 0.0 and len(which) > 1:
-                continue  # it has its own turn
+                continue  # it is tried alone later
             mean, half = totals.sums[k] / totals.sizes[k], 0.5 * totals.sizes[k]
             shares = half / (_OLD + groups.sizes)
             sums.append(shares[:, None] * (_OLD * mean + groups.sums))
@@ -407,15 +407,15 @@ class _Fit:
         parts = Totals(
             np.concatenate([*sizes, totals.sizes[kept]]), np.concatenate([*sums, totals.sums[kept]])
         )
-        return self.tried(parts, passes)
+        return self.try_totals(parts, passes)
 
     def result(self, converged: bool) -> VariationalMixture:
         totals, tail = self.point.totals, self.point.tail
-        q: Stuck = self.sticks.fit(totals.sizes, tail)
+        q: StickPosterior = self.sticks.fit(totals.sizes, tail)
         weights, rest = weighing.mean_weights(q)
-        # Each row by itself, and in one of the components, as `predict` has it.
+        # Labels of single rows among the components, without a tail, as `predict` gives them.
         self.rows, self.with_tail = self.table.single, False
-        self.passed(self.point, self.variances)
+        self.update(self.point, self.variances)
         clustering, order = self.table.clustering(len(totals.sizes))
         totals, weights = totals.take(order), weights[order]
         return VariationalMixture(

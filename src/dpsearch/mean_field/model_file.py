@@ -1,4 +1,4 @@
-"""Files of variational mixtures: archives of plain numbers and one JSON text, without code."""
+"""Files of variational mixtures: archives of plain numbers and a JSON text, without code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = ("lower_bound", "alpha", "log_joint", "seconds")
 
 
 def write(path: str | Path, found: Any, mixture: Mixture) -> None:
-    """Write a fitted mixture; an existing file is replaced only when the new one is complete."""
+    """Write a fitted mixture.  An existing file is replaced only when the new one is complete."""
     labels = found.clustering.labels
     if not isinstance(labels, np.ndarray):
         raise DataError("the labels are on a Dask cluster: no file")

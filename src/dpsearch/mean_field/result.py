@@ -107,9 +107,9 @@ class VariationalMixture:
 
 
 def mixture_of(table: Table, totals: Totals, weights: Vector, rest: float) -> Mixture:
-    """Return the predictive mixture of components with shares of rows.
+    """Return the predictive mixture of components with fractional numbers of rows.
 
-    Rows of statistics index tables by whole counts, so that counts are rounded.
+    Counts are rounded, as rows of statistics index tables by them.
     """
     model = table.model.without_data()
     sizes = np.maximum(np.rint(totals.sizes), 1.0)

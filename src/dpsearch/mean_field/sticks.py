@@ -1,12 +1,12 @@
-"""The weights of components as broken sticks, and what mean field makes of them.
+"""Stick-breaking weights of components, and their mean-field posterior.
 
 π_k = v_k Π_{j<k} (1 − v_j) with v_k ~ Beta(a_k, b_k).  Given the expected numbers of rows N_k, and
 those of all later components N_{>k}, the best q(v_k) is Beta(a_k + N_k, b_k + N_{>k}) (Blei &
-Jordan 2005).  The number of components has no limit in the model: q says that no row is in one
-beyond the truncation, or, with a *tail*, that those have their prior (Kurihara, Welling & Vlassis
-2006); their sum has a closed form if α is fixed.
+Jordan 2005).  The model has infinitely many components.  Under q either no row belongs to one
+beyond the truncation, or, with a *tail*, those components have their prior (Kurihara, Welling &
+Vlassis 2006); their sum has a closed form if α is fixed.
 
-With a Gamma prior on α, q(α) is a Gamma distribution, and sticks see its mean.
+With a Gamma prior on α, q(α) is a Gamma distribution, and the update of q(v) uses its mean.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from dpsearch.passes.chunk import Own
 from dpsearch.priors.base import Prior
 from dpsearch.priors.concentration import Gamma
 
-_ROUNDS = 20  # of updates of q(v) and q(α) in turn, which cost nothing
+_ROUNDS = 20  # alternating updates of q(v) and q(α), which cost nothing
 
 
-class Stuck(NamedTuple):
+class StickPosterior(NamedTuple):
     """q(v), and q(α) if α has a prior."""
 
     log_v: Vector  # E[log v]
     log_rest: Vector  # E[log (1 − v)]
     one: Vector  # q(v_k) = Beta(one, other)
     other: Vector
-    divergence: float  # of q(v) and q(α) from their priors
+    divergence: float  # KL divergence of q(v) and q(α) from their priors
     alpha: float  # E[α]; NaN if the prior has none
 
 
@@ -56,11 +56,11 @@ class Sticks:
         self.alpha = float(self.b[0]) if same else math.nan
 
     def log_tail(self) -> float:
-        """Return log Σ_k exp E[log v_k Π_{j<k} (1 − v_j)] over an infinity of prior sticks."""
+        """Return log Σ_k exp E[log v_k Π_{j<k} (1 − v_j)] over infinitely many prior sticks."""
         first = digamma(1.0) - digamma(1.0 + self.alpha)
         return float(first - math.log(-math.expm1(-1.0 / self.alpha)))
 
-    def fit(self, sizes: Vector, tail: float) -> Stuck:
+    def fit(self, sizes: Vector, tail: float) -> StickPosterior:
         """Return the best q(v) and q(α) for these expected numbers of rows."""
         n = len(sizes)
         later = after(sizes) + tail
@@ -86,32 +86,35 @@ class Sticks:
         else:
             expected = ((a - 1.0) * log_v + (b - 1.0) * log_rest - betaln(a, b)).sum()
         spent += -entropy.sum() - expected
-        return Stuck(log_v, log_rest, one, other, float(spent), float(alpha))
+        return StickPosterior(log_v, log_rest, one, other, float(spent), float(alpha))
 
 
 def after(sizes: Vector) -> Vector:
-    """Return the sum of all later sizes, for each."""
+    """Return for each component the sum of the sizes of all later ones."""
     return np.append(np.cumsum(sizes[::-1])[::-1][1:], 0.0)
 
 
-def log_weights(q: Stuck) -> Vector:
+def log_weights(q: StickPosterior) -> Vector:
     """Return E[log π_k]."""
     return np.asarray(q.log_v + np.append(0.0, np.cumsum(q.log_rest)[:-1]))
 
 
-def mean_weights(q: Stuck) -> tuple[Vector, float]:
+def mean_weights(q: StickPosterior) -> tuple[Vector, float]:
     """Return E[π_k] and the expected weight of all later components."""
     mean = q.one / (q.one + q.other)
     rest = np.cumprod(1.0 - mean)
     return mean * np.append(1.0, rest[:-1]), float(rest[-1])
 
 
-def collapsed_weights(q: Stuck, squares: Vector, squares_after: Vector, order: int) -> Vector:
-    """Return E[log p(z_i = k | the other rows)] with the sticks integrated out, but for i's share.
+def collapsed_weights(
+    q: StickPosterior, squares: Vector, squares_after: Vector, order: int
+) -> Vector:
+    """Return E[log p(z_i = k | the other rows)] with the sticks integrated out.
 
     p(z_i = k | …) = (a + N_k)/(a + b + N_≥k) Π_{j<k} (b + N_>j)/(a + b + N_≥j), and the logarithm
     of a sum of N independent indicators is expanded to first or second order around its mean
-    (Kurihara, Welling & Teh 2007):  E[log (c + N)] ≈ log (c + E N) − Var N / 2(c + E N)².
+    (Kurihara, Welling & Teh 2007):  E[log (c + N)] ≈ log (c + E N) − Var N / 2(c + E N)².  Row i is
+    still counted here; `own_share` corrects for it.
     """
     both = q.one + q.other
     here, there, total = np.log(q.one), np.log(q.other), np.log(both)
@@ -123,13 +126,13 @@ def collapsed_weights(q: Stuck, squares: Vector, squares_after: Vector, order: i
     return np.asarray(here - total + np.append(0.0, np.cumsum(rest)[:-1]))
 
 
-def own_share(q: Stuck) -> Own:
-    """Return what leaving a row out of these numbers changes, to first order in its share."""
+def own_share(q: StickPosterior) -> Own:
+    """Return the change of these values when a row is left out, to first order in its share."""
     return Own(-1.0 / q.one, 1.0 / (q.one + q.other), -1.0 / q.other)
 
 
-def collapsed_gain(q: Stuck, squares: Vector, squares_after: Vector) -> float:
-    """Return about how much the bound rises if the sticks are integrated out: second order.
+def collapsed_gain(q: StickPosterior, squares: Vector, squares_after: Vector) -> float:
+    """Return the second-order estimate of the bound's rise when the sticks are integrated out.
 
     `squares` are variances of N_k, `squares_after` of N_>k.
     """
@@ -139,5 +142,5 @@ def collapsed_gain(q: Stuck, squares: Vector, squares_after: Vector) -> float:
 
 
 def _from_here(after: Vector) -> Vector:
-    """The variances of N_≥k: that of N_>(k−1), and none for all rows together."""
+    """Return the variances of N_≥k: that of N_>(k−1), and 0 for all rows together."""
     return np.append(0.0, after[:-1])

@@ -1,4 +1,4 @@
-"""What variational inference fits: rows of a problem in memory, or rows that stay in shards."""
+"""The data of variational inference: rows of a problem in memory, or rows that stay in shards."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from dpsearch.tables import CheckedTable
 
 
 class Table(Protocol):
-    """Rows under a model, wherever they are."""
+    """Rows under a model, in memory or elsewhere."""
 
     model: Model
     prior: Prior
     form: LinearForm
-    rows: SoftRows  # or cells of them
-    single: SoftRows  # each by itself
+    rows: SoftRows  # single rows or cells of them
+    single: SoftRows
 
     @property
     def log_base(self) -> float:
-        """The sum of the family's `log_base` of all rows, known after the first pass."""
+        """The sum of the family's `log_base` over all rows, known after the first pass."""
 
     def begin(self, most: int) -> Totals:
-        """Return the totals of at most so many components to begin with, the largest first."""
+        """Return the totals of at most `most` initial components, the largest first."""
 
     def refine(self) -> bool:
-        """Divide rows that share responsibilities, if there are such; return whether it did."""
+        """Divide cells of rows that share responsibilities; return whether there were any."""
 
     def clustering(self, n_components: int) -> tuple[Clustering, Ints]:
         """Return the partition by the rows' labels, and the component of each of its clusters.
 
-        Components in which no row has its label follow.
+        Components that are no row's label follow.
         """
 
 
 class InMemory:
-    """The rows of a problem, worked on by threads or on a device."""
+    """The rows of a problem, processed by threads or on a device."""
 
     def __init__(self, problem: Problem, start: Any, n_threads: int, device: str | None) -> None:
         problem.require_points("variational")
@@ -82,10 +82,10 @@ class InMemory:
 
 
 class InShards:
-    """Rows of files, of batches or of Dask's collections, where they are.
+    """Rows of files, batches or Dask collections, which are processed where they are.
 
-    A sample of them, which is all of them if they are few, completes the family and is searched for
-    the components to begin with.
+    A sample of the rows (all of them if they are few) completes the family, and a search of it
+    gives the initial components.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class InShards:
             if not seen.any():
                 raise DataError("no row of X has any value")
             if any(one.gaps for one in looks) and family.takes_gaps:
-                family = family.with_gaps()  # also if the sample has none
+                family = family.with_gaps()  # even if the sample has none
             self.sample = Problem(table.matrix[seen], family, prior)
         self.model, self.prior = self.sample.model, prior
         self.form = form_of(self.model)
@@ -144,7 +144,10 @@ def form_of(model: Model) -> LinearForm:
 
 
 def totals_by_size(rows: Any, labels: Labels, most: int) -> Totals:
-    """Give rows labels, the largest cluster first and the smallest beyond `most` together."""
+    """Set the rows' labels, by decreasing cluster size, and return the clusters' totals.
+
+    All clusters from the `most`-th on become one.
+    """
     _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
     rank = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
     rows.place(np.minimum(rank, most - 1)[labels])

@@ -1,4 +1,4 @@
-"""Samplers: draws from the posterior over partitions, by default started where search ends."""
+"""Samplers: draws from the posterior over partitions, by default starting from a search result."""
 
 from dpsearch.samplers.concentration import AlphaChoice, AlphaProfile, alpha_profile, select_alpha
 from dpsearch.samplers.draws import Draws

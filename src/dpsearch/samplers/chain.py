@@ -1,11 +1,11 @@
 """One Markov chain over partitions: its sweeps, and the state from which it continues.
 
-A chain runs in *legs*, whose number of sweeps depends on the state of the chain alone.  After a leg
-it keeps the labels, the concentration, the states of the steps made in Python and that of the
-random numbers; it computes statistics anew from these.  So rounding errors do not add up, and a
-chain that is stopped between legs and continued in another process is the same chain bit for bit.
-The first legs are short: a row far from all others that leaves its first cluster leaves large
-rounding errors there.
+A chain runs in *legs*, whose number of sweeps depends only on the state of the chain.  After a leg
+the chain keeps the labels, the concentration, the states of the steps made in Python and that of
+the random number generator, and computes the statistics anew from these.  Rounding errors therefore
+do not accumulate, and a chain that is stopped between legs and continued in another process is the
+same chain bit for bit.  The first legs are short, because a row far from all others leaves large
+rounding errors in its first cluster when it leaves it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dpsearch.state import State
 from dpsearch.state.clusters import cluster_value, grown
 from dpsearch.state.sweep import sweep_items, sweep_room
 
-_LEG_NUMBERS = 1_000_000_000  # numbers read in one leg, which takes about a second
+_LEG_NUMBERS = 1_000_000_000  # values read in one leg, which takes about a second
 
 
 class Chain:
@@ -58,7 +58,7 @@ class Chain:
 
     @property
     def leg(self) -> int:
-        """Number of sweeps in the next leg, by the problem, the labels and the sweeps so far."""
+        """Number of sweeps in the next leg, given the problem, the labels and the sweeps so far."""
         if self.steps:
             return 1
         n_clusters = int(self.labels.max()) + 2
@@ -66,7 +66,7 @@ class Chain:
         return max(1, min(1000, self.n_sweeps, _LEG_NUMBERS // numbers))
 
     def advance(self, n_sweeps: int, kept: Any) -> None:
-        """Run one leg, of `n_sweeps` sweeps in all; keep the draw of sweep t if kept[t]."""
+        """Run one leg, up to `n_sweeps` sweeps in all; keep the draw of sweep t if kept[t]."""
         count = min(self.leg, n_sweeps - self.n_sweeps)
         keep = np.asarray(kept[self.n_sweeps : self.n_sweeps + count])
         for step in self.steps:
@@ -76,7 +76,7 @@ class Chain:
         labels = np.empty((int(keep.sum()), problem.n_items), np.int32)
         log_joint, n_clusters = np.empty(count), np.empty(count, np.int32)
         alpha, accepted = np.full(count, self.alpha), np.zeros(count, np.int32)
-        # α has its own copy of log V to write to.
+        # Updates of α write to a copy of log V.
         tables = problem.tables._replace(log_v=problem.tables.log_v.copy())
         _run(
             problem.model.core, problem.dots(), problem.items, problem.alone, tables,
@@ -113,7 +113,7 @@ def _run(  # type: ignore[no-untyped-def]
     core, dots, items, alone, tables, value_tables, clusters, n_live, n_features, n_gathered, plan,
     n_points, rng, keep, labels, log_joint, n_clusters, alpha, accepted,
 ):  # fmt: skip
-    """Run sweeps, which change the labels in place.  Log joints are those of `value_tables`."""
+    """Run sweeps, which change the labels in place; log joints are computed by `value_tables`."""
     n_items = clusters.labels.shape[0]
     room = sweep_room(core, n_features, n_gathered, clusters.sizes.shape[0])
     pair = pair_room(core, n_items)
@@ -182,7 +182,7 @@ def draw_alpha(alpha, shape, rate, n_clusters, n_points, rng):  # type: ignore[n
 
 @inner
 def _arrange(order, scan, rng):  # type: ignore[no-untyped-def]
-    """Set the items that a Gibbs sweep visits."""
+    """Set the order in which a sweep visits items."""
     n = order.shape[0]
     if scan == SHUFFLED:
         for i in range(n - 1, 0, -1):
@@ -195,7 +195,7 @@ def _arrange(order, scan, rng):  # type: ignore[no-untyped-def]
 
 @inner
 def _set_alpha(tables, alpha):  # type: ignore[no-untyped-def]
-    """Write log V of a Dirichlet process with this α, up to a constant."""
+    """Set log V to that of a Dirichlet process with this α, up to a constant."""
     step = math.log(alpha)
     for k in range(tables.log_v.shape[0]):
         tables.log_v[k] = k * step
@@ -203,7 +203,7 @@ def _set_alpha(tables, alpha):  # type: ignore[no-untyped-def]
 
 @inner
 def _canonical(labels, numbers, out):  # type: ignore[no-untyped-def]
-    """Number clusters by first appearance; `numbers` is −1 for every slot."""
+    """Number clusters by first appearance in `out`; `numbers` is −1 for every slot at first."""
     n = 0
     for i in range(labels.shape[0]):
         if numbers[labels[i]] < 0:

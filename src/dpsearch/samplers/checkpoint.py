@@ -1,4 +1,4 @@
-"""Checkpoints: chains between two legs, in a file from which another process continues them."""
+"""Checkpoints: files with chains between two legs, from which another process continues them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _fingerprint(problem: Problem) -> str:
 
 
 class Checkpoint:
-    """The file of one run."""
+    """The checkpoint file of one run."""
 
     def __init__(
         self, path: Path, problem: Problem, sampler: str, moves: Sequence[Move], how: RunOptions

@@ -1,4 +1,4 @@
-"""The concentration α of a Dirichlet process: its profile, and its choice."""
+"""The concentration α of a Dirichlet process: its profile likelihood, and its choice."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ class Draws:
         return values
 
     def _scalars(self) -> dict[str, Any]:
-        """Return everything that has one number for each draw, as [chains, draws]."""
+        """Return all quantities with one value per draw, as [chains, draws]."""
         alpha = {} if self.alpha is None else {"alpha": self.alpha}
         scalars = {"log_joint": self.log_joint, "n_clusters": self.n_clusters, **alpha}
         scalars |= self.hyperparameters
@@ -204,14 +204,14 @@ class Draws:
         out = {}
         for name, values in self._scalars().items():
             if name == "log_joint":
-                # Equal partitions have equal values but for rounding, which ranks would show.
+                # Values of equal partitions differ only by rounding, which would affect ranks.
                 values = values.round(5)
             varies = np.ptp(values) > 0
             if name == "alpha" and not varies:
                 continue
             rhat = ess = np.nan
             if values.shape[1] >= 4 and varies:
-                # Neither changes by this, but numbers of 1e-8 would count as equal.
+                # Standardising changes neither result, but tiny values would count as equal.
                 values = (values - values.mean()) / values.std()
                 ess = float(array_stats.ess(values, chain_axis=0, draw_axis=1))
                 rhat = float(array_stats.rhat(values, chain_axis=0, draw_axis=1))
@@ -292,7 +292,7 @@ _TRACES = ("log_joint", "n_clusters", "alpha", "accepted")
 def collect(
     problem: Problem, chains: list[Chain], sampler: str, how: RunOptions, seconds: float
 ) -> Draws:
-    """Return the draws of chains, up to the sweep that all of them have made."""
+    """Return the draws of chains, up to the last sweep that all of them have made."""
     done = min(chain.n_sweeps for chain in chains)
     kept = how.kept()[:done]
 

@@ -24,7 +24,7 @@ from dpsearch.errors import DPSearchError, ParameterError
 from dpsearch.problem import Problem
 from dpsearch.samplers.moves import Move
 
-_MOST_STEPS = 20  # of stepping out
+_MOST_STEPS = 20  # limit on stepping out
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class HyperparameterUpdate(Move):
             refused = f"{name} of the {family.name} family cannot be sampled:"
             if not _is_positive(known[name]):
                 raise ParameterError(f"{refused} it is not a number above 0, nor numbers above 0")
-            # A number of levels, for example, can take no other value.
+            # The number of levels, for example, can take no other value.
             sampled = Hyperparameters(problem, {name: spread})
             if sampled.log_density(np.array([0.01]), one) == -math.inf:
                 raise ParameterError(f"{refused} it cannot take other values")
@@ -73,7 +73,7 @@ class HyperparameterUpdate(Move):
 
 
 class Hyperparameters:
-    """The chosen hyperparameters of one chain; its state is the log factors on the given values."""
+    """The sampled hyperparameters of one chain; `state` has the logs of their factors."""
 
     def __init__(self, problem: Problem, spreads: Mapping[str, float]) -> None:
         self.problem = problem
@@ -95,7 +95,7 @@ class Hyperparameters:
         return self.problem.with_family(self.family.rescaled(dict(factors)))
 
     def step(self, problem: Problem, labels: Labels, rng: Rng) -> tuple[Problem, Labels]:
-        """Draw each in turn given the partition; return the problem under the new values."""
+        """Draw each hyperparameter given the partition; return the problem with the new values."""
         for at in range(len(self.names)):
             self._slice(at, labels, rng)
         return self.problem_with(self.state), labels
@@ -136,7 +136,7 @@ class Hyperparameters:
                 low = s
             else:
                 high = s
-            if high - low < 1e-12 * (1.0 + abs(start)):  # rounding leaves nothing but the start
+            if high - low < 1e-12 * (1.0 + abs(start)):  # the slice is one point, up to rounding
                 s = start
                 break
         self.state[at] = s

@@ -1,9 +1,9 @@
-"""The moves of a sweep, as small descriptions.
+"""The moves that make up a sweep.
 
-Every move leaves the posterior invariant, so a sweep may make any of them, in any number.  A move
-is a part of the compiled sweep (`Move.planned`), which makes split-merge proposals, then a sweep of
-proposals from the prior, then a Gibbs sweep, then an update of α; or it is made in Python before
-that (`Move.begin`).
+Every move leaves the posterior invariant, so a sweep may combine any number of any of them.  A move
+is either a part of the compiled sweep (`Move.planned`), which makes split-merge proposals, then a
+sweep of proposals from the prior, then a Gibbs sweep, then an update of α, or it is made in Python
+before that (`Move.begin`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Plan(NamedTuple):
     moves: int = 0  # split-merge proposals
     rule: int = RANDOM  # how they divide a cluster
     scans: int = 0  # restricted Gibbs scans in each
-    gibbs: bool = False  # a Gibbs sweep over all items
-    scan: int = SYSTEMATIC  # the order of the items
-    proposals: int = 0  # from the prior, for each item in a sweep
-    partial: bool = False  # by Neal's algorithm 7
+    gibbs: bool = False  # whether there is a Gibbs sweep over all items
+    scan: int = SYSTEMATIC  # the order of the items in it
+    proposals: int = 0  # proposals from the prior for each item in a sweep
+    partial: bool = False  # whether they follow Neal's algorithm 7
     proposal_scan: int = SYSTEMATIC
     sample_alpha: bool = False
     shape: float = 1.0  # of the Gamma prior on α, if it is sampled

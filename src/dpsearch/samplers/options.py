@@ -1,4 +1,4 @@
-"""The options that every sampler takes, and the partitions from which chains start."""
+"""The options of all samplers, and the partitions from which chains start."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RunOptions:
         return (sweeps > self.burn_in) & ((sweeps - self.burn_in) % self.thin == 0)
 
     def described(self) -> dict[str, Any]:
-        """Return the options that change chains, except for their length and seed."""
+        """Return the options that change the chains, except for their length and seed."""
         start = self.start
         if not isinstance(start, str):
             labels = start.labels if isinstance(start, Clustering) else start

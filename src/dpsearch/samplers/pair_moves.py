@@ -1,24 +1,25 @@
-"""Split-merge moves: Metropolis–Hastings proposals that divide a cluster or join two.
+"""Split-merge moves: Metropolis–Hastings proposals that split a cluster or merge two.
 
-Two items i and j are drawn.  If they share a cluster, a split is proposed in which i and j part
-and the other members S go to one or the other; if not, the merge of their clusters.  With q the
-probability of proposing just this split,
+Two items i and j are drawn.  If they share a cluster, a split is proposed that separates i from j
+and divides the other members S between them; if not, the merge of their clusters is proposed.  With
+q the probability of proposing this split, the log of the acceptance ratio is
 
     split:  log V(K+1)/V(K) + log [W(n_i) W(n_j) / W(n)] + log [H(x_i…) H(x_j…) / H(x)] − log q
-    merge:  the same with the opposite sign, q that of the split which would undo it
+    merge:  the same with the opposite sign, where q is that of the split which would undo it
 
-is the log of the acceptance ratio (a merge can be proposed in one way only).  How S is divided:
+(a merge can be proposed in one way only).  S is divided as follows:
 
 variant 1
-    At random, half and half: q = 2^−|S|  (Jain & Neal 2004, section 3.1).
+    Each member goes to i or j with probability ½: q = 2^−|S|  (Jain & Neal 2004, section 3.1).
 variant 2
-    From a random division by `scans` restricted Gibbs scans, in which each member chooses between
-    the two clusters only, and a last such scan, whose probability is q (their section 3.2).
+    From a random division, `scans` restricted Gibbs scans are made, in which each member chooses
+    between the two clusters only, and a last such scan, whose probability is q (section 3.2).
 variant 3
-    As 2, and a Gibbs sweep over all items follows.
+    As variant 2, followed by a Gibbs sweep over all items.
 ``"sams"``
-    Members in random order choose between the two clusters as they stand at their turn; q is the
-    product of the choices (Dahl 2005: sequentially-allocated merge-split).  A Gibbs sweep follows.
+    Members in random order choose between the two clusters as they are at that moment; q is the
+    product of the probabilities of the choices (sequentially-allocated merge-split, Dahl 2005).
+    A Gibbs sweep follows.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class PairRoom(NamedTuple):
     out: Vector
     scratch: Vector
     members: Ints
-    side: Ints  # 0 with i, 1 with j
-    wanted: Ints
+    side: Ints  # [member]: 0 with i, 1 with j
+    target: Ints  # [member]: the side that a merge would undo, −1 for a split
 
 
 @kernel
@@ -64,9 +65,9 @@ def pair_room(core: Core, n_items: int) -> PairRoom:
 
 @inner
 def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, rng):  # type: ignore[no-untyped-def]
-    """Propose one split or merge; return (number of clusters, whether it was accepted).
+    """Propose a split or a merge; return (number of clusters, whether it was accepted).
 
-    One slot must be free.
+    At least one slot must be free.
     """
     n_items = clusters.labels.shape[0]
     if n_items < 2:
@@ -114,7 +115,7 @@ def split_merge_move(core, items, tables, clusters, n_live, rule, scans, room, r
 
 @inner
 def _log_ratio(core, tables, n_clusters, row, first, second):  # type: ignore[no-untyped-def]
-    """Return the gain in log joint if one of these clusters, `row`, becomes two."""
+    """Return the gain in log joint if the cluster `row` is split into `first` and `second`."""
     n_first, n_second = int(first[0]), int(second[0])  # a row begins with its size
     gain = log_marginal(core, first) + log_marginal(core, second) - log_marginal(core, row)
     gain += size_weight(tables, n_first) + size_weight(tables, n_second)
@@ -140,7 +141,7 @@ def _split(core, tables, clusters, n_live, j, members, side, room):  # type: ign
 
 @inner
 def _fill_rows(core, items, i, j, members, side, room):  # type: ignore[no-untyped-def]
-    """Compute both rows from the data."""
+    """Compute the statistics of both sides from the data."""
     width = core.width
     first, second = room.rows[:width], room.rows[width:]
     clear_row(core, first)
@@ -156,7 +157,7 @@ def _fill_rows(core, items, i, j, members, side, room):  # type: ignore[no-untyp
 def _divide(core, items, tables, i, j, members, side, rule, scans, forced, room, rng):  # type: ignore[no-untyped-def]
     """Divide members between i and j by the rule; return the log probability of the outcome.
 
-    If forced, the outcome is what `side` says, and only its probability is asked for.
+    If `forced`, the outcome is the given `side`, and only its probability is computed.
     """
     n = members.shape[0]
     if rule == RANDOM:
@@ -167,21 +168,21 @@ def _divide(core, items, tables, i, j, members, side, rule, scans, forced, room,
     width = core.width
     log_q = 0.0
     if rule == SEQUENTIAL:
-        for m in range(n - 1, 0, -1):  # a random order, in which the sides go along
+        for m in range(n - 1, 0, -1):  # shuffle members together with their sides
             other = int(rng.random() * (m + 1))
             members[m], members[other] = members[other], members[m]
             side[m], side[other] = side[other], side[m]
         _fill_rows(core, items, i, j, members[:0], side, room)
         for m in range(n):
-            wanted = side[m] if forced else -1
-            side[m], log_p = _choose(core, items, tables, members[m], wanted, room, rng)
+            target = side[m] if forced else -1
+            side[m], log_p = _choose(core, items, tables, members[m], target, room, rng)
             start = side[m] * width
             add_item(core, items, members[m], room.rows[start : start + width], 1.0)
             log_q += log_p
         return log_q
-    wanted_sides = room.wanted[:n]
+    targets = room.target[:n]
     for m in range(n):
-        wanted_sides[m] = side[m] if forced else -1
+        targets[m] = side[m] if forced else -1
         side[m] = rng.random() < 0.5
     _fill_rows(core, items, i, j, members, side, room)
     for scan in range(scans + 1):
@@ -189,8 +190,8 @@ def _divide(core, items, tables, i, j, members, side, rule, scans, forced, room,
         for m in range(n):
             start = side[m] * width
             add_item(core, items, members[m], room.rows[start : start + width], -1.0)
-            wanted = wanted_sides[m] if scan == scans else -1
-            side[m], log_p = _choose(core, items, tables, members[m], wanted, room, rng)
+            target = targets[m] if scan == scans else -1
+            side[m], log_p = _choose(core, items, tables, members[m], target, room, rng)
             start = side[m] * width
             add_item(core, items, members[m], room.rows[start : start + width], 1.0)
             log_q += log_p
@@ -198,18 +199,18 @@ def _divide(core, items, tables, i, j, members, side, rule, scans, forced, room,
 
 
 @inner
-def _choose(core, items, tables, item, wanted, room, rng):  # type: ignore[no-untyped-def]
-    """Draw the side of an item, or take the one wanted; return it and its log probability."""
+def _choose(core, items, tables, item, target, room, rng):  # type: ignore[no-untyped-def]
+    """Draw the side of an item, or take `target` if ≥ 0; return it and its log probability."""
     score_item(core, items, item, room.rows, room.starts, room.out, room.scratch)
     size = items.sizes[item]
     n_first, n_second = int(room.rows[0]), int(room.rows[core.width])
     # Log odds of the second side.
     odds = room.out[1] + size_weight(tables, n_second + size) - size_weight(tables, n_second)
     odds -= room.out[0] + size_weight(tables, n_first + size) - size_weight(tables, n_first)
-    if wanted < 0:
-        wanted = 1 if rng.random() * (1.0 + math.exp(-abs(odds))) < 1.0 else 0
+    if target < 0:
+        target = 1 if rng.random() * (1.0 + math.exp(-abs(odds))) < 1.0 else 0
         if odds < 0.0:
-            wanted = 1 - wanted
+            target = 1 - target
     # −log(1 + e^−z) with z the log odds of the side taken, without overflow
-    z = odds if wanted == 1 else -odds
-    return wanted, min(z, 0.0) - math.log1p(math.exp(-abs(z)))
+    z = odds if target == 1 else -odds
+    return target, min(z, 0.0) - math.log1p(math.exp(-abs(z)))

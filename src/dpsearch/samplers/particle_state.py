@@ -1,4 +1,4 @@
-"""The particles of a run: weighted partitions that share clusters, and go on with more rows."""
+"""The particles of a run: weighted partitions that share clusters and can take more rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from dpsearch.problem import Clustering, Problem
 from dpsearch.samplers.resampling import advance
 from dpsearch.state import State
 
-_CHUNK = 1024  # the most items between two calls of the callback, or checks for Ctrl-C
-_FIRST = 8  # items of the first chunk; one has at most as many items as all before it
-_WORK = 1 << 28  # of a chunk: numbers that are multiplied
-_CANDIDATE = 64  # numbers that take as long as one place for one particle's next item
+_CHUNK = 1024  # most items between two calls of the callback, or checks for Ctrl-C
+_FIRST = 8  # items of the first chunk; a chunk has at most as many items as all before it
+_WORK = 1 << 28  # values multiplied in a chunk
+_CANDIDATE = 64  # values that take as long as one candidate: a particle's item in one cluster
 
 
 class Filter:
-    """The particles of a run, which may go on with the rows of another batch."""
+    """The particles of a run, which can continue with the rows of another batch."""
 
     def __init__(
         self, problem: Problem, most: int, resampling: str, order: Any, sweeps: int, rng: Rng
@@ -53,7 +53,7 @@ class Filter:
         self.cut = 1.0 / most
         shared = nothing_placed(problem.model.core.width, problem.n_points, most)
         shared.hypotheses.scores[0] = 1.0
-        shared.rows.gains[0] = 0.0  # the factor of no row
+        shared.rows.gains[0] = 0.0  # factor of the unused row
         self.shared: Shared = shared
 
     @property
@@ -62,7 +62,7 @@ class Filter:
 
     @property
     def left(self) -> Ints:
-        """The items of this batch that are not placed."""
+        """The items of this batch that are not placed yet."""
         return self.placing[self.placed :]
 
     @property
@@ -71,7 +71,7 @@ class Filter:
 
     @property
     def log_base_left(self) -> float:
-        """The `log_base` of the rows that are not placed; that of blocks is not known."""
+        """The `log_base` of the rows that are not placed; 0 for blocks, where it is not known."""
         model, items = self.problem.model, self.problem.items
         if items.blocks or not len(self.left):
             return 0.0
@@ -79,7 +79,7 @@ class Filter:
         return float(base[self.left] @ items.sizes[self.left])
 
     def problem_placed(self) -> Problem | None:
-        """The problem of the rows placed; None if those of earlier batches are gone."""
+        """The problem of the rows placed; None if rows of earlier batches are no longer there."""
         if self.n_before or not len(self.left):
             return None if self.n_before else self.problem
         model, items, prior = self.problem.model, self.problem.items, self.problem.prior
@@ -87,7 +87,7 @@ class Filter:
         return Problem.of_items(model, items, self.problem.log_base - self.log_base_left, prior)
 
     def copied(self) -> Filter:
-        """Return a filter that goes on while this one stays as it is."""
+        """Return a copy that can continue without changing this filter."""
         out = object.__new__(Filter)
         out.__dict__.update(self.__dict__, stopped=False)
         width = self.problem.model.core.width
@@ -95,7 +95,7 @@ class Filter:
         return out
 
     def extended(self, X: ArrayLike, order: Any) -> Filter:
-        """Go on with more rows."""
+        """Continue with more rows."""
         old, width = self.problem, self.problem.model.core.width
         table = old.model.family.table(X)
         if table.gaps and old.model.family.suited(table).width(old.model.n_features) != width:
@@ -115,7 +115,7 @@ class Filter:
         self.shared = with_more_room(self.shared._replace(room=room), width, n_points)
         rows, live = self.shared.rows, self.shared.rows_in_use()
         rows.steps[live] = size_steps(tables, rows.sizes[live])  # of a table for larger sizes
-        # γ has V(K) of all rows.
+        # γ contains V(K) for the number of all rows.
         n, hypotheses = self.shared.counts.hypotheses, self.shared.hypotheses
         clusters = hypotheses.counts[:n]
         change = tables.log_v[clusters] - old.tables.log_v[clusters]
@@ -124,14 +124,14 @@ class Filter:
         return self
 
     def _chunk(self) -> int:
-        """Return how many items to place before the next look: so many as take a moment."""
+        """Return how many items to place before the next check; they take a moment."""
         counts, width = self.shared.counts, self.problem.model.core.width
         work = _CANDIDATE * counts.hypotheses * (counts.widest + 1) + counts.highest * width
         n = min(_CHUNK, max(_FIRST, self.placed), max(1, _WORK // work))
         return n if n < BLOCK else n - n % BLOCK
 
     def place(self) -> None:
-        """Place some more items."""
+        """Place the next chunk of items."""
         placing, sweeps = self.placing, self.sweeps
         stop = min(len(placing), self.placed + self._chunk())
         if sweeps:  # up to the next power of two
@@ -145,7 +145,7 @@ class Filter:
                 self.log_scale, self.cut, self.rng,
             )  # fmt: skip
             self.shared = packed(self.shared._replace(counts=counts), problem.model.core.width)
-            if self.placed < stop:  # something is full
+            if self.placed < stop:  # an array is full
                 self.shared = with_more_room(
                     self.shared, problem.model.core.width, problem.n_points
                 )
@@ -154,11 +154,11 @@ class Filter:
             self._rejuvenate(placing[:stop], sweeps)
 
     def _rejuvenate(self, placed: Ints, sweeps: int) -> None:
-        """Make Gibbs sweeps in every particle; afterwards share the clusters that are the same.
+        """Make Gibbs sweeps in every particle; afterwards share equal clusters.
 
-        Before that, one particle is drawn from each of as many strata as there may be particles: a
-        heavy one has as many copies as it counts for, which part.  If it is stopped between two of
-        them, the particles stay as they were.
+        First, particles are resampled with equal weights by stratified draws, so that a heavy one
+        has copies, which the sweeps make different.  If the run is stopped between two particles,
+        all of them stay as they were.
         """
         numbers: dict[bytes, int] = {}
         lists: list[Ints] = []
@@ -185,7 +185,7 @@ class Filter:
         self.shared = _of_clusters(self.problem, self.shared.hypotheses, chosen, lists)
 
     def rows(self, h: int) -> Ints:
-        """Return the numbers of the rows of statistics of particle h's clusters."""
+        """Return the rows of statistics of particle h's clusters."""
         hypotheses = self.shared.hypotheses
         return np.asarray(hypotheses.rows[h, : hypotheses.counts[h]])
 
@@ -195,7 +195,7 @@ class Filter:
         return labels_of_members(self.shared.nodes, members, self.n_rows)
 
     def labels(self, h: int) -> Any:
-        """Return the same by first appearance."""
+        """Return the cluster of each row in particle h, numbered by first appearance."""
         found = self.places(h)
         there = found >= 0
         found[there] = by_appearance(found[there])
@@ -204,7 +204,7 @@ class Filter:
     def log_joints(self) -> Vector:
         """Return the log joint of each particle, computed from its clusters' statistics.
 
-        V(K, N) and the constants are those of all rows, placed or not.
+        V(K, N) and the constants are those of all rows, including those not placed.
         """
         hypotheses, rows, _, counts, _ = self.shared
         core, tables = self.problem.model.core, self.problem.tables
@@ -219,7 +219,7 @@ class Filter:
         return np.asarray(sums + tables.log_v[clusters] + self.problem.log_base)
 
     def completed(self, h: int) -> Clustering:
-        """Return the partition of particle h, with the rows that are left placed greedily."""
+        """Return the partition of particle h, with the remaining rows placed greedily."""
         problem, rows, own = self.problem, self.shared.rows, self.rows(h)
         labels, left = self.places(h), self.left
         pool = rows.pool.reshape(-1, problem.model.core.width)[own].reshape(-1)
@@ -238,7 +238,7 @@ class Filter:
 
 
 def _copied(shared: Shared, width: int, n_points: int) -> Shared:
-    """Return the same hypotheses in arrays of their own, with working space for more points."""
+    """Return a copy of the hypotheses, with working space for `n_points` points."""
 
     def copies(part: Any) -> Any:
         return type(part)(*map(np.copy, part))
@@ -251,7 +251,7 @@ def _copied(shared: Shared, width: int, n_points: int) -> Shared:
 def _of_clusters(
     problem: Problem, hypotheses: Hypotheses, chosen: list[list[int]], lists: list[Ints]
 ) -> Shared:
-    """Return hypotheses whose clusters are lists of items: `chosen` has their numbers, from 1."""
+    """Return hypotheses by their clusters: `chosen` has indices, from 1, of item `lists`."""
     core, most, n = problem.model.core, len(hypotheses.counts), len(lists)
     width, lengths, members = core.width, list(map(len, lists)), np.concatenate(lists)
     rows = new_rows(width, n + 1 + 4 * most)

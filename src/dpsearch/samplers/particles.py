@@ -2,8 +2,8 @@
 
 Parameters of clusters are integrated out, so a particle is a partition, and every place for the
 next item is tried (Fearnhead 2004).  With γ_t(c) = V(K) Π W(n_k) H(x_k) for partitions of the
-first t items, a step multiplies a weight by γ_t/γ_{t−1} and resampling keeps its expectation.  So
-the sum of the last weights is an unbiased estimate of Σ_c p(c, x), the evidence.
+first t items, a step multiplies a weight by γ_t/γ_{t−1}, and resampling preserves its expectation.
+Hence the sum of the last weights is an unbiased estimate of Σ_c p(c, x), the evidence.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ def particle_filter(
 
 
 def _run(state: Filter, callback: Callback | None, begun: float) -> Particles:
-    """Place the items; Ctrl-C ends it between two chunks, or two particles that are rejuvenated."""
+    """Place the items.  Ctrl-C takes effect between two chunks, or two rejuvenated particles."""
     # In a thread, so that Ctrl-C reaches this function and not the middle of a chunk.
     with ThreadPoolExecutor(1) as pool:
         try:
@@ -230,7 +230,7 @@ def _run(state: Filter, callback: Callback | None, begun: float) -> Particles:
 
 
 def _result(state: Filter, begun: float) -> Particles:
-    """Read the particles off a run, whether it has ended or was stopped."""
+    """Return the particles of a run that has ended or was stopped."""
     n = state.shared.counts.hypotheses
     clusters, values = state.shared.hypotheses.counts[:n].copy(), state.log_joints()
     best = int(np.argmax(values))

@@ -1,21 +1,22 @@
 """Metropolis–Hastings sweeps whose proposals come from the prior (Xing et al. 2004).
 
-For item i a place is proposed from the prior's conditional given the other items: cluster k of
-theirs in proportion to W(n_k + 1)/W(n_k), a new one to V(K + 1)/V(K) · W(1).  In the acceptance
-ratio the prior cancels against the proposal, and what is left is the ratio of likelihoods,
+For item i a place is proposed from the prior's conditional given the other items: their cluster k
+in proportion to W(n_k + 1)/W(n_k), a new one in proportion to V(K + 1)/V(K) · W(1).  In the
+acceptance ratio the prior cancels against the proposal, which leaves the ratio of likelihoods,
 
     H(x_i | the proposed cluster) / H(x_i | the rest of its own).
 
-Two clusters are scored for each proposal, where Gibbs sampling scores all of them.  With several
-proposals for an item it is Neal's algorithm 5 (2000), with the parameters integrated out.
+Only two clusters are scored for each proposal, while Gibbs sampling scores all of them.  With
+several proposals for an item this is algorithm 5 of Neal (2000), with the parameters integrated
+out.
 
-His algorithm 7 proposes only to open and to close clusters.  With w_0 the prior's weight of a new
-cluster and w the sum of those of the others' clusters, an item in company is proposed a cluster of
-its own, accepted with (w_0/w) · H(x_i) / H(x_i | the rest of its own); an item alone is proposed
-cluster k of the others in proportion to its weight, accepted with (w/w_0) · H(x_i | k) / H(x_i).
-Then an item in company is drawn a place among the clusters that there are, by its conditional.
-With the parameters integrated out, H(x_i) stands where Neal has the likelihood under a parameter
-drawn from its prior.
+His algorithm 7 proposes only to open and to close clusters.  Let w_0 be the prior's weight of a new
+cluster, and w the sum of the weights of the others' clusters.  An item that shares its cluster is
+proposed a cluster of its own, accepted with (w_0/w) · H(x_i) / H(x_i | the rest of its cluster).
+An item that is alone is proposed cluster k of the others in proportion to its weight, accepted with
+(w/w_0) · H(x_i | k) / H(x_i).  Then an item that shares its cluster moves to one of the existing
+clusters, drawn from its conditional.  With the parameters integrated out, H(x_i) takes the place of
+Neal's likelihood under a parameter drawn from its prior.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ from dpsearch.state.sweep import add_steps, drawn_place, known_gains, move_item
 def propose_items(  # type: ignore[no-untyped-def]
     core, items, alone, tables, clusters, n_live, order, proposals, partial, room, rng
 ):
-    """Visit items in order, with some proposals for each; `partial`: by algorithm 7.
+    """Visit items in order with `proposals` for each, by algorithm 5, or by 7 if `partial`.
 
-    Return (items visited, number of clusters, proposals accepted); stop early without a free slot.
+    Return (items visited, number of clusters, proposals accepted).  It stops early if no slot is
+    free.
     """
     accepted = 0
     for t in range(order.shape[0]):
@@ -84,9 +86,9 @@ def propose_items(  # type: ignore[no-untyped-def]
 
 @inner
 def _weigh(tables, clusters, n_live, old, single, size, room):  # type: ignore[no-untyped-def]
-    """Set room.out to the prior's weights of the others' clusters, for item i in cluster `old`.
+    """Set room.out to the prior's weights of the other items' clusters; the item's is at `old`.
 
-    Return that of a new cluster, and the sum of the others.
+    Return the weight of a new cluster, and the sum of the others.
     """
     n_others = n_live - 1 if single else n_live
     fresh = size_weight(tables, size) + tables.log_v[n_others + 1] - tables.log_v[n_others]
@@ -120,7 +122,7 @@ def _proposed(fresh, others, n_live, old, room, rng):  # type: ignore[no-untyped
 
 @inner
 def _redraw(core, items, i, size, alone, tables, clusters, n_live, room, rng):  # type: ignore[no-untyped-def]
-    """Draw item i, if it is in company, a place among the clusters that there are."""
+    """Draw the cluster of item i among the existing ones, unless the item is alone."""
     old = clusters.place[clusters.labels[i]]
     if clusters.sizes[clusters.live[old]] == size:
         return n_live

@@ -1,19 +1,19 @@
-"""Which successors of weighted particles stay: optimal and stratified resampling.
+"""Optimal and stratified resampling of the successors of weighted particles.
 
-Item i can join each cluster of each particle, or open one: candidates (h, k) with weights
-v = w_h · e_k, where e_k is the factor by which the joint probability grows.  Of M candidates at
-most N stay, with weights whose expectations are the v, so that every sum over partitions, the
-evidence first of all, keeps its expectation.
+Item i can join each cluster of each particle, or open a new one: candidates (h, k) with weights
+v = w_h · e_k, where e_k is the factor by which the joint probability grows.  At most N of the
+candidates are kept, with weights whose expectations are the v, so that every sum over partitions,
+such as the evidence, keeps its expectation.
 
 ``optimal``
-    With c the solution of Σ min(v/c, 1) = N, candidates above c stay as they are, and each other
-    one stays with probability v/c and then has the weight c: no way to keep N distinct ones has a
-    smaller expected squared error (Fearnhead & Clifford 2003, section 3).  Which of the others
-    stay is decided by a systematic draw.
+    With c the solution of Σ min(v/c, 1) = N, candidates above c keep their weights, and each other
+    candidate is kept with probability v/c and then has the weight c.  No other way to keep N
+    distinct candidates has a smaller expected squared error (Fearnhead & Clifford 2003, section 3).
+    Which of the others are kept is decided by a systematic draw.
 ``stratified``
-    One candidate from each of N equal strata of the total weight (Kitagawa 1996); candidates that
-    are drawn m times are kept once with m times the weight, for copies would have the same
-    successors.
+    One candidate is drawn from each of N equal strata of the total weight (Kitagawa 1996).  A
+    candidate that is drawn m times is kept once with m times the weight, as copies would have the
+    same successors.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from dpsearch._special import vector_exp
 from dpsearch.dots import BLOCK
 from dpsearch.prefix_search.shared_rows import full, log_fresh, score_live, step
 
-# Candidates with less than this part of all the weight are left out: that is below rounding.
+# Candidates with less than this share of the total weight, which is below rounding, are left out.
 _NEGLIGIBLE = 1e-18
-_MOST_ITERATIONS = 60  # of Newton's method, which needs a few
+_MOST_ITERATIONS = 60  # limit for Newton's method, which needs a few
 
 
 @inner
@@ -37,9 +37,9 @@ def advance(  # type: ignore[no-untyped-def]
     core, dots, items, alone, tables, beam, rows, nodes, counts, room, order, begin, end, most,
     optimal, log_scale, cut, rng,
 ):  # fmt: skip
-    """Place order[begin:end]; stop early when a structure may not suffice for one more item.
+    """Place order[begin:end]; stop early when the arrays may be too small for one more item.
 
-    `beam.scores` are weights whose sum is about 1, times exp(log_scale).  `cut` is the last c.
+    The weights are `beam.scores`, whose sum is about 1, times exp(log_scale).  `cut` is the last c.
     Return (where it stopped, log_scale, cut, counts).
     """
     for t in range(begin, end):
@@ -68,7 +68,7 @@ def advance(  # type: ignore[no-untyped-def]
 
 @inner
 def _factors(tables, beam, rows, counts, size, alone, room):  # type: ignore[no-untyped-def]
-    """Turn the gains of rows into factors, relative to the largest; return its logarithm.
+    """Convert the gains of rows to factors relative to the largest; return the largest gain.
 
     The factor of a new cluster next to K others goes to room.out[K].
     """
@@ -92,7 +92,7 @@ def _factors(tables, beam, rows, counts, size, alone, room):  # type: ignore[no-
 def _totals(beam, rows, counts, room):  # type: ignore[no-untyped-def]
     """Set room.second to the sum of the weights of each particle's candidates.
 
-    Return the sum of all, and how many there are.
+    Return the total weight and the number of candidates.
     """
     total = 0.0
     found = 0
@@ -109,10 +109,10 @@ def _totals(beam, rows, counts, room):  # type: ignore[no-untyped-def]
 
 @inner
 def _sort_slots(shared, rows, counts, room):  # type: ignore[no-untyped-def]
-    """List the slots in room.sizes, those where one particle has its heaviest candidates first.
+    """List the slots in room.sizes, by decreasing weight of one particle's candidates there.
 
-    A cluster and its descendants have the same slot in most particles, so that who looks through
-    candidates in this order has seen nearly all of a particle's weight after a few of them.
+    A cluster and its descendants have the same slot in most particles, so that in this order the
+    first few candidates of a particle have nearly all of its weight.
     """
     for k in range(counts.widest):
         factor = rows.gains[shared[k]]
@@ -127,7 +127,7 @@ def _sort_slots(shared, rows, counts, room):  # type: ignore[no-untyped-def]
 def _candidate(beam, rows, counts, room, h, place):  # type: ignore[no-untyped-def]
     """Return (cluster, weight) of a particle's candidate at a place of the order of slots.
 
-    The last one is the new cluster; slots that the particle does not have have the weight 0.
+    The last place is the new cluster; slots that the particle does not use have the weight 0.
     """
     if place == counts.widest:
         return beam.counts[h], beam.scores[h] * room.out[beam.counts[h]]
@@ -139,7 +139,7 @@ def _candidate(beam, rows, counts, room, h, place):  # type: ignore[no-untyped-d
 def _limit(beam, rows, counts, room, most, total, guess, least):  # type: ignore[no-untyped-def]
     """Return c with Σ min(v/c, 1) = most, or 0 if there are no more candidates than that.
 
-    Only candidates that may be above c are listed, of the others the sum is enough.
+    Only candidates that may be above c are listed; of the others only the sum is needed.
     """
     floor = guess / 8.0
     while True:
@@ -166,19 +166,19 @@ def _limit(beam, rows, counts, room, most, total, guess, least):  # type: ignore
 def _solved(values, rest, most, total, guess, least):  # type: ignore[no-untyped-def]
     """Return c for these values and others below c whose sum is `rest`.
 
-    Σ min(v, c) − c · most is concave in c and piecewise linear: Newton's method, whose step goes to
-    (sum of the v up to c) / (most − number above c), ends after a few steps from any c at which
-    fewer than `most` are above.
+    Σ min(v, c) − c · most is concave in c and piecewise linear.  Newton's method, whose step goes
+    to (sum of the v up to c) / (most − number above c), therefore ends after a few steps from any c
+    at which fewer than `most` are above.
     """
     limit = guess
     for _ in range(_MOST_ITERATIONS):
-        above = 0.0  # a number of the same width as the others, so that lanes fit
+        above = 0.0  # a float, so that the loop is vectorised with the others
         below = rest
         floor = max(limit, least)
         for j in range(values.shape[0]):
             above += 1.0 if values[j] > floor else 0.0
             below += values[j] if values[j] <= limit else 0.0
-        after = total / most  # where fewer are above
+        after = total / most  # at which fewer than `most` are above
         if above < most:
             after = below / (most - above)
         elif above == most and below <= least:
@@ -193,15 +193,15 @@ def _solved(values, rest, most, total, guess, least):  # type: ignore[no-untyped
 
 @inner
 def _keep(beam, rows, counts, room, most, limit, optimal, total, least, rng):  # type: ignore[no-untyped-def]
-    """List the candidates that stay, with weights divided by the total; return their number."""
+    """List the candidates to keep, with weights divided by the total; return their number."""
     kept = 0
     stratum = 0
     share = rng.random()
-    point = share * limit  # the next one on a line along which the light candidates lie
+    point = share * limit  # next draw on a line along which the light candidates lie
     end = 0.0
-    heavy = limit if optimal else np.inf  # above which a candidate stays as it is
+    heavy = limit if optimal else np.inf  # above this a candidate keeps its weight
     for h in range(counts.hypotheses):
-        left = room.second[h]  # the weight of the candidates that are still to come
+        left = room.second[h]  # weight of the candidates not yet visited
         for place in range(counts.widest + 1):
             if left <= heavy and end + left <= point and heavy > 0.0:
                 end += max(left, 0.0)

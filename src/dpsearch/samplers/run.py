@@ -1,4 +1,4 @@
-"""Running chains of any moves, in threads or other processes; `gibbs`, `split_merge` and others."""
+"""The samplers `gibbs`, `metropolis`, `split_merge` and `sample`, and how chains are run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dpsearch.samplers.moves import (
 from dpsearch.samplers.options import RunOptions, starting_labels
 
 ALPHAS = ("integrate", "sample")
-# Variant of `split_merge` → name of the sampler, how a cluster is divided, whether a Gibbs sweep
+# Variant of `split_merge` → name of the sampler, division of a cluster, whether a Gibbs sweep
 # follows.
 VARIANTS: dict[Any, tuple[str, str, bool]] = {
     1: ("split-merge-1", "random", False),
@@ -248,7 +248,7 @@ def sample(
     else:
         chains = _new_chains(problem, moves, how)
     before = 0.0 if store is None else store.seconds
-    # In other processes, such as those of a Dask cluster, if joblib is set to work there.
+    # Other processes, such as those of a Dask cluster, are used if joblib's backend has them.
     backend, _ = get_active_backend(prefer="threads")
     here = getattr(backend, "supports_sharedmem", False)
     run = _run_in_threads if here else _run_in_processes
@@ -277,7 +277,7 @@ def _check(problem: Problem, moves: Sequence[Move]) -> None:
 
 
 def _new_chains(problem: Problem, moves: Sequence[Move], how: RunOptions) -> list[Chain]:
-    # Each chain has random numbers of its own, for any kind of Generator.
+    # Each chain gets its own stream of random numbers, from any kind of Generator.
     entropy = as_rng(how.rng).integers(2**32, size=8).tolist()
     seeds = np.random.SeedSequence(entropy).spawn(how.chains)
 
@@ -295,8 +295,8 @@ def _run_in_threads(
 ) -> None:
     """Advance all chains leg by leg.
 
-    A single chain has a thread too: Ctrl-C then reaches this function and not the middle of a leg,
-    and chains stay intact.  Draws that were made stay, unless a checkpoint has them.
+    A single chain runs in a thread too, so that Ctrl-C interrupts this function and not a leg, and
+    chains stay intact.  Ctrl-C returns the draws made so far unless a checkpoint has them.
     """
     kept = how.kept()
     saved = time.perf_counter()
@@ -324,7 +324,7 @@ def _run_in_threads(
 def _run_in_processes(
     chains: list[Chain], how: RunOptions, store: Checkpoint | None, begun: float
 ) -> None:
-    """Run each chain to its end in a process of joblib's; keep each as it comes back."""
+    """Run each chain to its end in a process of joblib; keep each when it returns."""
     kept = how.kept()
     ended = Parallel(return_as="generator")(delayed(_ended)(chain, kept) for chain in chains)
     for number, chain in enumerate(ended):
@@ -341,7 +341,7 @@ def _ended(chain: Chain, kept: Any) -> Chain:
 
 
 def _report(chains: list[Chain], how: RunOptions, begun: float) -> None:
-    """Call the callback with the best of the chains as they are now."""
+    """Call the callback with the best of the current states of the chains."""
     if how.callback is None:
         return
     latest = [(c.records["log_joint"][-1][-1], c.records["n_clusters"][-1][-1]) for c in chains]

@@ -1,17 +1,17 @@
-"""Summaries of draws: how often two items share a cluster, and one partition that stands for all.
+"""Summaries of draws: co-clustering probabilities, and a point estimate of the partition.
 
-That partition has least expected Binder loss or variation of information.  Both losses between
-partitions a and b of N items are, up to a factor,
+The point estimate minimises the expected Binder loss or variation of information.  Both losses
+between partitions a and b of N items are, up to a factor,
 
     L(a, b) = Σ_k f(|a_k|) + Σ_l f(|b_l|) − 2 Σ_kl f(|a_k ∩ b_l|)
 
 with f(n) = n² for Binder's loss, the number of ordered pairs on which they disagree (Binder 1978;
 Dahl 2006 calls its minimiser over the draws the least-squares clustering), and f(n) = n log₂ n
 for N times the variation of information (Meilă 2007; Wade & Ghahramani 2018).  The expectation
-over draws is exact, from contingency tables, without an N × N matrix.
+over draws is computed exactly from contingency tables, without an N × N matrix.
 
-The best of the draws is found first, then items move one by one to where the expected loss falls
-most, until none does (as in Rastelli & Friel 2018; Dahl et al. 2022).
+The best of the draws is found first.  Then items move one by one to the cluster where the expected
+loss falls most, until no move lowers it (as in Rastelli & Friel 2018; Dahl et al. 2022).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_NUMBERS = 100_000_000
 
 
 def evenly_spaced(n: int, most: int) -> Ints:
-    """Return the numbers 0 … n − 1, or `most` evenly spaced ones of them."""
+    """Return the integers 0 … n − 1, or `most` of them, evenly spaced."""
     return np.linspace(0, n - 1, min(most, n)).round().astype(np.int64)
 
 
@@ -51,7 +51,7 @@ def _share(mine, labels, out):  # type: ignore[no-untyped-def]
     """Count in out[r, c] the draws in which row r, with labels mine[:, r], is with column c."""
     n = labels.shape[1]
     counts = np.empty(n, np.uint32)
-    for r in range(mine.shape[1]):  # outermost: one line of counts stays in the cache
+    for r in range(mine.shape[1]):  # the outer loop, so that one line of counts stays in the cache
         counts[:] = 0
         for d in range(labels.shape[0]):
             own = mine[d, r]
@@ -131,7 +131,7 @@ def _descend(labels, draws, f, most_sweeps):  # type: ignore[no-untyped-def]
     n = labels.shape[0]
     n_draws = draws.shape[0]
     by_item = draws.T.copy()
-    # Room for one cluster more than any draw has.
+    # Space for one cluster more than any draw has.
     capacity = max(labels.max(), draws.max()) + 2
     sizes = np.zeros(capacity, np.int64)
     tables = np.zeros((n_draws, draws.max() + 1, capacity), np.int32)
@@ -144,7 +144,7 @@ def _descend(labels, draws, f, most_sweeps):  # type: ignore[no-untyped-def]
         moved = False
         for i in range(n):
             old = labels[i]
-            # The change of −loss when the item joins each cluster, itself taken out of its own.
+            # Gain by joining each cluster after the item has been removed from its own.
             for k in range(capacity):
                 m = sizes[k] - (k == old)
                 gain[k] = f[m] - f[m + 1]
