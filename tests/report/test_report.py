@@ -24,7 +24,7 @@ from dpsearch.errors import DataError, ParameterError
 from dpsearch.refinement.consensus import Consensus
 from dpsearch.report import write_report
 from dpsearch.report.page import packed, plotly, policy, to_json
-from dpsearch.report.profiles import Wanted, profiles
+from dpsearch.report.profiles import Subsets, profiles
 from dpsearch.report.projection import projections
 from dpsearch.report.table import Column, Table, top_words
 from dpsearch.report.write import rows_to_show
@@ -175,7 +175,7 @@ def test_profiles_are_those_of_naive_loops():
     frame = pd.DataFrame({"number": number, "colour": colours})
     made = Table.of(frame, FAMILY)
     evidence = np.tile([1.0, 2.0], (3, 1))
-    for k, group in enumerate(profiles(made, labels, Wanted.alone(evidence))):
+    for k, group in enumerate(profiles(made, labels, Subsets.alone(evidence))):
         category, amount = group.parts  # most evidence first
         own = labels == k
         assert group.size == own.sum()
@@ -194,7 +194,7 @@ def test_levels_against_the_whole():
     made = Table.of(values[:, None], families.Categorical())
     labels = np.array([0, 0, 0, 0, 1, 1, 1])
     first, second = (
-        group.parts[0] for group in profiles(made, labels, Wanted.alone(np.zeros((2, 1))))
+        group.parts[0] for group in profiles(made, labels, Subsets.alone(np.zeros((2, 1))))
     )
     assert (second.levels[0].name, second.levels[0].share) == ("2", 1.0)
     assert second.away == pytest.approx(0.5)  # ½ (1/3 + 1/6 + 1/2)
@@ -206,7 +206,7 @@ def test_words_with_lift():
     counts = sp.csr_matrix([[3, 0, 1], [2, 0, 0], [0, 4, 1], [0, 5, 2]])
     made = Table.of(counts, families.Multinomial(), ["cat", "dog", "the"])
     evidence = np.array([[5.0, 4.0, 0.1], [5.0, 6.0, 0.1]])
-    first, second = profiles(made, np.array([0, 0, 1, 1]), Wanted.alone(evidence))
+    first, second = profiles(made, np.array([0, 0, 1, 1]), Subsets.alone(evidence))
     assert [word.name for word in first.parts] == ["cat"]  # dog sets it apart by its absence
     assert first.parts[0].share == pytest.approx(5 / 6)
     assert first.parts[0].lift == pytest.approx((5 / 6) / (5 / 18))
@@ -691,7 +691,7 @@ def test_pictures_are_painted(browser, tmp_path):
 def test_fewer_columns_than_names_is_no_trouble():
     column = Column("empty", np.full(3, np.nan))
     made = Table(("a", "b", "c"), (column,))
-    (group,) = profiles(made, np.zeros(3, np.int64), Wanted.alone(np.zeros((1, 1))))
+    (group,) = profiles(made, np.zeros(3, np.int64), Subsets.alone(np.zeros((1, 1))))
     assert np.isnan(group.parts[0].mean)
     assert group.parts[0].packed() == [0, 0.0, None, None]
 

@@ -14,7 +14,7 @@ from browser import chromium
 from dpsearch import DPMixture, families, priors
 from dpsearch.report import summary, write_report
 from dpsearch.report.branches import Branches
-from dpsearch.report.profiles import Number, Profile, Wanted, profiles
+from dpsearch.report.profiles import Number, Profile, Subsets, profiles
 from dpsearch.report.table import Table
 from explaining import paired_groups
 
@@ -73,7 +73,7 @@ def downloaded(page):
 def test_branches_are_clusters_of_every_level(model, table):
     explanation = model.explain(table)
     branches = Branches.of(model, explanation)
-    sets = branches.wanted.sets
+    sets = branches.subsets.sets
     assert len(sets) == 2 * model.n_components_ - 1
     for count in range(1, model.n_components_ + 1):
         other = model.at_level(count)
@@ -81,13 +81,16 @@ def test_branches_are_clusters_of_every_level(model, table):
         for k in range(count):
             (branch,) = np.flatnonzero((sets == (other.mixture_.groups == k)).all(axis=1))
             np.testing.assert_allclose(
-                branches.wanted.evidence[branch], found.columns[k], rtol=1e-9, atol=1e-9
+                branches.subsets.evidence[branch], found.columns[k], rtol=1e-9, atol=1e-9
             )
-            near = branches.wanted.sibling[branch]
+            near = branches.subsets.sibling[branch]
             parts = other.mixture_.groups
             if count > 1 and (sets[near] == (parts == found.nearest[k])).all():
                 np.testing.assert_allclose(
-                    branches.wanted.contrast[branch], found.against_nearest[k], rtol=1e-9, atol=1e-9
+                    branches.subsets.contrast[branch],
+                    found.against_nearest[k],
+                    rtol=1e-9,
+                    atol=1e-9,
                 )
 
 
@@ -98,9 +101,9 @@ def test_clusters_that_are_no_node_come_after_the_nodes(model, table):
     nodes = 2 * model.n_components_ - 1
     assert branches.fitted.max() >= nodes
     for k, branch in enumerate(branches.fitted):
-        own = branches.wanted.sets[branch]
+        own = branches.subsets.sets[branch]
         np.testing.assert_array_equal(own, coarse.mixture_.groups == k)
-        np.testing.assert_allclose(branches.wanted.evidence[branch], explanation.columns[k])
+        np.testing.assert_allclose(branches.subsets.evidence[branch], explanation.columns[k])
 
 
 def test_profiles_of_sets_are_those_of_their_rows():
@@ -108,7 +111,7 @@ def test_profiles_of_sets_are_those_of_their_rows():
     labels = rng.integers(3, size=90)
     frame = pd.DataFrame({"amount": rng.normal(size=90), "kind": rng.choice(list("xyz"), size=90)})
     sets = np.array([[1, 0, 0], [0, 1, 1], [1, 1, 1]], bool)
-    wanted = Wanted(sets, np.ones((3, 2)), np.full((3, 2), 2.0), np.array([1, 0, -1]))
+    wanted = Subsets(sets, np.ones((3, 2)), np.full((3, 2), 2.0), np.array([1, 0, -1]))
     found = profiles(Table.of(frame, FAMILY), labels, wanted)
     second = labels > 0
     amount, kind = found[1].parts

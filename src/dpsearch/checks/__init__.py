@@ -1,4 +1,4 @@
-"""Whether a family or a prior is right: the laws, and every solver against enumeration."""
+"""Checks of a family or a prior: the laws, and every solver against enumeration."""
 
 from dpsearch.checks.check import check_family, check_prior
 from dpsearch.checks.law import LawError, Outcome

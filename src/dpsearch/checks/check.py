@@ -1,4 +1,4 @@
-"""`check_family` and `check_prior`."""
+"""`check_family` and `check_prior`: run all laws on a family or a prior."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _examples(family: Family | type[Family], X: Any) -> list[Example]:
 
 
 def _check_name(registry: Registry[Any], given: Any) -> None:
-    """Raise unless the class of what was given can be found by its name."""
+    """Raise unless the registry can find the given class, or the object's class, by its name."""
     cls = given if isinstance(given, type) else type(given)
     try:
         with registry.knowing(cls):

@@ -1,6 +1,6 @@
-"""The laws of a family that are run from random clusters: the conjugate algebra, bounds, columns.
+"""The laws of a family that hold for random clusters: conjugate updates, bounds, columns.
 
-Each takes a compiled family and a random number generator.
+Each law takes a compiled family and a random number generator.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _same_values(kit: Compiled, row: Vector, other: Vector, how: str) -> None:
 
 
 def _rounding(row: Vector) -> float:
-    """Return the scale of the errors to allow where numbers of this size were added and removed."""
+    """Return the scale of errors to allow after values of this size were added and removed."""
     return max(1.0, 1e-4 * float(np.abs(row).max()))
 
 
@@ -160,7 +160,7 @@ def bounds_are_above(kit: Compiled, rng: Rng) -> None:
     nothing = np.zeros_like(kit.features(i))
     agree("bound without helpers", kit.bound(row, i, 0, nothing, nothing), kit.score(row, i))
     for _ in range(4):
-        # Few kinds of helpers, the point itself often among them: that is where bounds are tight.
+        # Bounds are tight if there are few distinct helpers and the point itself is one of them.
         kinds = np.append(rng.integers(0, kit.n, size=2), i)
         helpers = rng.choice(kinds, size=rng.integers(1, 6))
         score = kit.score(kit.row([*members, *helpers]), i)

@@ -1,4 +1,4 @@
-"""A family compiled for data, with its functions in a form that laws can call."""
+"""A family compiled for data, with its functions callable from laws."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def _bound(core, bounds, items, i, row, helpers, low, high):  # type: ignore[no-
 
 
 class Compiled:
-    """A family with data, rows of statistics and scores.
+    """A family compiled for data, which makes rows of statistics and scores.
 
-    `fitted` holds the data that the model is compiled for, by default X.
+    `fitted` are the data that the model is compiled for, by default X.
     """
 
     def __init__(self, family: Family, X: Any, fitted: Any = None) -> None:
@@ -98,7 +98,7 @@ class Compiled:
         return np.asarray(log_predictive(self.core, items, row)[:, 0])
 
     def score_dots(self, pool: Vector, starts: Ints, i: int) -> Vector | None:
-        """Return the scores from inner products; None if the family has none."""
+        """Return the scores from inner products; None without the block capability."""
         dots = self.model.dots()
         if dots is None:
             return None
@@ -108,7 +108,7 @@ class Compiled:
     def best_dots(
         self, pool: Vector, starts: Ints, i: int, offsets: Vector, floor: float
     ) -> Vector | None:
-        """Return scores with offsets that may be the best and above a floor, from products."""
+        """Return scores plus offsets; −∞ may stand for any below the best or the floor."""
         dots = self.model.dots()
         if dots is None or dots.best_dots == 0:
             return None
@@ -130,7 +130,7 @@ class Compiled:
         return float(_bound(self.core, bounds, self.items, i, row, helpers, low, high))
 
     def ask(self, capability: str, *arguments: Any) -> Any:
-        """Return what a capability of the family gives, or skip the law."""
+        """Return the result of a capability of the family, or skip the law if it has none."""
         return require(self.family, capability, *arguments, needed_by="this check")
 
     def draw(self, row: Vector, size: int, rng: Rng) -> Any:

@@ -1,6 +1,6 @@
-"""The laws of a family as a whole, each run once: descriptions, data, draws, learning.
+"""The laws of a family that are checked once: descriptions, data, draws, learning.
 
-Each takes a compiled family and a random number generator.
+Each law takes a compiled family and a random number generator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dpsearch.families import FAMILIES
 from dpsearch.families.with_gaps import filled
 
 _DRAWS = 20_000
-_KINDS = 300  # combinations of discrete values to add up
+_KINDS = 300  # combinations of discrete values whose probabilities are added up
 
 
 def sparse_is_dense(kit: Compiled, rng: Rng) -> None:

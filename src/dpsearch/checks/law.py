@@ -1,7 +1,8 @@
-"""How laws are run and reported.
+"""Running laws and reporting their outcomes.
 
 A law is a public function of one of the modules of laws.  It takes the object to check and a random
-number generator, and raises if the object breaks it, or `CapabilityError` if it does not apply.
+number generator.  It raises an error if the object breaks it, and `CapabilityError` if it does not
+apply.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def laws_of(module: ModuleType) -> list[Law]:
 def run_laws(
     module: ModuleType, subject: str, tested: Any, raise_on_fail: bool, repeats: int = 1
 ) -> list[Outcome]:
-    """Run the laws of a module, each from this many random states."""
+    """Run the laws of a module, each with `repeats` random number generators."""
     out = []
     for law in laws_of(module):
         status, reason = "passed", ""

@@ -1,6 +1,6 @@
-"""The laws of a family's linear form, each run from random clusters.
+"""The laws of a family's linear form, checked on random clusters.
 
-Each takes a compiled family and a random number generator.
+Each law takes a compiled family and a random number generator.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dpsearch.checks.compiled import Compiled
 from dpsearch.checks.law import agree, applies_if, ensure
 from dpsearch.families.linear import LinearForm
 
-_STEP = 1e-5  # in points: sizes are 1 and more
+_STEP = 1e-5  # of numerical derivatives, in points (sizes are 1 or more)
 
 
 def totals_give_rows(kit: Compiled, rng: Rng) -> None:
@@ -93,5 +93,5 @@ def _blocks(kit: Compiled, form: LinearForm, *clusters: Any) -> tuple[Vector, Ma
 
 
 def _rounding(totals: Matrix) -> float:
-    """Return the scale of the errors to allow where squares of this size were subtracted."""
+    """Return the scale of errors to allow after squares of this size were subtracted."""
     return max(1.0, 1e-6 * float(np.abs(totals).max()))

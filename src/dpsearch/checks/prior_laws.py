@@ -1,4 +1,4 @@
-"""The laws of priors.  Each takes a prior and a random number generator."""
+"""The laws of priors.  Each law takes a prior and a random number generator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_PRODUCT = "the prior is not of product form"
 
 @cache
 def _shapes(n: int) -> Counter[tuple[int, ...]]:
-    """Return the cluster sizes that n points can have, with the number of partitions of each."""
+    """Return the possible cluster sizes of n points, each with its number of partitions."""
     return Counter(tuple(sorted(np.bincount(labels).tolist())) for labels in all_partitions(n))
 
 
@@ -71,7 +71,7 @@ def one_point_more(prior: Prior, rng: Rng) -> None:
 
 
 def _extensions(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """Yield the sizes after one more point, in each cluster in turn and in a new one."""
+    """Yield the sizes after one more point in each cluster in turn, and in a new one."""
     for k in range(len(sizes)):
         yield (*sizes[:k], sizes[k] + 1, *sizes[k + 1 :])
     yield (*sizes, 1)

@@ -1,4 +1,4 @@
-"""The laws of solvers: on a few points they agree with the enumeration of all partitions."""
+"""The laws of solvers: on a few points, they agree with the enumeration of all partitions."""
 
 from __future__ import annotations
 

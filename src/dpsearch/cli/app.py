@@ -1,4 +1,4 @@
-"""The commands, and the exit codes and messages of their errors."""
+"""The application with all commands, and the exit codes and messages of their errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ app = typer.Typer(
 
 
 def _guarded(command: Command) -> Command:
-    """Print errors on one line and set the exit code; with --debug print the traceback."""
+    """Return a command that prints errors on one line, or with --debug the traceback, and exits."""
 
     def run(*, debug: Debug = False, **options: Any) -> None:
         with _reporting(debug), plain_interrupts():
@@ -65,7 +65,7 @@ def _reporting(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt as error:
         code, message, cause = 130, "interrupted", error
     except BrokenPipeError as error:
-        # The reader of the output has ended, which is not an error.  Nothing is left to flush.
+        # The reader of the output has ended, which is not an error.  There is nothing to flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from error
     except DPSearchError as error:
@@ -115,7 +115,7 @@ def _root(
 
 
 def run() -> None:
-    """Run the command that the arguments name, as a program of its own."""
+    """Run the command that the arguments name, as a program."""
     for stream in (sys.stdout, sys.stderr):  # the locale may lack characters of the data
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsearch.progress import Stages
     from dpsearch.tables import CheckedTable
 
-_MOST_TOLD = 300  # characters of a line
+_MOST_TOLD = 300  # characters per line about a certificate's subject
 
 Proved = Annotated[
     Path,
@@ -132,7 +132,7 @@ def certify(
 
 
 def _check_outputs(labels: Path | None, out: Path | None, check: bool, force: bool) -> None:
-    """Raise before any work is done if what is asked for cannot be written."""
+    """Raise, before any work is done, if an output file cannot be written."""
     from dpsearch.io.output import check_ending
 
     if labels is not None:
@@ -181,7 +181,7 @@ def _certified(
 def _stored(
     path: Path, data: Path, reading: opt.Reading, stage: Stages
 ) -> tuple[Table, Certificate]:
-    """Read a certificate, and the data as it says that they were read."""
+    """Read a certificate, and the data in the way that it describes."""
     from dpsearch.exact import Certificate
     from dpsearch.exact.certificate_file import read_certificate
     from dpsearch.io import read_table
@@ -191,7 +191,7 @@ def _stored(
         raise ModelFileError("a folder, not a certificate that --out wrote", source=path)
     stored = read_certificate(path)
     reader = _reader(stored.columns, path)
-    if reader is None:  # not from the command line: of a table of numbers
+    if reader is None:  # written by the library, for a table of numbers
         table = read_table(data, reading, progress=stage.count_rows)
     else:
         table = read_for(reader, data, reading, progress=stage.count_rows)
@@ -207,7 +207,7 @@ def _stored(
 
 
 def _columns(state: FittedState) -> dict[str, Any]:
-    """Return what the rows of a file must be read by, as plain values."""
+    """Return what is needed to read the rows of a file again, as plain values."""
     return {
         "n_features": state.mixture.model.n_features,
         "names": state.names,
@@ -218,7 +218,7 @@ def _columns(state: FittedState) -> dict[str, Any]:
 
 
 def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
-    """Return what `read_for` asks a model for."""
+    """Return a stand-in for the model, with the attributes that `read_for` needs."""
     from dpsearch.tables import Schema
 
     if columns is None:
@@ -240,7 +240,7 @@ def _reader(columns: dict[str, Any] | None, path: Path) -> Any:
             index_name_=index,
             schema_=None if schema is None else Schema.from_dict(schema),
         )
-    except Exception as error:  # the file may say anything
+    except Exception as error:  # the file may contain anything
         raise ModelFileError(f"not a valid certificate: {error}", source=path) from error
 
 
@@ -256,7 +256,7 @@ def _encoded(reader: Any, table: Table) -> CheckedTable:
 
 
 def _gaps(matrix: Any) -> Any:
-    """Return where values are missing; None if they are nowhere."""
+    """Return where values are missing; None if none is."""
     import numpy as np
 
     gaps = None if not isinstance(matrix, np.ndarray) else np.isnan(matrix)
@@ -285,14 +285,14 @@ def _same_problem(estimator: Any, table: Table, model: Path, data: Path) -> tupl
 
 
 class _Asked(NamedTuple):
-    """What is asked for besides the bound."""
+    """What the user asks for besides the bound."""
 
     numbers: list[tuple[int, ...]]  # of components
     pairs: list[tuple[int, ...]]  # of rows
     exact: bool
 
     def check(self, problem: Problem) -> None:
-        """Raise before any work is done if there is no such row, number or arithmetic."""
+        """Raise, before any work is done, if a row, number or the arithmetic does not exist."""
         from dpsearch.exact.interval_arithmetic import require_exact
 
         n = problem.n_items
@@ -311,7 +311,7 @@ class _Asked(NamedTuple):
                 raise
 
     def answers(self, found: Certificate) -> dict[str, Any]:
-        """Return what is proved of these numbers of components and of these pairs of rows."""
+        """Return what is proved about these numbers of components and these pairs of rows."""
         if not (self.numbers or self.pairs):
             return {}
         numbers = [found.with_clusters(k, time_limit=_OF_NUMBER)._asdict() for (k,) in self.numbers]
@@ -320,7 +320,7 @@ class _Asked(NamedTuple):
 
 
 def _verdict_of(found: Certificate, i: int, j: int) -> str | None:
-    """Return whether two rows are proved apart or together; None also if no pair can be."""
+    """Return "apart" or "together" if that is proved of two rows, otherwise None."""
     try:
         if found.apart(i, j, within=_WITHIN):
             return "apart"
@@ -330,7 +330,7 @@ def _verdict_of(found: Certificate, i: int, j: int) -> str | None:
 
 
 def _integers(name: str, text: str, count: int) -> list[tuple[int, ...]]:
-    """Read 2,3 or 3-17,4-20."""
+    """Parse tuples of `count` integers, such as 2,3 or 3-17,4-20."""
     try:
         out = [tuple(map(int, part.split("-"))) for part in text.split(",") if part.strip()]
     except ValueError:
@@ -372,7 +372,7 @@ def _about(found: Certificate, value: float, verified: bool | None) -> dict[str,
 
 
 def _subject(found: Certificate, table: Table) -> dict[str, Any]:
-    """Return what a certificate of a file is about: the file chose all of it but the values."""
+    """Return what a certificate is about, all of which its file states, except for the values."""
     problem = found.problem
     names = [table.name(j) for j in range(table.n_columns)]
     return {
@@ -384,7 +384,7 @@ def _subject(found: Certificate, table: Table) -> dict[str, Any]:
 
 
 def _subject_lines(found: Certificate, table: Table) -> list[str]:
-    """Return the same in words, shortened."""
+    """Return the subject of a certificate as shortened lines of text."""
     subject = _subject(found, table)
     names = ", ".join(subject["columns"])
     model = "; ".join(repr(one) for one in (found.problem.model.family, found.problem.prior))

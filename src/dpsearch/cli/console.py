@@ -10,13 +10,13 @@ from rich.console import Console
 
 
 class Messages:
-    """Lines on standard error, which `--quiet` silences, or on standard output."""
+    """Lines on standard error (unless `--quiet`), or on standard output."""
 
     def __init__(self, quiet: bool = False, *, stderr: bool = True) -> None:
         self.console = Console(stderr=stderr, quiet=quiet)
 
     def print(self, line: str) -> None:
-        # Without markup: names of files may look like it.
+        # Names of files may look like markup.
         self.console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
@@ -26,7 +26,7 @@ def print_json(content: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Turn NumPy's values into those of JSON."""
+    """Convert NumPy values to those of JSON."""
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

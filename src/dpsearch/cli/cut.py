@@ -81,7 +81,7 @@ def cut(
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    """Return run.json of a folder, as a fit wrote it."""
+    """Return run.json of a folder; raise unless a fit wrote it."""
     path = folder / "run.json"
     if not path.is_file():
         raise DataError("not a folder that `dpsearch fit` wrote: run.json is not there",
@@ -100,7 +100,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _where(source: Path, folder: Path) -> Path:
-    """Return where the data are: as the fit named them, or beside the folder of results."""
+    """Return where the data are: the fit's path, or the same name beside the results' folder."""
     beside = folder.parent / source.name
     return beside if not source.exists() and beside.exists() else source
 

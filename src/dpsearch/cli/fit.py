@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dpsearch.refinement.consensus import Consensus
 
 FORMATS = ("csv", "parquet")
-# Shares of the time that fitting may take; the rest is for the explanation, and the report.
+# Shares of the time limit for fitting, with and without a report; the rest is for the explanation.
 _FITTING, _ONLY_FITTING = 0.65, 0.8
 WRITTEN = frozenset(
     {"labels.csv", "labels.parquet", "clusters.csv", "clusters.parquet", "model.npz", "run.json",
@@ -109,7 +109,7 @@ class Fitting:
     ] = None
 
     def said(self) -> dict[str, str] | None:
-        """Return what the user says of columns."""
+        """Return the kinds of columns that the user specifies, or None."""
         kinds = {} if self.kinds is None else opt.parse_kinds(self.kinds)
         for name in opt.parse_names(self.keep):
             kinds.setdefault(name, "keep")
@@ -164,7 +164,7 @@ class Output:
     as_json: opt.Json = False
 
     def folder(self, data: Path) -> Path | None:
-        """Return the folder to write, checked before any work is done; None: standard output."""
+        """Return the folder to write, checked before any work is done; None for standard output."""
         if self.format not in FORMATS:
             raise ParameterError.unknown("--format", "format", self.format, FORMATS)
         out = self.out
@@ -186,7 +186,7 @@ class Output:
         return folder
 
     def shape(self) -> tuple[int, int] | None:
-        """Return the height and width of images; None if rows are none."""
+        """Return the height and width of images; None if rows are not images."""
         if self.image_shape is None:
             return None
         height, _, width = self.image_shape.lower().replace("×", "x").partition("x")
@@ -268,8 +268,8 @@ class _Job:
         self.shape = output.shape()
         self.estimator = fitting.estimator()
         self.estimator.fit_options()  # which are checked before anything is read
-        self.restarts: Any = None  # what further fits found
-        self.reported = not output.report  # whether the report is written, if one is wanted
+        self.restarts: Any = None  # the results of further fits
+        self.reported = not output.report  # whether the report is written, or not asked for
         self.seconds: dict[str, float] = {}
 
     def read(self, stage: Stages, files: contextlib.ExitStack) -> None:
@@ -296,7 +296,7 @@ class _Job:
         self.seconds["reading"] = time.perf_counter() - self.begun
 
     def check_options(self) -> None:
-        """Raise if an option is not for a table like this one."""
+        """Raise if an option does not apply to this table."""
         from dpsearch.passes.rows import FEWEST
 
         opened, fitting = self.source.opened, self.fitting
@@ -345,7 +345,7 @@ class _Job:
                 results.write_record(folder, self.record)
 
     def report(self, deadline: Deadline, folder: Path) -> None:
-        """Write the report, unless the time is up or has not sufficed for any row."""
+        """Write the report, unless the time is up or no row could be explained in time."""
         with deadline.during("writing the report"), deadline.optional():
             if not self.results.explains_rows:
                 deadline.leave_out()
@@ -356,7 +356,7 @@ class _Job:
             self.reported = True
 
     def recorded(self, deadline: Deadline, signals: list[int]) -> dict[str, Any]:
-        """Return what run.json says."""
+        """Return the contents of run.json."""
         from dpsearch.cli.results import run_record
 
         self.seconds["total"] = time.perf_counter() - self.begun
@@ -419,7 +419,7 @@ def restart(model: Any, rows: Any, n_restarts: int, seed: int) -> Consensus:
 
 
 def _cut_short(deadline: Deadline, signals: list[int]) -> str:
-    """Say what the time did not suffice for, or that the run was stopped."""
+    """Return a message with the phases that were cut short, and whether the run was stopped."""
     phases = deadline.cut_short
     if signals:
         how = "interrupted" if signals[0] == signal.SIGINT else "terminated"
@@ -430,7 +430,7 @@ def _cut_short(deadline: Deadline, signals: list[int]) -> str:
 
 
 def _independent(family: Any, n_features: int) -> bool:
-    """Whether the family is for mixed columns and models several columns of numbers separately."""
+    """Whether the family has mixed columns and takes several numeric columns as independent."""
     columns = family.by_column(n_features)
     numbers = [one for one in columns if one.kind == "real" and one.independent_columns]
     return len(columns) > len(numbers) > 1

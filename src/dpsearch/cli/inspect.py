@@ -81,7 +81,7 @@ def _show(about: dict[str, Any]) -> None:
     messages.print(f"family: {described(plain(about['family']))}")
     alpha = "" if about["alpha"] is None else f"; alpha {about['alpha']:.4g}"
     messages.print(f"prior: {described(plain(about['prior']))}{alpha}")
-    # A few columns are all shown; of many, those that set clusters apart.
+    # A few columns are all shown; of many, only those that distinguish clusters.
     few = len(names) <= _SHOWN_COLUMNS
     shown = Table()
     for heading in ("cluster", "size", *(escape(name) for name in names if few)):

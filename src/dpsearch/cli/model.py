@@ -1,4 +1,4 @@
-"""Saved models: loading them, reading data for them, and reports about them."""
+"""Loading saved models, reading data for them, and writing reports about them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_for(
 ) -> Table:
     """Read the columns that a model knows, by name if both have names, otherwise by number.
 
-    With `gaps` columns that the file lacks are taken as missing, if the model can do without them.
+    With `gaps`, columns that the file lacks count as missing, if the model can do without them.
     """
     from dpsearch.io import read_table
     from dpsearch.tables import Schema, is_frame
@@ -65,7 +65,7 @@ def known_columns(model: Any, gaps: bool = False) -> ModelColumns:
     names = getattr(model, "feature_names_in_", None) if schema is None else schema.origins
     wanted = None if names is None else tuple(str(name) for name in names)
     if wanted is not None and len(set(wanted)) < len(wanted):
-        wanted = None  # names that repeat do not identify columns
+        wanted = None  # repeated names do not identify columns
     columns = () if schema is None else schema.columns
     levels = {column.came_from for column in columns if column.kind == "category"}
     triage = getattr(model, "triage_", None) or ()
@@ -92,7 +92,7 @@ def _put_in_order(table: Table, wanted: tuple[str, ...]) -> None:
 
 
 def rows_of(model: Any, table: Table) -> Any:
-    """Return the table as solvers see it: categories as codes, gaps as the fit filled them."""
+    """Return the table as solvers use it: categories as codes, gaps filled as in the fit."""
     with quiet_about_names():
         return model.encode(table.X)
 
@@ -112,7 +112,7 @@ def write_page(path: Path, model: Any, table: Table, **options: Any) -> None:
 
 @contextlib.contextmanager
 def quiet_about_names() -> Iterator[None]:
-    """Silence scikit-learn's warning of matrices without names, which have been checked here."""
+    """Silence scikit-learn's warning about matrices without names, which are checked already."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         yield

@@ -1,4 +1,4 @@
-"""The options that several commands share, and how their values are checked."""
+"""The options that several commands share, and parsers of their values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_options(command: Command, options: Callable[..., Any], name: str) -> Co
 
 
 def signed(run: Command, wanted: dict[str, inspect.Parameter]) -> Command:
-    """Declare the keywords of a function that takes any, which typer turns into options."""
+    """Declare the keywords of a function of `**keywords`, which typer turns into options."""
     keywords = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in wanted.values()
     ]
@@ -129,7 +129,7 @@ def parse_names(text: str | None) -> list[str]:
 
 
 def parse_values(text: str) -> list[str | float]:
-    """Return values that are separated by commas: numbers, where they are some, and texts.
+    """Return values that are separated by commas, as numbers if possible, otherwise as texts.
 
     >>> parse_values("-9, n.a.")
     [-9.0, 'n.a.']
@@ -236,13 +236,13 @@ def _reading(
 
 
 def reads_data(command: Command) -> Command:
-    """Add the options about its data to a command, as the argument `reading`."""
+    """Add the options about reading data to a command, as its argument `reading`."""
     return with_options(command, _reading, "reading")
 
 
 @contextlib.contextmanager
 def errors_name(table: Table) -> Iterator[None]:
-    """Let errors about the data name the file, its lines and columns."""
+    """Add the file, its lines and columns to errors about the data."""
     try:
         yield
     except (DataError, DataTypeError) as error:

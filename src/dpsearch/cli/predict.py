@@ -22,10 +22,10 @@ from dpsearch.errors import (
     located,
 )
 
-_ROWS = 10_000  # for which the probabilities of all clusters are in memory
-_RATE = 0.001  # of rows that are called outliers though they come from the clusters
-_DRAWS = 20_000  # that rows are compared with, and each row with gaps by itself
-_CHEAP = 2e8  # values of draws in all clusters that take a few seconds at most
+_ROWS = 10_000  # rows whose probabilities of all clusters are in memory at a time
+_RATE = 0.001  # share of rows that are called outliers even if they come from the clusters
+_DRAWS = 20_000  # draws that rows are compared with; each row with gaps has its own
+_CHEAP = 2e8  # values drawn for all clusters, which take a few seconds at most
 
 
 @opt.reads_data
@@ -110,7 +110,7 @@ def predict(
 
 @contextlib.contextmanager
 def _noting_unseen(messages: Messages) -> Iterator[None]:
-    """Print what columns are absent, and what values the fit did not see, instead of warnings."""
+    """Print notes about absent columns and unseen values instead of warnings."""
     with warnings.catch_warnings(record=True) as said:
         for kind in (AbsentColumnsWarning, UnseenValuesWarning):
             warnings.simplefilter("always", kind)
@@ -131,14 +131,14 @@ def _noting_unseen(messages: Messages) -> Iterator[None]:
 
 
 def _outliers(model: Any, names: Any, table: Any) -> str:
-    """Say which rows are improbable under all clusters; "" if none, or if that would take long."""
+    """Return a note on rows improbable under all clusters; "" if none, or if it would take long."""
     from dpsearch.cli.source import NAMED
     from dpsearch.report.summary import by_chance
 
     judged, which = np.arange(len(names)), ""
     work = _DRAWS * model.n_components_ * model.n_features_in_
     gappy = np.isnan(table.matrix).any(axis=1) if table.gaps else np.zeros(len(names), bool)
-    # As many rows as the fit had would be completed anew, to see whether they are the same.
+    # As many rows as in the fit would be completed anew to see whether they are those of the fit.
     same = len(names) == model.mixture_.sizes.sum()
     if table.gaps and (same or work * (1 + gappy.sum()) > _CHEAP):
         judged, which = np.flatnonzero(~gappy), " without gaps"
@@ -161,9 +161,9 @@ def _outliers(model: Any, names: Any, table: Any) -> str:
 def _predicted(
     model: Any, source: Any, proba: bool, empty: list[Any], outliers: list[str]
 ) -> Iterator[Any]:
-    """Yield the table that is written, in blocks of rows.
+    """Yield the table to write, in blocks of rows.
 
-    `empty` gets the rows without a value, and `outliers` a note on rows that fit nowhere.
+    The names of rows without a value are added to `empty`, and a note on outliers to `outliers`.
     """
     from dpsearch.io import labels_table
 

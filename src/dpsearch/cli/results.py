@@ -1,4 +1,4 @@
-"""What a fit has found, as tables and as a record of the run."""
+"""The results of a fit as tables, and a record of the run."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from dpsearch.io import Reading, Table, labels_table, write_table
 from dpsearch.io.output import write_pieces
 from dpsearch.sources.shards import drawn_rows
 
-_WIDE = 100  # columns beyond which parameters are left to the model file
+_WIDE = 100  # with more columns, parameters are only in the model file
 _TYPICAL = 5
 _INDICATIVE = 10
-_FEW = 2000  # rows that are explained where there is no time for all
-_CELLS = 10_000  # centres of clusters that take no time to speak of
+_FEW = 2000  # rows that are explained if there is no time for all
+_CELLS = 10_000  # clusters × columns that are explained in no time
 _PACKAGES = ("numpy", "scipy", "numba", "sklearn", "polars")
 
 
@@ -41,14 +41,14 @@ class Results:
     model: Any
     source: Source
     table: Table  # the rows that are explained
-    explanation: Any  # of clusters alone if there was no time for rows; None if for neither
+    explanation: Any  # of clusters only if there was no time for rows; None if for neither
 
     @classmethod
     def of(cls, model: Any, source: Source) -> Self:
         table = source.table
         if source.opened is None and table.schema is None and model.schema_ is not None:
-            table.take_features(model)  # a table that was read for the model
-        # Matrices carry no names: the model gets those of the file, or the numbers of its columns.
+            table.take_features(model)  # the table was read for the model
+        # The matrix has no names, so the model gets those of the file or its column numbers.
         model.state_ = model.state_._replace(index_name=table.index_column)
         known = table.names is not None or table.numbers is not None
         if known and not hasattr(model, "feature_names_in_"):
@@ -67,7 +67,7 @@ class Results:
         return out
 
     def explain(self, rows: Any) -> None:
-        """Explain clusters, and rows if there are any, if there is time."""
+        """Explain the clusters, and the rows if given, if there is time."""
         with current().optional(), self.source.errors_named(), quiet_about_names():
             current().check()
             self.explanation = self.model.explain(rows)
@@ -98,7 +98,7 @@ class Results:
         write_pieces(path, self.labels(), verbatim=verbatim)
 
     def labels(self) -> Iterator[pl.DataFrame]:
-        """Yield what is written about each row, block by block."""
+        """Yield the table of labels, block by block."""
         if self.source.opened is None:
             whole = self.explains_rows and self.table.n_rows == self.source.n_rows
             known = self.explanation.certainty if whole else None
@@ -129,7 +129,7 @@ class Results:
     def cluster_table(self) -> pl.DataFrame:
         """Return a line for each cluster: size, weight, rows, columns, posterior parameters.
 
-        The parameters are those of a single component that has all points of the cluster.
+        The parameters are those of a single component that contains all points of the cluster.
         """
         mixture, apart = self.model.mixture_, self.model.rows_apart_
         sizes, components = np.bincount(self.model.labels_), np.bincount(mixture.groups)
@@ -170,12 +170,12 @@ class Results:
         return {f"centre of {name}": x for name, x in zip(names, centres, strict=True)}
 
     def _said(self, indication: Any) -> str:
-        """Return "higher" or "lower" than elsewhere, or the likeliest category."""
+        """Return the most probable category, or "higher" or "lower" than in other clusters."""
         centre = self.explanation.value(indication.column, indication.centre)
         return centre if isinstance(centre, str) else str(indication.direction)
 
     def empty_rows(self) -> str:
-        """Name the rows without any value, which took no part in the fit; "" if all have some."""
+        """Return a note on the rows without any value, which the fit did not use; "" if none."""
         weights = self.model.sample_weight_
         empty = np.flatnonzero(weights == 0) if weights is not None else np.empty(0, np.int64)
         if not len(empty):
@@ -199,7 +199,7 @@ class Results:
         return text
 
     def levels_in_words(self) -> str:
-        """Say how components led to clusters, how sure their number is, and what rows lie apart."""
+        """Say how clusters follow from components, how sure their number is, and the rows apart."""
         model = self.model
         text = f"level: {model.level_reason_}"
         apart = model.rows_apart_ >= 0
@@ -211,7 +211,7 @@ class Results:
 
 
 def advice(model: Any, folder: Path) -> str:
-    """Return the command to try where halves of the rows agree little; "" if there is none."""
+    """Return the command for fewer clusters if halves of the rows agree little; "" otherwise."""
     fewer = model.advised_level
     if fewer is None:
         return ""
@@ -225,7 +225,7 @@ def _listed(values: Any) -> str:
 
 
 def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
-    """Return posterior parameters as columns: numbers by their name, vectors by the data's columns.
+    """Return posterior parameters as columns of a table; vectors have one for each data column.
 
     >>> flat({"mean": np.array([1.0, 2.0]), "strength": 3.0}, ["a", "b"])
     {'mean of a': 1.0, 'mean of b': 2.0, 'strength': 3.0}
@@ -243,7 +243,7 @@ def flat(posterior: dict[str, Any], names: list[str]) -> dict[str, float]:
 
 
 def level_record(model: Any) -> dict[str, Any]:
-    """Return what a record says about the clusters."""
+    """Return the part of a record that is about the clusters."""
     return {
         "level": model.level,
         "level_reason": model.level_reason_,
@@ -255,7 +255,7 @@ def level_record(model: Any) -> dict[str, Any]:
 
 
 def run_record(model: Any, source: Source, reading: Reading) -> dict[str, Any]:
-    """Return what it takes to repeat the run, and to see whether the data are the same."""
+    """Return all that is needed to repeat the run and to recognise its data."""
     from dpsearch._version import __version__
 
     clustering, table = model.clustering_, source.table

@@ -18,7 +18,7 @@ from dpsearch.cli.console import Messages, print_json
 from dpsearch.cli.model import load_model, read_for, rows_of, write_page
 from dpsearch.errors import DataError, ParameterError
 
-# Name → variant of `split_merge`; None for samplers of their own.
+# Name → variant of `split_merge`; None for other samplers.
 SAMPLERS: dict[str, Any] = {
     "gibbs": None,
     "metropolis": None,
@@ -29,7 +29,7 @@ SAMPLERS: dict[str, Any] = {
 }
 
 
-_MIXED, _FEW = 1.1, 100  # R-hat above which, and effective draws below which, a word is said
+_MIXED, _FEW = 1.1, 100  # R-hat above which, and effective draws below which, there is a message
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Chains:
 
     @property
     def _own(self) -> tuple[str, ...]:
-        """The options that only some samplers have."""
+        """The names of options that this sampler, but not every sampler, has."""
         return {"gibbs": (), "metropolis": ("proposals", "algorithm")}.get(self.sampler, ("moves",))
 
     @property
@@ -192,7 +192,7 @@ class Outputs:
 
 
 class Source(NamedTuple):
-    """A table, a model of it that is given or just fitted, and where chains start."""
+    """A table, its model (given or just fitted), and the start of chains."""
 
     table: Any
     model: Any
@@ -247,7 +247,7 @@ def sample(
     with _saving(messages, saved), stages(messages.console) as stage:
         stage.begin("sampling")
         draws = chains.run(problem, source.start, saved, stage.callback)
-    outputs.check_writable()  # once more: it may have taken hours
+    outputs.check_writable()  # once more, as sampling may have taken hours
     with stages(messages.console) as stage:
         stage.begin("writing")
         outputs.write(draws, source)
@@ -281,13 +281,13 @@ def _of_model(
 def _fitted(
     data: Path, reading: opt.Reading, family: str, alpha: str, start: str | None, stage: Any
 ) -> Source:
-    """Read the table, and choose and fit a family."""
+    """Read the table, choose a family and fit a model."""
     from dpsearch.estimator import DPMixture
     from dpsearch.io import read_table
 
     table = read_table(data, reading, progress=stage.count_rows)
     stage.begin("fitting")
-    # Not by the seed: a run that is resumed must come to the same family.
+    # The seed is fixed because a resumed run must choose the same family.
     model = DPMixture(family, opt.parse_alpha(alpha), refine=False, random_state=0)
     with opt.errors_name(table):
         model.fit(table.X, callback=stage.callback)

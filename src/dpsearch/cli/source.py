@@ -1,4 +1,4 @@
-"""The rows of a file that a command works on: all in memory, or in shards."""
+"""The rows of a file that a command works on, in memory or in shards."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from dpsearch.tables import CheckedTable
 
 __all__ = ["Source", "TableOptions"]
 
-_COPIES = 4  # of a table that is fitted in memory
-_SHARE = 0.5  # of the machine's memory
+_COPIES = 4  # copies of a table that fitting it in memory needs
+_SHARE = 0.5  # share of the machine's memory that may be used
 _SHOWN = 20_000  # rows that are explained and shown
 NAMED = 5  # rows without any value that a note names
 
 
 class Source:
-    """A table that is read into memory, or open in shards as long as `files` is open.
+    """A table that is read into memory, or in shards that are open as long as `files` is.
 
-    With a model these are the columns that it knows, in its kinds and levels.
+    With a model it has the columns that the model knows, with the model's kinds and levels.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Source:
 
     @property
     def triage(self) -> Any:
-        """What was decided about the columns; None where there are none to decide about."""
+        """What was decided about the columns; None if nothing was."""
         return self.table.triage if self.opened is None else self.opened.triage
 
     @property
@@ -97,7 +97,7 @@ class Source:
 
     @cached_property
     def table(self) -> io.Table:
-        """The rows that are in memory: all, or a sample by which clusters are explained."""
+        """The rows in memory: all, or a sample for the explanation of clusters."""
         assert self.opened is not None
         opened, parts, index = self.opened, [], []
         counts = sampled_rows(opened.shards, _SHOWN)
@@ -119,7 +119,7 @@ class Source:
         )  # fmt: skip
 
     def blocks(self, model: Any = None) -> Iterator[tuple[Any, CheckedTable]]:
-        """Yield what rows are called, and the rows: shard by shard, or all at once for a model."""
+        """Yield (names, rows) shard by shard, or all at once if they are in memory."""
         if self.opened is None:
             yield self.table.row_names, model.checked(self.table.X)
             return
@@ -134,7 +134,7 @@ class Source:
 
     @contextlib.contextmanager
     def errors_named(self) -> Iterator[None]:
-        """Let errors about the data name the file."""
+        """Add the file to errors about the data."""
         if self.opened is None:
             with errors_name(self.table):
                 yield
@@ -144,7 +144,7 @@ class Source:
 
 
 def empty_in_words(names: Sequence[Any], n_empty: int) -> str:
-    """Say which rows have no value, by the names of the first of them."""
+    """Return a note on the rows without a value, which names the first of them."""
     some = ", ".join(map(str, names)) + (", …" if n_empty > len(names) else "")
     has, their = ("has", "its") if n_empty == 1 else ("have", "their")
     return f"note: {count(n_empty, 'row')} {has} no value ({some}): {their} label is the prior's"
@@ -179,7 +179,7 @@ def _too_large(path: Path, reading: io.Reading) -> int | None:
 
 
 def _digest(path: Path) -> str | None:
-    """Return the SHA-256 of what was read; None for standard input, which has gone by."""
+    """Return the SHA-256 of what was read; None for standard input, which cannot be read again."""
     files = set_of_files(path)
     if files is not None:
         return digest_all(files, Path(os.path.commonpath(files)))

@@ -1,4 +1,4 @@
-"""Plots with matplotlib: axes in, axes out."""
+"""Plots with matplotlib; each takes axes and returns them."""
 
 from dpsearch.plots._axes import COLOURS, check_figure, new_axes, save_figure
 from dpsearch.plots.clusters import mean_images, profiles, scatter, trace

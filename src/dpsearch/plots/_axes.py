@@ -1,4 +1,4 @@
-"""Colours, markers, axes without pyplot, and files, which all plots share."""
+"""What all plots share: colours, markers, axes without pyplot, and files."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def colour_bar(picture: Any, axis: Any, label: str, **options: Any) -> None:
 
 
 def groups(labels: ArrayLike, n_points: int) -> tuple[list[str], Ints]:
-    """Return the clusters' names, in order, and which of them each point belongs to."""
+    """Return the sorted names of the clusters, and the index of each point's cluster."""
     check_labels(labels, n_points)
     names, codes = np.unique(np.asarray(labels), return_inverse=True)
     return [str(name) for name in names], codes.reshape(-1)
 
 
 def column_titles(X: Any, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the given names of the columns of X, or those of a frame, or their numbers."""
+    """Return the titles of the columns of X: as given, or the names of a frame, or numbers."""
     width = X.shape[1]
     if names is None:
         return tuple(column_names(X) or (f"column {j}" for j in range(width)))
@@ -67,7 +67,7 @@ def column_titles(X: Any, names: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def check_figure(path: str | Path) -> str:
-    """Return the format that a figure's file name asks for, or raise; also without matplotlib."""
+    """Return the format of a figure by its file name; raise if it or matplotlib is not there."""
     with naming_extras("plots"):
         from matplotlib.backend_bases import FigureCanvasBase
     form = Path(path).suffix.lstrip(".").lower()
@@ -80,9 +80,9 @@ def check_figure(path: str | Path) -> str:
 
 
 def save_figure(figure: Any, path: str | Path, dpi: int = 150) -> None:
-    """Write a figure in the format that the file's name ends with; nothing half-written."""
+    """Write a figure in the format of the file's ending; the file appears when it is complete."""
     form = check_figure(path)
-    # No date: the same figure is the same file.
+    # Without a date, equal figures are equal files.
     metadata = {"Date": None} if form == "svg" else None
     with atomic_write(path) as stream:
         figure.savefig(stream, format=form, dpi=dpi, metadata=metadata)

@@ -1,4 +1,4 @@
-"""Plots of a partition of rows: where clusters lie, their means, how they were found."""
+"""Plots of a partition of rows: positions and means of clusters, and the search for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpsearch.tables import is_frame, read_column, triaged
 from dpsearch.tables.frames import names_of
 
 _MOST_IN_LEGEND = 14
-_MOST_NUMBERS = 400  # cells above which a heat map has no figures in it
+_MOST_NUMBERS = 400  # a heat map with more cells has no values in them
 
 
 def scatter(
@@ -110,7 +110,7 @@ def _ellipse(points: Matrix, colour: str) -> Any:
 def _plane(
     matrix: Matrix, columns: Sequence[int] | None, names: Sequence[str]
 ) -> tuple[Matrix, Sequence[str]]:
-    """Return the points in two dimensions, and the titles of these."""
+    """Return the points in two dimensions, and the titles of the dimensions."""
     width = matrix.shape[1]
     if columns is None and width > 2:
         from sklearn.decomposition import PCA
@@ -135,7 +135,7 @@ def _plane(
 def _numbered(
     X: Any, columns: Sequence[int | str] | None, titles: Sequence[str]
 ) -> Sequence[int] | None:
-    """Return columns that are given by name, or by number in a frame, as numbers of titles."""
+    """Return the places in `titles` of columns given by name, or by number in a frame."""
     if columns is None:
         return None
     own, found = column_names(X) or list(titles), list[int]()
@@ -241,7 +241,7 @@ def trace(clustering: Clustering, axis: Any = None) -> Any:
 def _table(
     X: ArrayLike, labels: ArrayLike, names: Sequence[str] | None
 ) -> tuple[Matrix, list[str], Ints, Sequence[str]]:
-    """Return the data as numbers, the names of the clusters, a code for each row, and titles."""
+    """Return the data as numbers, the clusters' names, each row's cluster, and column titles."""
     titles = column_titles(X, names) if hasattr(X, "shape") else names
     if is_frame(X):
         matrix, titles = _expanded(X, titles or ())
@@ -251,9 +251,9 @@ def _table(
 
 
 def _expanded(frame: Any, names: Sequence[str]) -> tuple[Matrix, list[str]]:
-    """Return a frame as numbers, each level of its categories as a column of 0 and 1, and titles.
+    """Return a frame as numbers with titles: each level of a category is a column of 0 and 1.
 
-    Of other columns those that a fit would not use are left out; of two levels the second says all.
+    Of two levels only the second is a column.  Columns that a fit would not use are left out.
     """
     called = dict(zip(names_of(frame), names, strict=True))
     sources = {name: read_column(frame, j).source for j, name in enumerate(called)}
@@ -308,7 +308,7 @@ def mean_images(
     columns = min(len(sizes), columns)
     rows = -(-len(sizes) // columns)
     axis = one_axis(axis, 0.85 * columns, 1.05 * rows + 0.4)
-    # A tile is the image, room for its caption above it, and a margin.
+    # A tile consists of the image, space for its caption above it, and a margin.
     tall, wide = round(1.43 * height), round(1.15 * width)
     left_margin, caption = (wide - width) // 2, round(0.36 * height)
     mosaic = np.zeros((rows * tall, columns * wide))

@@ -82,7 +82,7 @@ def coclustering(
     for place in ends:
         axis.axhline(place, color="white", linewidth=0.6)
         axis.axvline(place, color="white", linewidth=0.6)
-    # Name the clusters that have room for it.
+    # Name the clusters that are wide enough.
     edges = np.concatenate([[-0.5], ends, [len(rows) - 0.5]])
     wide = [pair for pair in itertools.pairwise(edges) if np.diff(pair) >= 0.035 * edges[-1]]
     middles = [(low + high) / 2 for low, high in wide]

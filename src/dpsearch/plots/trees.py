@@ -13,7 +13,7 @@ from dpsearch.errors import ParameterError
 from dpsearch.plots._axes import COLOURS, one_axis
 
 _ABOVE = "0.55"  # colour of branches above the cut
-_ROOM = 0.3  # inches that a label needs
+_LABEL_WIDTH = 0.3  # inches that a label needs
 
 
 def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
@@ -43,7 +43,7 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     clusters = _clusters_of_nodes(tree.merges, groups).tolist()
     linkage = tree.linkage
     lowest, highest = float(linkage[0, 2]), float(linkage[-1, 2])
-    # Leaves hang a little below the first merge, however near to 0 or far from it that is.
+    # Leaves begin a little below the first merge, at any height of it.
     floor = lowest - 0.08 * max(highest - lowest, 1e-9)
     linkage[:, 2] -= floor
     counts = [1] * n + linkage[:, 3].astype(int).tolist()
@@ -62,7 +62,7 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
         ax=axis,
         link_color_func=lambda node: _colour(clusters[node]),
         leaf_label_func=label,
-        leaf_rotation=0 if room >= _ROOM else 90,
+        leaf_rotation=0 if room >= _LABEL_WIDTH else 90,
         leaf_font_size=8,
     )
     shift = floor - tree.shift
@@ -70,7 +70,7 @@ def dendrogram(model: Any, axis: Any = None, *, shown: int = 40) -> Any:
     if cut is not None:
         axis.axhline(cut - shift, color="0.3", linewidth=1, linestyle="--")
     _show_heights(axis, shift)
-    below = 20.0 if room >= _ROOM else 34.0
+    below = 20.0 if room >= _LABEL_WIDTH else 34.0
     _name_clusters(axis, [clusters[node] for node in drawn["leaves"]], below + 10.0 * (n > shown))
     inside = "component" if n <= shown else "branch (components in it)"
     axis.set_xlabel(f"points in each {inside}, and its cluster", labelpad=18.0)
@@ -94,7 +94,7 @@ def _colour(cluster: int) -> str:
 
 
 def _name_clusters(axis: Any, clusters: list[int], below: float) -> None:
-    """Write the number of each cluster below the middle of its leaves, which are ten apart."""
+    """Write the number of each cluster below the middle of its leaves, which are 10 units apart."""
     begin = 0
     for end in range(1, len(clusters) + 1):
         if end < len(clusters) and clusters[end] == clusters[begin]:
@@ -109,7 +109,7 @@ def _name_clusters(axis: Any, clusters: list[int], below: float) -> None:
 
 
 def _height_of_cut(tree: Any, groups: Ints) -> float | None:
-    """Return a height between the last merge that was made and the next; None if there is none."""
+    """Return a height between the last merge below the cut and the next; None without a cut."""
     n, n_clusters = tree.n_components, int(groups.max()) + 1
     if not np.array_equal(tree.cut(n_clusters), groups):
         return None
@@ -122,7 +122,7 @@ def _height_of_cut(tree: Any, groups: Ints) -> float | None:
 
 
 def _show_heights(axis: Any, shift: float) -> None:
-    """Label the axis with heights of the tree, from which what is drawn is shifted."""
+    """Label the axis with the heights of the tree, which are drawn with a shift."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     low, high = axis.get_ylim()

@@ -1,4 +1,4 @@
-"""A report to look at: one HTML file with everything in it, which asks for nothing else."""
+"""Reports: one self-contained HTML file about a fitted model and its data."""
 
 from dpsearch.report.write import write_report
 

@@ -1,8 +1,8 @@
-"""The branches of the tree over components, which the page cuts at the level that is asked for.
+"""The branches of the tree over components, which the page cuts at the level that its reader picks.
 
-A cluster at any level of the tree is one of its nodes: what sets nodes apart is computed once, and
-serves for every level.  Clusters of the fit that are no node, because small ones were given to
-others, come after the nodes.
+A cluster at any level of the tree is one of its nodes, so the columns that distinguish nodes are
+computed once for all levels.  Clusters of the fit that are not nodes, because small clusters were
+assigned to others, come after the nodes.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dpsearch.explain import explain_branches
 from dpsearch.explanation import Explanation
 from dpsearch.levels import Tree
 from dpsearch.report.page import single
-from dpsearch.report.profiles import Wanted
+from dpsearch.report.profiles import Subsets
 
 
 @dataclass(frozen=True)
 class Branches:
-    """What can be a cluster, and how the page makes clusters of it."""
+    """The sets of components that can be clusters, and the tree that the page cuts."""
 
-    wanted: Wanted  # the sets of components, and how columns set them apart
-    fitted: Ints  # [C] the set that each cluster of the fit is
+    subsets: Subsets  # the sets of components, and how columns distinguish them
+    fitted: Ints  # [C]: the set that each cluster of the fit is
     tree: Tree  # its nodes are the first sets
-    agreement: Any  # for 1, 2, … clusters, how well fits to halves of the rows find them again
+    agreement: Any  # for 1, 2, … clusters, how well fits to halves of the rows recover them
 
     @classmethod
     def of(cls, model: Any, explanation: Explanation) -> Branches:
@@ -43,21 +43,21 @@ class Branches:
         new = np.flatnonzero(fitted < 0)
         fitted[new] = len(sets) + np.arange(len(new))
         near = np.where(explanation.nearest[new] < 0, -1, fitted[explanation.nearest[new]])
-        wanted = Wanted(
+        subsets = Subsets(
             np.vstack([sets, clusters[new]]),
             np.vstack([evidence, explanation.columns[new]]),
             np.vstack([contrast, explanation.against_nearest[new]]),
             np.concatenate([sibling, near]),
         )
-        return cls(wanted, fitted, tree, levels.agreement)
+        return cls(subsets, fitted, tree, levels.agreement)
 
     def payload(self) -> dict[str, Any]:
-        """Return what the page's script needs to cut the tree and to find what is nearest."""
+        """Return what the page's script needs to cut the tree and to find nearest clusters."""
         n = self.tree.n_components
         return {
             "fitted": self.fitted.tolist(),
-            "sibling": self.wanted.sibling.tolist(),
-            "members": [np.flatnonzero(one).tolist() for one in self.wanted.sets],
+            "sibling": self.subsets.sibling.tolist(),
+            "members": [np.flatnonzero(one).tolist() for one in self.subsets.sets],
             "merges": self.tree.merges.tolist(),
             "heights": single(self.tree.heights),
             "points": self.tree.sizes[:n].tolist(),

@@ -1,4 +1,4 @@
-"""Fill the templates of a report; nothing in the data can become markup or code."""
+"""Fill the templates of a report, escaping the data so that they cannot become markup or code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dpsearch._numbers import brief
 
 # Plotly's bundle with WebGL scatter plots; assets/README.md says where it comes from.
 PLOTLY = "plotly-gl2d-3.7.0.min.js.gz"
-# Later ones use what earlier ones define.
+# Later scripts use what earlier ones define.
 SCRIPTS = ("data", "levels", "map", "clusters", "profiles", "table", "report")
 
 
@@ -29,7 +29,7 @@ def render(template: str, **context: Any) -> str:
     from markupsafe import Markup, escape
 
     def breakable(name: str) -> Markup:
-        """Allow line breaks in a name after underscores and the like."""
+        """Allow line breaks in a name after underscores and similar characters."""
         return Markup(re.sub(r"([_./:-])(?=\w)", r"\1<wbr>", str(escape(name))))
 
     environment = jinja2.Environment(
@@ -51,15 +51,15 @@ def render(template: str, **context: Any) -> str:
 
 
 def own_script() -> str:
-    """Return the page's own script, of which each file is a part."""
+    """Return the page's own script, joined from its files."""
     parts = "".join(_text(f"assets/{name}.js") for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 def policy(scripts: list[str]) -> str:
-    """Return a content security policy: only these scripts run, and nothing is fetched.
+    """Return a content security policy by which only these scripts run, and nothing is fetched.
 
-    Plotly's WebGL makes functions from text, which 'unsafe-eval' allows.
+    'unsafe-eval' is needed because Plotly's WebGL code makes functions from text.
     """
     digests = [hashlib.sha256(script.encode()).digest() for script in scripts]
     hashes = " ".join(f"'sha256-{base64.b64encode(one).decode()}'" for one in digests)
@@ -70,7 +70,7 @@ def policy(scripts: list[str]) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Return JSON for a script element: without <, >, & and line separators."""
+    """Return JSON for a script element, with <, >, & and line separators escaped."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -91,7 +91,7 @@ def packed(values: Any) -> dict[str, str]:
 
 
 def single(values: Any) -> dict[str, str]:
-    """Pack numbers in single precision, which is enough for plots, unless they are too large."""
+    """Pack values in single precision, which is enough for plots, unless they are too large."""
     array = np.asarray(values, dtype=np.float64)
     few = np.abs(array[np.isfinite(array)]).max(initial=0.0) < np.finfo(np.float32).max
     return packed(array.astype(np.float32) if few else array)

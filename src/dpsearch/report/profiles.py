@@ -1,7 +1,8 @@
 """Profiles of clusters compared with all rows: means and spreads, levels, words.
 
-What is described are sets of the parts that the rows are divided into: branches of a tree, or these
-parts themselves.  Each is compared with all rows, and with its sibling if it has one.
+The rows are divided into parts, such as components.  Profiles describe sets of parts: branches of a
+tree, or the parts themselves.  Each set is compared with all rows, and with its sibling if it has
+one.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from dpsearch.report.table import Column, Table
 
 WORDS_SHOWN = 14
 LEVELS_SHOWN = 6
-CONTRASTS = 3  # columns that set a branch apart from its sibling
+CONTRASTS = 3  # columns shown that distinguish a branch from its sibling
 CONTRASTS_WORDS = 6
 
 
 @dataclass(frozen=True)
 class Number:
-    """A column of numbers in one cluster, and in all or in the sibling."""
+    """A numeric column in one cluster, and in all rows or in the sibling."""
 
     column: int
     name: str
@@ -36,14 +37,14 @@ class Number:
     other_mean: float
     other_spread: float
     format: Format = PLAIN
-    turns: bool = False  # whether it goes round: nothing is high or low then
+    circular: bool = False  # whether the column is periodic, so that nothing is high or low
 
     def _spreads(self) -> tuple[str, list[str]]:
-        """Return how the spreads differ, if that says more than the means, and the spreads."""
+        """Return how the spreads differ, if they differ more than the means, and the spreads."""
         near = abs(self.mean - self.other_mean) < 0.25 * max(self.spread, self.other_spread)
         word = "closer together" if self.spread < 0.7 * self.other_spread else ""
         word = "further apart" if self.spread > 1.4 * self.other_spread else word
-        # A spread is no year, and may be small beside another and in a column of large numbers.
+        # Spreads are not formatted as years, nor to the digits of a column of large numbers.
         texts = map(Format(self.format.unit).text, (self.spread, self.other_spread))
         return (word if near else ""), [f"±\u00a0{text}" for text in texts]
 
@@ -52,7 +53,7 @@ class Number:
         if word:
             return f"{self.name} {word} ({own}; all {other})"
         own, other = self.format.distinct(self.mean, self.other_mean)
-        if self.turns:
+        if self.circular:
             return f"{self.name} about {own} (all {other})"
         return (
             f"{'high' if self.mean > self.other_mean else 'low'} {self.name} ({own}; all {other})"
@@ -62,7 +63,7 @@ class Number:
         word, (own, other) = self._spreads()
         if not word:
             word = "higher" if self.mean > self.other_mean else "lower"
-            word = "another" if self.turns else word
+            word = "another" if self.circular else word
             own, other = self.format.distinct(self.mean, self.other_mean)
         return f"{self.name} is {word} ({own}, there {other})"
 
@@ -71,7 +72,7 @@ class Number:
         return [*(x if np.isfinite(x) else None for x in others), self.format]
 
     def packed(self) -> list[Any]:
-        """Return what the page's script needs: a list of four."""
+        """Return the four values that the page's script needs."""
         return [self.column, *map(_figure, (self.evidence, self.mean, self.spread))]
 
 
@@ -84,14 +85,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Category:
-    """A column of categories in one cluster, and in all or in the sibling."""
+    """A column of categories in one cluster, and in all rows or in the sibling."""
 
     column: int
     name: str
     evidence: float
-    levels: tuple[Level, ...]  # commonest in either first; of two the second only
+    levels: tuple[Level, ...]  # by the larger of both shares; of two levels only the second
     n_levels: int
-    away: float  # total variation distance, ½ Σ |share − share of all|; of two levels with a sign
+    away: float  # total variation distance, ½ Σ |share − share of all|; signed for two levels
 
     def in_words(self) -> str:
         if not self.levels:
@@ -111,7 +112,7 @@ class Category:
         return []
 
     def packed(self) -> list[Any]:
-        """Return what the page's script needs: a list of five."""
+        """Return the five values that the page's script needs."""
         levels = [[one.name, _figure(one.share), _figure(one.other_share)] for one in self.levels]
         return [self.column, _figure(self.evidence), _figure(self.away), levels, self.n_levels]
 
@@ -129,13 +130,13 @@ class Word:
     contrast = in_words
 
     def packed(self) -> list[Any]:
-        """Return what the page's script needs: a list of four."""
+        """Return the four values that the page's script needs."""
         return [self.name, *map(_figure, (self.evidence, self.share, self.lift))]
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A set of rows: its size, and its columns or words, those that set it apart first."""
+    """A set of rows: its size, and its columns or words by decreasing evidence."""
 
     size: int
     share: float
@@ -147,17 +148,17 @@ class Profile:
         return ", ".join(part.in_words() for part in indicative)
 
     def against_in_words(self, *, together: bool) -> list[str]:
-        """Return what sets it apart from its sibling, as one text if together."""
+        """Return the contrasts with the sibling, as one text if `together`."""
         texts = [part.contrast() for part in self.against]
         return [", ".join(texts)] if together and texts else texts
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is to be described: sets of parts, and the evidence for their columns.
+class Subsets:
+    """The sets of parts to describe, and the evidence for their columns.
 
-    `sets` [B, K] says which of the K parts of the rows belong to each set; `evidence` [B, D] sets
-    it apart from all other rows, `contrast` [B, D] from its `sibling` [B], −1 for none.
+    `sets` [B, K] says which of the K parts belong to each set.  `evidence` [B, D] compares a set
+    with all other rows, `contrast` [B, D] with its `sibling` [B], −1 for none.
     """
 
     sets: Any
@@ -166,7 +167,7 @@ class Wanted:
     sibling: Ints
 
     @classmethod
-    def alone(cls, evidence: Matrix, sets: Any = None) -> Wanted:
+    def alone(cls, evidence: Matrix, sets: Any = None) -> Subsets:
         """Return sets, by default the parts themselves, without siblings."""
         n = len(evidence)
         sets = np.eye(n, dtype=bool) if sets is None else sets
@@ -176,26 +177,26 @@ class Wanted:
 def profiles(
     table: Table,
     labels: Labels,
-    wanted: Wanted,
+    subsets: Subsets,
     columns: Iterable[int] = (),
     shown: int = 30,
     sizes: Any = None,
 ) -> list[Profile]:
     """Return the profile of each set: the columns with most evidence, and `columns`.
 
-    `labels` are the parts of the rows; `sizes` are those of the parts if the table is a sample, in
-    which some may have no row.
+    `labels` are the parts of the rows.  `sizes` are the sizes of the parts if the table is a
+    sample, in which parts may have no row.
     """
-    n_parts = wanted.sets.shape[1]
+    n_parts = subsets.sets.shape[1]
     if sizes is None:
         sizes = np.bincount(labels, minlength=n_parts)
     n = len(labels)
     member = sp.csr_matrix((np.ones(n), (labels, np.arange(n))), shape=(n_parts, n))
     if table.is_counts:
-        described = _words(table, member, wanted)
+        described = _words(table, member, subsets)
     else:
-        described = _described(table, labels, member, wanted, set(columns), shown)
-    totals = wanted.sets @ sizes
+        described = _described(table, labels, member, subsets, set(columns), shown)
+    totals = subsets.sets @ sizes
     return [
         Profile(int(size), float(size / sizes.sum()), *both)
         for size, both in zip(totals, described, strict=True)
@@ -203,16 +204,16 @@ def profiles(
 
 
 def _described(
-    table: Table, labels: Labels, member: Any, wanted: Wanted, always: set[int], shown: int
+    table: Table, labels: Labels, member: Any, subsets: Subsets, always: set[int], shown: int
 ) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Return for each set its columns against all, and against its sibling."""
-    part = [*_parts(table, labels, member, wanted.sets)]
+    """Return for each set its columns compared with all rows, and with its sibling."""
+    part = [*_parts(table, labels, member, subsets.sets)]
     out = []
-    for k, (own, contrast) in enumerate(zip(wanted.evidence, wanted.contrast, strict=True)):
+    for k, (own, contrast) in enumerate(zip(subsets.evidence, subsets.contrast, strict=True)):
         current().check()
         best = always | set(np.argsort(-own, kind="stable")[:shown].tolist())
         first = [part[j](k, -1, own[j]) for j in sorted(best, key=lambda j: (-own[j], j))]
-        near = wanted.sibling[k]
+        near = subsets.sibling[k]
         telling = np.argsort(-contrast, kind="stable")[: CONTRASTS if near >= 0 and shown else 0]
         second = [part[j](k, near, contrast[j]) for j in telling if contrast[j] > 0.0]
         out.append((tuple(first), tuple(second)))
@@ -222,9 +223,9 @@ def _described(
 def _parts(
     table: Table, labels: Labels, member: Any, sets: Any
 ) -> Iterator[Callable[[int, int, float], Number | Category]]:
-    """Yield for each column the function that compares it in set k with another, or with all (−1).
+    """Yield for each column the function that compares set k with another, or with all rows (−1).
 
-    The last argument is the evidence that the two differ.
+    The last argument of the function is the evidence that the two differ.
     """
     every = np.vstack([sets, np.ones((1, sets.shape[1]))]).astype(np.float64)
     means, spreads = _moments(table.matrix(), member, every)
@@ -235,13 +236,13 @@ def _parts(
         else:
             mean, spread = means[:, at], spreads[:, at]
             if column.period is not None:
-                mean, spread = _turned(column.values, column.period, member, every)
+                mean, spread = _circular_moments(column.values, column.period, member, every)
             yield _numbers(j, column, mean, spread)
             at += 1
 
 
 def _moments(X: Matrix, member: Any, every: Matrix) -> tuple[Matrix, Matrix]:
-    """Return means and standard deviations without gaps: [B + 1, D], the last line for all rows."""
+    """Return means and standard deviations, ignoring gaps: [B + 1, D], the last row for all."""
     known = ~np.isnan(X)
     origin = np.nanmean(np.where(known.any(axis=0), X, 0.0), axis=0) if X.size else np.zeros(0)
     filled = np.where(known, X - origin, 0.0)  # about the mean, so that no digits are lost
@@ -249,11 +250,13 @@ def _moments(X: Matrix, member: Any, every: Matrix) -> tuple[Matrix, Matrix]:
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = every @ (member @ filled) / count
         variance = every @ (member @ filled**2) / count - mean**2
-    # What the difference leaves of equal values is rounding.
+    # For equal values the difference is only rounding.
     return mean + origin, np.sqrt(np.where(variance > 1e-13 * mean**2, variance, 0.0 * variance))
 
 
-def _turned(values: Vector, period: float, member: Any, every: Matrix) -> tuple[Vector, Vector]:
+def _circular_moments(
+    values: Vector, period: float, member: Any, every: Matrix
+) -> tuple[Vector, Vector]:
     """Return mean directions and circular standard deviations (Mardia & Jupp 2000, 2.2 and 2.3)."""
     known, turn = ~np.isnan(values), 2.0 * np.pi / period
     begin = 0.0 if not known.any() or values[known].min() >= 0.0 else -0.5 * period
@@ -271,8 +274,8 @@ def _numbers(
 ) -> Callable[[int, int, float], Number]:
     def number(k: int, other: int, evidence: float) -> Number:
         own, there = (float(mean[k]), float(spread[k])), (float(mean[other]), float(spread[other]))
-        turns = column.period is not None
-        return Number(j, column.name, float(evidence), *own, *there, column.format, turns)
+        circular = column.period is not None
+        return Number(j, column.name, float(evidence), *own, *there, column.format, circular)
 
     return number
 
@@ -301,16 +304,16 @@ def _categories(
 
 
 def _words(
-    table: Table, member: Any, wanted: Wanted
+    table: Table, member: Any, subsets: Subsets
 ) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
-    """Return for each set the words that it has more of: those that it lacks say less."""
+    """Return for each set the words that are more frequent in it, as those it lacks say less."""
     counts = (member @ table.counts).T.tocsr()
 
     def shares(parts: Any) -> Vector:
         total = counts @ parts.astype(np.float64)
         return np.asarray(total / max(total.sum(), 1.0))
 
-    of_all = shares(np.ones(wanted.sets.shape[1]))
+    of_all = shares(np.ones(subsets.sets.shape[1]))
 
     def more(own: Vector, there: Vector, evidence: Vector) -> tuple[Word, ...]:
         lift = np.divide(own, there, out=np.full_like(own, np.inf), where=there > 0.0)
@@ -323,16 +326,16 @@ def _words(
         )
 
     out = []
-    for k, near in enumerate(wanted.sibling):
-        own = shares(wanted.sets[k])
+    for k, near in enumerate(subsets.sibling):
+        own = shares(subsets.sets[k])
         against: tuple[Word, ...] = ()
         if near >= 0:
-            words = more(own, shares(wanted.sets[near]), wanted.contrast[k])
+            words = more(own, shares(subsets.sets[near]), subsets.contrast[k])
             against = tuple(word for word in words[:CONTRASTS_WORDS] if word.evidence > 0.0)
-        out.append((more(own, of_all, wanted.evidence[k]), against))
+        out.append((more(own, of_all, subsets.evidence[k]), against))
     return out
 
 
 def _figure(value: float) -> float | None:
-    """Return a number with six digits, or None if it is not finite."""
+    """Return a number rounded to six digits, or None if it is not finite."""
     return float(f"{value:.6g}") if np.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Maps of the rows, with two coordinates for each."""
+"""Maps of the rows in two dimensions."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from dpsearch._types import Ints, Vector
 from dpsearch.deadline import current
 from dpsearch.report.table import Table
 
-_FEW = 15  # rows up to which UMAP has too few neighbours
-_UMAP_SECONDS = 60.0  # that it may take
-_LEVELS = 50  # of a category that the map looks at
+_FEW = 15  # with no more rows, UMAP has too few neighbours
+_UMAP_SECONDS = 60.0  # that UMAP may take
+_LEVELS = 50  # levels of a category that the map uses
 _MANY = 50  # columns above which UMAP gets principal components
 
 
@@ -27,7 +27,7 @@ class Projection(NamedTuple):
 
 
 def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> list[Projection]:
-    """Return maps of these rows: the columns if there are two, PCA, and UMAP when installed."""
+    """Return maps of these rows: the columns if there are two, PCA, and UMAP if installed."""
     out = []
     numbers = [column for column in table.columns if not column.is_category]
     if len(numbers) == len(table.columns) == 2:
@@ -56,9 +56,9 @@ def projections(table: Table, rows: Ints, seed: int, *, umap: bool = True) -> li
 def _features(table: Table, rows: Ints) -> Any:
     """Return the rows as vectors whose distances are meaningful.
 
-    Numbers are standardised, a gap is the mean; a category is an indicator for each of its
-    commonest levels, scaled so that the column's variance is one; words are weighted by rarity and
-    scaled to length one.
+    Numbers are standardised, with gaps at the mean.  A category becomes indicators of its most
+    common levels, scaled so that the column's variance is one.  Words are weighted by rarity, and
+    rows of words scaled to length one.
     """
     if table.is_counts:
         from sklearn.feature_extraction.text import TfidfTransformer
@@ -100,7 +100,7 @@ def _umap(features: Any, seed: int) -> Any:
     if features.shape[1] > _MANY and min(features.shape) > _MANY + 1:
         features = _principal(features, _MANY, seed)[0]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that a seed makes it use one thread
+        warnings.simplefilter("ignore")  # UMAP warns that a seed makes it use one thread
         return UMAP(random_state=seed).fit_transform(_dense(features))
 
 

@@ -1,4 +1,4 @@
-"""The first lines of a report: what was found, and how certain it is, in words."""
+"""The first sentences of a report: the clusters found, and how certain they are."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dpsearch.problem import Clustering
 from dpsearch.report.profiles import Profile
 from dpsearch.report.table import Table
 
-MOVED = 0.1  # disagreement from which restarts place a row notably differently
-_SAME = 1e-6  # log joints that differ by less, relative to their size, are those of one partition
-_FEW = 3.0  # nats below the best log joint that still count as good
+MOVED = 0.1  # disagreement above which restarts place a row notably differently
+_SAME = 1e-6  # relative difference below which log joints count as those of one partition
+_FEW = 3.0  # nats below the best log joint within which a partition counts as good
 
 
 def found(table: Table, groups: list[Profile], apart: Ints, *, as_asked: bool = False) -> str:
@@ -52,7 +52,7 @@ def found(table: Table, groups: list[Profile], apart: Ints, *, as_asked: bool = 
 
 
 def clusters_apart(sizes: Sequence[int]) -> str:
-    """Return in words how many clusters have how few rows.
+    """Describe small clusters by their number and sizes.
 
     >>> clusters_apart([1]), clusters_apart([2, 2]), clusters_apart([3, 1])
     ('1 cluster of 1 row', '2 clusters of 2 rows each', '2 clusters with 4 rows in all')
@@ -64,7 +64,7 @@ def clusters_apart(sizes: Sequence[int]) -> str:
 
 
 def level(model: Any) -> list[str]:
-    """Return sentences about how components led to clusters, and how sure their number is."""
+    """Return sentences about how clusters follow from components, and how sure their number is."""
     return [f"{text[0].upper()}{text[1:]}." for text in model.level_reason_.split("; ")]
 
 
@@ -79,7 +79,7 @@ def how_sure(
 ) -> list[str]:
     """Return sentences about how good the partition is, and how certain the rows are.
 
-    `sample` says whether the rows that are explained are a sample of all.
+    `sample` says whether the explained rows are a sample of all rows.
     """
     out = [_proof(clustering, certificate)]
     if consensus is not None:
@@ -123,7 +123,7 @@ def how_sure(
 
 
 def by_chance(rate: float, n: int) -> str:
-    """Return in words how many of n rows are outliers though they come from the clusters."""
+    """Say how many of n rows that come from the clusters are expected to be called outliers."""
     about = "fewer than one" if rate * n < 1.0 else f"about {rate * n:,.0f}"
     return f"chance alone makes {about} of {n:,} look so"
 

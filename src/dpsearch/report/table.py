@@ -1,4 +1,4 @@
-"""The data of a report: named columns of numbers or categories, or words with counts."""
+"""The data of a report: named columns of numbers or categories, or counts of words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Column:
     values: Any
     levels: tuple[str, ...] | None = None
     format: Format = PLAIN
-    period: float | None = None  # after which numbers begin again
+    period: float | None = None  # of a circular column
 
     @property
     def is_category(self) -> bool:
@@ -70,7 +70,7 @@ class Table:
     ) -> Table:
         """Read the data of a fit: an array, a sparse matrix or a frame.
 
-        Pixels are numbers under every family.  `about` has what the triage knows of columns.
+        Pixels count as numbers under every family.  `about` is the triage's columns.
         """
         if not is_frame(X) and not sp.issparse(X):
             X = np.asarray(X)

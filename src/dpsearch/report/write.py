@@ -1,4 +1,4 @@
-"""`write_report` writes a page about a fitted model and its data."""
+"""`write_report`: a page about a fitted model and its data."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from dpsearch.report.projection import projections
 from dpsearch.report.table import Table, top_words
 from dpsearch.tables import is_frame
 
-_AT_LEAST = 30  # rows of each component in a sample, where it has them
-_TYPICAL, _ODD = 5, 12  # rows listed of each kind
-_COLUMNS = 24  # of the table and of the overview
-_PARTS, _FEWEST_PARTS = 30, 8  # columns described for each branch, at most and at least,
-_ALL_PARTS = 4000  # the number in all that this leads to, about
-_CELLS = 5  # columns of such a list
-_LEAST_SHARE = 5e-4  # of a component in a row, for the page to know it
-_BLOCK = 4_000_000  # shares at a time
-_IMAGE_BYTES = 2_500_000  # of pixels in a page
+_AT_LEAST = 30  # rows of each component in a sample, if it has as many
+_TYPICAL, _ODD = 5, 12  # rows listed: typical ones, and borderline, outlying or moved ones
+_COLUMNS = 24  # columns of the table and of the overview
+_PARTS, _FEWEST_PARTS = 30, 8  # columns described for each branch: at most and at least …
+_ALL_PARTS = 4000  # … and about as many in all
+_CELLS = 5  # columns of a list of rows
+_LEAST_SHARE = 5e-4  # smaller probabilities of components are not on the page
+_BLOCK = 4_000_000  # probabilities computed at a time
+_IMAGE_BYTES = 2_500_000  # limit on the pixels in a page
 _WORDS = "characteristic words"  # heading of the words of a row
 
 
@@ -107,7 +107,7 @@ def write_report(
     """
     X = readable(X)
     rows, schema, dates = X, model.schema_, {}
-    if schema is not None and is_frame(X):  # shown by what is clustered by
+    if schema is not None and is_frame(X):  # show the columns that the model uses
         rows, names = schema.decode(model.checked(X).matrix), schema.names
         dates = schema.dates(X)
         index = X.index if index is None and hasattr(X, "iloc") else index
@@ -131,7 +131,7 @@ class _Page:
     model: Any
     X: Any
     table: Table
-    dates: dict[str, list[str]]  # the columns of dates, of which the table has parts
+    dates: dict[str, list[str]]  # the columns of dates; the table has only parts of them
     explanation: Explanation
     title: str
     image_shape: tuple[int, int] | None
@@ -145,7 +145,7 @@ class _Page:
 
     def __post_init__(self) -> None:
         labels, known = self.explanation.components, self.model.component_labels_
-        weights = self.model.sample_weight_  # rows that took no part may be anywhere
+        weights = self.model.sample_weight_  # rows of weight 0 may be in any component
         seen = slice(None) if weights is None else weights > 0
         same = len(known) == self.table.n_rows and (labels[seen] == known[seen]).all()
         if not self.sample and not same:
@@ -167,7 +167,7 @@ class _Page:
         images = self._images([*chosen, *rng.permutation(rows)])
         model = self.model
         as_asked = not isinstance(model.level, str) or model.min_cluster_size > 1
-        as_asked &= model.n_components_ > 1  # of which the user chose how many clusters are made
+        as_asked &= model.n_components_ > 1  # with one component there was nothing to choose
         return render(
             "report.html",
             title=self.title,
@@ -205,12 +205,12 @@ class _Page:
 
     @cached_property
     def evidence(self) -> Any:
-        """How much each column sets some cluster apart."""
+        """The largest evidence of each column over the clusters."""
         return self.explanation.columns.max(axis=0)
 
     @cached_property
     def columns(self) -> Ints:
-        """The columns to show, in the table's order: those that set clusters apart."""
+        """The columns with most evidence, which are shown, in the table's order."""
         if self.table.is_counts or self.image_shape is not None:
             return np.empty(0, np.int64)
         return np.sort(np.argsort(-self.evidence, kind="stable")[:_COLUMNS])
@@ -221,12 +221,12 @@ class _Page:
 
     @cached_property
     def profiles(self) -> list[Profile]:
-        """What sets each branch apart."""
-        wanted = self.branches.wanted
-        shown = int(np.clip(_ALL_PARTS // len(wanted.sets), _FEWEST_PARTS, _PARTS))
+        """The profile of each branch."""
+        subsets = self.branches.subsets
+        shown = int(np.clip(_ALL_PARTS // len(subsets.sets), _FEWEST_PARTS, _PARTS))
         sizes = self.model.mixture_.sizes if self.sample else None
         return profiles(
-            self.table, self.explanation.components, wanted, self.columns,
+            self.table, self.explanation.components, subsets, self.columns,
             shown if self.image_shape is None else 0, sizes,
         )  # fmt: skip
 
@@ -238,7 +238,7 @@ class _Page:
     @cached_property
     def typical(self) -> list[Ints]:
         """The most probable rows of each branch."""
-        explanation, sets = self.explanation, self.branches.wanted.sets
+        explanation, sets = self.explanation, self.branches.subsets.sets
         doubtful = explanation.certainty < 0.5
         order = np.lexsort((-explanation.log_density, -explanation.p_value, doubtful))
         parts = explanation.components[order]
@@ -253,7 +253,7 @@ class _Page:
 
     @cached_property
     def listed(self) -> dict[str, Ints]:
-        """The rows to list: the least certain, the outliers, those that restarts move."""
+        """The rows to list: the least certain, the outliers, and those that restarts move."""
         away = np.zeros(0) if self.consensus is None else self.consensus.disagreement
         most = np.argsort(-away, kind="stable")[:_ODD]
         return {
@@ -287,17 +287,17 @@ class _Page:
             ("dpsearch", __version__),
         ]
 
-    def _images(self, wanted: list[int]) -> dict[str, Any] | None:
-        """Return in grey the means, and the rows wanted up to what a page should hold."""
+    def _images(self, chosen: list[int]) -> dict[str, Any] | None:
+        """Return grey images: the means of branches, and as many of these rows as a page allows."""
         if self.image_shape is None:
             return None
         shape = as_image_shape(self.image_shape, len(self.table.names), "X")
-        X, sets = self.table.matrix(), self.branches.wanted.sets
+        X, sets = self.table.matrix(), self.branches.subsets.sets
         if X.shape[1] != len(self.table.names):
             raise ParameterError.of(
                 "image_shape", "needs columns of numbers, but some are categories"
             )
-        rows = list(dict.fromkeys(int(i) for i in wanted))[: max(1, _IMAGE_BYTES // X.shape[1])]
+        rows = list(dict.fromkeys(int(i) for i in chosen))[: max(1, _IMAGE_BYTES // X.shape[1])]
         parts = self.explanation.components
         counts = np.bincount(parts, minlength=sets.shape[1])
         sums = np.stack([X[parts == k].sum(axis=0) for k in range(sets.shape[1])])
@@ -312,7 +312,7 @@ class _Page:
         return {"shape": shape, "means": grey(means), "rows": rows, "pixels": grey(X[rows])}
 
     def _payload(self, rows: Ints) -> dict[str, Any]:
-        """Return the data of the page's script: the rows shown, maps of them, the trace."""
+        """Return the data of the page's script: the rows shown, maps of them, and the trace."""
         table, explanation = self.table, self.explanation
         shown: list[dict[str, Any]] = []
         for j in self.columns:
@@ -354,7 +354,7 @@ class _Page:
         }
 
     def _shares(self, rows: Ints) -> dict[str, Any]:
-        """Return how probable components are for each row, in ten-thousandths; K is a new one."""
+        """Return each row's probabilities of components, times 10⁴; component K is a new one."""
         model, mixture = self.model, self.model.mixture_
         table = model.checked(self.X)
         labels, fitted = model.fitted_labels(table), model.encode(table).matrix
@@ -386,9 +386,7 @@ class _Page:
         }
 
     def _described_columns(self) -> dict[int, list[Any]]:
-        """Return of each column that is described its name, and of numbers the mean and spread in
-        all rows and the format.
-        """
+        """Return the names of described columns; for numbers also mean, spread and format."""
         if self.table.is_counts:
             return {}
         return {
@@ -399,12 +397,12 @@ class _Page:
 
 
 def rows_to_show(labels: Labels, chosen: Ints, size: int, rng: Rng) -> Ints:
-    """Return rows in order: those chosen, some of each cluster, and others at random."""
+    """Return at most `size` rows: those chosen, some of each cluster, and others at random."""
     n = len(labels)
     if n <= size:
         return np.arange(n)
     order = rng.permutation(n)
-    # How many of a row's own cluster come before it in this order.
+    # A row's rank in the order among the rows of its cluster.
     by_cluster = np.argsort(labels[order], kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(labels))[:-1]])
     rank = np.empty(n, np.int64)
@@ -420,7 +418,7 @@ def _posterior(draws: Any) -> list[dict[str, Any]]:
     seen = np.arange(np.flatnonzero(shares)[0], len(shares))
     out = [_histogram("number of clusters K", shares[seen], [str(k) for k in seen])]
     if draws.alpha is not None and np.ptp(draws.alpha) > 0.0:
-        inside = np.quantile(draws.alpha, [0.0, 0.995])  # a long tail would flatten the rest
+        inside = np.quantile(draws.alpha, [0.0, 0.995])  # a long tail would compress the rest
         counts, edges = np.histogram(draws.alpha, bins=30, range=tuple(inside))
         middles = [f"{m:.2g}" for m in (edges[1:] + edges[:-1]) / 2]
         out.append(_histogram("concentration α", counts / len(draws), middles))
@@ -428,7 +426,7 @@ def _posterior(draws: Any) -> list[dict[str, Any]]:
 
 
 def _histogram(title: str, shares: Any, names: list[str]) -> dict[str, Any]:
-    """Return bars with heights in per cent of the highest, some of them labelled."""
+    """Return bars with heights in per cent of the highest, of which at most 15 are labelled."""
     step = -(-len(names) // 15)
     bars = [
         {
