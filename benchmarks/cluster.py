@@ -177,7 +177,10 @@ def page(n: int, width: int, n_shards: int, planned: int) -> Iterator[str]:
         " this process on one shard."
     )
     yield ""
-    yield "| workers | seconds a pass, model | measured | kB up, measured | peak MiB of a worker |"
+    yield (
+        "| workers | seconds per pass, model | measured | kB returned, measured |"
+        " peak MiB of a worker |"
+    )
     yield "| ---: | ---: | ---: | ---: | ---: |"
     for n_workers in WORKERS:
         found = fit(n_workers, n, width, n_shards)
@@ -188,9 +191,9 @@ def page(n: int, width: int, n_shards: int, planned: int) -> Iterator[str]:
         )
     yield ""
     yield (
-        f"More workers than the {cores} cores bring nothing here; the model counts cores. Measured"
-        " seconds are those of the clock for the pass that places all rows, with the scheduler,"
-        " sending, and whatever else the machine was doing."
+        f"More workers than the {cores} cores do not help here; the model counts cores. The"
+        " measured seconds are wall-clock times of the pass that places all rows, including the"
+        " scheduler, communication and other work on the machine."
     )
     yield ""
     yield from plan(planned)
@@ -202,15 +205,15 @@ def plan(planned: int) -> Iterator[str]:
     yield f"## A plan: a thousand million points of {WIDTH} columns"
     yield ""
     yield (
-        f"What the driver does depends on the number S of shards and on K and P, not on the rows of"
-        f" a shard. So it is measured by whole fits to shards of {FEW} rows each, in seconds of"
-        " processor time of the process that has the driver and the scheduler; the workers are"
-        " processes of their own. The family is chosen automatically, or it is a full covariance"
-        " whose hyperparameters are given. A pass is modelled as *a + b S*, by the first two"
-        " lines."
+        "The work of the driver depends on the number S of shards and on K and P, not on the number"
+        f" of rows in a shard. It is therefore measured in complete fits to shards of {FEW} rows"
+        " each, in processor seconds of the process that runs the driver and the scheduler; the"
+        " workers are separate processes. The family is chosen automatically, or is a full"
+        " covariance with given hyperparameters. The time of a pass is modelled as *a + b S*,"
+        " fitted to the first two lines."
     )
     yield ""
-    yield "| family | P | shards S | passes | seconds a pass | model | MB up a pass | fit, s |"
+    yield "| family | P | shards S | passes | seconds per pass | model | MB returned | fit, s |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     simulated("auto", planned // 10)  # compiles
     settings = [
@@ -224,28 +227,28 @@ def plan(planned: int) -> Iterator[str]:
         found = simulated(family, n_shards)
         runs.append(found)
         means.append(float(np.mean([one.seconds for one in found.passes])))
-        told = ""
+        modelled = ""
         if len(runs) > 2:
             b = (means[1] - means[0]) / (settings[1][1] - settings[0][1])
-            told = f"{means[0] + b * (n_shards - settings[0][1]):.2f}"
+            modelled = f"{means[0] + b * (n_shards - settings[0][1]):.2f}"
         n_totals = found.family.linear(WIDTH).n_totals
         up = np.mean([one.up for one in found.passes])
         yield (
             f"| {found.family.name} | {n_totals:,} | {n_shards:,} | {len(found.passes)} |"
-            f" {means[-1]:.2f} | {told} | {up / 1e6:,.1f} | {found.seconds:.1f} |"
+            f" {means[-1]:.2f} | {modelled} | {up / 1e6:,.1f} | {found.seconds:.1f} |"
         )
     yield ""
     most = 1 + 3 * _FEW_ROUNDS
     yield (
         f"*a* = {means[0] - b * settings[0][1]:.2f} s, *b* = {1e3 * b:.2f} ms. Where the model is"
-        " too low, the scheduler's work grows faster than the number of its tasks, and totals of"
-        f" full covariances take time of their own; what follows is as measured. With {planned:,}"
-        f" shards of {10**9 // planned:,} rows a thousand million rows are at work. Minutes of"
-        " processor time in the driver, as these simulated fits took them. Beside passes there are"
-        " looking at all shards, searching the sample, proposals and levels:"
+        " too low, the scheduler's work grows faster than the number of its tasks, and the totals"
+        f" of full covariances take additional time; the figures below are measured. {planned:,}"
+        f" shards of {10**9 // planned:,} rows are a thousand million rows. The table has the"
+        " minutes of processor time that the driver took in these simulated fits. Outside the"
+        " passes it checks all shards, searches the sample, makes proposals and finds the levels:"
     )
     yield ""
-    yield "| family | passes | minutes in the driver | of these in passes | GB up to the driver |"
+    yield "| family | passes | minutes in the driver | of which in passes | GB sent to the driver |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for one in runs[-2:]:
         inside = sum(each.seconds for each in one.passes)
@@ -255,12 +258,12 @@ def plan(planned: int) -> Iterator[str]:
         )
     yield ""
     yield (
-        f"One row among {K} clusters of full covariance costs {1e6 * wide.sweep:.1f} µs of"
-        f" processor time in a pass, measured here, without reading. By default there are"
-        f" {most} passes at most after the look:"
+        f"Scoring one row under {K} clusters with full covariances takes {1e6 * wide.sweep:.1f} µs"
+        " of processor time in a pass, measured here, without reading. By default there are at most"
+        f" {most} passes after the first look:"
     )
     yield ""
-    yield "| cores in all | hours of work |"
+    yield "| total cores | hours |"
     yield "| ---: | ---: |"
     for n_cores in (32, 128, 512):
         yield f"| {n_cores} | {most * 10**9 * wide.sweep / n_cores / 3600:.2f} |"

@@ -107,7 +107,7 @@ def fits(
         print(title, n, {k: str(v) for k, v in results[n].phases.items()}, flush=True)
     first = results[threads[0]]
     names = list(first.phases)
-    yield f"| threads | times as fast | {' | '.join(names)} |"
+    yield f"| threads | speedup | {' | '.join(names)} |"
     yield "| ---: " * (len(names) + 2) + "|"
     for n, one in results.items():
         cells = [str(one.phases.get(name, "")) for name in names]
@@ -120,7 +120,7 @@ def fits(
     yield ""
     yield (
         f"{first.model.n_clusters_} clusters, log joint {first.model.log_joint_:,.1f};"
-        f" {'the same' if same else 'NOT the same'} on all numbers of threads."
+        f" {'the same' if same else 'NOT the same'} with every number of threads."
     )
 
 
@@ -140,11 +140,12 @@ def refinement(X: Any, threads: Sequence[int], seconds: float) -> Iterator[str]:
     yield f"## Refinement of MNIST, {len(X):,} × {X.shape[1]}, isotropic"
     yield ""
     yield (
-        f"From greedy search, {seconds:.0f} s on each number of threads: after how many of them"
-        " the negative log joint is as low; the last column is what the first row ends with."
+        f"Refinement starts from greedy search and runs for {seconds:.0f} s with each number of"
+        " threads. The columns have the seconds after which the negative log joint was as low as in"
+        " the header; the last of these values is the one with which the first row ends."
     )
     yield ""
-    columns = [f"{-goal:,.0f} | times as fast" for goal in goals]
+    columns = [f"{-goal:,.0f} | speedup" for goal in goals]
     yield f"| threads | ends with | {' | '.join(columns)} |"
     yield "| ---: " * (2 * len(goals) + 2) + "|"
     base = [reached(traces[threads[0]], goal) for goal in goals]
@@ -167,9 +168,10 @@ def page(given: argparse.Namespace) -> Iterator[str]:
     yield "# Cores"
     yield ""
     yield (
-        f"Written by `python -m benchmarks.cores`, {cores} cores. {given.rows:,} × {D}, {K} planted"
-        " Gaussian clusters, each with a covariance of its own. Seconds on the clock; in brackets"
-        " how many cores were busy, by processor time. Kernels were compiled before."
+        f"Written by `python -m benchmarks.cores` on {cores} cores, with {given.rows:,} × {D}"
+        f" values from {K} planted Gaussian clusters, each with its own covariance. Times are"
+        " wall-clock seconds; the mean number of busy cores is in brackets (processor time by"
+        " wall-clock time). Kernels were compiled beforehand."
     )
     yield ""
 
@@ -182,9 +184,9 @@ def page(given: argparse.Namespace) -> Iterator[str]:
     def with_family(n: int) -> Any:
         return DPMixture(family, alpha, level="components", n_jobs=n, random_state=0)
 
-    yield from fits("A fit by default", by_default, X, threads, given.repeats)
+    yield from fits("A fit with default options", by_default, X, threads, given.repeats)
     yield ""
-    title = "The family, its hyperparameters and α given, components as clusters"
+    title = "A fit with given family, hyperparameters and α, and components as clusters"
     yield from fits(title, with_family, X, threads, given.repeats)
     digits = load_mnist(given.data)
     if digits is None:

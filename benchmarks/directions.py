@@ -2,13 +2,13 @@
 
     python -m benchmarks.directions [--umap PYTHON] [--vectors FILE.npz] [--out FILE.md] [--quick]
 
-Seconds are processor seconds.  Of planted clusters mean directions are uniform, sizes are those of
-a Dirichlet(2) draw with at least five rows, and concentrations lie between 0.4 and 2.5 times the
-number of columns.  Rows are in single precision.  k-means is told the number of clusters and gets
-ten starts; for the large table one start is timed, and ten are taken to last ten times as long.
-HDBSCAN gets five coordinates of up to 10,000 rows by UMAP (cosine), computed by an interpreter
-that has umap-learn; in its first table its compilation counts.  Kernels of dpsearch are compiled
-beforehand.
+Seconds are processor seconds.  Planted clusters have uniform mean directions, sizes from a
+Dirichlet(2) draw with at least five rows each, and concentrations between 0.4 and 2.5 times the
+number of columns.  Rows are in single precision.  k-means is given the number of clusters and has
+ten starts; for the large table one start is timed, and the time of ten starts is taken to be ten
+times as long.  HDBSCAN is run on five UMAP coordinates (cosine) of up to 10,000 rows, computed by
+an interpreter that has umap-learn; its time in the first table includes compilation.  The kernels
+of dpsearch are compiled beforehand.
 
 The file of vectors has an array of rows for each name, and their classes under NAME_y.
 """
@@ -128,8 +128,8 @@ def run_case(X: Matrix, truth: Labels, case: Case, umap: Umap) -> list[str]:
     add("`DPMixture()`", model.labels_, own, model.family_.name)
     k_means = KMeans(case.n_clusters, n_init=case.starts, random_state=0)
     found, seconds = timed(lambda: k_means.fit_predict(X))
-    note = f"`DPMixture` takes {own / (seconds * 10 / case.starts):.2f} of ten starts"
-    add(f"k-means told K, starts: {case.starts}", found, seconds, note)
+    note = f"`DPMixture` takes {own / (seconds * 10 / case.starts):.2f} of the time of ten starts"
+    add(f"k-means given K, starts: {case.starts}", found, seconds, note)
     other = umap.hdbscan(X)
     if other is None:
         rows.append("| HDBSCAN on UMAP | | | | | not run |")
@@ -178,8 +178,8 @@ def pass_ratio() -> list[str]:
     ratio = ours / theirs
     own = f"{1e3 * ours:.1f} ms with {n_found} clusters"
     return [
-        f"One greedy pass over {len(X):,} × {n_columns}: {own},"
-        f" isotropic Gaussians {1e3 * theirs:.1f} ms with {counts[at]}: {ratio:.2f}×"
+        f"One greedy pass over {len(X):,} × {n_columns} takes {own}, and with isotropic Gaussians"
+        f" {1e3 * theirs:.1f} ms with {counts[at]} clusters: {ratio:.2f}×"
         f" (≤ 1.3: {'met' if ratio <= 1.3 else 'missed'}).",
         "",
     ]

@@ -197,7 +197,7 @@ def main() -> None:
             rows.extend(nips(counts.counts))
     rows.extend(cold_and_warm())
     lines = ["# The engine", "", "Written by `python -m benchmarks.engine`.", ""]
-    lines += ["| what | measured | wanted |", "| --- | --- | --- |"]
+    lines += ["| what | measured | target |", "| --- | --- | --- |"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     text = "\n".join(lines)
     print(text)

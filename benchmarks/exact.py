@@ -244,7 +244,7 @@ def states(width: int, n: int) -> str:
 
 def how_good(groups: dict[str, list[dict[str, Any]]]) -> list[str]:
     lines = [
-        "| sets | method | at the optimum | nats below when not: mean | most | seconds a set |",
+        "| sets | method | at the optimum | nats below otherwise: mean | most | seconds per set |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, found in groups.items():
@@ -323,13 +323,14 @@ def page(found: dict[Task, Any], all_cases: list[Case]) -> list[str]:
     return [
         "# Certificates",
         "",
-        "Written by `python -m benchmarks.exact`: one core for each line, warm.",
+        "Written by `python -m benchmarks.exact`, with one core for each line, after the kernels"
+        " were compiled.",
         "",
-        "| problem | proved | seconds each | largest gap | goal, seconds |",
+        "| problem | proved | seconds per problem | largest gap | goal, seconds |",
         "| --- | --- | --- | --- | --- |",
         *(row_of(case, of["case"][case.name]) for case in all_cases if case.name in of["case"]),
         "",
-        "10,000 points in 10 dimensions are out of reach; what is proved is a gap, in nats:",
+        "10,000 points in 10 dimensions cannot be proved; the gap that is left is in nats:",
         "",
         "| time limit | seconds | gap |",
         "| --- | --- | --- |",
@@ -337,21 +338,23 @@ def page(found: dict[Task, Any], all_cases: list[Case]) -> list[str]:
         "",
         "## Unknown variances, counts, categories",
         "",
-        "Hyperparameters as `DPMixture` learns them, α = 1 unless said otherwise; a gap up to 1e-4"
-        " nats counts as closed.",
+        "The hyperparameters are those that `DPMixture` learns, and α = 1 unless stated otherwise;"
+        " a gap of up to 1e-4 nats counts as closed.",
         "",
         *table_of_proofs(by_terms),
         "",
         "![gap against time](figures/exact_gaps.png)",
         "",
-        "Nats by which other methods end below the proved optimum, hyperparameters given:",
+        "The table shows by how many nats other methods end below the proved optimum, with the same"
+        " hyperparameters:",
         "",
         *distances(by_terms),
         "",
         "## A* with prices",
         "",
-        "States enqueued by best-first search without a cap on the paper's artificial sets, five of"
-        f" each size; `admissible` is stopped after {MOST_STATES:,} states.",
+        "The table shows the number of states that best-first search enqueues, with no limit on the"
+        " queue, on the paper's artificial sets, five of each size; `admissible` is stopped after"
+        f" {MOST_STATES:,} states.",
         "",
         "| D | N | dual: median | most | admissible: median | most | stopped |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -359,7 +362,7 @@ def page(found: dict[Task, Any], all_cases: list[Case]) -> list[str]:
         "",
         "## How good is search?",
         "",
-        "Against the optimum, where it is proved.",
+        "Methods are compared with the optimum, where it is proved.",
         "",
         *how_good(groups),
         "",

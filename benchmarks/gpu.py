@@ -521,7 +521,7 @@ def passes(
                 "pass": name,
                 "features": width,
                 "precision": str(rows.dtype).removeprefix("torch."),
-                "way": way,
+                "method": way,
                 "milliseconds": 1e3 * seconds,
                 "GB/s": bytes_needed / seconds / 1e9,
                 "of copy": bytes_needed / seconds / bandwidth,
@@ -584,9 +584,9 @@ def agrees(setting: Setting) -> Figures:
                     "family": family.name,
                     "precision": str(dtype).removeprefix("torch."),
                     "relative difference": abs(ours - known) / abs(known),
-                    "ARI with it": agreement(theirs, rows.labels()),
+                    "ARI with the processor": agreement(theirs, rows.labels()),
                     "seconds": run.points[-1].seconds,
-                    "its seconds": expected.points[-1].seconds,
+                    "seconds on the processor": expected.points[-1].seconds,
                 }
             )
     return out
@@ -624,10 +624,11 @@ def page(work: Path) -> Iterator[str]:
     yield ""
     yield (
         f"Written by `python -m benchmarks.gpu` on {about['device']}, PyTorch {about['torch']}."
-        " Seconds are on the clock, from data on the GPU to labels there, with kernels compiled."
-        " “Within 1e-6 after” is when the log joint was within a millionth of its last value."
-        " Of the floor: the least time that moving the features once, or the products alone,"
-        " would take at the rates of a copy and a matrix product measured in the same run."
+        " Times are wall-clock seconds from data on the GPU to labels there, with kernels compiled."
+        " “Within 1e-6 after” is the time after which the log joint was within a millionth of its"
+        " final value. “Of the floor” is the fraction of the time that would be needed at least to"
+        " move the features once, or for the products alone, at the rates of a copy and a matrix"
+        " product measured in the same run."
     )
     for name, title in TITLES.items():
         file = work / f"{name}.json"

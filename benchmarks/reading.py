@@ -67,7 +67,7 @@ def page(found: list[Measured]) -> str:
         "# Reading",
         "",
         "Written by `python -m benchmarks.reading`: two columns of a CSV file, most of which is"
-        " text that is not asked for.",
+        " text in other columns.",
         "",
         "| file, MB | rows | table, MB | memory taken, MB | seconds |",
         "| --- | --- | --- | --- | --- |",

@@ -70,10 +70,10 @@ def speed(X: Any) -> list[str]:
     ratio = min(sweeps) / min(passes)
     n, width = X.shape
     return [
-        f"One Gibbs sweep over {n:,}×{width} numbers from K = 30 clusters (K ="
+        f"One Gibbs sweep over {n:,}×{width} values from K = 30 clusters (K ="
         f" {draws.n_clusters[-1]} after two): **{min(sweeps):.3f} s, {ratio:.2f} greedy search"
         f" passes** ({min(passes):.3f} s). The goal is 4 passes; the paper reports seven hours for"
-        " an iteration.",
+        " one iteration.",
         "",
         f"One Metropolis sweep from the same clusters: **{min(proposals):.3f} s,"
         f" {min(proposals) / min(sweeps):.2f} Gibbs sweeps**. The goal is 2.",
@@ -87,8 +87,8 @@ def chains(name: str, problem: Problem, seconds_to_refine: float, axis: Any) -> 
     lines = [
         f"## {name}",
         "",
-        f"Negative log joint: the best that any of {CHAINS} chains of a kind has visited."
-        f" Refinement took {seconds_to_refine:.0f} s.",
+        f"The values are negative log joints: the best that any of {CHAINS} chains of a kind"
+        f" visited. Refinement took {seconds_to_refine:.0f} s.",
         "",
         "| sampler | start | at the start | within 10 sweeps | within 100 | seconds for 100 |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -123,7 +123,7 @@ def chains(name: str, problem: Problem, seconds_to_refine: float, axis: Any) -> 
             passed = [words for words, value in late.items() if value <= reached]
             verdicts.append(
                 f"- {sampler}: the worst chain from {begin} has reached {reached:,.0f} within"
-                f" {EARLY} sweeps; within {SWEEPS} that is reached by"
+                f" {EARLY} sweeps; within {SWEEPS} sweeps this value is reached by"
                 f" {'chains from ' + ', '.join(passed) if passed else 'no chain from elsewhere'}."
             )
     axis.set_title(name)

@@ -4,7 +4,7 @@
 
 Planted data: 100 Gaussian clusters in 20 columns, each with a covariance of its own, written as
 Parquet in files of a million rows.  Every case runs in a process of its own, whose peak resident
-memory is read at its end.  Kernels are compiled beforehand.  Peers are told whatever they need.
+memory is read at its end.  Kernels are compiled beforehand.  Other tools are given what they need.
 What a case needs is imported in it: pdc-dp-means brings a scikit-learn of its own, so that its
 environment (`--peers`) has no dpsearch.
 """
@@ -285,14 +285,14 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     yield ""
     yield (
         f"Written by `python -m benchmarks.scale`, {os.cpu_count()} cores, {JOBS} threads."
-        f" Planted data: {K} Gaussian clusters in {D} columns, each with a covariance of its own;"
-        " `DPMixture` with its defaults, nothing told. Seconds are on the clock and include"
+        f" Planted data: {K} Gaussian clusters in {D} columns, each with its own covariance;"
+        " `DPMixture` with default options. Times are wall-clock seconds and include"
         " reading; memory is the peak resident memory of the whole process, in MiB."
     )
     yield ""
     yield "## Growth, out of core from Parquet"
     yield ""
-    yield "| points | seconds | µs a point | passes | clusters | ARI | peak MiB |"
+    yield "| points | seconds | µs per point | passes | clusters | ARI | peak MiB |"
     yield "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     grown = {n: run("path", n) for n in sizes}
     for n, r in grown.items():
@@ -302,7 +302,10 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
         )
     rates = [r["seconds"] / n for n, r in grown.items()]
     yield ""
-    yield f"Time a point, last against first: {rates[-1] / rates[0]:.2f} (goal: at most 1.3)."
+    yield (
+        f"Time per point, last line relative to the first: {rates[-1] / rates[0]:.2f}"
+        " (goal: at most 1.3)."
+    )
     middle = sizes[len(sizes) // 2]
     whole = run("whole", middle)
     gap = abs(whole["sharded"] - whole["log_joint"]) / abs(whole["log_joint"])
@@ -313,8 +316,8 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     yield (
         f"{middle:,} points as one shard, refined, under the same family: log joint"
         f" {whole['log_joint']:,.1f} in {whole['seconds']:.1f} s, {whole['clusters']} clusters, ARI"
-        f" {whole['ari']:.4f}, {whole['peak']:,.0f} MiB. In shards {whole['sharded']:,.1f}, which"
-        f" is {gap:.5%} {side} (goal: within 0.2 %)."
+        f" {whole['ari']:.4f}, {whole['peak']:,.0f} MiB. In shards the log joint is"
+        f" {whole['sharded']:,.1f}, which is {gap:.5%} {side} (goal: within 0.2 %)."
     )
     yield ""
     yield "## A stream"
@@ -322,9 +325,9 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     flat = run("stream", sizes[-1])
     yield (
         f"`partial_fit` over {sizes[-1]:,} points in batches of {BATCH:,}, one thread:"
-        f" {flat['seconds']:.1f} s, {1e6 * flat['seconds'] / sizes[-1]:.1f} µs a point,"
-        f" {flat['clusters']} clusters, ARI {flat['ari']:.4f} on a fresh look at 100,000 points."
-        " Resident memory after each million, the million itself included, in MiB:"
+        f" {flat['seconds']:.1f} s, {1e6 * flat['seconds'] / sizes[-1]:.1f} µs per point,"
+        f" {flat['clusters']} clusters, ARI {flat['ari']:.4f} of the predictions for 100,000"
+        " points. Resident memory after each million points, including these points, in MiB:"
         f" {', '.join(f'{m:,.0f}' for m in flat['memory'])}."
     )
     if data is not None and (data / "flights3m.npz").exists():
@@ -345,16 +348,17 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
         yield ""
         yield (
             f"{r['n']:,} of them, standardised, with full covariances under given hyperparameters,"
-            f" refined until {r['seconds']:.0f} s: log joint {r['log_joint']:,.0f} with"
+            f" refined for {r['seconds']:.0f} s: log joint {r['log_joint']:,.0f} with"
             f" {r['clusters']} components; {times} (goals: 120 and 300 s)."
         )
     yield ""
-    yield "## What users would pick for this size"
+    yield "## Other tools for tables of this size"
     yield ""
     yield (
-        f"The same {middle:,} points, in memory. MiniBatchKMeans is told the true number of"
+        f"The same {middle:,} points, in memory. MiniBatchKMeans is given the true number of"
         f" clusters; BayesianGaussianMixture has {2 * K} components and sees {SAMPLED:,} points;"
-        " MiniBatchDPMeans of pdc-dp-means is told a threshold of twice the true spread."
+        " MiniBatchDPMeans of pdc-dp-means is given twice the true within-cluster scatter as its"
+        " threshold."
     )
     yield ""
     yield "| tool | seconds | clusters | ARI | peak MiB |"
@@ -362,7 +366,7 @@ def page(sizes: Sequence[int], folder: Path, data: Path | None, peers: str | Non
     ours = grown[middle]
     table = {
         "dpsearch, from Parquet": ours,
-        f"MiniBatchKMeans, told {K}": run("minibatch", middle),
+        f"MiniBatchKMeans, given K = {K}": run("minibatch", middle),
         "BayesianGaussianMixture on a sample": run("bayesian", middle),
     }
     if peers is not None:

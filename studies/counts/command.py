@@ -156,14 +156,22 @@ def _page(found: list[Found], ways: tuple[str, ...], draws: int) -> Iterator[str
     yield ""
     yield (
         f"Written by `python -m studies counts`: {draws} tables with {rows[0]} to {rows[-1]:,} rows"
-        " of counts in planted groups, drawn at random: how many groups, by how much and in how"
-        " many columns they differ, how much is counted in a row (the standard deviation of its"
-        " logarithm), how much the counts vary beyond Poisson's (α of the variance λ + αλ²). The"
-        " adjusted Rand index is that of the planted groups; where there is one group it is 1 for"
-        " one cluster and 0 for more. What each way does: [Automatic](../automatic.md)."
+        " of counts in planted groups. Drawn at random are the number of groups, the number of"
+        " columns in which they differ and by how much, the variation of the total count of a row"
+        " (the standard deviation of its logarithm), and the overdispersion of the counts (α in"
+        " the variance λ + αλ²). The adjusted Rand index is that with the planted groups; for a"
+        " single group it is 1 for one cluster and 0 for more. [The automatic"
+        " choice](../automatic.md) describes the methods."
     )
     yield ""
-    head = ["way", "ARI", "one group", "several", f"more than {_HANDFUL} single rows", "seconds"]
+    head = [
+        "method",
+        "ARI",
+        "one group",
+        "several groups",
+        f"more than {_HANDFUL} single rows",
+        "seconds",
+    ]
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     for way in ways:
@@ -175,7 +183,7 @@ def _page(found: list[Found], ways: tuple[str, ...], draws: int) -> Iterator[str
         ari = _mean([one.ari for one in own])
         cells = [way, ari, _mean(one_group), _mean(several), f"{many:.0%}", f"{spent:.1f}"]
         yield f"| {' | '.join(cells)} |"
-    varied = (("depth", "How much is counted"), ("over", "Dispersion α"))
+    varied = (("depth", "Variation of totals"), ("over", "Dispersion α"))
     for field, words in (*varied, ("share", "Columns that differ")):
         values = sorted({getattr(one.how, field) for one in found})
         yield ""

@@ -147,12 +147,12 @@ def page(scores: list[Score]) -> str:
     lines = [
         "# Components and clusters",
         "",
-        "Written by `python -m studies levels`: default `DPMixture` on labelled tables and on",
-        "planted data, seed 0. ARI and AMI against the true classes, of components (the best",
-        "partition) and of clusters (the cut of the tree over them); the mean number of each.",
-        "The thresholds of the check were chosen on other draws of the planted data; these were",
-        "looked at too while it was built, so they are no blind test. See",
-        "[too many clusters, or too few](../too_many_clusters.md).",
+        "Written by `python -m studies levels`: the default `DPMixture` on labelled tables and on",
+        "planted data, with seed 0. The table has the ARI and AMI with the true classes of the",
+        "components (the best partition) and of the clusters (the cut of the tree over them), and",
+        "the mean number of each. The thresholds of the check were chosen on other draws of the",
+        "planted data. These draws were also examined during development, so they are not a blind",
+        "test. See [too many clusters, or too few](../too_many_clusters.md).",
         "",
         "| | sets | components: ARI | AMI | number | clusters: ARI | AMI | number |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
@@ -169,9 +169,9 @@ def page(scores: list[Score]) -> str:
     if shares:
         lines += [
             "",
-            f"The levels take {np.median(shares):.0%} of the rest of the fit's processor time in"
-            f" the median over {len(shares)} sets of 2,000 rows or more, and {max(shares):.0%} at"
-            " most.",
+            f"Finding the levels takes {np.median(shares):.0%} of the rest of the fit's processor"
+            f" time in the median of {len(shares)} sets of 2,000 rows or more, and"
+            f" {max(shares):.0%} at most.",
         ]
     for role in (PEERS, COMMON, KEEL):
         chosen = [score for score in scores if score.role == role]

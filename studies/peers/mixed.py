@@ -6,7 +6,7 @@ Given its cluster k, a row has
     counts      x_j ~ Poisson(r_kj),             log r_kj ~ Normal(log 5, (separation/3)²)
     categories  x_j ~ Categorical(p_kj),         p_kj ~ Dirichlet(1/separation, …)
 
-and each entry is missing with a probability of 10 %.  A judge who is told m, r, p and the weights
+and each entry is missing with a probability of 10 %.  A judge who is given m, r, p and the weights
 takes the most probable cluster of each row: no other rule is right more often, so that its ARI says
 how much of the truth can be recovered at all.
 """

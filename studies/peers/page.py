@@ -72,32 +72,36 @@ def _about(limit: float, n_jobs: int, command: str, scores: Sequence[Score]) -> 
         "",
         "How to read it:",
         "",
-        "- ARI and AMI compare labels with the true classes: 1 is the same partition, 0 is chance.",
-        "- Cells are means over seeds, with the smallest and the largest in brackets where they"
-        " differ. One seed only: where the first took more than 120 s, on MNIST 60k, and for tools"
-        " without chance.",
-        "- Seconds are processor seconds of the fit alone, on one thread: on an idle machine the"
-        " same as time by the clock, and less changed by what else runs. Choosing K by a"
-        " ladder is part of the fit. dpsearch's kernels are compiled before, by a fit of up to"
-        " 2,500 rows.",
-        f"- A fit is stopped after {limit:g} s. A tool that was stopped or failed on a set gave no"
-        " answer and counts with ARI and AMI 0 in its means.",
-        "- Numeric tools all get the same columns: standardised, constant ones dropped; above"
-        f" {WIDEST} columns the first {WIDEST} principal components. 20 newsgroups (training part,"
-        f" {NEWS_WORDS:,} most frequent words, documents without any of them dropped): tf-idf,"
-        f" truncated singular value decomposition to {WIDEST} columns, rows scaled to length one.",
-        "- *dpsearch* gets the raw table, *dpsearch, common columns* what the others get; nothing"
-        " else is said to it but the seed and one thread.",
+        "- ARI and AMI compare labels with the true classes: 1 means the same partition, 0 means"
+        " chance.",
+        "- Cells are means over seeds, with the smallest and the largest value in brackets where"
+        " they differ. There is only one seed where the first took more than 120 s, on MNIST 60k,"
+        " and for deterministic tools.",
+        "- Seconds are processor seconds of the fit alone, on one thread. On an idle machine they"
+        " equal wall-clock seconds, and they depend less on other work on the machine. The choice"
+        " of K from a grid is part of the fit. The kernels of dpsearch are compiled beforehand, by"
+        " a fit to up to 2,500 rows.",
+        f"- A fit is stopped after {limit:g} s. A tool that was stopped or failed on a data set has"
+        " no answer there, and its ARI and AMI count as 0 in the means.",
+        "- All numeric tools get the same columns: standardised, without constant columns, and"
+        f" reduced to the first {WIDEST} principal components if there are more than {WIDEST}. For"
+        f" 20 newsgroups (training part, {NEWS_WORDS:,} most frequent words, documents without any"
+        " of them dropped) they are tf-idf weights, reduced by a truncated singular value"
+        f" decomposition to {WIDEST} columns, in rows scaled to length one.",
+        "- *dpsearch* gets the raw table, and *dpsearch, common columns* gets the columns of the"
+        " others. Only its seed and its number of threads, one, are set.",
         "- BayesianGaussianMixture: 50 components, Dirichlet process, max_iter 1000. BIC and"
-        f" silhouette choose K among {', '.join(map(str, LADDER))} (silhouette from 2 on, on"
-        f" {SILHOUETTE_SAMPLE:,} rows drawn where there are more). HDBSCAN: min_cluster_size 15;"
-        " the points that it calls noise count as one more label. DP-means: its default δ = 1, and"
+        f" silhouette choose K among {', '.join(map(str, LADDER))} (silhouette from 2 on, on a"
+        f" sample of {SILHOUETTE_SAMPLE:,} rows if there are more). HDBSCAN: min_cluster_size 15;"
+        " its noise points count as one more label. DP-means: its default δ = 1, and"
         " δ = 2·χ²₀.₉₉₉(columns). bnpy: 50 laps, 5 batches, K = 30 at the start, merges and"
-        " deletes. All else is each tool's default. *told K*: given the true number of classes.",
-        "- Clusters are those that have points.",
-        "- Log joint: of a tool's labels under the family and hyperparameters that dpsearch chose"
-        " on the same columns, α integrated out. It is dpsearch's objective, not that of the"
-        " others; it says whether search found the best partition of those tried.",
+        " deletes. All other settings are defaults. *given K*: the tool is given the true number of"
+        " classes.",
+        "- Only clusters that have points are counted.",
+        "- The log joint is that of a tool's labels under the family and hyperparameters that"
+        " dpsearch chose on the same columns, with α integrated out. It is the objective of"
+        " dpsearch, not of the others; it shows whether search found the best of the partitions"
+        " compared.",
     ]
 
 
@@ -108,13 +112,13 @@ def _busy(scores: Sequence[Score]) -> list[str]:
     if not shared:
         return []
     return [
-        f"- {shared} of {len(timed)} fits of 0.1 s or more took over {BUSY:g} times as long by the"
-        " clock as in processor time: the machine was busy with other work, which makes processor"
-        " seconds longer too. `--retime` runs them again."
+        f"- {shared} of {len(timed)} fits of 0.1 s or more took more than {BUSY:g} times as long"
+        " in wall-clock time as in processor time: the machine was busy with other work, which also"
+        " increases processor time. `--retime` repeats them."
     ]
 
 
-def _told(line: Line) -> str:
+def _marked(line: Line) -> str:
     return f"{line.tool.name} *" if line.tool.group == "oracle" else line.tool.name
 
 
@@ -122,14 +126,17 @@ def _summary(ranked: Sequence[Line], report: Report) -> list[str]:
     most = max(len(line.cells) for line in ranked)
     whole = [line for line in ranked if len(line.cells) == most]
     rows = [
-        [_told(line), two_digits(line.ari), two_digits(line.ami), line.n_without_answer]
+        [_marked(line), two_digits(line.ari), two_digits(line.ami), line.n_without_answer]
         for line in whole
     ]
     headers = ["tool", "mean ARI", "mean AMI", "sets without an answer"]
     out = report.table("peers-summary", headers, rows)
-    out += [f"Means over {most} sets. Tools with * were told the true number of classes.", ""]
+    out += [
+        f"Means over {most} data sets. Tools marked * were given the true number of classes.",
+        "",
+    ]
     fewer = [f"{line.tool.name} ({len(line.cells)})" for line in ranked if line not in whole]
-    return out + ([f"Tried on fewer sets, so not ranked: {joined(fewer)}.", ""] if fewer else [])
+    return out + ([f"Run on fewer data sets, so not ranked: {joined(fewer)}.", ""] if fewer else [])
 
 
 def _verdict(ranked: Sequence[Line]) -> list[str]:
@@ -138,9 +145,9 @@ def _verdict(ranked: Sequence[Line]) -> list[str]:
     if DPSEARCH.name not in at and DPSEARCH_COMMON.name not in at:
         return ["dpsearch itself was not run.", ""]
     matches = (
-        (DPSEARCH, "dpsearch from the raw table", "peer", "that is not told K"),
-        (DPSEARCH_COMMON, "like for like, " + DPSEARCH_COMMON.name, "peer", "that is not told K"),
-        (DPSEARCH, "dpsearch from the raw table", "oracle", "that is told K"),
+        (DPSEARCH, "dpsearch from the raw table", "peer", "that is not given K"),
+        (DPSEARCH_COMMON, "like for like, " + DPSEARCH_COMMON.name, "peer", "that is not given K"),
+        (DPSEARCH, "dpsearch from the raw table", "oracle", "that is given K"),
     )
     out = []
     for metric, value in (("ARI", lambda line: line.ari), ("AMI", lambda line: line.ami)):

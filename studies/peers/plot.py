@@ -1,4 +1,4 @@
-"""One figure: each tool a line, each data set a dot."""
+"""One figure, with a line for each tool and a dot for each data set."""
 
 from __future__ import annotations
 
@@ -29,8 +29,13 @@ def figure(lines: Sequence[Line], limit: float) -> Any:
     axes = new_axes(1, 3, (12.0, 1.6 + 0.34 * len(lines)))[0]
     panels: tuple[tuple[str, list[Sequence[float]], Callable[[Any], Any], str], ...] = (
         ("adjusted Rand index", [line.ari for line in lines], np.mean, "mean"),
-        ("clusters per class", [line.clusters_per_class for line in lines], _centre, "middle"),
-        ("seconds on one thread", [line.seconds for line in lines], _centre, "middle"),
+        (
+            "clusters per class",
+            [line.clusters_per_class for line in lines],
+            _centre,
+            "geometric mean",
+        ),
+        ("seconds on one thread", [line.seconds for line in lines], _centre, "geometric mean"),
     )
     for axis, (title, columns, middle, word) in zip(axes, panels, strict=True):
         for y, (line, values) in enumerate(zip(lines, columns, strict=True)):
@@ -60,5 +65,5 @@ def figure(lines: Sequence[Line], limit: float) -> Any:
 
 
 def _centre(values: Sequence[float]) -> float:
-    """The middle on a logarithmic axis: the geometric mean."""
+    """The geometric mean, which is the mean on a logarithmic axis."""
     return float(np.exp(np.mean(np.log(np.maximum(values, 1e-4)))))

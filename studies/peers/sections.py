@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from studies.peers import mixed
+from studies.peers.classifier import classified
 from studies.peers.summary import Cell, two_digits
 from studies.peers.tables import MISSING
-from studies.peers.told import classified
 from studies.peers.tools import BGM_FULL, DPSEARCH, DPSEARCH_COMMON, LACE
 from studies.reproduction.report import Report, joined, short
 
@@ -24,13 +24,13 @@ RECOVERABLE = 0.99
 
 
 def losses(main: Sequence[Cell]) -> list[str]:
-    """For each set: which tools that are not told K have a higher ARI, and what can be computed
+    """For each set: which tools that are not given K have a higher ARI, and what can be computed
     about why."""
     if not any(cell.tool.name == DPSEARCH.name for cell in main):
         return ["dpsearch itself was not run."]
     others = {cell.tool.group for cell in main if cell.installed} - {"dpsearch"}
     if "peer" not in others:
-        which = "No tool that is not told K" if others else "No other tool"
+        which = "No tool that is not given K" if others else "No other tool"
         return [f"{which} was run."]
     out = []
     for name in dict.fromkeys(cell.table.name for cell in main):
@@ -43,7 +43,7 @@ def losses(main: Sequence[Cell]) -> list[str]:
             better.sort(key=lambda cell: -cell.ari)
             who = joined([f"{cell.tool.name} ({cell.ari:.2f})" for cell in better])
             out.append(f"- **{name}** ({ours.ari_text()}): to {who}. {_why(ours, here, better[0])}")
-    return out or ["On no set to a tool that is not told K."]
+    return out or ["On no data set to a tool that is not given K."]
 
 
 def _why(ours: Cell, here: dict[str, Cell], winner: Cell) -> str:
@@ -106,8 +106,8 @@ def speed(main: Sequence[Cell], report: Report) -> list[str]:
     out += report.table("peers-speed", headers, rows)
     if ratios:
         out += [
-            f"{BGM_FULL} takes {short(float(np.median(ratios)))} times as long as dpsearch from"
-            f" the raw table at the median, {short(min(ratios))} times at the least. A stopped fit"
+            f"{BGM_FULL} takes {short(float(np.median(ratios)))} times as long as dpsearch on the"
+            f" raw table in the median, and at least {short(min(ratios))} times. A stopped fit"
             " counts with the limit, so that its ratio is a lower bound.",
             "",
         ]
@@ -127,26 +127,27 @@ def gaps(everything: Sequence[Cell], report: Report) -> list[str]:
         row = [name, tool, "" if complete is None else complete.ari_text(), gaps.ari_text()]
         both = complete is not None and complete.done and gaps.done
         row.append(f"{gaps.ari - complete.ari:+.2f}" if complete is not None and both else "")
-        row.append(two_digits(told_classes(gaps)))
+        row.append(two_digits(given_classes(gaps)))
         row += ["" if complete is None else complete.seconds_text(), gaps.seconds_text()]
         rows.append([*row, gaps.clusters_text()])
     if not rows:
         return []
     headers = ["set", "tool", "ARI, complete", f"ARI, {MISSING:.0%} missing", "change"]
-    headers += ["told the classes, missing"]
+    headers += ["given the classes, missing"]
     headers += ["seconds, complete", "seconds, missing", "clusters, missing"]
     return [
         "## Missing values",
         "",
-        f"{MISSING:.0%} of the entries removed at random, others for each seed; columns"
-        " standardised by what is left. For comparison, the ARI of a classifier on the same rows"
-        " with gaps that is told all classes: one Gaussian for each, fitted to its complete rows.",
+        f"{MISSING:.0%} of the entries are removed at random, different ones for each seed; columns"
+        " are standardised by the remaining values. For comparison there is the ARI of a classifier"
+        " that is given all classes, on the same rows with gaps: one Gaussian for each class,"
+        " fitted to its complete rows.",
         "",
         *report.table("peers-missing", headers, rows),
     ]
 
 
-def told_classes(cell: Cell) -> float:
+def given_classes(cell: Cell) -> float:
     """The mean ARI of `classified` on the rows with gaps that a cell is about."""
     table, found = cell.table, []
     for seed in (score.unit.seed for score in cell.scores):
@@ -189,18 +190,18 @@ def mixed_tables(everything: Sequence[Cell], report: Report) -> list[str]:
     out = [
         "## Mixed tables",
         "",
-        "Drawn tables of five numbers, three counts and four categories, 10 % of the entries"
-        " missing, another draw for each seed. The judge knows all parameters of the clusters and"
-        " takes the most probable one for each row: what can be recovered. pylace: 200 updates of"
-        " one chain, all columns in one view.",
+        "Generated tables of five real columns, three counts and four categories, with 10 % of the"
+        " entries missing, one table for each seed. The judge knows all parameters of the clusters"
+        " and assigns each row to the most probable one, which shows how much can be recovered."
+        " pylace makes 200 updates of one chain, with all columns in one view.",
         "",
         *report.table("peers-mixed", [*headers, "pylace's time ÷ dpsearch's"], rows),
     ]
     if ours_aris:
         out.append(
             f"Where the truth is recoverable (judge's ARI ≥ {RECOVERABLE}), dpsearch's ARI is"
-            f" {min(ours_aris):.3f} at the least, {np.mean(ours_aris):.3f} on average."
+            f" at least {min(ours_aris):.3f}, and {np.mean(ours_aris):.3f} on average."
         )
     if faster:
-        out.append(f"pylace takes {short(min(faster))} times as long as dpsearch at the least.")
+        out.append(f"pylace takes at least {short(min(faster))} times as long as dpsearch.")
     return [*out, ""]

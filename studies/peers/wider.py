@@ -71,7 +71,7 @@ def page(pairs: list[Pair]) -> str:
         "",
         "Written by `python -m studies wider`: `DPMixture()` on labelled tables, with families",
         "that [compete by column](../automatic.md#columns-that-compete) and without, in one run.",
-        "Where no other family wins a column the two are the same fit. Seconds are processor",
+        "If no other family wins a column, the two fits are the same. Seconds are processor",
         "seconds of that run and include the compilation of kernels in the first fits.",
         "",
         "| tables | number | of which changed | ARI, with | without | AMI, with | without |",

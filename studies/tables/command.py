@@ -129,11 +129,11 @@ def _page(found: list[Found], jobs: int) -> str:
     lines = [
         "# Tables of PyPI packages",
         "",
-        "Written by `python -m studies tables`: tables that come with packages, whole and"
-        " untouched, by `dpsearch fit FILE --report --time 60` without any other option. The last"
-        " column is [the triage](../tables.md) in short: how many columns are used in which role,"
-        " and which are left out. A time above 60 seconds includes what it takes to write the"
-        f" results. {jobs} at a time were fitted, on two cores each.",
+        "Written by `python -m studies tables`: tables that come with packages, complete"
+        " and unchanged, fitted by `dpsearch fit FILE --report --time 60` without any other option."
+        " The last two columns summarise [the triage](../tables.md): the number of columns used in"
+        " each role, and the columns that are left out. Times above 60 seconds include writing the"
+        f" results. {jobs} tables were fitted at a time, on two cores each.",
         "",
         f"{answers} of {len(found)} tables have an answer within {_LIMIT:.0f} seconds.",
         "",

@@ -26,8 +26,8 @@ from dpsearch.errors import ParameterError
 from studies.__main__ import main
 from studies.peers import command as peers_command
 from studies.peers import environments, mixed, page, peers, scores, summary, tables, tools, units
+from studies.peers.classifier import classified
 from studies.peers.environments import EnvironmentProblem, Environments
-from studies.peers.told import classified
 from studies.peers.workers import by_dpsearch
 from studies.reproduction.report import Report
 
@@ -59,7 +59,7 @@ def outcome(labels, seconds=1.0, **about):
 
 @pytest.mark.slow
 def test_a_unit_runs_in_a_process_of_its_own_and_is_kept(runner):
-    unit = units.Unit(TINY, TOOLS["GaussianMixture full, told K"], 0)
+    unit = units.Unit(TINY, TOOLS["GaussianMixture full, given K"], 0)
     found = runner(unit)
     assert found.status == "done"
     X = tables.common(DRAWN.X)
@@ -390,7 +390,7 @@ def test_log_joints_are_those_of_the_family_that_dpsearch_chose():
     results = [
         (units.Unit(TINY, TOOLS["HDBSCAN"], 0), outcome(split)),
         (units.Unit(TINY, tools.DPSEARCH_COMMON, 0), ours),
-        (units.Unit(TINY, TOOLS["KMeans, told K"], 0), units.stopped(3.0)),
+        (units.Unit(TINY, TOOLS["KMeans, given K"], 0), units.stopped(3.0)),
         (units.Unit(TINY, tools.DPSEARCH, 0), outcome(DRAWN.labels)),  # another form, no family
     ]
     want = log_joint(X, np.where(split < 0, 3, split), family, resolve_prior("auto"))
@@ -440,7 +440,7 @@ def bench(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_the_page_the_tables_and_the_figure(bench, tmp_path):
-    only = ["HDBSCAN", "KMeans, told", "DP-means,"]
+    only = ["HDBSCAN", "KMeans, given", "DP-means,"]
     path, said = bench(only=only, seeds=2, sets=["tiny"])
     assert said[0] == "moon left out"
     assert sum("seed 1" in line for line in said) == 1  # HDBSCAN has no chance in it
@@ -453,8 +453,8 @@ def test_the_page_the_tables_and_the_figure(bench, tmp_path):
     assert [(row["tool"], row["seed"], row["status"]) for row in rows] == [
         ("HDBSCAN", "0", "done"),
         ("DP-means, δ by χ²", "0", "not installed"),
-        ("KMeans, told K", "0", "done"),
-        ("KMeans, told K", "1", "done"),
+        ("KMeans, given K", "0", "done"),
+        ("KMeans, given K", "1", "done"),
     ]
     assert float(rows[2]["ari"]) > 0.95
     for name in ("figures/peers.png", "figures/peers.svg", "tables/peers-ari.md"):
@@ -515,16 +515,16 @@ def test_losses_and_speed_are_computed(monkeypatch, tmp_path):
         "dpsearch": outcome(parted, 2.0),
         "BayesianGaussianMixture full": units.stopped(600.0),
         "KMeans, silhouette": outcome(truth),
-        "KMeans, told K": outcome(truth),
+        "KMeans, given K": outcome(truth),
     }
     text = fake_page(monkeypatch, tmp_path, by_tool)
     assert "- **many** (" in text
     assert "to KMeans, silhouette (1.00). It finds 3.0 times as many clusters" in text
     assert "classes are parted rather than mixed" in text
     assert "| many | 6,000 | stopped at 600 s | 2 | ≥ 300 |" in text
-    assert "not above the best tool that is not told K, KMeans, silhouette, 1.000" in text
+    assert "not above the best tool that is not given K, KMeans, silhouette, 1.000" in text
     won = {**by_tool, "dpsearch": outcome(truth, 2.0), "KMeans, silhouette": outcome(parted)}
-    assert "On no set to a tool that is not told K." in fake_page(monkeypatch, tmp_path, won)
+    assert "On no data set to a tool that is not given K." in fake_page(monkeypatch, tmp_path, won)
 
 
 @pytest.mark.slow
@@ -536,16 +536,16 @@ def test_dpsearch_is_compared_like_for_like_too(monkeypatch, tmp_path):
         "dpsearch, common columns": outcome(parted * 2 + np.arange(6000) // 3 % 2),
         "bnpy multinomial": outcome(truth),  # it gets other columns
         "HDBSCAN": outcome(parted),
-        "KMeans, told K": outcome(truth),
+        "KMeans, given K": outcome(truth),
     }
     lines = fake_page(monkeypatch, tmp_path, by_tool).splitlines()
     for metric in ("ARI", "AMI"):
         raw, same, told = (line for line in lines if line.startswith(f"- Mean {metric}: "))
         assert "dpsearch from the raw table 1.000, not above" in raw
-        assert "that is not told K, bnpy multinomial, 1.000." in raw
+        assert "that is not given K, bnpy multinomial, 1.000." in raw
         assert "like for like, dpsearch, common columns 0." in same
-        assert ", not above the best tool that is not told K, HDBSCAN, 0." in same
-        assert "that is told K, KMeans, told K, 1.000." in told
+        assert ", not above the best tool that is not given K, HDBSCAN, 0." in same
+        assert "that is given K, KMeans, given K, 1.000." in told
     won = {**by_tool, "dpsearch, common columns": outcome(truth)}
     text = fake_page(monkeypatch, tmp_path, won)
     assert "like for like, dpsearch, common columns 1.000, above the best tool" in text
@@ -558,8 +558,8 @@ def test_dpsearch_alone_wins_against_nobody(monkeypatch, tmp_path):
     alone = {"dpsearch": outcome(truth), "DP-means": units.Outcome("not installed", message="no")}
     text = fake_page(monkeypatch, tmp_path, alone)
     assert "## Where dpsearch loses\n\nNo other tool was run.\n" in text
-    told = {**alone, "KMeans, told K": outcome(truth)}
-    assert "No tool that is not told K was run." in fake_page(monkeypatch, tmp_path, told)
+    told = {**alone, "KMeans, given K": outcome(truth)}
+    assert "No tool that is not given K was run." in fake_page(monkeypatch, tmp_path, told)
 
 
 def test_every_labelled_unit_is_listed_and_gaps_too():

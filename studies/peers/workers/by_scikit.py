@@ -44,10 +44,10 @@ def prepare(data: dict[str, Any], settings: dict[str, Any], seed: int) -> Callab
     def hdbscan() -> Any:
         return HDBSCAN(copy=True, **options).fit_predict(X)
 
-    def kmeans_told() -> Any:
+    def kmeans_given() -> Any:
         return KMeans(n_clusters=settings["true_k"], random_state=seed, **options).fit_predict(X)
 
-    def mixture_told() -> Any:
+    def mixture_given() -> Any:
         model = GaussianMixture(n_components=settings["true_k"], random_state=seed, **options)
         return model.fit_predict(X)
 
@@ -56,7 +56,7 @@ def prepare(data: dict[str, Any], settings: dict[str, Any], seed: int) -> Callab
         "GaussianMixture, BIC": mixture_with_bic,
         "KMeans, silhouette": kmeans_with_silhouette,
         "HDBSCAN": hdbscan,
-        "KMeans, told": kmeans_told,
-        "GaussianMixture, told": mixture_told,
+        "KMeans, given": kmeans_given,
+        "GaussianMixture, given": mixture_given,
     }
     return methods[method]

@@ -1,8 +1,8 @@
-"""How well a classifier that is told the classes does when entries are missing.
+"""How well a classifier that is given the classes does when entries are missing.
 
 One Gaussian for each class, with the mean and covariance of its complete rows; a row with gaps goes
-to the class that is most probable by what is observed of it.  A clustering, which is told nothing,
-can hardly be asked for more.
+to the class that is most probable given its observed values.  A clustering, which is not given the
+classes, can hardly be expected to do better.
 """
 
 from __future__ import annotations
